@@ -6,8 +6,7 @@ from throughline.command import run
 
 
 def main(file: Path | None = None, /) -> None:
-    from throughline import published
-    from throughline.report.analysis import plausibility
+    from throughline.comparables import plausibility, published
 
     for doubt in plausibility.doubts(list(published.read(file or published.FILE))):
         row = doubt.row

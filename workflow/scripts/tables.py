@@ -13,7 +13,7 @@ from throughline.command import run
 
 
 def main(summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = (), expected: str = "[]") -> None:
-    from throughline.imports import interchange
+    from throughline.comparables import exports
     from throughline.records import read_summary
     from throughline.report.analysis import cells
     from throughline.report.topic import Scope
@@ -23,7 +23,7 @@ def main(summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = ()
     groups = cells.groups(read, cells.read_asked(expected))
     own = [group for group in groups if group.benchmark == read[0].benchmark]
     write_tables(Scope(own, groups), output_dir)
-    interchange.write([group.summary for group in own if group.summary], output_dir)
+    exports.write([group.summary for group in own if group.summary], output_dir)
 
 
 if __name__ == "__main__":

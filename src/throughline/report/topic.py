@@ -12,11 +12,13 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from throughline.comparables import plausibility, similar
+from throughline.comparables.measured import Measured
+from throughline.comparables.plausibility import Doubt
+from throughline.comparables.similar import SimilarResult
 from throughline.records import MaxBatch, Result
-from throughline.report.analysis import beside, judged_pairs
-from throughline.report.analysis.beside import Beside
+from throughline.report.analysis import judged_pairs, our_results
 from throughline.report.analysis.cells import Group, Note
-from throughline.report.analysis.plausibility import Doubt
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Grid, Sheet, Table
 
@@ -61,14 +63,19 @@ class Scope:
         return judged_pairs.judge(self.groups, self.everything)
 
     @cached_property
-    def beside(self) -> list[Beside]:
-        """Results of others that are like rows of this benchmark."""
-        return list(beside.beside(self.groups, self.imported, self.doubts))
+    def measured(self) -> list[Measured]:
+        """The measured cells, as they are compared with results of others."""
+        return list(our_results.measured(self.groups))
+
+    @cached_property
+    def similar(self) -> list[SimilarResult]:
+        """Results of others that are like cells of this benchmark."""
+        return list(similar.similar(self.measured, self.imported, self.doubts))
 
     @cached_property
     def doubts(self) -> list[Doubt]:
         """Doubts about the benchmark's own rows and the imported ones."""
-        return beside.doubts_of(self.groups, self.imported)
+        return plausibility.about_measured(self.measured, self.imported)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from throughline.report.render import head, page
 from throughline.report.render.page import Results
 from throughline.report.render.tables import Grid
 from throughline.report.topic import Scope
-from throughline.report.topics import TOPICS, beside, write_tables
+from throughline.report.topics import TOPICS, doubtful, write_tables
 from throughline.study.goals import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
@@ -99,10 +99,10 @@ def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, 
     run["work"]["matmul_flops_per_s"] /= slower
     run["work"]["matmul_share"] *= slower
     scope = Scope(cells.groups([summary.summarize([*runs, write_record(tmp_path, run)], repeats=1)]))
-    ((rule, row, text),) = beside.doubtful(scope)[1]
+    ((rule, row, text),) = doubtful.table(scope)[1]
     assert (rule, row) == ("above the measured matrix product", "bert bz32_fp32, mxnet-horovod, 1 device")
     assert "share of matmul 109.1 %" in text and cause in text
-    assert [one.text for one in beside.findings(scope)] == [
+    assert [one.text for one in doubtful.findings(scope)] == [
         "1 row of this benchmark has doubtful figures: see Doubtful figures."
     ]
 

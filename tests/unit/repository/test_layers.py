@@ -35,11 +35,11 @@ ORDER = [
     {"frameworks"},
     {"study"},
     {"datasets"},
-    {"records", "published", "corpus", "images", "faces", "clicks"},
+    {"records", "comparables", "corpus", "images", "faces", "clicks"},
     {"forms", "mechanics"},
     {"rank", "observe"},
     {"launch", "installation"},
-    {"checks", "report", "console", "imports"},
+    {"checks", "report", "console"},
     {"workflow_call", "commands"},
 ]
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
+from throughline.comparables import plausibility
 from throughline.numbers import percent
 from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
-from throughline.report.analysis import merged_notes, plausibility, windows
+from throughline.report.analysis import merged_notes, windows
 from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little

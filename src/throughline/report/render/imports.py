@@ -13,10 +13,10 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from throughline.comparables import plausibility
 from throughline.files import write_text
 from throughline.numbers import reading
 from throughline.records.imported import OUTCOMES, Imported, ImportedRun
-from throughline.report.analysis import plausibility
 from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws

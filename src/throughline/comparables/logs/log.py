@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -44,6 +45,14 @@ class Log:
         """The lines that the programs wrote, without the marks of mpirun and without colours."""
         plain = MPIRUN.sub("", self.raw) if "]<std" in self.raw else self.raw
         return COLOURS.sub("", plain.replace("\x1b", "")).replace("\r", "\n")
+
+    @cached_property
+    def json(self) -> Any:
+        """The value of a JSON file; None for any other text."""
+        try:
+            return json.loads(self.raw) if self.raw.lstrip().startswith("{") else None
+        except (json.JSONDecodeError, RecursionError):
+            return None
 
     @cached_property
     def before_2022(self) -> bool:
@@ -90,13 +99,6 @@ class Reading:
     hardware: str | None = None
     software: str | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-Kind = Callable[[Log], Sequence[Reading]]
-"""A function that reads one kind of log. It returns the runs in a log; none if the log is of another kind.
-
-It raises Unusable if the log is of this kind, but gives no figure.
-"""
 
 
 def mean(values: Iterable[float]) -> float:

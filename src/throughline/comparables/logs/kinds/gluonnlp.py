@@ -8,8 +8,9 @@ For a log without latencies, no published rule exists. We take the median of all
 import re
 from statistics import median
 
-from throughline.imports.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
 
+NAME = "GluonNLP"
 LINE = rf"\[step (\d+)\].*?throughput={NUMBER}K tks/s(?:.*?latency={NUMBER} ?ms/batch)?"
 DROPPED_LINES, DROPPED_STEPS = 10, 100
 HORIZONTAL = r"_b(\d+)_\w+_\d+\.log$"

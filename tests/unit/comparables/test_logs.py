@@ -17,9 +17,10 @@ import pytest
 
 import report_fixture
 from throughline import records
+from throughline.comparables import exports
+from throughline.comparables.logs import folder as reading
+from throughline.comparables.logs.folder import imported, of_file
 from throughline.files import UserError
-from throughline.imports import interchange, reading
-from throughline.imports.reading import imported, of_file
 from throughline.report.render import imports
 
 PLACES = [folder / "shared" / "reference" / "logs" for folder in Path(__file__).parents[4:]]
@@ -329,7 +330,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study")
     records_of = {"bz32_fp32": report_fixture.write_study(root)["bz32_fp32"]}
     (place,) = report_fixture.write_summaries(root, records_of)
-    interchange.write([records.read_summary(place)], root / "bert" / "tables")
+    exports.write([records.read_summary(place)], root / "bert" / "tables")
     return root / "bert" / "tables"
 
 

@@ -7,13 +7,15 @@ doubt says how it was derived, so that a reader can repeat it by hand.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations, pairwise
 from typing import Any
 
 from throughline import gpus
-from throughline.numbers import percent
+from throughline.comparables import flop_conventions, published
+from throughline.comparables.measured import Measured, results
+from throughline.numbers import percent, scaled
 from throughline.records import Result, RunRecord, ends
-from throughline.report.analysis import conventions
 
 FORMULA = 0.01
 """Two counts of the same FLOPs may differ by this share: in how a vocabulary is padded, or whether norms count."""
@@ -44,6 +46,20 @@ class Doubt:
 def doubts(rows: Rows) -> list[Doubt]:
     """Return every doubt about these rows, rule by rule."""
     return [doubt for rule in RULES for doubt in rule(rows)]
+
+
+@cache
+def about_published() -> tuple[Doubt, ...]:
+    """Return the doubts about the published rows that ship with Throughline."""
+    return tuple(doubts(published.rows()))
+
+
+def about_measured(cells: Sequence[Measured], imported: Rows) -> list[Doubt]:
+    """Return the doubts about our own cells and the imported rows."""
+    above = list(above_own_product(cells))
+    explained = [(doubt.rule, doubt.row) for doubt in above]
+    by_rules = doubts([*results(cells), *imported])
+    return [*(doubt for doubt in by_rules if (doubt.rule, doubt.row) not in explained), *above]
 
 
 def more_than_devices(speedup: float, times: float) -> str | None:
@@ -187,7 +203,7 @@ def parameters(rows: Rows) -> Iterator[Doubt]:
     """Find printed numbers of parameters that the model does not have."""
     for row in rows:
         printed = row.printed.get("parameters_billion")
-        found = conventions.parts(row.model, {"sequence": row.sequence, **row.parameters}) if printed else None
+        found = flop_conventions.parts(row.model, {"sequence": row.sequence, **row.parameters}) if printed else None
         if printed and found:
             count = found[0].parameters
             if not _meet(ends(printed), (count / 1e9, count / 1e9), FORMULA):
@@ -235,6 +251,30 @@ def products(rows: Rows) -> Iterator[Doubt]:
             unsaid = "" if row.precision else "; its precision is not stated, so part of it was lower than bf16"
             text = f"{rate[0] / 1e12:.4g} TFLOPS{rate[1]}; a product reaches {best / 1e12:.4g} in {wanted} ({who})"
             yield Doubt(ABOVE_PRODUCT, row, text + unsaid)
+
+
+def above_own_product(cells: Sequence[Measured]) -> Iterator[Doubt]:
+    """Find cells that train with more FLOP/s than the matrix product of the same runs, and the likely cause."""
+    for measured in cells:
+        work, row = measured.cell.work, measured.result
+        product, share = (work.matmul_flops_per_s, work.matmul_share) if work else (None, None)
+        if work is None or product is None or share is None or share <= 1:
+            continue
+        same = [cell for cell in cells if (cell.table, cell.topology) == (measured.table, measured.topology)]
+        products = [(cell.cell.work.matmul_flops_per_s or 0.0, cell.shown) for cell in same if cell.cell.work]
+        best, name = max(products, key=lambda pair: pair[0])
+        if best > FASTER * product:
+            cause = f"{measured.shown} multiplies large matrices slowly here; {name} reaches {scaled(best)}FLOP/s"
+        elif share <= fewer(row):
+            cause = f"a convolution can take up to {WINOGRAD} times fewer multiplications than are counted"
+        else:
+            cause = "something else used the device while the product was measured, after the window"
+        text = (
+            f"share of matmul {percent(share, 1)}: training does {scaled(work.flops_per_s)}FLOP/s on a device, and a "
+            f"large matrix product in the same runs {scaled(product)}FLOP/s. Likely cause: {cause}. The throughput "
+            "does not depend on this product"
+        )
+        yield Doubt(ABOVE_PRODUCT, row, text)
 
 
 def equal(rows: Rows) -> Iterator[Doubt]:
@@ -329,7 +369,7 @@ def fewer(row: Result) -> float:
 
 def _flops_per_sample(row: Result) -> dict[str, float]:
     sequence = {"sequence": row.sequence} if row.sequence else {}
-    return conventions.flops_per_sample(row.model, {**sequence, **row.parameters})
+    return flop_conventions.flops_per_sample(row.model, {**sequence, **row.parameters})
 
 
 def _rate(row: Result) -> tuple[float, str] | None:

@@ -1,9 +1,9 @@
 """Show tokens/s, FLOP/s and MFU of decoders as different projects count them, to compare with their tables."""
 
+from throughline.comparables import flop_conventions
+from throughline.comparables.flop_conventions import CONVENTIONS, SYMBOLS
 from throughline.numbers import percent, reading
 from throughline.records import Cell
-from throughline.report.analysis import conventions
-from throughline.report.analysis.conventions import CONVENTIONS, SYMBOLS
 from throughline.report.render.tables import OLD, Column, Figure, Grid, lines
 from throughline.report.topic import Scope, Topic
 
@@ -17,12 +17,12 @@ COLUMNS = (
 def grid(scope: Scope) -> Grid | None:
     """Return a row per cell; None if the model is no decoder."""
     summary = next((group.summary for group in scope.groups if group.summary), None)
-    if summary is None or conventions.parts(summary.model, summary.parameters) is None:
+    if summary is None or flop_conventions.parts(summary.model, summary.parameters) is None:
         return None
     model, parameters = summary.model, summary.parameters
 
     def figures(cell: Cell) -> list[Figure]:
-        rates = conventions.of_cell(model, parameters, cell)
+        rates = flop_conventions.of_cell(model, parameters, cell)
         work, tokens = cell.work, cell.other_units.get("tokens/s")
         peak, why = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, OLD)
         shares = [rate / peak if peak else None for rate in rates.values()]

@@ -6,7 +6,9 @@ evaluations, the logging and the first steps; nothing is dropped.
 
 import json
 
-from throughline.imports.log import Log, Reading, Unusable, number
+from throughline.comparables.logs.log import Log, Reading, Unusable, number
+
+NAME = "Hugging Face Trainer"
 
 
 def read(log: Log) -> list[Reading]:

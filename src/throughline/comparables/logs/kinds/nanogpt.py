@@ -7,8 +7,9 @@ iteration divided by the mean time. bench.py drops ten iterations and prints the
 
 import re
 
-from throughline.imports.log import NUMBER, Log, Reading, Unusable, ascending, mean, number
+from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, ascending, mean, number
 
+NAME = "nanoGPT"
 LINE = rf"(?m)(^step \d+: train loss .*\n(?:saving checkpoint .*\n)?)?^iter (\d+): loss \S+, time {NUMBER}ms(?:, mfu)?"
 WINDOW = rf"time per iteration: {NUMBER}ms, MFU: "
 SETTLED = 5

@@ -5,8 +5,9 @@ torchtitan's published benchmarks read the line of step 90. Our figure is its `t
 
 import re
 
-from throughline.imports.log import Log, Reading, Unusable, ascending, number
+from throughline.comparables.logs.log import Log, Reading, Unusable, ascending, number
 
+NAME = "torchtitan"
 LINE = r"step: +(\d+) +loss: .*?memory: .*?(?:tps|wps): +([\d,]+)"
 STEP = 90
 

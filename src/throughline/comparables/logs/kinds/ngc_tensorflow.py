@@ -13,8 +13,20 @@ logs show these changes; its text does not mention them.
 
 import re
 
-from throughline.imports.log import Log, Reading, Unusable, after, ascending, mean, number, numbers, one, precision
+from throughline.comparables.logs.log import (
+    Log,
+    Reading,
+    Unusable,
+    after,
+    ascending,
+    mean,
+    number,
+    numbers,
+    one,
+    precision,
+)
 
+NAME = "NGC TensorFlow"
 UPDATE = r"DLL .*Iteration: (\d+) +throughput_train : ([\d.]+) (\w+/s)"
 AVERAGE = r"DLL [\d-]+ [\d:.]+ - +throughput_train : ([\d.]+)"
 SKIPPED = "Skipping time record for"

@@ -9,8 +9,20 @@ published logs show this change; its text does not mention it.
 
 import re
 
-from throughline.imports.log import Log, Reading, Unusable, after, ascending, mean, number, numbers, one, precision
+from throughline.comparables.logs.log import (
+    Log,
+    Reading,
+    Unusable,
+    after,
+    ascending,
+    mean,
+    number,
+    numbers,
+    one,
+    precision,
+)
 
+NAME = "NGC PyTorch"
 BERT = r"training_sequences_per_second : ([\d.]+)"
 STEP = r"DLL .*Training Epoch: \d+ Training Iteration: (\d+)"
 IMAGES = r"DLL .*Epoch: (\d+) Iteration: (\d+) .*train\.total_ips : ([\d.]+)"

@@ -9,16 +9,15 @@ from pathlib import Path
 import pytest
 
 import report_fixture
-from throughline import published
+from throughline.comparables import flop_conventions, plausibility, published
 from throughline.files import UserError
 from throughline.records import Result, ends
-from throughline.report.analysis import beside, conventions, plausibility, summary
+from throughline.report.analysis import summary
 from throughline.report.analysis.cells import groups
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
-from throughline.report.topics import write_tables
-from throughline.report.topics.beside import BESIDE
+from throughline.report.topics import similar_results, write_tables
 
 FOUND = [
     "printed speedup 27.33: 14822.31 / 544.31 = 27.23",
@@ -80,14 +79,14 @@ def test_a_wrong_line_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", FOUND)
 def test_what_others_found_by_hand_is_found(text: str) -> None:
-    assert any(text in doubt.text for doubt in beside.of_published())
+    assert any(text in doubt.text for doubt in plausibility.about_published())
 
 
 def test_a_convolution_may_exceed_the_peak() -> None:
     """R100 with 245 pictures a second on a V100 is 113 % of its peak, because a convolution can need fewer
     multiplications than its definition."""
     assert not any(
-        comparison.row.model == "iresnet100" and "TFLOPS" in comparison.text for comparison in beside.of_published()
+        doubt.row.model == "iresnet100" and "TFLOPS" in doubt.text for doubt in plausibility.about_published()
     )
 
 
@@ -130,7 +129,7 @@ def test_a_right_table_has_no_doubts() -> None:
 
 def test_equal_speed_reads_equal() -> None:
     """Llama 3.1 8B at 8,192 tokens: the GFLOP per token that torchtitan and NeMo print."""
-    each = conventions.flops_per_sample("llama-3.1-8b", {"sequence": 8192})
+    each = flop_conventions.flops_per_sample("llama-3.1-8b", {"sequence": 8192})
     per_token = {name: count / 8192 / 1e9 for name, count in each.items()}
     assert per_token["torchtitan"] == per_token["full"] == pytest.approx(57.9, abs=0.05)
     assert per_token["nemo"] == pytest.approx(51.5, abs=0.05) and per_token["causal"] == pytest.approx(51.5, abs=0.05)
@@ -139,7 +138,7 @@ def test_equal_speed_reads_equal() -> None:
 
 def test_megatron_counts_recomputation() -> None:
     """96 B s l h^2 (1 + s / 6h + V / 16lh) of Narayanan et al. 2021."""
-    each = conventions.flops_per_sample("gpt-1536x16", {"sequence": 2048})
+    each = flop_conventions.flops_per_sample("gpt-1536x16", {"sequence": 2048})
     layers, hidden, tokens, rows = 16, 1536, 2048, 50304
     formula = 96 * tokens * layers * hidden**2 * (1 + tokens / (6 * hidden) + rows / (16 * layers * hidden))
     assert each["megatron"] == pytest.approx(formula, rel=1e-9)
@@ -151,23 +150,23 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     scope = Scope(groups([own]), imported=[row(model="bert-base", sequence=128, precision="fp32", batch_per_device=32,
                                                device="V100-SXM2-16GB", value="1050", unit="samples/s",
                                                origin="imported")])  # fmt: skip
-    here = [comparison for comparison in scope.beside if comparison.other.source == "DLPerf MXNet BERT"]
-    assert {str(comparison.row.topology): comparison.ratio for comparison in here} == pytest.approx(
+    here = [comparison for comparison in scope.similar if comparison.other.source == "DLPerf MXNet BERT"]
+    assert {str(comparison.ours.topology): comparison.ratio for comparison in here} == pytest.approx(
         dict.fromkeys(report_fixture.DLPERF_BERT_BS32, 1.0), abs=1e-4
     )
     assert all(
         comparison.range[0] < 1 < comparison.range[1] and "framework MXNet (ours torch)" in comparison.differs
         for comparison in here
     )
-    assert [comparison.other.value for comparison in scope.beside if comparison.other.origin == "imported"] == ["1050"]
+    assert [comparison.other.value for comparison in scope.similar if comparison.other.origin == "imported"] == ["1050"]
     write_tables(scope, tmp_path / "tables")
     with (tmp_path / "tables/beside.csv").open(encoding="utf-8", newline="") as stream:
         written = list(csv.DictReader(stream))
-    assert len(written) == len(scope.beside) and {line["origin"] for line in written} == {"published", "imported"}
+    assert len(written) == len(scope.similar) and {line["origin"] for line in written} == {"published", "imported"}
     html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
     assert "Beside others" in html and "DLPerf MXNet BERT" in html
-    ratios = [f"{comparison.row.topology}:\N{NO-BREAK SPACE}" for comparison in here]
-    (line,) = [texts for texts in BESIDE.table(scope)[1] if "DLPerf MXNet BERT" in texts[1]]  # type: ignore[index]
+    ratios = [f"{comparison.ours.topology}:\N{NO-BREAK SPACE}" for comparison in here]
+    (line,) = [texts for texts in similar_results.table(scope)[1] if "DLPerf MXNet BERT" in texts[1]]
     assert [text[:6] for text in str(line[2]).split("\n")] == ratios, "topologies that differ in the same share a row"
 
 

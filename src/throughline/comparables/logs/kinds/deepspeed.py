@@ -5,9 +5,10 @@ The timer itself drops the first steps (`start_step`). Our figure is the last ru
 
 import re
 
-from throughline.imports.kinds import megatron
-from throughline.imports.log import NUMBER, Log, Reading, ascending, number, precision
+from throughline.comparables.logs.kinds import megatron
+from throughline.comparables.logs.log import NUMBER, Log, Reading, ascending, number, precision
 
+NAME = "DeepSpeed"
 NEW = rf"global_step=(\d+), RunningAvgSamplesPerSec={NUMBER}"
 OLD = rf"\b\d+/(\d+), SamplesPerSec={NUMBER}"
 

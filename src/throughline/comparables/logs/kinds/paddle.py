@@ -9,8 +9,9 @@ slowest and the 5 fastest lines, or the slowest and fastest 5 percent if these a
 
 import re
 
-from throughline.imports.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
 
+NAME = "PaddlePaddle"
 STEP = r"(?:(tobal|total|global) step: (\d+),|epoch:(\d+) +train step:(\d+))"
 LINE = rf"{STEP}.*?\bips: {NUMBER} (sequences|images|samples)/s"
 PRESENT = r"(N\d+C\d+_log)"

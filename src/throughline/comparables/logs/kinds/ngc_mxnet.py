@@ -8,8 +8,9 @@ parameters.
 import re
 from statistics import harmonic_mean
 
-from throughline.imports.log import Log, Reading, Unusable, after, numbers, precision
+from throughline.comparables.logs.log import Log, Reading, Unusable, after, numbers, precision
 
+NAME = "NGC MXNet"
 START = r"DLL [\d-]+ [\d:.]+ - PARAMETER arch : resnet"
 EPOCH = r"DLL .*Epoch: \d+ +train\.loss : \S+ +train\.ips : ([\d.]+)"
 END = r"DLL .*Summary: .*train\.ips : [\d.]+"

@@ -7,8 +7,9 @@ ResNet-50, steps 19 and 119 of BERT). Partial FC: the mean of the printed throug
 
 import re
 
-from throughline.imports.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
 
+NAME = "OneFlow"
 IMAGES = r"train: epoch \d+, iter (\d+), .*samples/s: [\d.]+ (\d{9,}\.\d+)"
 BERT = r"step: (\d+), total_loss: .*throughput: [\d.]+ (\d{9,}\.\d+)"
 FACES = rf"train: iter (\d+), loss.*throughput: {NUMBER}"

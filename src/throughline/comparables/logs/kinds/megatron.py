@@ -6,8 +6,9 @@ the mean of the other lines' seconds. DeepSpeed prints the same lines when it tr
 
 import re
 
-from throughline.imports.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
 
+NAME = "Megatron-LM"
 LINE = rf" iteration +(\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): {NUMBER}"
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from throughline.comparables.logs import kinds
+from throughline.comparables.logs.log import NOT_SAID, Log, Reading, Unusable
 from throughline.files import UserError, natural, scrubbed
-from throughline.imports import interchange
-from throughline.imports.kinds import KINDS
-from throughline.imports.log import NOT_SAID, Log, Reading, Unusable
 from throughline.records import SCHEMA, ImportedRun
 
 LARGEST = 64 * 2**20
@@ -98,16 +97,17 @@ def _text(content: bytes) -> str:
 def _read(log: Log) -> tuple[str, list[Reading]]:
     """Return the kind of a log and its runs. Raise Unusable if it has none, or is of several kinds."""
     found: dict[str, list[Reading] | Unusable] = {}
-    for name, kind in {**KINDS, **interchange.KINDS}.items():
+    known = kinds.found()
+    for name, read in known.items():
         try:
-            if runs := list(kind(log)):
+            if runs := list(read(log)):
                 found[name] = runs
         except Unusable as unusable:
             found[name] = unusable
         except Exception as error:  # a fault in one file must not keep us from reading the others
             found[name] = Unusable("broken", f"its lines cannot be read ({type(error).__name__})")
     if not found:
-        raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(KINDS)}")
+        raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(known)}")
     if len(found) > 1:
         raise Unusable("mixed", f"it holds lines of {' and '.join(found)}; give each run a file of its own")
     ((name, outcome),) = found.items()

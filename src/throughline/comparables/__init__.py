@@ -1,0 +1,10 @@
+"""Comparables: the results of others that ours are compared with, and what makes any two results comparable.
+
+* `published.py`: speeds that others have published. `logs/`: speeds in the logs of other programs.
+* `similar.py`: which of these results are like ours, and what differs.
+* `plausibility.py`: which speeds cannot be true or are doubtful, whoever measured them.
+* `flop_conventions.py`: the FLOPs of one speed as different projects count them.
+* `exports.py`: our results in the formats of other benchmarks.
+
+This room knows rows of results (`records.Result`), whoever measured them, and nothing of the report.
+"""

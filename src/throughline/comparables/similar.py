@@ -1,0 +1,88 @@
+"""Find results of others that are like our cells, and say what differs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from throughline import gpus
+from throughline.comparables import plausibility, published
+from throughline.comparables.measured import Measured
+from throughline.comparables.plausibility import Doubt
+from throughline.records import Result
+from throughline.statistics import Range
+
+
+@dataclass(frozen=True)
+class SimilarResult:
+    """One of our cells, and a result of others that is like it.
+
+    samples_per_s: their speed. ratio: our median divided by it, with its `range`. differs: what differs between the
+    two. doubts: what is doubtful about their result.
+    """
+
+    ours: Measured
+    other: Result
+    samples_per_s: float
+    ratio: float
+    range: Range
+    differs: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+def similar(cells: Iterable[Measured], imported: Sequence[Result], doubts: Sequence[Doubt]) -> Iterator[SimilarResult]:
+    """Yield every cell with each result of others that is like it. `doubts` are those about imported results."""
+    others: defaultdict[tuple[str, str | None, int | None], list[Result]] = defaultdict(list)
+    for other in (*imported, *published.rows()):
+        others[_size(other)].append(other)
+    for ours in cells:
+        for other in others[_size(ours.result)]:
+            speed, median = other.samples_per_s, ours.cell.median_speed
+            if speed and median and is_like(ours.result, other):
+                values = [value for value in ours.cell.values if value is not None]
+                yield SimilarResult(
+                    ours,
+                    other,
+                    samples_per_s=sum(speed) / 2,
+                    ratio=median / (sum(speed) / 2),
+                    range=(min(values) / speed[1], max(values) / speed[0]),
+                    differs=tuple(differences(ours.result, other)),
+                    doubts=tuple(
+                        doubt.text for doubt in (*doubts, *plausibility.about_published()) if doubt.row is other
+                    ),
+                )
+
+
+def is_like(own: Result, other: Result) -> bool:
+    """True if two rows train the same model at the same size and precision on as many devices of one kind.
+
+    A value that the other row does not state counts as equal; `differences` names it.
+    """
+    sizes: list[tuple[Any, Any]] = [(own.sequence, other.sequence), (own.batch_per_device, other.batch_per_device)]
+    sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
+    same = _size(own) == _size(other) and _kind(own) == _kind(other)
+    return same and all(here == there for here, there in sizes if there is not None)
+
+
+def _size(row: Result) -> tuple[str, str | None, int | None]:
+    return row.model, row.precision, row.devices
+
+
+def differences(own: Result, other: Result) -> Iterator[str]:
+    """Yield what differs between two rows: their value, and our value too if it is short."""
+    for name in ("device", "nodes", "framework", "software", "batch_per_device", "accumulate", "options", "date"):
+        here, there = getattr(own, name), getattr(other, name)
+        if here != there and not (name == "device" and _gpu(own) and _gpu(own) is _gpu(other)):
+            ours = "" if name in ("software", "options", "date") else f" (ours {here})"
+            yield f"{name.replace('_', ' ')} {there or 'not stated'}{ours}"
+    if other.convention:
+        yield f"figure: {other.convention}"
+
+
+def _gpu(row: Result) -> gpus.Gpu | None:
+    return gpus.find(row.device) if row.device else None
+
+
+def _kind(row: Result) -> str | None:
+    gpu = _gpu(row)
+    return gpu.kind if gpu else row.device

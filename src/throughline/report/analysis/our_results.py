@@ -1,0 +1,61 @@
+"""Our cells in the form in which they are compared with results of others."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from throughline.comparables.measured import Measured
+from throughline.records import Cell, Result, Summary
+from throughline.report.analysis.cells import Group, Row, switches
+
+UNITS = ("samples/s", "images/s")
+
+
+def measured(groups: Iterable[Group]) -> Iterator[Measured]:
+    """Yield the cells of these groups that were measured, with a unit that others use too."""
+    for group in groups:
+        for row in group.measured:
+            if (cell := row.cell) and (result := _result(group, row)):
+                yield Measured(result, cell, group.name, row.topology, row.shown, group.batch_name)
+
+
+def _result(group: Group, row: Row) -> Result | None:
+    """Return a cell as a row of results, unrounded; None if it was not measured or has a unit of its own."""
+    summary, cell = group.summary, row.cell
+    if not (summary and cell and cell.median_speed and group.unit in UNITS) or cell.simulated:
+        return None
+    parameters = dict(summary.parameters)
+    sequence = parameters.pop("sequence", None)
+    return Result(
+        origin="measured",
+        source=f"{group.benchmark} {group.name}",
+        date=(cell.started or "")[:10] or None,
+        framework=row.framework,
+        software=_software(summary, row.framework),
+        model=summary.model,
+        parameters=parameters,
+        sequence=sequence if isinstance(sequence, int) else None,
+        precision=group.precision,  # type: ignore[arg-type]
+        device=summary.device.name if summary.device else None,
+        nodes=row.topology.nodes,
+        devices=row.topology.world,
+        batch_per_device=cell.batch_size_per_device,
+        accumulate=summary.options.accumulate,
+        global_batch=cell.global_batch,
+        options=switches(summary),
+        convention=f"median of {cell.n_ok} runs",
+        value=repr(cell.median_speed),
+        unit=group.unit,  # type: ignore[arg-type]
+        printed=_printed(cell),
+    )
+
+
+def _printed(cell: Cell) -> dict[Any, str]:
+    work = cell.work
+    share, rate = (work.mfu, work.flops_per_s) if work else (None, None)
+    figures = {"mfu": share, "tflops": rate / 1e12 if rate else None}
+    return {name: repr(value) for name, value in figures.items() if value}
+
+
+def _software(summary: Summary, framework: str) -> str | None:
+    libraries = (summary.environment.get(framework) or {}).get("framework") or {}
+    return ", ".join(f"{name} {version}" for name, version in libraries.items()) or None

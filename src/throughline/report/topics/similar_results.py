@@ -1,0 +1,100 @@
+"""Show published and imported results beside ours."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from throughline.comparables.similar import SimilarResult
+from throughline.numbers import reading, span
+from throughline.report.analysis.cells import Group
+from throughline.report.analysis.values import Point, Series, Value
+from throughline.report.render import markup
+from throughline.report.render.plots import Theme
+from throughline.report.render.tables import Table
+from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.topics import throughput
+
+COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "batch_size_per_device",
+           "samples_per_s", "their_samples_per_s", "ratio", "ratio_at_least", "ratio_at_most", "differs",
+           "doubts"]  # fmt: skip
+NO_BREAK = "\N{NO-BREAK SPACE}"
+LINES = 6
+"""The most lines in a plot, including ours: as many as there are colours."""
+
+
+def frame(scope: Scope) -> pd.DataFrame | None:
+    """Return every row of others that is like one of ours, with the ratio of the two; None if there is none."""
+    rows = [_record(similar) for similar in scope.similar]
+    return pd.DataFrame(rows, columns=COLUMNS) if rows else None
+
+
+def _record(similar: SimilarResult) -> list[object]:
+    ours, other = similar.ours, similar.other
+    who = [other.origin, *(markup.spreadsheet(text or "") for text in (other.source, other.place))]
+    which = [ours.result.framework, str(ours.topology), ours.result.precision, other.batch_per_device]
+    figures = [ours.cell.median_speed, similar.samples_per_s, similar.ratio, *similar.range]
+    texts = [markup.spreadsheet("; ".join(texts)) for texts in (similar.differs, similar.doubts)]
+    return [*who, *which, *figures, *texts]
+
+
+def table(scope: Scope) -> Table:
+    """Return the same rows as the page shows them. Topologies with the same differences to ours share a row."""
+    alike: defaultdict[tuple[str, ...], list[SimilarResult]] = defaultdict(list)
+    for similar in scope.similar:
+        cell, other = similar.ours, similar.other
+        ours = f"{cell.shown}, {cell.result.precision}, {cell.batch}"
+        theirs = f"{other.origin}: {other.source}, {other.framework}"
+        alike[ours, theirs, "; ".join(similar.differs)].append(similar)
+    rows = []
+    for (ours, theirs, differs), results in alike.items():
+        doubts = [f"{result.ours.topology}: {'; '.join(result.doubts)}" for result in results if result.doubts]
+        rows.append([ours, theirs, "\n".join(map(_ratio, results)), differs, "\n".join(doubts)])
+    return ["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "doubtful"], rows
+
+
+def _ratio(similar: SimilarResult) -> str:
+    speeds = f"{reading(similar.ours.cell.median_speed)} / {reading(similar.samples_per_s)}"
+    text = f"{similar.ours.topology}: {speeds} = {similar.ratio:.3f} ({span(similar.range, 3)})"
+    return text.replace(" ", NO_BREAK)
+
+
+def drawings(scope: Scope) -> Iterator[Drawing]:
+    """Draw the throughput of every group with the longest series of each other source."""
+    for group in scope.groups:
+        tables: defaultdict[tuple[str, ...], list[SimilarResult]] = defaultdict(list)
+        for similar in scope.similar:
+            if similar.ours.table == group.name:
+                other = similar.other
+                tables[other.source, other.framework, other.software or "", other.options].append(similar)
+        longest = {results[0].other.source: _series(results) for results in sorted(tables.values(), key=len)}
+        several = [series for series in longest.values() if len(series.points) > 1]
+        lines = sorted(several, key=lambda series: -len(series.points))[: max(1, LINES - len(group.frameworks))]
+        if lines:
+            heading = f"{group.benchmark}: beside others, {group.precision}, {group.batch_text}"
+            words = "; ".join(f"{series.name}: {len(series.points)} points" for series in lines)
+            yield Drawing(f"{group.name}_beside", heading, partial(_draw, group, lines), words)
+
+
+def _series(results: Sequence[SimilarResult]) -> Series:
+    """Return one line of others. If there are several rows on a topology, the first one counts."""
+    first = {result.ours.topology: result for result in reversed(results)}
+    points = [
+        Point(topology, Value(result.other.source, result.samples_per_s, source=result.other.origin))
+        for topology, result in sorted(first.items(), key=lambda item: (item[0].world, item[0]))
+    ]
+    return Series(results[0].other.framework.partition(" (")[0], tuple(points))
+
+
+def _draw(group: Group, series: Sequence[Series], theme: Theme) -> Figure:
+    return throughput.throughput(group, theme, series)
+
+
+INTRO = (
+    "Results of others for the same model, sequence, precision and batch, on as many devices of the same kind. The "
+    "ratio is our median divided by their figure. Its range is that of our slowest and our fastest repeat, divided by "
+    "the largest and the smallest value that their printed digits allow."
+)
+TOPIC = Topic("beside", "Beside others", INTRO, order=190, frame=frame, table=table, drawings=drawings)
