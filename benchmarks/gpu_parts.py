@@ -125,7 +125,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
 
 def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Compare the losses of every way to compute with those of fp32 in eager mode on the same data."""
-    from throughline.frameworks import Unsupported
+    from throughline.workloads import Unsupported
 
     true: dict[bool, list[float]] = {}
     for precision, compiled, text in given["work"]:
@@ -168,7 +168,7 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
     """Measure one network for each combination, with its batch sizes in turn, until memory runs out."""
     import torch
 
-    from throughline.frameworks import Unsupported
+    from throughline.workloads import Unsupported
 
     end = time.monotonic() + given["seconds"]
     torch._dynamo.config.recompile_limit = 64

@@ -28,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src")]
 
 from throughline import frameworks  # noqa: E402
+from throughline.frameworks.rank import Rank, load  # noqa: E402
 from throughline.spec import RunSpec  # noqa: E402
 from throughline.workloads import bert  # noqa: E402
 
@@ -115,7 +116,7 @@ def step_in_jax(model: Any, optimizer: Any, inputs: Any, loss_of: Any) -> Callab
     return step
 
 
-def ours(one: frameworks.Rank, batches: list[dict[str, Any]]) -> Callable[[int], Any]:
+def ours(one: Rank, batches: list[dict[str, Any]]) -> Callable[[int], Any]:
     one.model({"vocabulary": VOCABULARY})
     one.optimizer()
     return lambda number: one.losses([one.step([batches[number % len(batches)]])])
@@ -134,7 +135,7 @@ def main() -> None:
     for row in given.rows:
         model, batch, sequence = row.split(":")
         one = spec(given.backend, model, int(batch), int(sequence), given.threads)
-        rank = frameworks.load(given.backend)(one, 0, 0, 1, "cpu")
+        rank = load(given.backend)(one, 0, 0, 1, "cpu")
         if row == given.rows[0]:
             rank.join()
         rank.device()

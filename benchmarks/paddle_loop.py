@@ -26,6 +26,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from throughline import frameworks, workloads
+from throughline.frameworks.rank import load
 from throughline.workloads.bert import POSITIONS, SHAPES, VOCABULARY, padded
 
 STEPS = 3
@@ -77,7 +78,7 @@ def main() -> None:
     batch = workload.synthetic(asked.batch, spec, 1)
     batch["mask"] = (batch["input_ids"] >= 0).astype("int8")
 
-    ours = frameworks.load("paddle")(spec, 0, 0, 1, "cpu")
+    ours = load("paddle")(spec, 0, 0, 1, "cpu")
     ours.join()
     ours.device()
     ours.model(workload.facts(None))

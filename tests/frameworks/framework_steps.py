@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from throughline import frameworks, workloads
+from throughline.frameworks.rank import load
 from throughline.spec import RunSpec
 
 STEPS = 6
@@ -90,13 +91,13 @@ def train(framework: Any, spec: RunSpec, weights: dict[str, Any], checkpoint: Pa
 
 
 def refused(name: str, spec: RunSpec) -> list[str]:
-    framework, found = frameworks.load(name), []
+    framework, found = load(name), []
     for feature, change in ASKED.items():
         asked = changed(spec, **change)
         try:
             frameworks.refuse(asked)
             framework(asked, 0, 0, 1, "cpu").device()
-        except frameworks.Unsupported:
+        except workloads.Unsupported:
             found.append(feature)
     return found
 
@@ -110,7 +111,7 @@ def operands(framework: Any, spec: RunSpec, weights: dict[str, Any]) -> list[flo
 
 def main() -> None:
     name, specs, weights, output = sys.argv[1:]
-    framework = frameworks.load(name)
+    framework = load(name)
     with open(specs) as file:
         every = [frameworks.specification({**spec, "framework": name}) for spec in json.load(file)]
     with np.load(weights) as file:

@@ -16,6 +16,7 @@ import numpy as np
 from framework_steps import changed
 
 from throughline import frameworks
+from throughline.frameworks.rank import load
 from throughline.spec import RunSpec
 
 
@@ -50,7 +51,7 @@ def built(framework: Any, spec: RunSpec, weights: dict[str, Any], seed: int = 1)
 
 def main() -> None:
     name, folder = sys.argv[1], Path(sys.argv[2])
-    framework = frameworks.load(name)
+    framework = load(name)
     specs = json.loads((folder / "specs.json").read_text())
     plain, optioned = (frameworks.specification({**spec, "framework": name}) for spec in specs)
     weights, tokens = (dict(np.load(folder / f"{one}.npz")) for one in ("weights", "tokens"))

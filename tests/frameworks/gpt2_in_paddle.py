@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from throughline import frameworks
+from throughline.frameworks.rank import load
 from throughline.spec import RunSpec
 
 
 def trained(spec: RunSpec, vocabulary: int, folder: Path, number: int) -> dict[str, Any]:
     frameworks.refuse(spec)
-    one: Any = frameworks.load("paddle")(spec, 0, 0, 1, "cpu")
+    one: Any = load("paddle")(spec, 0, 0, 1, "cpu")
     one.join()
     one.device()
     one.model({"vocabulary": vocabulary})

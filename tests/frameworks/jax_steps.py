@@ -15,6 +15,7 @@ import numpy as np
 from framework_steps import built, changed, refused, steps
 
 from throughline import frameworks
+from throughline.frameworks.rank import load
 from throughline.spec import Optimizer, read
 
 SHAPES = [(3, 2, 4), (2, 4), (5,)]
@@ -45,7 +46,7 @@ def updated(settings: Optimizer, clip: str) -> list[Any]:
 def main() -> None:
     text, initial, optimizers, output = sys.argv[1:]
     spec, weights = frameworks.specification(json.loads(text)), dict(np.load(initial))
-    framework = frameworks.load("jax")
+    framework = load("jax")
     every = {
         f"{number} {place}": array
         for number, (settings, clip) in enumerate(json.loads(optimizers))

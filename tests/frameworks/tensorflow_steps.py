@@ -16,6 +16,7 @@ import tensorflow as tf
 from framework_steps import built, changed, steps
 
 from throughline import frameworks
+from throughline.frameworks.rank import load
 from throughline.spec import RunSpec
 
 
@@ -53,7 +54,7 @@ def drawn(framework: Any, spec: RunSpec, seed: int) -> list[Any]:
 def main() -> None:
     text, weights = sys.argv[1:]
     spec, arrays = frameworks.specification(json.loads(text)), dict(np.load(weights))
-    framework = frameworks.load("tensorflow")
+    framework = load("tensorflow")
     found: dict[str, Any] = {}
 
     def trained(**changes: Any) -> tuple[Any, list[float]]:

@@ -70,7 +70,7 @@ def test_without_mpi_its_controller_is_unsupported(
 ) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: found)
     gloo_only: Any = SimpleNamespace(mpi_built=lambda: False)
-    with pytest.raises(frameworks.Unsupported, match=reason):
+    with pytest.raises(workloads.Unsupported, match=reason):
         horovod.join(gloo_only, horovod_options(controller="mpi"), "cpu")
     order = training_fixtures.order("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
     command = horovod.STARTER.command(frameworks.specification(order.spec), order, "job.json", "folder")
@@ -94,7 +94,7 @@ def test_horovod_exchanges_on_gpus_as_the_options_say(kind: str, built: int, wan
     if reason is None:
         horovod.join(library, options, kind)
     else:
-        with pytest.raises(frameworks.Unsupported, match=reason):
+        with pytest.raises(workloads.Unsupported, match=reason):
             horovod.join(library, options, kind)
     assert met == ([] if reason else ["init"])
 

@@ -19,6 +19,7 @@ import training_fixtures
 from framework_lab import Lab, python
 from throughline import frameworks, records, workloads
 from throughline.checks import equivalence, reference
+from throughline.frameworks.rank import load
 from throughline.rank.data import Manifest, batches
 from throughline.spec import RunSpec, Topology, canonical, values
 from throughline.study.runs import PROTOCOL, read_spec
@@ -186,7 +187,7 @@ class Proof:
     def losses(self, spec: RunSpec, spoil: Callable[[Any], None] | None = None) -> list[float]:
         """Of every step; `spoil` changes what has been built."""
         model = workloads.of(spec.model)
-        one = frameworks.load("torch")(spec, 0, 0, 1, "cpu")
+        one = load("torch")(spec, 0, 0, 1, "cpu")
         one.join()
         one.device()
         one.model(model.facts(self.manifest.content))

@@ -16,7 +16,7 @@ from gpt2_in_keras import trained
 
 import training_fixtures
 from framework_lab import python
-from throughline import frameworks
+from throughline.frameworks.rank import load
 from throughline.spec import RunSpec
 from throughline.workloads import gpt2
 from throughline.workloads.gpt2 import in_torch
@@ -71,7 +71,7 @@ def test_gpt2_in_keras_is_pytorchs(tmp_path: Path, framework: str) -> None:
             weights[name] - moved[name], gradient, rtol=0, atol=1e-5 * np.abs(gradient).max() + 1e-7, err_msg=name
         )
 
-    reference = built(frameworks.load("torch"), OPTIONED, weights)
+    reference = built(load("torch"), OPTIONED, weights)
     assert found["optioned"] == pytest.approx(trained(reference, tokens["optioned"]), rel=2e-6)
     assert {**found["settings"], "attention": ""} == {**reference.settings(), "attention": ""}
     assert found["recomputed"] == pytest.approx(found["dropped"], rel=2e-6), "dropout differs in what is recomputed"

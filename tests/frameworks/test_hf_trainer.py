@@ -9,8 +9,10 @@ import pytest
 
 import training_fixtures
 from framework_lab import Lab
-from throughline import frameworks
+from throughline import frameworks, workloads
 from throughline.frameworks import hf_trainer
+from throughline.frameworks.description import FEATURES
+from throughline.frameworks.rank import load
 from throughline.spec import Job
 from throughline.spec.job import FIGURES
 
@@ -58,7 +60,7 @@ def test_a_job_needs_as_many_held_out_rows_as_it_asks_for(held_out: Lab) -> None
 
 def test_only_frameworks_with_jobs_train_one() -> None:
     spec = training_fixtures.spec(job=JOB)
-    with pytest.raises(frameworks.Unsupported, match="torch trains steps, and no whole jobs: hf-trainer does"):
+    with pytest.raises(workloads.Unsupported, match="torch trains steps, and no whole jobs: hf-trainer does"):
         frameworks.refuse(spec)
 
 
@@ -74,8 +76,8 @@ def test_only_frameworks_with_jobs_train_one() -> None:
 def test_what_the_trainer_cannot_do_is_refused_with_its_reason(changes: dict[str, Any], reason: str) -> None:
     spec = training_fixtures.spec(framework="hf-trainer", **changes)
     frameworks.refuse(spec)
-    rank = frameworks.load("hf-trainer")(spec, 0, 0, 2 if "topology" in changes else 1, "cpu")
-    with pytest.raises(frameworks.Unsupported, match=reason):
+    rank = load("hf-trainer")(spec, 0, 0, 2 if "topology" in changes else 1, "cpu")
+    with pytest.raises(workloads.Unsupported, match=reason):
         rank.device()
 
 
@@ -85,5 +87,5 @@ def test_too_much_memory_is_a_result(lab: Lab) -> None:
 
 
 def test_features_that_it_has_not_have_a_reason() -> None:
-    lacking = set(frameworks.FEATURES) - hf_trainer.FRAMEWORK.features
+    lacking = set(FEATURES) - hf_trainer.FRAMEWORK.features
     assert lacking == set(hf_trainer.FRAMEWORK.reasons)

@@ -12,7 +12,8 @@ import pytest
 import rank_helpers
 import training_fixtures
 from throughline import frameworks
-from throughline.frameworks import Unsupported
+from throughline.frameworks.rank import load
+from throughline.workloads import Unsupported
 
 HELPER = Path(__file__).with_name("torch_sharding.py")
 KINDS = ("none", "optimizer", "optimizer_gradients", "full")
@@ -118,14 +119,14 @@ def test_a_record_says_what_is_shared_out(folder: Path) -> None:
 def test_what_cannot_be_shared_out_is_unsupported(kind: str, world: int, options: dict[str, Any], why: str) -> None:
     spec = training_fixtures.spec(topology=f"1n{world}g", options={"sharding": kind, **options})
     with pytest.raises(Unsupported, match=why):
-        frameworks.load("torch")(spec, 0, 0, world, "cpu").device()
+        load("torch")(spec, 0, 0, world, "cpu").device()
 
 
 @pytest.mark.parametrize("kind", KINDS[2:])
 def test_weights_are_not_cut_twice(kind: str) -> None:
     spec = training_fixtures.spec(topology="1n4g", options={"sharding": kind, "tensor": 2})
     with pytest.raises(Unsupported, match="already split the weights"):
-        frameworks.load("torch")(spec, 0, 0, 4, "cpu").device()
+        load("torch")(spec, 0, 0, 4, "cpu").device()
 
 
 def test_horovod_shares_nothing_out() -> None:

@@ -25,10 +25,10 @@ torch = pytest.importorskip("torch")
 
 from torch_reading import Reading  # noqa: E402
 
-from throughline.frameworks import Unsupported  # noqa: E402
 from throughline.frameworks.torch.ddp import Replayed, TorchDDP  # noqa: E402
 from throughline.rank.data import Loader  # noqa: E402
 from throughline.spec import RunSpec  # noqa: E402
+from throughline.workloads import Unsupported  # noqa: E402
 
 KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -13,7 +13,7 @@ import pytest
 
 import rank_helpers
 import training_fixtures
-from throughline import frameworks, records
+from throughline import frameworks, records, workloads
 from throughline.checks import reference
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
@@ -170,12 +170,12 @@ def test_a_replica_on_two_nodes_counts_its_samples_once(tmp_path: Path, monkeypa
     ],
 )
 def test_where_it_is_missing_a_run_says_why(changes: dict[str, Any], why: str) -> None:
-    with pytest.raises(frameworks.Unsupported, match=why):
+    with pytest.raises(workloads.Unsupported, match=why):
         frameworks.refuse(training_fixtures.spec(topology="1n4g", options={"tensor": 2}, **changes))
 
 
 def test_a_convergence_check_needs_whole_replicas() -> None:
     asked = spec("plain", 2)
     run: Any = SimpleNamespace(spec=asked, options=asked.options, framework=None, heart=None)
-    with pytest.raises(frameworks.Unsupported, match="looks at whole replicas"):
+    with pytest.raises(workloads.Unsupported, match="looks at whole replicas"):
         convergence.train(run, None)  # type: ignore[arg-type]

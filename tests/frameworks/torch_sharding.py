@@ -19,7 +19,8 @@ from torch_reading import Reading
 
 import rank_helpers
 import training_fixtures
-from throughline import frameworks, workloads
+from throughline import workloads
+from throughline.frameworks.rank import load
 from throughline.frameworks.torch.ddp import TorchDDP
 
 STEPS = 3
@@ -92,7 +93,7 @@ def train(cases: dict[str, Any], world: int, results: str, rank: int) -> None:
     for name, case in cases.items():
         overflows = case.pop("overflows", False)
         spec = training_fixtures.spec(topology=f"1n{world}g", **case)
-        one: Any = frameworks.load(spec.framework)(spec, rank, rank, world, "cpu")
+        one: Any = load(spec.framework)(spec, rank, rank, world, "cpu")
         if met is None:
             one.join()
         else:

@@ -9,9 +9,10 @@ import pytest
 
 import training_fixtures
 from throughline.checks import equivalence, reference
-from throughline.frameworks import Rank, Unsupported
+from throughline.frameworks.rank import Rank
 from throughline.spec import Schedule
 from throughline.study.config import ConfigError, load
+from throughline.workloads import Unsupported
 
 LINEAR = {"name": "linear", "warmup_steps": 4, "total_steps": 12}
 SCHEDULES: list[tuple[dict[str, Any], dict[int, float]]] = [

@@ -11,6 +11,7 @@ import pytest
 
 from framework_lab import python
 from throughline import frameworks
+from throughline.frameworks.rank import SETTINGS
 from throughline.records import read_run
 
 from .conftest import ROOT, SMALL, Clone, job_counts
@@ -73,7 +74,7 @@ def looks_whole(clone: Clone, path: str) -> None:
     assert record.data is not None and record.data.rows > 100, path
     assert any(record.environment["framework"].values()), path
     assert record.environment["variables"]["OMP_NUM_THREADS"] == "1", path
-    assert record.settings is not None and set(frameworks.SETTINGS) < set(record.settings), path
-    assert None not in [record.settings[key] for key in frameworks.SETTINGS], path
+    assert record.settings is not None and set(SETTINGS) < set(record.settings), path
+    assert None not in [record.settings[key] for key in SETTINGS], path
     flops = record.work and record.work.matmul_flops_per_s
     assert flops is not None and flops > 1e8, path

@@ -8,9 +8,10 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks, workloads
+from throughline import workloads
 from throughline.checks import equivalence
 from throughline.files import write_text
+from throughline.frameworks.description import FEATURES
 from throughline.frameworks.reference import table
 from throughline.numbers import scaled
 from throughline.spec import RunSpec
@@ -109,12 +110,12 @@ def _learns(workload: Workload[Any]) -> str:
 
 
 def _words(features: frozenset[str]) -> str:
-    return ", ".join(words for key, words in frameworks.FEATURES.items() if key in features)
+    return ", ".join(words for key, words in FEATURES.items() if key in features)
 
 
 def _proven(features: frozenset[str]) -> str:
     """Return the precisions and options that a proof of a form with these features can use as they are measured."""
-    options = [BY_FEATURE.get(key, key) for key in frameworks.FEATURES if key in features]
+    options = [BY_FEATURE.get(key, key) for key in FEATURES if key in features]
     precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
     proven = ", ".join(f"`{name}`" for name in options if name in equivalence.AS_MEASURED)
     return f"{', '.join(precisions)}; {proven}"

@@ -57,18 +57,19 @@ def _srun_as_ssh(order: Order, folder: str) -> str:
 
     The program uses srun, because on the nodes of a Slurm cluster the real ssh is often not allowed.
     """
-    place = Path(folder, "bin")
-    place.mkdir()
+    programs = Path(folder, "bin")
+    programs.mkdir()
     step = shlex.join(srun(1, order.cores))
-    (place / "ssh").write_text(
+    ssh = programs / "ssh"
+    ssh.write_text(
         "#!/bin/sh\n"
         "host=\n"
         'while :; do case "$1" in -[opi]) shift 2 ;; -*) shift ;;\n'
         '  *) if [ "$host" ]; then break; fi; host=$1; shift ;; esac; done\n'
         f'exec {step} --overlap --nodelist="$host" sh -c "$*" < /dev/null\n'
     )
-    (place / "ssh").chmod(0o755)
-    return str(place)
+    ssh.chmod(0o755)
+    return str(programs)
 
 
 STARTER = Starter(

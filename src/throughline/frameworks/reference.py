@@ -8,6 +8,7 @@ from pathlib import Path
 
 from throughline import frameworks, recipes, workloads
 from throughline.files import write_text
+from throughline.frameworks.description import FEATURES, Framework
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT.parents[1] / "docs" / "frameworks.md"
@@ -36,7 +37,7 @@ def _supported() -> str:
     """Return the table of which framework trains which workload."""
     rows = []
     for folder in workloads.FOLDERS:
-        models = [model for model, own in workloads.models().items() if own == folder]
+        models = [model for model, home in workloads.models().items() if home == folder]
         cells = ("yes" if frameworks.features(name, models[0]) else "" for name in frameworks.NAMES)
         rows.append([f"[{folder}](docs/workloads.md#{folder})", f"`{models[0]}` ({len(models)})", *cells])
     return table(["workload", "models", *frameworks.NAMES], rows)
@@ -46,12 +47,13 @@ def _overview() -> str:
     """Return a row for each framework: version, environment, sources of its models, features."""
     rows = []
     for name in frameworks.NAMES:
-        own, library = recipes.of(name), frameworks.of(name).library
-        place = f"`envs/{own.framework}.txt`" if own else "the workflow's, `envs/torch.txt`"
+        recipe = recipes.of(name)
+        library = frameworks.of(name).library
+        pins = f"`envs/{recipe.framework}.txt`" if recipe else "the workflow's, `envs/torch.txt`"
         sources = "; ".join(found for folder in ("bert", "gpt2", "resnet") if (found := _source(folder, library)))
         has = frameworks.features(name, "bert-tiny")
-        features = ", ".join(key for key in frameworks.FEATURES if key in has)
-        rows.append([f"`{name}`", _pins(name), place, sources, features])
+        features = ", ".join(key for key in FEATURES if key in has)
+        rows.append([f"`{name}`", _pins(name), pins, sources, features])
     return table(["framework", "version", "environment", "source of its models", "features"], rows)
 
 
@@ -67,17 +69,17 @@ def _features(folder: str) -> str:
 
     Rows and columns without a "yes" are left out.
     """
-    model = next(model for model, own in workloads.models().items() if own == folder)
+    model = next(model for model, home in workloads.models().items() if home == folder)
     offered = {name: has for name in frameworks.NAMES if (has := frameworks.features(name, model))}
     rows = [
         [words, *(_cell(key, frameworks.of(name), has) for name, has in offered.items())]
-        for key, words in frameworks.FEATURES.items()
+        for key, words in FEATURES.items()
         if any(key in has for has in offered.values())
     ]
     return table([f"`{folder}`", *offered], rows)
 
 
-def _cell(key: str, framework: frameworks.Framework, has: frozenset[str]) -> str:
+def _cell(key: str, framework: Framework, has: frozenset[str]) -> str:
     """Return whether a framework has a feature: yes, no, or on GPUs."""
     return "no" if key not in has else "on GPUs" if key in framework.gpus_only else "yes"
 
@@ -85,19 +87,22 @@ def _cell(key: str, framework: frameworks.Framework, has: frozenset[str]) -> str
 def _reasons() -> str:
     """Return the reasons that frameworks give for missing features. An unsupported run states them."""
     given = {name: frameworks.of(name).reasons for name in frameworks.NAMES}
-    rows = [[f"`{name}`", frameworks.FEATURES[key], why] for name, own in given.items() for key, why in own.items()]
+    rows = [[f"`{name}`", FEATURES[key], reason] for name, reasons in given.items() for key, reason in reasons.items()]
     return table(["framework", "feature", "reason"], rows)
 
 
 def _facts() -> str:
     """Return for each framework its folder, its library, what starts its ranks, and their environment."""
     names = frameworks.NAMES
-    environments = map(recipes.of, names)
+    environments = [
+        f"its own, Python {recipe.python}" if (recipe := recipes.of(name)) else "the workflow's" for name in names
+    ]
+    starters = [starter.name if (starter := frameworks.of(name).starter) else "agents" for name in names]
     rows = [
         ["folder", *(f"`{name.replace('-', '_')}/`" for name in names)],
         ["library", *(frameworks.of(name).library for name in names)],
-        ["ranks are started by", *(own.name if (own := frameworks.of(name).starter) else "agents" for name in names)],
-        ["environment", *(f"its own, Python {own.python}" if own else "the workflow's" for own in environments)],
+        ["ranks are started by", *starters],
+        ["environment", *environments],
     ]
     return table(["", *names], rows)
 

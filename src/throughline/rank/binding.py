@@ -4,7 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from throughline.frameworks import Unsupported
+from throughline.workloads import Unsupported
 
 LIST_GPUS = ["nvidia-smi", "--query-gpu=index,uuid,pci.bus_id", "--format=csv,noheader"]
 """Ranks run with CUDA_DEVICE_ORDER=PCI_BUS_ID, so CUDA numbers the GPUs as nvidia-smi does."""

@@ -39,14 +39,14 @@ def train(run: Run, order: Training) -> Trained:
     """Train to the last step, from the start or from the checkpoint that the launcher has verified."""
     framework, heart = run.framework, run.heart
     if "convergence" not in frameworks.features(run.spec.framework, run.spec.model):
-        raise frameworks.Unsupported(f"{run.spec.framework} has no checkpoints that are safe to load")
+        raise workloads.Unsupported(f"{run.spec.framework} has no checkpoints that are safe to load")
     if run.options.tensor > 1 or run.options.sharding != "none":
         whole = "a convergence check looks at whole replicas, with all states of the optimizer"
-        raise frameworks.Unsupported(f"{whole}: train it without options.tensor and options.sharding")
+        raise workloads.Unsupported(f"{whole}: train it without options.tensor and options.sharding")
     if split := [
         name for name, value in workloads.whole(run.spec.model).items() if getattr(run.spec.parameters, name) != value
     ]:
-        raise frameworks.Unsupported(
+        raise workloads.Unsupported(
             f"a convergence check looks at whole models, and {', '.join(split)} splits this one"
         )
     book = Book(Path(order.folder), order.identity, heart)

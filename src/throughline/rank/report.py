@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from throughline import messages
-from throughline.frameworks import Unsupported
 from throughline.messages import RankReport
+from throughline.workloads import Unsupported
 
 
 def of_error(rank: int, error: BaseException, framework: Any | None) -> RankReport:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import frameworks, messages, workloads
+from throughline.frameworks.rank import load
 from throughline.messages import Measured, Memory, Network, Order, RankReport, Software, Window
 from throughline.processes import die_with_parent
 from throughline.rank import binding, convergence, ranks, report
@@ -101,7 +102,7 @@ class Run:
         self.counts: list[tuple[int, ...]] = []
         self.rates, self.steps_made = self.spec.optimizer.rates() if self.trains else None, 0
         frameworks.refuse(self.spec)
-        framework = frameworks.load(self.spec.framework)
+        framework = load(self.spec.framework)
         self.framework = framework(self.spec, rank, rank % order.devices, self.world, order.kind)
 
     def build(self) -> None:

@@ -54,7 +54,7 @@ class Workload(ABC, Generic[P]):
     parameters: type[P]
     """A frozen dataclass of `key` fields. They decide a run together with the core keys."""
     libraries: ClassVar[Mapping[str, frozenset[str]]]
-    """Map each library to the features (`frameworks.FEATURES`) of the form there."""
+    """Map each library to the features (`frameworks.description.FEATURES`) of the form there."""
     no_form: ClassVar[Mapping[str, str]] = {}
     """Map a library to the reason why there is no form in it. Only libraries that somebody has examined."""
     unit: ClassVar[str] = "samples"
@@ -66,7 +66,7 @@ class Workload(ABC, Generic[P]):
     """The section of config.yaml with its data, and the data room whose `reading` reads them. None: all batches are
     made up."""
     settings: ClassVar[tuple[str, ...]] = ()
-    """Names that `settings` of every form states, in addition to those of the framework (`frameworks.SETTINGS`)."""
+    """Names that `settings` of every form states, beside those of the framework (`frameworks.rank.SETTINGS`)."""
     learns_from: ClassVar[int | None] = None
     """The loss of a run on real data has to fall if it has this many timed steps or more. None: losses say nothing."""
     held_out: ClassVar[Mapping[str, bool]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from throughline.frameworks import FEATURES, Framework
+from throughline.frameworks.description import FEATURES, Framework
 
 ITS_OWN = ("devices", "accumulation", "clipping")
 GPUS = '{"count": 0, "name": null, "fp16": null}'

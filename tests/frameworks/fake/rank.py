@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from throughline import memory
-from throughline.frameworks import SETTINGS, Rank, Unsupported
+from throughline.frameworks.rank import SETTINGS, Rank
 from throughline.spec import RunSpec
+from throughline.workloads import Unsupported
 
 IMPORT_S = 1
 """Seconds that the import of a real library takes."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from throughline import frameworks
+from throughline import frameworks, workloads
 from throughline.workloads import bert
 from training_fixtures import spec
 
@@ -21,9 +21,9 @@ def test_a_feature_belongs_to_framework_and_workload(monkeypatch: pytest.MonkeyP
     assert frameworks.features("torch", "bert-tiny") == {"clipping"}
     assert frameworks.features("mxnet-horovod", "bert-tiny") == frozenset()
     frameworks.refuse(spec(options={"clip": "norm"}))
-    with pytest.raises(frameworks.Unsupported, match="bert-tiny in torch has no mixed precision with bf16"):
+    with pytest.raises(workloads.Unsupported, match="bert-tiny in torch has no mixed precision with bf16"):
         frameworks.refuse(spec(precision="bf16"))
-    with pytest.raises(frameworks.Unsupported, match="bert-tiny has no form in mxnet"):
+    with pytest.raises(workloads.Unsupported, match="bert-tiny has no form in mxnet"):
         frameworks.refuse(spec(framework="mxnet-horovod"))
 
 
@@ -32,7 +32,7 @@ def test_a_form_says_why_it_lacks_a_feature(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(bert.Bert, "libraries", {"torch": frozenset({"devices"})})
     monkeypatch.setattr(in_torch.BertInTorch, "lacks", {"accumulation": "its batches cannot be cut"})
-    with pytest.raises(frameworks.Unsupported, match="its batches cannot be cut"):
+    with pytest.raises(workloads.Unsupported, match="its batches cannot be cut"):
         frameworks.refuse(spec(options={"accumulate": 2}))
 
 

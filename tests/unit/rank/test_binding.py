@@ -17,7 +17,7 @@ GPUS = "0, GPU-aa11, 00000000:17:00.0\n1, GPU-bb22, 00000000:B3:00.0\n"
 BIND = """
 import os, sys, threading
 from pathlib import Path
-from throughline.frameworks import Unsupported
+from throughline.workloads import Unsupported
 from throughline.rank import binding
 before, stop = threading.Event(), threading.Event()
 other = threading.Thread(target=lambda: (before.set(), stop.wait()))

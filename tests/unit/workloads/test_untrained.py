@@ -171,7 +171,7 @@ def test_a_product_in_fp8() -> None:
     ):
         with pytest.raises(workloads.Unsupported, match=why):
             form.build(other, {}, torch.device("cpu"))
-    rank = frameworks.load("torch")(spec, 0, 0, 1, "cpu")
+    rank = load("torch")(spec, 0, 0, 1, "cpu")
     with pytest.raises(workloads.Unsupported, match="no fast product in fp8 on a CPU"):
         rank.device()
 

@@ -8,13 +8,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from throughline.frameworks.torch import sharding
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.frameworks.torch.optimizers import clip, norms_here
-from throughline.frameworks.torch.rank import HALF, Batch
+from throughline.frameworks.torch.optimizers import norms_here
+from throughline.frameworks.torch.rank import HALF
 
 
 class HfLoop(TorchDDP):
@@ -32,22 +31,6 @@ class HfLoop(TorchDDP):
             self.parallel = DistributedDataParallel(self.network, bucket_cap_mb=self.options.bucket_mb)
         torch.manual_seed(self.spec.seed + 1 + self.replica)
 
-    def step(self, batches: list[Batch]) -> Tensor:
-        total = torch.zeros((), device=self.at)
-        for number, batch in enumerate(batches, 1):
-            with self.exchange(number == len(batches)):
-                with self.autocast():
-                    loss = self.parallel(**batch) / len(batches)
-                self.scaler.scale(loss).backward()
-            total += loss.detach()
-        if self.options.clip != "none":
-            self.scaler.unscale_(self.update)
-            clip(self.options.clip, self.parameters)
-        self.scaler.step(self.update)
-        self.scaler.update()
-        self.update.zero_grad()
-        return total
-
-    def autocast(self) -> AbstractContextManager[Any]:
+    def cast(self) -> AbstractContextManager[Any]:
         half = HALF.get(self.spec.precision)
         return torch.autocast(self.kind, dtype=half, enabled=half is not None)

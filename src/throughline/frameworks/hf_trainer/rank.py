@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils.data import Dataset, IterableDataset
 from transformers import Trainer, TrainerCallback, TrainingArguments, default_data_collator
 
-from throughline.frameworks import CLIP_AT, Unsupported
+from throughline.frameworks.rank import CLIP_AT, refuse_if
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.frameworks.torch.optimizers import build
 from throughline.spec import RunSpec
@@ -56,8 +56,7 @@ class HfTrainer(TorchDDP):
             "with FSDP the Trainer makes its own AdamW only":
                 options.sharding != "none" and self.spec.optimizer.name != "adamw",
         }  # fmt: skip
-        if any(reasons.values()):
-            raise Unsupported(next(why for why, holds in reasons.items() if holds))
+        refuse_if(reasons)
         super().device()
 
     def model(self, facts: dict[str, Any]) -> None:
@@ -76,7 +75,7 @@ class HfTrainer(TorchDDP):
 
     def data(self, arrays: dict[str, Any]) -> Arguments:  # type: ignore[override]
         """Return the arguments of the model's `forward`. The Trainer's loader moves them to the device."""
-        given: Arguments = self.network.inputs(**{name: torch.from_numpy(one) for name, one in arrays.items()})
+        given: Arguments = self.network.inputs(**{name: torch.from_numpy(array) for name, array in arrays.items()})
         return given
 
     def deliver(self, batch: Any) -> Any:
@@ -85,7 +84,7 @@ class HfTrainer(TorchDDP):
     def optimizer(self) -> None:
         settings = self.spec.optimizer
         self.network.to(self.at)
-        own = None if settings.name == "adamw" else build(settings, self.parameters)
+        update = None if settings.name == "adamw" else build(settings, self.parameters)  # None: the Trainer makes it
         self.marks = Marks(self)
         self.trainer = Trainer(
             model=self.network.model,
@@ -94,7 +93,7 @@ class HfTrainer(TorchDDP):
             eval_dataset=self.held_out,
             data_collator=default_data_collator,
             callbacks=[self.marks],
-            optimizers=(own, None),
+            optimizers=(update, None),
         )
         torch.manual_seed(self.spec.seed + 1 + self.replica)  # the Trainer has given every rank the same seed
 
@@ -251,6 +250,6 @@ class Stream(IterableDataset[Arguments]):
     def __iter__(self) -> Iterator[Arguments]:
         while True:
             for batch in self.batches():
-                samples = [dict(zip(batch, one, strict=True)) for one in zip(*batch.values(), strict=True)]
+                samples = [dict(zip(batch, sample, strict=True)) for sample in zip(*batch.values(), strict=True)]
                 for _ in range(self.world):
                     yield from samples

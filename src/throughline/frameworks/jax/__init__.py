@@ -1,6 +1,6 @@
 """The framework `jax`: JAX with one process per device. This file describes it and imports no JAX."""
 
-from throughline.frameworks import Framework
+from throughline.frameworks.description import Framework
 
 FRAMEWORK = Framework(
     rank="jax.rank:Jax",

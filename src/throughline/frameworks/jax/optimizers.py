@@ -10,13 +10,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from throughline.frameworks import CLIP_AT
+from throughline.frameworks.rank import CLIP_AT
 from throughline.spec import Optimizer as Settings
 
 CLIPS = {
     "none": optax.identity,
     "value": lambda: optax.clip(CLIP_AT),
-    "norm": lambda: optax.stateless(lambda gradients, _: [_clipped(one) for one in gradients]),
+    "norm": lambda: optax.stateless(lambda gradients, _: [_clipped(gradient) for gradient in gradients]),
     "global_norm": lambda: optax.clip_by_global_norm(CLIP_AT),
 }
 
@@ -25,17 +25,17 @@ class Update(NamedTuple):
     """An optimizer. A step subtracts from the weights the learning rate times the output of `transform`."""
 
     transform: optax.GradientTransformation
-    settings: dict[str, Any]
-    """The constants that it was built with, by their names in `frameworks.SETTINGS`."""
+    decays_vectors: bool
+    constants: dict[str, Any]
+    """The constants that it was built with, by their names in `frameworks.rank.SETTINGS`."""
 
 
 def build(settings: Settings, clip: str, decays: list[bool]) -> Update:
     """Return the optimizer. `decays` says for each weight whether weight decay applies to it."""
-    weight_decay = settings.weight_decay
-    decay = optax.add_decayed_weights(weight_decay, mask=decays)
+    decay = optax.add_decayed_weights(settings.weight_decay, mask=decays)
     if settings.name == "sgd":
         parts: tuple[optax.GradientTransformation, ...] = (decay, optax.trace(settings.momentum, nesterov=False))
-        own: dict[str, Any] = {"momentum": settings.momentum, "nesterov": False}
+        constants: dict[str, Any] = {"momentum": settings.momentum, "nesterov": False}
     else:
         beta1, beta2 = settings.betas
         adam = optax.scale_by_adam(beta1, beta2, settings.epsilon, eps_root=0.0)
@@ -44,13 +44,8 @@ def build(settings: Settings, clip: str, decays: list[bool]) -> Update:
             "adam": (decay, adam),
             "lamb": (adam, decay, optax.scale_by_trust_ratio()),
         }[settings.name]
-        own = {
-            "betas": [beta1, beta2],
-            "epsilon": settings.epsilon,
-            "epsilon_is_added_to": "the root of the bias-corrected second moment",
-        }
-    which = "everything" if all(decays) else "matrices"
-    return Update(optax.chain(CLIPS[clip](), *parts), {**own, "weight_decay": weight_decay, "decays": which})
+        constants = {"betas": [beta1, beta2], "epsilon": settings.epsilon}
+    return Update(optax.chain(CLIPS[clip](), *parts), all(decays), constants)
 
 
 def _clipped(gradient: jax.Array) -> jax.Array:

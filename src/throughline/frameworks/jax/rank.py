@@ -28,8 +28,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from throughline import gpus, memory
-from throughline.frameworks import Rank, Unsupported
 from throughline.frameworks.jax.optimizers import build
+from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
 
 if TYPE_CHECKING:
     from throughline.workloads.in_keras_form import KerasForm
@@ -54,6 +54,7 @@ from replica to replica, such as the random numbers of dropout.
 
 class Jax(Rank):
     form: KerasForm[Any, Any]
+    waits = True
 
     state: State | None = None
     latest: Any = None
@@ -79,10 +80,12 @@ class Jax(Rank):
 
     def device(self) -> None:
         precision = self.spec.precision
-        if precision == "tf32" and self.kind == "cpu":
-            raise Unsupported("tf32 exists on GPUs only")
-        if precision == "fp16" and self.kind == "cpu":
-            raise Unsupported("JAX has no attention in fp16 on CPUs")
+        refuse_if(
+            {
+                "tf32 exists on GPUs only": self.kind == "cpu" and precision == "tf32",
+                "JAX has no attention in fp16 on CPUs": self.kind == "cpu" and precision == "fp16",
+            }
+        )
         jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
         self.at = jax.local_devices()[0]
         mesh = Mesh(jax.devices() if self.exchanges else [self.at], ("replica",))
@@ -178,8 +181,6 @@ class Jax(Rank):
     def step(self, batches: list[Batch]) -> Any:
         every = jax.tree.map(self._side_by_side, batches)
         self.state, loss = self.compiled(self.state, every, np.float32(self.rate))
-        # JAX queues work without limit. We wait for the step before this one: the device still has work, and the
-        # heartbeat reports steps that are really done.
         if self.latest is not None:
             self.latest.block_until_ready()
         self.latest = loss
@@ -199,13 +200,6 @@ class Jax(Rank):
     def broadcast(self, value: int) -> int:
         return int(multihost_utils.broadcast_one_to_all(np.int32(value))) if self.world > 1 else value
 
-    def seconds(self, marks: list[float]) -> list[float]:
-        """Return the seconds of each step.
-
-        A step waits for the step before it, so its mark is the end of that step. The last step ends with `sync`.
-        """
-        return super().seconds([marks[0], *marks[2:], self.synced])
-
     def losses(self, values: list[Any]) -> list[float]:
         return [value.addressable_data(0).item() for value in values]
 
@@ -218,8 +212,8 @@ class Jax(Rank):
             return memory.of_process("JAX")
         counted = self.at.memory_stats()
         needed, reserved = counted["peak_bytes_in_use"], counted.get("peak_pool_bytes")
-        why = {} if reserved is not None else {"reserved_bytes": "this allocator of JAX does not say what it reserves"}
-        return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": why}
+        reasons = {"reserved_bytes": "this allocator of JAX does not say what it reserves"} if reserved is None else {}
+        return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": reasons}
 
     def product(self, size: int) -> Callable[[], Any]:
         dtype = {"bf16": jnp.bfloat16, "fp16": jnp.float16}.get(self.spec.precision, jnp.float32)
@@ -232,7 +226,10 @@ class Jax(Rank):
         return partial(waited, left, right)
 
     def update_settings(self) -> dict[str, Any]:
-        return {"learning_rate": self.rate, **self.update.settings}
+        update = self.update
+        return optimizer_settings(
+            self.rate, self.spec.optimizer.weight_decay, update.decays_vectors, **update.constants
+        )
 
     def threads(self) -> int:
         return int(os.environ["NPROC"])

@@ -1,6 +1,7 @@
 """The framework `mxnet-horovod`: MXNet with Horovod's exchange. This file describes it and imports no MXNet."""
 
-from throughline.frameworks import Framework, horovod
+from throughline.frameworks import horovod
+from throughline.frameworks.description import Framework
 
 FRAMEWORK = Framework(
     rank="mxnet_horovod.rank:MXNetHorovod",

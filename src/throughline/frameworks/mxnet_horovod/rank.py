@@ -14,8 +14,9 @@ import numpy as np
 from mxnet.contrib import amp
 
 from throughline import gpus, memory
-from throughline.frameworks import CLIP_AT, Rank, Unsupported, horovod
+from throughline.frameworks import horovod
 from throughline.frameworks.mxnet_horovod.optimizers import build, clip
+from throughline.frameworks.rank import CLIP_AT, Rank, optimizer_settings, refuse_if
 from throughline.spec import RunSpec
 
 NOT_COUNTED = "MXNet 1.9 does not count what its pool has given out; what it reserves is all that the card has given"
@@ -26,6 +27,8 @@ Batch = list[Any]
 
 
 class MXNetHorovod(Rank):
+    waits = True
+
     def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.at = mx.gpu(local_rank) if kind == "cuda" else mx.cpu()
@@ -37,11 +40,12 @@ class MXNetHorovod(Rank):
             horovod.join(hvd, self.options, self.kind)
 
     def device(self) -> None:
-        precision = self.spec.precision
-        if precision == "tf32":
-            raise Unsupported("MXNet does not say which of its products are in tf32")
-        if self.half and self.kind == "cpu":
-            raise Unsupported("MXNet has no fp16 on CPUs")
+        refuse_if(
+            {
+                "MXNet does not say which of its products are in tf32": self.spec.precision == "tf32",
+                "MXNet has no fp16 on CPUs": self.half and self.kind == "cpu",
+            }
+        )
         if self.half:
             amp.init("float16")
         mx.random.seed(self.spec.seed)
@@ -103,8 +107,6 @@ class MXNetHorovod(Rank):
         if self.options.accumulate > 1:
             for parameter in self.parameters:
                 parameter.zero_grad()
-        # MXNet queues work without limit. We wait for the step before this one: the device still has work, and the
-        # heartbeat reports steps that are really done.
         if self.latest is not None:
             self.latest.wait_to_read()
         self.latest = total
@@ -122,13 +124,6 @@ class MXNetHorovod(Rank):
         if self.world == 1:
             return value
         return int(hvd.broadcast(mx.nd.array([value], dtype="int64"), root_rank=0, name="broadcast").asscalar())
-
-    def seconds(self, marks: list[float]) -> list[float]:
-        """Return the seconds of each step.
-
-        A step waits for the step before it, so its mark is the end of that step. The last step ends with `sync`.
-        """
-        return super().seconds([marks[0], *marks[2:], self.synced])
 
     def losses(self, values: list[Any]) -> list[float]:
         return [float(value) for value in mx.nd.concat(*values, dim=0).asnumpy()] if values else []
@@ -150,20 +145,13 @@ class MXNetHorovod(Rank):
     def update_settings(self) -> dict[str, Any]:
         optimizer = self.trainer._optimizer
         vectors = [parameter for parameter in self.parameters if len(parameter.shape) < 2]
+        decays_vectors = any(vector.wd_mult != 0.0 for vector in vectors)
         if self.spec.optimizer.name == "sgd":
-            own = {"momentum": optimizer.momentum, "nesterov": False}
+            constants: dict[str, Any] = {"momentum": optimizer.momentum, "nesterov": False}
         else:
-            own = {
-                "betas": [optimizer.beta1, optimizer.beta2],
-                "epsilon": getattr(optimizer, "stated_epsilon", optimizer.epsilon),
-                "epsilon_is_added_to": "the root of the bias-corrected second moment",
-            }
-        return {
-            "learning_rate": optimizer.lr,
-            **own,
-            "weight_decay": optimizer.wd,
-            "decays": "matrices" if all(vector.wd_mult == 0.0 for vector in vectors) else "everything",
-        }
+            betas, epsilon = [optimizer.beta1, optimizer.beta2], getattr(optimizer, "stated_epsilon", optimizer.epsilon)
+            constants = {"betas": betas, "epsilon": epsilon}
+        return optimizer_settings(optimizer.lr, optimizer.wd, decays_vectors, **constants)
 
     def versions(self) -> dict[str, str | None]:
         return {
@@ -190,7 +178,8 @@ class MXNetHorovod(Rank):
         """
         arrays = {f"weight {name}": parameter.data() for name, parameter in self.network.named_parameters()}
         for index, state in self.trainer._updaters[0].states.items():
-            arrays |= {f"state {index} {part}": array for part, array in enumerate(state)}
+            moments = state if isinstance(state, tuple) else (state,)  # SGD has one, which stands alone
+            arrays |= {f"state {index} {part}": array for part, array in enumerate(moments)}
         arrays["updates"] = mx.nd.array([self.trainer._optimizer.num_update], dtype="int64")
         if self.half:
             scaler = self.trainer._amp_loss_scaler
@@ -204,11 +193,13 @@ class MXNetHorovod(Rank):
             parameter.set_data(arrays[f"weight {name}"])
         if weights_alone:
             return
-        states: dict[int, tuple[Any, ...]] = {}
+        states: dict[int, Any] = {}
         for name in sorted(arrays):  # sorted, so that the parts of a weight's state come in their order
             if name.startswith("state "):
                 index = int(name.split()[1])
                 states[index] = (*states.get(index, ()), arrays[name])
+        if self.spec.optimizer.name == "sgd":
+            states = {index: moment for index, (moment,) in states.items()}
         updater, optimizer = self.trainer._updaters[0], self.trainer._optimizer
         updater.states, updater.states_synced = states, dict.fromkeys(states, True)
         optimizer.num_update = optimizer.begin_num_update = int(arrays["updates"].asscalar())

@@ -1,6 +1,6 @@
 """The framework `paddle`: PaddlePaddle's DataParallel. This file describes it and imports no Paddle."""
 
-from throughline.frameworks import Framework
+from throughline.frameworks.description import Framework
 
 FRAMEWORK = Framework(
     rank="paddle.rank:Paddle",

@@ -10,7 +10,7 @@ from typing import Any
 import paddle
 from paddle.regularizer import L2Decay
 
-from throughline.frameworks import CLIP_AT
+from throughline.frameworks.rank import CLIP_AT, optimizer_settings
 from throughline.spec import Optimizer as Settings
 
 CLIPS: dict[str, Callable[[], Any]] = {
@@ -56,19 +56,10 @@ def settings(update: Any, parameters: Sequence[Any]) -> dict[str, Any]:
     decays = [_decay(update, parameter) for parameter in parameters]
     vectors = [decay for decay, parameter in zip(decays, parameters, strict=True) if is_vector(parameter)]
     if isinstance(update, paddle.optimizer.Momentum):
-        own: dict[str, Any] = {"momentum": update._momentum, "nesterov": update._use_nesterov}
+        constants: dict[str, Any] = {"momentum": update._momentum, "nesterov": update._use_nesterov}
     else:
-        own = {
-            "betas": [update._beta1, update._beta2],
-            "epsilon": update._epsilon,
-            "epsilon_is_added_to": "the root of the bias-corrected second moment",
-        }
-    return {
-        "learning_rate": update.get_lr(),
-        **own,
-        "weight_decay": max(decays),
-        "decays": "matrices" if not any(vectors) else "everything",
-    }
+        constants = {"betas": [update._beta1, update._beta2], "epsilon": update._epsilon}
+    return optimizer_settings(update.get_lr(), max(decays), any(vectors), **constants)
 
 
 def _decay(update: Any, parameter: Any) -> float:

@@ -3,7 +3,6 @@
 A single rank runs without DataParallel.
 """
 
-import itertools
 import math
 import os
 from collections.abc import Callable
@@ -16,9 +15,10 @@ import paddle
 import paddle.distributed as dist
 
 from throughline import gpus, memory
-from throughline.frameworks import Rank, Unsupported
 from throughline.frameworks.paddle import optimizers
+from throughline.frameworks.rank import Rank
 from throughline.spec import RunSpec
+from throughline.workloads import Unsupported
 
 HALF = {"bf16": "bfloat16", "fp16": "float16"}
 """Map the precisions in which matrix products and activations have another type than the weights to this type."""
@@ -67,7 +67,7 @@ class Paddle(Rank):
         Afterwards every replica draws its own dropout.
         """
         self.network = self.parallel = self.form.build(self.spec, facts)
-        self.parameters = [one for one in self.network.parameters() if not one.stop_gradient]
+        self.parameters = [parameter for parameter in self.network.parameters() if not parameter.stop_gradient]
         if self.options.compile:
             paddle.jit.to_static(self.network, full_graph=True)
         self.barrier()
@@ -154,17 +154,8 @@ class Paddle(Rank):
         dist.broadcast(carrier, 0)
         return int(carrier.item())
 
-    def mark(self) -> Any:
-        if self.kind == "cpu":
-            return super().mark()
-        event = paddle.device.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def seconds(self, marks: list[Any]) -> list[float]:
-        if self.kind == "cpu":
-            return super().seconds(marks)
-        return [start.elapsed_time(end) / 1000 for start, end in itertools.pairwise(marks)]
+    def event(self) -> Any:
+        return paddle.device.Event(enable_timing=True) if self.kind == "cuda" else None
 
     def losses(self, values: list[Any]) -> list[float]:
         return [float(value) for value in paddle.stack(values).tolist()] if values else []
@@ -231,7 +222,7 @@ class Paddle(Rank):
     def _states(self) -> dict[str, Any]:
         """Return the weights and the optimizer's states, by names that are the same in every process."""
         optimizers.begin(self.update, self.parameters)
-        found = {f"weight {number}": one for number, one in enumerate(self.parameters)}
+        tensors = {f"weight {number}": parameter for number, parameter in enumerate(self.parameters)}
         for kind, states in self.update._accumulators.items():
-            found |= {f"{kind} {number}": states[one.name] for number, one in enumerate(self.parameters)}
-        return found
+            tensors |= {f"{kind} {number}": states[weight.name] for number, weight in enumerate(self.parameters)}
+        return tensors

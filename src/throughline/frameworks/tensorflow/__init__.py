@@ -1,6 +1,6 @@
 """The framework `tensorflow`: TensorFlow with its own collectives. This file describes it and imports no TensorFlow."""
 
-from throughline.frameworks import Framework
+from throughline.frameworks.description import Framework
 
 FRAMEWORK = Framework(
     rank="tensorflow.rank:TensorFlow",

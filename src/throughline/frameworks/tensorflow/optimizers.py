@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from throughline.frameworks import CLIP_AT
+from throughline.frameworks.rank import CLIP_AT
 from throughline.spec import Optimizer as Settings
 
 Tensors = Sequence[Any]
@@ -27,15 +27,17 @@ class Optimizer:
         self.name, self.weights = settings.name, weights
         self.rate = tf.Variable(settings.learning_rate, trainable=False, dtype=tf.float32)
         self.decay = settings.weight_decay
-        self.decays = [self.decay if one else 0.0 for one in decays]
+        self.decays = [self.decay if decays_weight else 0.0 for decays_weight in decays]
         self.momentum, self.betas, self.epsilon = settings.momentum, settings.betas, settings.epsilon
         self.count = tf.Variable(0, trainable=False, dtype=tf.int64)
         moments = 1 if self.name == "sgd" else 2
-        self.moments = [[tf.Variable(tf.zeros_like(one), trainable=False) for _ in range(moments)] for one in weights]
+        self.moments = [
+            [tf.Variable(tf.zeros_like(weight), trainable=False) for _ in range(moments)] for weight in weights
+        ]
 
     def state(self) -> dict[str, tf.Variable]:
         """Return what a checkpoint has to hold in addition to the weights."""
-        every = {f"moment {i} {j}": one for i, pair in enumerate(self.moments) for j, one in enumerate(pair)}
+        every = {f"moment {i} {j}": moment for i, pair in enumerate(self.moments) for j, moment in enumerate(pair)}
         return {**every, "count": self.count}
 
     def apply(self, gradients: Tensors) -> None:
@@ -82,7 +84,7 @@ class Optimizer:
 
         The trust ratio is 1 if a norm is 0.
         """
-        first, second = (tf.cast(one, tf.float32) for one in self._corrections())
+        first, second = (tf.cast(correction, tf.float32) for correction in self._corrections())
         beta1, beta2 = self.betas
         for weight, gradient, (mean, square), decay in zip(
             self.weights, gradients, self.moments, self.decays, strict=True

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
 from throughline import gpus, memory
-from throughline.frameworks import Rank, Unsupported
+from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
 from throughline.frameworks.tensorflow.optimizers import Optimizer, clip
 from throughline.spec import RunSpec
 
@@ -44,7 +44,7 @@ class TensorFlow(Rank):
     def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.at = "GPU:0" if kind == "cuda" else "CPU:0"
-        self.scaled = spec.precision == "fp16"
+        self.scaled, self.waits = spec.precision == "fp16", kind == "cuda"
 
     def join(self) -> None:
         """Meet the other ranks. TensorFlow takes its devices and threads here and cannot change them later."""
@@ -66,16 +66,16 @@ class TensorFlow(Rank):
 
     def device(self) -> None:
         precision = self.spec.precision
-        if precision == "tf32" and self.kind == "cpu":
-            raise Unsupported("tf32 exists on GPUs only")
+        refuse_if({"tf32 exists on GPUs only": self.kind == "cpu" and precision == "tf32"})
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
         self.form.seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
         with tf.device(self.at):
             self.network = self.form.build(self.spec, facts, HALF.get(self.spec.precision, "float32"))
-        own = self.network.trainable_variables
-        self.weights, self.decays = [one.value for one in own], self.form.decays(own)
+        variables = self.network.trainable_variables
+        self.weights = [variable.value for variable in variables]
+        self.decays = self.form.decays(variables)
         self.seed(self.spec.seed + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     def data(self, arrays: dict[str, Any]) -> Batch:
@@ -93,8 +93,8 @@ class TensorFlow(Rank):
             self.update = Optimizer(self.spec.optimizer, self.weights, self.decays)
             self.scale = tf.Variable(FIRST_SCALE if self.scaled else 1.0, trainable=False)
             self.skips = tf.Variable(0, trainable=False)
-            each = self.options.accumulate
-            self.sums = [tf.Variable(tf.zeros_like(one), trainable=False) for one in self.weights] if each > 1 else []
+            summed = self.weights if self.options.accumulate > 1 else []
+            self.sums = [tf.Variable(tf.zeros_like(weight), trainable=False) for weight in summed]
         graph = partial(tf.function, autograph=False)
         self.passes: Any = graph(self._passes, jit_compile=True) if self.options.compile else self._passes
         self.add, self.finish = graph(self._add), graph(self._finish)
@@ -159,9 +159,9 @@ class TensorFlow(Rank):
     def _reduced(self, how: Any, values: list[Any], packs: Any = None) -> list[Any]:
         """Return the values, reduced over all ranks."""
 
-        def reduce(*own: Any) -> Any:
-            here = [tf.identity(one) for one in own]  # the copies have a device, as the strategy demands
-            return tf.distribute.get_replica_context().all_reduce(how, here, packs)
+        def reduce(*values: Any) -> Any:
+            copies = [tf.identity(value) for value in values]  # they have a device, as the strategy demands
+            return tf.distribute.get_replica_context().all_reduce(how, copies, packs)
 
         return list(self.strategy.run(reduce, args=tuple(values)))
 
@@ -169,9 +169,7 @@ class TensorFlow(Rank):
         *before, last = batches
         losses = [self.add(batch) for batch in before]
         total = tf.add_n([*losses, self.finish(last)])
-        # TensorFlow queues work for a GPU without limit. We wait for the step before this one, so that the heartbeat
-        # reports steps that are really done.
-        if self.latest is not None and self.kind == "cuda":
+        if self.latest is not None and self.waits:
             self.latest.numpy()
         self.latest = total
         return total
@@ -188,14 +186,6 @@ class TensorFlow(Rank):
         if self.world == 1:
             return value
         return int(self.total(tf.constant(value if self.rank == 0 else 0, tf.int64)))
-
-    def seconds(self, marks: list[float]) -> list[float]:
-        """Return the seconds of each step.
-
-        On a GPU a step waits for the step before it, so its mark is the end of that step. The last step ends with
-        `sync`.
-        """
-        return super().seconds(marks if self.kind == "cpu" else [marks[0], *marks[2:], self.synced])
 
     def losses(self, values: list[Any]) -> list[float]:
         return [float(value) for value in values]
@@ -216,21 +206,11 @@ class TensorFlow(Rank):
         return partial(tf.matmul, left, right)
 
     def update_settings(self) -> dict[str, Any]:
-        update, own = self.update, dict[str, Any]()
+        update = self.update
+        constants = {"betas": list(update.betas), "epsilon": update.epsilon}
         if update.name == "sgd":
-            own = {"momentum": update.momentum, "nesterov": False}
-        else:
-            own = {
-                "betas": list(update.betas),
-                "epsilon": update.epsilon,
-                "epsilon_is_added_to": "the root of the bias-corrected second moment",
-            }
-        return {
-            "learning_rate": self.spec.optimizer.learning_rate,
-            **own,
-            "weight_decay": update.decay,
-            "decays": "everything" if all(self.decays) else "matrices",
-        }
+            constants = {"momentum": update.momentum, "nesterov": False}
+        return optimizer_settings(self.spec.optimizer.learning_rate, update.decay, all(self.decays), **constants)
 
     def threads(self) -> int:
         return int(tf.config.threading.get_intra_op_parallelism_threads())
@@ -258,11 +238,11 @@ class TensorFlow(Rank):
 
     def save(self, stream: IO[bytes]) -> None:
         """Write the weights and the states of the optimizer and the loss scaler, as arrays by name."""
-        np.savez(stream, **{name: one.numpy() for name, one in self._state().items()})
+        np.savez(stream, **{name: variable.numpy() for name, variable in self._state().items()})
 
     def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
         """Read from a file what `save` has written. Only arrays are read, so it cannot run code."""
         arrays = np.load(stream)
-        for name, one in self._state().items():
+        for name, variable in self._state().items():
             if name.startswith("weight ") or not weights_alone:
-                one.assign(arrays[name])
+                variable.assign(arrays[name])

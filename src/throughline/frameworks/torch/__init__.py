@@ -1,6 +1,6 @@
 """The framework `torch`: PyTorch's DistributedDataParallel. This file describes it and imports no PyTorch."""
 
-from throughline.frameworks import FEATURES, Framework
+from throughline.frameworks.description import FEATURES, Framework
 
 FRAMEWORK = Framework(
     rank="torch.ddp:TorchDDP",

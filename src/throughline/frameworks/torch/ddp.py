@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
 
 from throughline import workloads
-from throughline.frameworks import Unsupported
+from throughline.frameworks.rank import refuse_if
 from throughline.frameworks.torch import sharding
 from throughline.frameworks.torch.rank import Batch, TorchRank
 from throughline.workloads import in_torch_timed
@@ -51,8 +51,8 @@ class TorchDDP(TorchRank):
             "recomputed activations draw random numbers anew, which no CUDA graph holds": self.options.checkpointing,
             "without padding every batch has another shape, and a CUDA graph has one": self.options.unpadded,
         }  # fmt: skip
-        if self.options.graph and any(reasons.values()):
-            raise Unsupported(next(why for why, holds in reasons.items() if holds))
+        if self.options.graph:
+            refuse_if(reasons)
         sharding.refuse(self.options, self.replicas)
         super().device()
 
@@ -62,9 +62,9 @@ class TorchDDP(TorchRank):
         if self.replicas > 1 and self.trains and not self.in_parts:
             # DistributedDataParallel broadcasts rank 0's buffers in every step. We limit this to the buffers that
             # training changes.
-            kept = [*self.own, *(name for name, _ in self.network.named_buffers() if name not in self.changing)]
+            kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
-            ddp._set_params_and_buffers_to_ignore_for_model(self.network, kept)
+            ddp._set_params_and_buffers_to_ignore_for_model(self.network, [*self.spread, *kept])
             self.parallel = torch.nn.parallel.DistributedDataParallel(
                 self.network,
                 device_ids=[self.at] if self.kind == "cuda" else None,

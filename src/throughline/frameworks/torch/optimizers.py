@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from throughline.frameworks import CLIP_AT
+from throughline.frameworks.rank import CLIP_AT
 from throughline.spec import Optimizer as Settings
 
 Tensors = list[Tensor] | tuple[Tensor, ...]
@@ -58,11 +58,11 @@ def build(
         "sgd": partial(Sgd, fused=True),
     }
     kind = kinds[settings.name]
-    made = shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)
+    update = shared_by(groups, kind, **constants) if shared_by else kind(groups, **constants)
     if not by_rows:
-        return made
+        return update
     decay = settings.weight_decay
-    return Beside(made, ByRows(by_rows, **constants, weight_decay=decay, decoupled=settings.name == "adamw"))
+    return MostAndTables(update, ByRows(by_rows, **constants, weight_decay=decay, decoupled=settings.name == "adamw"))
 
 
 class ByRows(torch.optim.Optimizer):
@@ -114,27 +114,27 @@ def named_rows(gradient: Tensor) -> tuple[Tensor, Tensor]:
     return ordered[starts], embedding_bag(places, gradient._values(), starts, mode="sum")
 
 
-class Beside:
+class MostAndTables:
     """Two optimizers that act as one: one for most tensors, and one for the tables that are updated by rows."""
 
     def __init__(self, most: torch.optim.Optimizer, tables: torch.optim.Optimizer) -> None:
-        self.both = most, tables
+        self.optimizers = {"most": most, "tables": tables}
         self.param_groups = [*most.param_groups, *tables.param_groups]
 
     def step(self) -> None:
-        for one in self.both:
-            one.step()
+        for optimizer in self.optimizers.values():
+            optimizer.step()
 
     def zero_grad(self) -> None:
-        for one in self.both:
-            one.zero_grad()
+        for optimizer in self.optimizers.values():
+            optimizer.zero_grad()
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: one.state_dict() for name, one in zip(("most", "tables"), self.both, strict=True)}
+        return {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()}
 
     def load_state_dict(self, states: dict[str, Any]) -> None:
-        for name, one in zip(("most", "tables"), self.both, strict=True):
-            one.load_state_dict(states[name])
+        for name, optimizer in self.optimizers.items():
+            optimizer.load_state_dict(states[name])
 
 
 class Sgd(torch.optim.SGD):
@@ -185,13 +185,13 @@ class Lamb(torch.optim.Optimizer):
 
         After an overflow the gradients are zeros. Without a scaler the second value is None: the step counts.
         """
-        found = getattr(self, "found_inf", None)
-        if found is None:
+        overflows = getattr(self, "found_inf", None)
+        if overflows is None:
             return gradients, None
         scale = getattr(self, "grad_scale", None)
-        inverse = torch.ones_like(found) if scale is None else scale.double().reciprocal().to(found.dtype)
-        counts = 1 - found.clamp(max=1)
-        zero = torch.zeros_like(found)
+        inverse = torch.ones_like(overflows) if scale is None else scale.double().reciprocal().to(overflows.dtype)
+        counts = 1 - overflows.clamp(max=1)
+        zero = torch.zeros_like(overflows)
         return [torch.where(counts > 0, gradient * inverse, zero) for gradient in gradients], counts
 
     def _update(
@@ -208,7 +208,9 @@ class Lamb(torch.optim.Optimizer):
             # In a step that does not count, the betas become 1. Before the first step that counts, the corrections
             # would be 0; they become 1.
             beta1, beta2 = 1 - (1 - beta1) * counts, 1 - (1 - beta2) * counts
-            correct1, correct2 = ((one + (one == 0)).to(counts.dtype) for one in (correct1, correct2))
+            correct1, correct2 = (
+                (correction + (correction == 0)).to(counts.dtype) for correction in (correct1, correct2)
+            )
         means = [self.state[weight]["mean"] for weight in weights]
         squares = [self.state[weight]["square"] for weight in weights]
         torch._foreach_mul_(means, beta1)

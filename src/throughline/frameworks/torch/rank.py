@@ -4,7 +4,6 @@ How ranks meet and exchange gradients differs from framework to framework.
 """
 
 import ctypes
-import itertools
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,7 +13,7 @@ import torch
 from torch import Tensor
 
 from throughline import gpus, memory
-from throughline.frameworks import Rank, Unsupported
+from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
 from throughline.frameworks.torch.optimizers import build, clip, norms_here
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
@@ -38,7 +37,7 @@ class TorchRank(Rank):
     """The ranks that share this rank's replica, if a replica is split over several ranks."""
     together: TensorGroup | None = None
     """All ranks, if the form exchanges some of the parameters itself."""
-    own: frozenset[str] = frozenset()
+    spread: frozenset[str] = frozenset()
     """The names of the parameters that the form exchanges itself."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
     """A function that makes an optimizer that is divided among the ranks (see `optimizers.build`), or None."""
@@ -53,25 +52,28 @@ class TorchRank(Rank):
         precision = self.spec.precision
         if self.kind == "cuda":
             torch.cuda.set_device(self.at)
-            major, _ = torch.cuda.get_device_capability(self.at)
+            capability, name = torch.cuda.get_device_capability(self.at), torch.cuda.get_device_name(self.at)
             least = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
-            if torch.cuda.get_device_capability(self.at) < least:
-                raise Unsupported(f"{torch.cuda.get_device_name(self.at)} has no {precision} units")
-            if self.options.unpadded and precision == "fp16" and major < 8:
-                raise Unsupported(f"PyTorch's attention of several lengths has no {precision} kernel for this GPU")
+            refuse_if(
+                {
+                    f"{name} has no {precision} units": capability < least,
+                    f"PyTorch's attention of several lengths has no {precision} kernel for this GPU":
+                        self.options.unpadded and precision == "fp16" and capability < (8, 0),
+                }
+            )  # fmt: skip
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
             self.copies: Any = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
         else:
-            if precision == "tf32":
-                raise Unsupported("tf32 exists on GPUs only")
-            if precision == "fp8":
-                raise Unsupported("PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on")
-            if self.options.unpadded and self.options.compile:
-                raise Unsupported(
+            refuse_if(
+                {
+                    "tf32 exists on GPUs only": precision == "tf32",
+                    "PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on":
+                        precision == "fp8",
                     "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
-                    "each of them"
-                )
+                    "each of them": self.options.unpadded and self.options.compile,
+                }
+            )  # fmt: skip
             torch.set_num_threads(self.spec.threads)
             if self.keeps_freed_memory:
                 keep_freed_memory()
@@ -87,12 +89,12 @@ class TorchRank(Rank):
         if self.tensor:
             self.form.split(network, self.tensor)
         if self.together:
-            self.own = self.form.spread(network, self.together)
+            self.spread = self.form.spread(network, self.together)
         self.network = self.parallel = network.to(self.at)
         self.parameters: list[Tensor] = list(self.network.parameters())
         self.norms = norms_of_whole(self.tensor, self.network) if self.tensor else norms_here
         buffers = self.network.named_buffers()
-        self.changing = {name: one for name, one in buffers if name.rpartition(".")[2] in self.form.changing}
+        self.changing = {name: buffer for name, buffer in buffers if name.rpartition(".")[2] in self.form.changing}
         self.network.half_type = HALF.get(self.spec.precision)
         if self.options.compile:
             self.network.compile_parts(dynamic=self.options.unpadded)
@@ -134,10 +136,15 @@ class TorchRank(Rank):
         total = torch.zeros((), device=self.at)
         for number, batch in enumerate(batches, 1):
             with self.exchange(number == len(batches)):
-                loss = self.parallel(**batch) / len(batches)
+                with self.cast():
+                    loss = self.parallel(**batch) / len(batches)
                 self.scaler.scale(loss).backward()
             total += loss.detach()
         return total
+
+    def cast(self) -> AbstractContextManager[Any]:
+        """Return the context of a forward pass. It casts nothing: our networks cast by themselves (`half_type`)."""
+        return nullcontext()
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
         """Return the context of a micro-batch's passes. Gradients are exchanged in the last one."""
@@ -171,17 +178,8 @@ class TorchRank(Rank):
         if self.kind == "cuda":
             torch.cuda.synchronize(self.at)
 
-    def mark(self) -> Any:
-        if self.kind == "cpu":
-            return super().mark()
-        event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
-        return event
-
-    def seconds(self, marks: list[Any]) -> list[float]:
-        if self.kind == "cpu":
-            return super().seconds(marks)
-        return [start.elapsed_time(end) / 1000 for start, end in itertools.pairwise(marks)]
+    def event(self) -> Any:
+        return torch.cuda.Event(enable_timing=True) if self.kind == "cuda" else None  # type: ignore[no-untyped-call]
 
     def losses(self, values: list[Tensor]) -> list[float]:
         return [float(value) for value in torch.stack(values).tolist()] if values else []
@@ -201,19 +199,11 @@ class TorchRank(Rank):
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups
         if self.spec.optimizer.name == "sgd":
-            own = {"momentum": matrices["momentum"], "nesterov": matrices["nesterov"]}
+            constants = {"momentum": matrices["momentum"], "nesterov": matrices["nesterov"]}
         else:
-            own = {
-                "betas": list(matrices["betas"]),
-                "epsilon": matrices["eps"],
-                "epsilon_is_added_to": "the root of the bias-corrected second moment",
-            }
-        return {
-            "learning_rate": matrices["lr"],
-            **own,
-            "weight_decay": matrices["weight_decay"],
-            "decays": "matrices" if vectors["weight_decay"] == 0.0 else "everything",
-        }
+            constants = {"betas": list(matrices["betas"]), "epsilon": matrices["eps"]}
+        decays_vectors = vectors["weight_decay"] != 0.0
+        return optimizer_settings(matrices["lr"], matrices["weight_decay"], decays_vectors, **constants)
 
     def threads(self) -> int:
         return torch.get_num_threads()

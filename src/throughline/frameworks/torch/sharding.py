@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import nn
 
-from throughline.frameworks import Unsupported
+from throughline.frameworks.rank import refuse_if
 from throughline.spec import Options
 
 WEIGHTS = ("optimizer_gradients", "full")
@@ -39,8 +39,8 @@ def refuse(options: Options, replicas: int) -> None:
         "options.tensor has already split the weights: with it, options.sharding can only be `optimizer`":
             options.tensor > 1 and options.sharding in WEIGHTS,
     }  # fmt: skip
-    if options.sharding != "none" and any(reasons.values()):
-        raise Unsupported(next(why for why, holds in reasons.items() if holds))
+    if options.sharding != "none":
+        refuse_if(reasons)
 
 
 def weights(network: Any, blocks: Sequence[nn.Module], kind: str) -> None:
@@ -57,11 +57,11 @@ def optimizer(groups: Any, kind: Any, **constants: Any) -> Any:
     """Return an optimizer that updates some of the weights and then sends these to the other ranks."""
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    made = ZeroRedundancyOptimizer(groups, kind, parameters_as_bucket_view=True, **constants)
+    update = ZeroRedundancyOptimizer(groups, kind, parameters_as_bucket_view=True, **constants)
     # The inner optimizer skips an overflow on the device, so the loss scaler need not wait to see if there was one.
-    made._step_supports_amp_scaling = True  # type: ignore[attr-defined]
-    made.register_step_pre_hook(_hand_scale_over)
-    return made
+    update._step_supports_amp_scaling = True  # type: ignore[attr-defined]
+    update.register_step_pre_hook(_hand_scale_over)
+    return update
 
 
 def _hand_scale_over(shared: Any, *_: Any) -> None:

@@ -37,5 +37,5 @@ def share_overflow(scaler: Any, optimizer: Any, ranks: TensorGroup) -> None:
     It does not wait for the device.
     """
     if scaler.is_enabled():
-        for found in scaler._found_inf_per_device(optimizer).values():
-            dist.all_reduce(found, dist.ReduceOp.MAX, group=ranks.group)
+        for overflows in scaler._found_inf_per_device(optimizer).values():
+            dist.all_reduce(overflows, dist.ReduceOp.MAX, group=ranks.group)

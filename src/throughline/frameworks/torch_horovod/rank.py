@@ -46,16 +46,16 @@ class TorchHorovod(TorchRank):
         super().optimizer()
         if self.exchanges:
             # It exchanges gradients from hooks in the backward pass of the last micro-batch.
-            made = self.update
+            here = self.update
             self.update = hvd.DistributedOptimizer(
-                made,
+                here,
                 self.network.named_parameters(),
                 compression=Dense,
                 backward_passes_per_step=self.options.accumulate,
             )
             # Horovod makes a new optimizer from the groups. It skips an overflow on the device as the first one does,
             # so the loss scaler need not wait to see whether there was one.
-            self.update._step_supports_amp_scaling = getattr(made, "_step_supports_amp_scaling", False)
+            self.update._step_supports_amp_scaling = getattr(here, "_step_supports_amp_scaling", False)
 
     def passes(self, batches: list[Batch]) -> Tensor:
         if self.exchanges and self.changing:  # as DistributedDataParallel does

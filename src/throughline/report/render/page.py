@@ -23,6 +23,7 @@ from markupsafe import Markup
 
 from throughline import frameworks, numbers, workloads
 from throughline.files import UserError, json_text, snakemake, write_text
+from throughline.frameworks.description import FEATURES
 from throughline.numbers import percent, reading
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
@@ -171,7 +172,7 @@ def render(
             meanings=STATUS_MEANINGS,
             counts=_counts(now),
             features=_features(now),
-            feature_words=frameworks.FEATURES,
+            feature_words=FEATURES,
         )
     )
 

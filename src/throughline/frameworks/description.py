@@ -1,0 +1,62 @@
+"""What the rest of the program has to know about a framework (`Framework`), and the features that one can have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from throughline.frameworks.starters import Starter
+from throughline.spec import Part
+
+FEATURES = {
+    "devices": "several devices",
+    "nodes": "several nodes",
+    "amp": "mixed precision with fp16 (AMP)",
+    "bf16": "mixed precision with bf16",
+    "fp8": "matrix products in fp8",
+    "compile": "compiled model",
+    "graph": "forward and backward replayed as a CUDA graph (one GPU)",
+    "accumulation": "gradient accumulation",
+    "clipping": "gradient clipping",
+    "checkpointing": "recomputed activations",
+    "unpadded": "padding left out",
+    "sharding": "states split over replicas (sharding)",
+    "tensor": "several devices for one replica (tensor parallelism)",
+    "own_exchange": "parameters that a model's ranks exchange in a way of their own (split tables)",
+    "convergence": "convergence check with checkpoints",
+}
+"""Map each feature that a framework can have to its words in the feature matrix."""
+
+
+@dataclass(frozen=True)
+class Framework:
+    """What the rest of the program has to know about a framework without importing its library.
+
+    It is the constant FRAMEWORK in the `__init__.py` of the framework's folder.
+
+    * rank: module and class of its Rank, as `module:Class` below this room
+    * library: the library whose form of a workload it trains (`workloads.form`)
+    * packages: the packages whose versions decide what is measured, by their names in its pins. If its builds for
+      CPUs and for GPUs have different names, it has both
+    * accelerators: each kind of accelerator that it trains on, and a line of Python that prints {count, name, fp16} of
+      those that it sees. The line runs in its environment. `runs.device: auto` takes the first kind that it sees
+    * features: the features that it has, see FEATURES
+    * gpus_only: those of its features that it has on GPUs only. On a CPU its Rank refuses them, with a reason
+    * reasons: for some missing features, the reason why they are missing
+    * options: a dataclass of the options that only it has; several frameworks may share it
+    * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
+    * calls: True if it can measure a workload that trains nothing
+    * jobs: True if it trains whole jobs, with epochs and evaluations
+    * compiles: True if it compiles every step, whatever `options.compile` says. The first step may then take minutes
+    """
+
+    rank: str
+    library: str
+    packages: tuple[str, ...]
+    accelerators: Mapping[str, str]
+    features: frozenset[str]
+    gpus_only: frozenset[str] = frozenset()
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    options: type[Part] | None = None
+    starter: Starter | None = None
+    calls: bool = False
+    jobs: bool = False
+    compiles: bool = False
