@@ -1,4 +1,4 @@
-"""The messages between launcher, agents, ranks and samplers: one frozen dataclass per message, one writer, one reader.
+"""The messages between launcher, agents, ranks and samplers: one frozen dataclass for each.
 
     Order         launcher -> agents, ranks, samplers    WORK/job.json
     RankReport    rank -> launcher                       WORK/rank_<rank>.json
@@ -7,15 +7,17 @@
     Question      launcher -> node                       an argument of launch/machine.py
     Answer        node -> launcher                       the last line of its output
 
-A missing or unknown key raises a ValueError that names the key. Standard library only: ranks run in a framework's
-environment.
+They are read as parts of a specification are (`spec.read`): a missing or unknown key raises a ValueError that names the
+key. Standard library only: ranks run in a framework's environment.
 """
 
 import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
+
+from throughline.spec import part
 
 MARK = "\x1e"
 """The first character of a line that is a message. Every other line is output of a rank."""
@@ -39,24 +41,6 @@ def text(message: Message) -> str:
     return json.dumps(asdict(message))
 
 
-def parsed(kind: type[Kind], value: Any) -> Kind:
-    """Return the message of this kind from its parsed JSON. Raise ValueError if its keys are not those of the kind."""
-    name, expected = kind.__name__, kind.__dataclass_fields__
-    if not isinstance(value, dict):
-        raise ValueError(f"{name}: {value!r} is no object")
-    for what, keys in (("missing", expected.keys() - value.keys()), ("unknown", value.keys() - expected.keys())):
-        if keys:
-            raise ValueError(f"{name}: {what} key {', '.join(sorted(keys))}")
-    return kind(**{key: _part(hint, value[key]) for key, hint in get_type_hints(kind).items() if key in expected})
-
-
-def _part(hint: Any, value: Any) -> Any:
-    for kind in (hint, *get_args(hint)):  # M, M | None, list[M]
-        if isinstance(kind, type) and issubclass(kind, Message) and value is not None:
-            return [parsed(kind, one) for one in value] if isinstance(value, list) else parsed(kind, value)
-    return value
-
-
 def write(message: Message, path: Path) -> None:
     """Write a message into a file. A reader sees the complete file or no file."""
     partial = path.with_suffix(".partial")
@@ -66,7 +50,7 @@ def write(message: Message, path: Path) -> None:
 
 def read(kind: type[Kind], path: Path) -> Kind:
     """Return the message in a file. Raise OSError without a file, and ValueError if it is no message of this kind."""
-    return parsed(kind, json.loads(path.read_text()))
+    return part.read(kind, json.loads(path.read_text()))
 
 
 class Checkpoint(Message):
@@ -309,7 +293,7 @@ def line(message: Line) -> str:
 def heard(spoken: str) -> Line:
     """Return the message in a line that begins with MARK."""
     ((name, value),) = json.loads(spoken[len(MARK) :]).items()
-    return parsed(LINES[name], value)
+    return part.read(LINES[name], value)
 
 
 class Sample(Message):

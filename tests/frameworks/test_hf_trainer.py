@@ -13,7 +13,7 @@ from throughline import frameworks, workloads
 from throughline.frameworks import hf_trainer
 from throughline.frameworks.description import FEATURES
 from throughline.frameworks.rank import load
-from throughline.spec import Job
+from throughline.spec import EpochsJob
 from throughline.spec.job import FIGURES
 
 JOB = {"samples": 64, "held_out": 30, "epochs": 2}
@@ -38,7 +38,7 @@ def test_a_whole_job_on_two_ranks(held_out: Lab) -> None:
     assert record.loss is not None and len(record.loss) == 8 and all(loss and 4 < loss < 15 for loss in record.loss)
     told = {one.name: one.value for one in record.figures if one.value is not None}
     assert set(told) == set(FIGURES)
-    assert Job(**JOB).faults(2, 4, 2, told) == [] and told["global_step"] == 8
+    assert EpochsJob(**JOB).faults(2, 4, 2, told) == [] and told["global_step"] == 8
     assert record.window_s == pytest.approx(told["train_runtime"], abs=0.3)
     assert record.samples_per_s == pytest.approx(128 / (record.window_s or 0))
     # The evaluations are part of the window but of no step. The last one comes after all steps.

@@ -32,6 +32,7 @@ from throughline.messages import (
     Trained,
     Training,
 )  # fmt: skip
+from throughline.spec import read
 
 RESUMED = Training(10, 5, 100, "/checkpoints", "ab", Checkpoint(5, "step_5.checkpoint", "cd"), None)
 SAMPLES = NodeSamples(1.0, 4, 9, [], [], Reasons({}, {}, [], None), [Sample(0.0, 0.1, {"busy_s": 1.0}, {}, [])])
@@ -77,12 +78,12 @@ def test_a_line_reads_as_it_was_said(message: Line) -> None:
 def test_a_key_too_many_or_too_few_is_named() -> None:
     value = dataclasses.asdict(training_fixtures.order(convergence=RESUMED))
     with pytest.raises(ValueError, match="Order: unknown key color"):
-        messages.parsed(Order, value | {"color": "red"})
+        read(Order, value | {"color": "red"})
     del value["convergence"]["resume"]["sha256"]
     with pytest.raises(ValueError, match="Checkpoint: missing key sha256"):
-        messages.parsed(Order, value)
+        read(Order, value)
     with pytest.raises(ValueError, match=r"Order: \[\] is no object"):
-        messages.parsed(Order, [])
+        read(Order, [])
     with pytest.raises(ValueError, match="Ended: missing key status"):
         messages.heard(messages.MARK + json.dumps({"Ended": {"rank": 1}}))
 

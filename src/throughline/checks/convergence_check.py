@@ -15,7 +15,7 @@ from throughline.files import UserError
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
 from throughline.messages import Checkpoint, Training
-from throughline.rank.convergence import Book
+from throughline.rank.checkpoints import Checkpoints
 from throughline.rank.data import Manifest
 from throughline.records.checks import AgainstStated, Verdict
 from throughline.spec import RunSpec, Steps, Topology, canonical
@@ -75,7 +75,7 @@ def run(
         same.append(first.sha256)
         print(f"begins with the weights of {begin.parent} after step {first.step}; the optimizer's states are new")
     identity = hashlib.sha256(canonical(same).encode()).hexdigest()
-    book = Book(output.with_suffix(CHECKPOINTS), identity)
+    book = Checkpoints(output.with_suffix(CHECKPOINTS), identity)
     resume, faults = book.newest()
     if resume is None:
         book.clear()
@@ -94,7 +94,7 @@ def _last_weights(curve: Path, model: str) -> Checkpoint:
     """Return the last checkpoint of a finished check. Raises UserError if `model` cannot begin with it."""
     done, kept = records.read_curve(curve), curve.with_name(LAST)
     # If the call ended before it moved the last checkpoint, all checkpoints are still in the other folder.
-    book = Book(kept if kept.exists() else curve.with_suffix(CHECKPOINTS), None)
+    book = Checkpoints(kept if kept.exists() else curve.with_suffix(CHECKPOINTS), None)
     if done.spec.model != model:
         raise UserError(
             f"no weights for {model} in {curve.parent}",

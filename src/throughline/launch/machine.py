@@ -28,7 +28,7 @@ from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses, crowded
 from throughline.processes import wait_until
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, read
 
 DEVICE_FILES = {"cuda": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")}
 """Device files of a kind of accelerator. If none of them exists there is none, and we need not import a framework to
@@ -67,7 +67,7 @@ def _asked(framework: str, kind: str, command: list[str], variables: Mapping[str
         done = subprocess.run(command, capture_output=True, text=True, env=dict(variables), timeout=PROBE_S)
         # The answer is the last line, because the framework may print other lines first.
         gpus = json.loads(done.stdout.splitlines()[-1] if done.returncode == 0 else "")
-        return messages.parsed(Gpus, {**gpus, "kind": kind})
+        return read(Gpus, {**gpus, "kind": kind})
     except subprocess.TimeoutExpired:
         reason = f"it did not answer within {PROBE_S:.0f} s"
     except (IndexError, TypeError, ValueError):
@@ -264,4 +264,4 @@ def answer(question: Question) -> Answer:
 
 
 if __name__ == "__main__":
-    print(messages.text(answer(messages.parsed(Question, json.loads(sys.argv[1])))))
+    print(messages.text(answer(read(Question, json.loads(sys.argv[1])))))

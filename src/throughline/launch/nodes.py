@@ -18,7 +18,7 @@ from throughline.frameworks.starters import srun
 from throughline.launch import agent_commands
 from throughline.messages import Answer, Question
 from throughline.observe.environment import DECIDES
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, read
 
 REACH = {
     "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md",
@@ -216,6 +216,6 @@ def _run(command: list[str], variables: Mapping[str, str]) -> subprocess.Complet
 
 def _parsed(line: str) -> Answer | str:
     try:
-        return messages.parsed(Answer, json.loads(line))
+        return read(Answer, json.loads(line))
     except ValueError as error:
         return f"gives an unexpected answer ({error})"

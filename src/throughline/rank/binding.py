@@ -19,12 +19,12 @@ def to_numa_node(kind: str, device: int, system: Path = Path("/sys")) -> None:
         raise Unsupported(
             "runs.binding: numa binds a rank to the NUMA node of its GPU, and this run is on the processor"
         )
-    places = system / "devices/system/node"
-    if len(list(places.glob("node[0-9]*"))) < 2:
+    nodes = system / "devices/system/node"
+    if len(list(nodes.glob("node[0-9]*"))) < 2:
         return
     try:
         node = int((system / "bus/pci/devices" / _address(device) / "numa_node").read_text())
-        near = _cores((places / f"node{node}" / "cpulist").read_text())
+        near = _cores((nodes / f"node{node}" / "cpulist").read_text())
     except (OSError, ValueError, subprocess.SubprocessError):
         raise Unsupported(f"the system does not say at which NUMA node GPU {device} is (runs.binding: numa)") from None
     if not (cores := near & os.sched_getaffinity(0)):
@@ -39,9 +39,9 @@ def _address(device: int) -> str:
     gpus = [[part.strip() for part in line.split(",")] for line in listed.splitlines()]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     name = visible.split(",")[device].strip() if visible else str(device)
-    for index, uuid, place in gpus:
+    for index, uuid, address in gpus:
         if name == index or (name.startswith("GPU-") and uuid.startswith(name)):
-            domain, _, rest = place.lower().partition(":")
+            domain, _, rest = address.lower().partition(":")
             return f"{int(domain, 16):04x}:{rest}"
     raise ValueError(f"nvidia-smi lists no GPU {name}")
 

@@ -77,8 +77,8 @@ class Manifest:
         self.path, self.room, self.content = path, room, files.read_json(path)
         self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
         self.held_out = [shard for shard in self.content["shards"] if shard["split"] == "test"]
-        made = importlib.import_module(f"throughline.{room}.reading").reader
-        self.reader: Reader = made(self.content, path.parent, parameters, seed)
+        reading = importlib.import_module(f"throughline.{room}.reading")
+        self.reader: Reader = reading.reader(self.content, path.parent, parameters, seed)
         self.rows = sum(map(self.reader.rows, self.shards))
         self.all_rows = self.rows + sum(map(self.reader.rows, self.held_out))
 
@@ -91,10 +91,10 @@ class Manifest:
         """Raise UserError unless the shards fit these parameters and have at least one row for every replica."""
         fault = workload.fits(parameters, self.content)
         if fault:
-            what, _, why = fault.partition("; ")
+            what, _, reason = fault.partition("; ")
             raise UserError(
                 f"{self.path} {what}",
-                why=why or None,
+                why=reason or None,
                 next_step=f"correct the section {self.room} in config.yaml, or use the manifest that fits",
             )
         # With fewer shards than replicas, all replicas share every shard.
@@ -212,8 +212,10 @@ def batches(manifest: Manifest, seed: int, replica: int, replicas: int, size: in
                     parts.append({name: array[begin : begin + need] for name, array in gathered.items()})
                     begin, need = begin + need, max(0, begin + need - count)
                     if need == 0:
-                        one = len(parts) == 1
-                        yield parts[0] if one else {n: np.concatenate([part[n] for part in parts]) for n in rows}
+                        joined = parts[0]
+                        if len(parts) > 1:
+                            joined = {name: np.concatenate([part[name] for part in parts]) for name in rows}
+                        yield joined
                         parts, need = [], size
 
 
@@ -227,13 +229,21 @@ def held_out(manifest: Manifest, count: int) -> Arrays:
             f"{manifest.path} has {has} held-out rows for an evaluation over {count}",
             next_step="use more data, or set job.held_out to a smaller number",
         )
-    parts, left = [], count
-    for shard in manifest.held_out:
-        parts.append({name: array[:left] for name, array in manifest.reader.read(shard, 0).items()})
-        left -= min(left, manifest.reader.rows(shard))
-        if not left:
-            break
+    parts = list(first_held_out(manifest, count, count))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def first_held_out(manifest: Manifest, samples: int, size: int) -> Iterator[Arrays]:
+    """Yield the first `samples` rows of the test shards, at most `size` at a time."""
+    import numpy as np
+
+    left = samples
+    for shard in manifest.held_out:
+        rows, count = manifest.reader.read(shard, 0), min(left, manifest.reader.rows(shard))
+        for start in range(0, count, size):
+            until = min(start + size, count)
+            yield {name: np.ascontiguousarray(array[start:until]) for name, array in rows.items()}
+        left -= count
 
 
 def synthetic_seeds(seed: int, replica: int) -> list[int]:

@@ -8,9 +8,9 @@ from throughline import frameworks
 
 NODE_FOLDER = "THROUGHLINE_NODE"
 """The environment variable with the folder of this node's agent."""
-OWN = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+OURS = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 STARTERS = [starter for name in frameworks.NAMES if (starter := frameworks.of(name).starter)]
-VARIABLES = (OWN, *dict.fromkeys(names for starter in STARTERS for names in starter.variables))
+VARIABLES = (OURS, *dict.fromkeys(names for starter in STARTERS for names in starter.variables))
 """The variables with rank, local rank and world size: those of our agent, and those of each framework's starter."""
 
 NAMES = frozenset(name for names in VARIABLES for name in names)
@@ -28,14 +28,14 @@ def of(environment: Mapping[str, str]) -> tuple[int, int, int]:
 def variables(rank: int, local_rank: int, addresses: Sequence[str]) -> dict[str, str]:
     """Return the variables that an agent sets for a rank. `addresses` has where each rank may listen (`host:port`)."""
     host, _, port = addresses[0].rpartition(":")
-    place = dict(zip(OWN, map(str, (rank, local_rank, len(addresses))), strict=True))
-    return {**place, "MASTER_ADDR": host, "MASTER_PORT": port, "RANK_ADDRESSES": ",".join(addresses)}
+    numbers = dict(zip(OURS, map(str, (rank, local_rank, len(addresses))), strict=True))
+    return {**numbers, "MASTER_ADDR": host, "MASTER_PORT": port, "RANK_ADDRESSES": ",".join(addresses)}
 
 
 def folder(shared: Path) -> Path:
     """Return the folder for this rank's heartbeat: its agent's folder, or the run's folder if it has no agent."""
-    own = Path(os.environ.get(NODE_FOLDER, ""))
-    return own if os.environ.get(NODE_FOLDER) and own.is_dir() else shared
+    of_agent = Path(os.environ.get(NODE_FOLDER, ""))
+    return of_agent if os.environ.get(NODE_FOLDER) and of_agent.is_dir() else shared
 
 
 def speak_through(pipe: Path) -> None:

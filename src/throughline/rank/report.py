@@ -44,8 +44,8 @@ def bound() -> dict[str, list[int]] | None:
     cores = os.sched_getaffinity(0)
     if len(cores) == os.cpu_count():
         return None
-    places = {core: Path(f"/sys/devices/system/cpu/cpu{core}").glob("node[0-9]*") for core in cores}
-    nodes = {int(node.name.removeprefix("node")) for found in places.values() for node in found}
+    links = {core: Path(f"/sys/devices/system/cpu/cpu{core}").glob("node[0-9]*") for core in cores}
+    nodes = {int(node.name.removeprefix("node")) for nodes_of_core in links.values() for node in nodes_of_core}
     return {"cores": sorted(cores), "numa_nodes": sorted(nodes)}
 
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
 from throughline.records.run import Memory, Network, Series, Utilization, Work
-from throughline.spec import Job, Optimizer, Precision, Scaling, Steps
+from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps
 from throughline.study.benchmark import Options
 
 
@@ -132,7 +132,7 @@ class Summary(WorkloadFile):
     optimizer: Optimizer
     options: Options
     steps: Steps
-    job: Job | None = Field(None, exclude_if=lambda value: value is None)
+    job: EpochsJob | None = Field(None, exclude_if=lambda value: value is None)
     data: Data | None
     remarks: str | None
     mathematics: dict[str, Mathematics] | None = None

@@ -5,7 +5,7 @@ and records use the same types. A rank reads its specification from JSON, in an 
 room imports the standard library only.
 """
 
-from throughline.spec.job import Job
+from throughline.spec.job import EpochsJob
 from throughline.spec.optimizer import Optimizer, Schedule
 from throughline.spec.options import Options, Steps
 from throughline.spec.part import Part, Value, changed, key, read, values
@@ -13,6 +13,6 @@ from throughline.spec.run import NAME, DataIdentity, Precision, RunSpec, Scaling
 from throughline.spec.topology import Layout, StepSize, Topology
 
 __all__ = [
-    "NAME", "DataIdentity", "Job", "Layout", "Optimizer", "Options", "Part", "Precision", "RunSpec", "Scaling",
+    "NAME", "DataIdentity", "EpochsJob", "Layout", "Optimizer", "Options", "Part", "Precision", "RunSpec", "Scaling",
     "Schedule", "StepSize", "Steps", "Topology", "Value", "canonical", "changed", "example", "key", "read", "values",
 ]  # fmt: skip

@@ -34,7 +34,7 @@ HALF_A_DIGIT = {"per_second": 0.5e-3, "runtime": 0.5e-4}
 
 
 @dataclass(frozen=True)
-class Job(Part):
+class EpochsJob(Part):
     """A job trains on `samples` in each of `epochs`, and evaluates `held_out` samples after each."""
 
     samples: int = key("training samples of an epoch", default=2048, least=1)

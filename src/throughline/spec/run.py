@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
-from throughline.spec.job import Job
+from throughline.spec.job import EpochsJob
 from throughline.spec.optimizer import Optimizer
 from throughline.spec.options import Options, Steps
 from throughline.spec.part import Part, changed, read, values
@@ -62,7 +62,7 @@ class RunSpec(Part, Generic[P]):
     optimizer: Optimizer = Optimizer()
     options: Options
     scaling: Scaling = "weak"
-    job: Job | None = None
+    job: EpochsJob | None = None
     corpus: DataIdentity | None = None
     protocol: int
     content: Any = None

@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from throughline import frameworks, workloads
-from throughline.spec import Job, Optimizer, Precision, RunSpec, Scaling, Steps
+from throughline.spec import EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps
 from throughline.study.config_errors import allowed
 from throughline.study.config_paths import FilePath, lead
 from throughline.study.section import TOPOLOGY, Name, PositiveInt, Section, Share, Sizes, Value
@@ -160,7 +160,7 @@ class Benchmark(Runs):
         "largest batch that fits, `max_classes` for the largest number of classes of a classifier; neither says "
         "anything about speed",
     )
-    job: Job | None = Field(
+    job: EpochsJob | None = Field(
         None,
         description="a run is a whole job instead of `steps`: epochs over all samples, without a warm-up, and an "
         "evaluation after each epoch. {} takes the defaults. Only `hf-trainer` can do it",

@@ -17,8 +17,8 @@ from throughline.checks import convergence_check
 from throughline.files import UserError, write_json
 from throughline.launch.progress import Watchdog
 from throughline.messages import Training
-from throughline.rank import convergence, heartbeat
-from throughline.rank.convergence import Book
+from throughline.rank import checkpoints, convergence, heartbeat
+from throughline.rank.checkpoints import Checkpoints
 from throughline.rank.heartbeat import Heart
 from throughline.report.topic import Scope
 from throughline.report.topics import checks
@@ -73,9 +73,9 @@ def test_looking_at_held_out_data_and_writing_a_checkpoint_are_signs_of_life(
     framework = SimpleNamespace(
         network=None, form=SimpleNamespace(sums=sums), data=lambda arrays: arrays, deliver=lambda batch: batch,
         seed=lambda value: None, sync=lambda: None, barrier=lambda: None, losses=list, broadcast=lambda value: value,
-        save=lambda stream: stream.write(bytes(3 * convergence.PIECE)),
+        save=lambda stream: stream.write(bytes(3 * checkpoints.PIECE)),
     )  # fmt: skip
-    monkeypatch.setattr(convergence, "PIECE", 1000)
+    monkeypatch.setattr(checkpoints, "PIECE", 1000)
     monkeypatch.setattr(os, "fdatasync", lambda descriptor: lives(200.0))
     rows = {name: np.zeros((12, 4), kind) for name, kind in bert.ARRAYS.values()}
     reader = SimpleNamespace(rows=lambda shard: 12, read=lambda shard, epoch: rows)
@@ -190,7 +190,7 @@ def test_what_is_no_stated_curve(tmp_path: Path, text: str) -> None:
 
 
 def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
-    book = Book(tmp_path / "book", "one")
+    book = Checkpoints(tmp_path / "book", "one")
     for step in (10, 20, 30):
         book.add(step, lambda stream, step=step: stream.write(b"state %d" % step), [{"step": step}], [0.5] * step)
     assert sorted(path.name for path in book.folder.glob("*.checkpoint")) == [
@@ -202,11 +202,12 @@ def test_a_damaged_checkpoint_is_not_used(tmp_path: Path) -> None:
     entry, faults = book.newest()
     assert entry and entry.step == 20 and "step 30 is not used" in faults[0]
     assert len(book.until(20)[1]) == 20
-    assert Book(book.folder, "another").newest() == (None, [])
+    assert Checkpoints(book.folder, "another").newest() == (None, [])
     kept = tmp_path / "last"
     book.leave_last(kept)
     assert sorted(path.name for path in kept.iterdir()) == ["state.json", "step_000000030.checkpoint"]
-    assert not book.folder.exists() and Book(kept, None).newest()[0] is None  # the checkpoint is still the damaged one
+    # The checkpoint is still the damaged one.
+    assert not book.folder.exists() and Checkpoints(kept, None).newest()[0] is None
     book.folder.mkdir()
     (book.folder / "state.json").write_text("{")
     assert book.newest() == (None, [])

@@ -21,7 +21,8 @@ ASK = """
 import json, sys, time
 from throughline import messages
 from throughline.observe.telemetry_cards import Cards
-cards = Cards(messages.parsed(messages.Order, json.loads(sys.argv[2])))
+from throughline.spec import read
+cards = Cards(read(messages.Order, json.loads(sys.argv[2])))
 refused, marked = cards.faults(json.loads(sys.argv[1]))
 reads = [cards.read()]
 for _ in range(2):

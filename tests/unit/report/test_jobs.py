@@ -16,12 +16,12 @@ from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import comparisons, whole_jobs, write_tables
-from throughline.spec.job import FIGURES, Job, figures
+from throughline.spec.job import FIGURES, EpochsJob, figures
 from throughline.study.goals import Price
 
 PUBLISHED = Path(__file__).with_name("published") / "trainer.csv"
 ASKED = {"samples": 2048, "held_out": 1024, "epochs": 2}
-JOB = Job(**ASKED)
+JOB = EpochsJob(**ASKED)
 CARDS = {"V100": ("Tesla V100-SXM2-32GB", 5.3), "A100": ("NVIDIA A100-PCIE-40GB", 9.3)}
 COLUMNS = {"train_bs": "train_bs", "total_train_bs": "total_train_bs"} | whole_jobs.COLUMNS
 
@@ -155,10 +155,10 @@ def test_a_wrong_digit_is_found(column: str, value: float, expected: str) -> Non
 
 
 def test_steps_of_a_job_are_rounded_up_as_the_trainer_does() -> None:
-    assert Job(100, 10, 3).steps(8, 4) == 3 * 4  # 13 batches in 4 steps, the last of one batch
+    assert EpochsJob(100, 10, 3).steps(8, 4) == 3 * 4  # 13 batches in 4 steps, the last of one batch
     rates = {"train_samples_per_second": 30.0, "train_runtime": 10.0, "train_steps_per_second": 1.2, "global_step": 12}
     evaluation = {"eval_samples_per_second": 10.0, "eval_steps_per_second": 2.0, "eval_runtime": 1.0}
-    assert Job(100, 10, 3).faults(1, 8, 4, rates | evaluation) == []
+    assert EpochsJob(100, 10, 3).faults(1, 8, 4, rates | evaluation) == []
 
 
 def test_a_record_whose_figures_do_not_add_up_is_marked(tmp_path: Path) -> None:

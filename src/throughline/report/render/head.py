@@ -10,7 +10,7 @@ from throughline.report.analysis import goals
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group, Row
-from throughline.spec import Job, Topology
+from throughline.spec import EpochsJob, Topology
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
     return [*rows, (percent(width, 1) or "n/a", "", f"spread of {cell.n_ok} of {cell.n} repeats")]
 
 
-def _job(job: Job) -> str:
+def _job(job: EpochsJob) -> str:
     looked = f", an evaluation over {job.held_out:,} held-out ones after each" if job.held_out else ""
     return f"a whole job: {job.samples:,} samples in each of {job.epochs} epochs{looked}; all of its steps are timed"
 

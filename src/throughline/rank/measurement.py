@@ -1,0 +1,241 @@
+"""The measured loop of a rank, the same for every framework: warm-up, barrier + synchronize + clock, timed steps,
+synchronize + clock.
+
+The only clock is the monotonic one. Within the window, there is no print, no reading of a value from the device, no
+synchronization and no garbage collection. Standard library, numpy, h5py and the framework only.
+"""
+
+import gc
+import itertools
+import time
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.messages import Measured, Memory, Network, Window
+from throughline.rank import report
+from throughline.rank.run import Run
+from throughline.spec.job import figures
+
+MATMUL_S = 1.0
+NETWORK_S = 2.0
+WARMUP_SHARE = 1 / 3
+LEAST_WARMUP, LEAST_TIMED = 2, 3
+MARGIN = 0.95
+"""The share of a time limit (`at_most_s`) that we plan to use, because steps do not all take the same time."""
+
+
+def warmup_steps(requested: int, timed: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
+    """Return the number of warm-up steps, after LEAST_WARMUP of them.
+
+    elapsed_s: seconds of those steps without the first; step_s: seconds of the last one. It is the requested number if
+    all steps fit into `at_most_s`. Otherwise it is what fits into a third of that time.
+    """
+    budget = at_most_s * MARGIN
+    if elapsed_s + (requested - LEAST_WARMUP + timed) * step_s <= budget:
+        return max(LEAST_WARMUP, requested)
+    more = int(max(0.0, budget * WARMUP_SHARE - elapsed_s) / step_s)
+    return max(LEAST_WARMUP, min(requested, LEAST_WARMUP + more))
+
+
+def timed_steps(requested: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
+    """Return how many timed steps fit into the time that the warm-up left of `at_most_s`.
+
+    It is at least LEAST_TIMED, and at most `requested`.
+    """
+    fit = int(max(0.0, at_most_s * MARGIN - elapsed_s) / step_s)
+    return min(requested, max(LEAST_TIMED, fit))
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The raw results of the measured loop.
+
+    losses: of every step, with the warm-up; marks: one at the window's start and one after each timed step;
+    cpu_seconds: processor time within the window; skipped, stalled: the skipped steps and the seconds of waiting for
+    data before the window.
+    """
+
+    losses: list[Any]
+    warmup: int
+    marks: list[Any]
+    window: Window
+    cpu_seconds: float
+    skipped: int
+    stalled: float
+
+
+Loop = Generator[None, Any, Timed]
+"""A generator that receives the loss of each step, as the framework's value on the device."""
+
+
+class Measurement:
+    """The measurement of a rank that has been built."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.framework = run.framework
+        self.heart = run.heart
+
+    def measure(self) -> Measured:
+        """Warm up, time the window, and read all results after it."""
+        run, framework, loop = self.run, self.framework, self._loop()
+        done = framework.drive(loop, run.micro_batches, self.heart) if framework.own_step else self._drive(loop)
+        warmup, timed = done.warmup, len(done.marks) - 1
+        step_seconds = framework.seconds(done.marks)
+        losses = framework.losses(done.losses) if run.trains else None
+        memory = Memory(**framework.memory())  # read it now, because the measurements below need memory too
+        flops_per_s, reason = self._matmul(done.window.seconds)
+        return Measured(
+            window=done.window,
+            cpu_seconds=done.cpu_seconds,
+            loader_stall_s=run.loader.stall_s - done.stalled if run.loader else None,
+            facts=run.facts,
+            counted=self._counted(warmup, timed),
+            figures=[*self._figures(), *self._of_job(done.window, sum(step_seconds))],
+            step_seconds=step_seconds,
+            loss=losses[warmup:] if losses is not None else None,
+            warmup_loss=losses[:warmup] if losses is not None else None,
+            warmup_steps=warmup,
+            steps_timed=timed,
+            scaler_skipped_steps=framework.skipped() - done.skipped if run.trains else 0,
+            memory=memory,
+            network=self._network(),
+            matmul_flops_per_s=flops_per_s,
+            work_reasons={"matmul_flops_per_s": reason} if reason else {},
+        )
+
+    def _drive(self, loop: Loop) -> Timed:
+        """Make each step that the loop asks for, and send its loss to the loop."""
+        next(loop)
+        while True:
+            try:
+                loop.send(self.run.step())
+            except StopIteration as end:
+                timed: Timed = end.value
+                return timed
+
+    def _loop(self) -> Loop:
+        """The measured loop: count and time the steps, and end when the window has enough of them.
+
+        It is a generator, because in some frameworks the framework makes the steps itself. After each step, the loop
+        receives the step's loss.
+        """
+        framework, heart = self.framework, self.heart
+        losses, warmup, timed = yield from self._warm_up()
+
+        heart.phase("training", timed)
+        gc.collect()
+        gc.freeze()
+        gc.disable()
+        skipped = framework.skipped() if self.run.trains else 0
+        stalled = self.run.loader.stall_s if self.run.loader else 0.0
+        framework.barrier()
+        framework.sync()
+        cpu = time.process_time()
+        start = time.monotonic()
+        marks = [framework.mark()]
+        for done in range(1, timed + 1):
+            losses.append((yield))
+            marks.append(framework.mark())
+            heart.step(done)
+        if self.run.job:
+            yield  # wait until the job's last evaluation is done
+        framework.sync()
+        end = time.monotonic()
+        cpu = time.process_time() - cpu
+        gc.enable()
+        heart.phase("end")
+        return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled)
+
+    def _figures(self) -> list[dict[str, Any]]:
+        """Return the figures beside throughput that the workload declares and its form measures after the window."""
+        every = self.run.workload.figures
+        declared = {figure.name: figure for figure in every if not (figure.of_steps or figure.of_counts)}
+        return [
+            {"name": name, "unit": declared[name].unit, "better": declared[name].better, "at": at, "value": value}
+            for name, at, value in (self.framework.form.figures(self.framework.network) if declared else ())
+        ]
+
+    def _network(self) -> Network | None:
+        """Measure the exchange of a step's gradients alone. Return None if the run does not ask for it."""
+        order, asked = self.run.order, self.run.spec.network
+        asked = order.kind == "cuda" if asked is None else asked
+        if not (asked and self.framework.exchanges) or order.weights:
+            return None
+        try:
+            measured = self.framework.exchange_alone(NETWORK_S)
+        except Exception as error:  # the run itself has already been measured
+            return Network(None, None, None, report.words(error).splitlines()[0])
+        if measured is None:
+            return Network(None, None, None, "the framework does not measure it here, or there was too little memory")
+        message_bytes, seconds = measured
+        return Network(len(message_bytes), sum(message_bytes), seconds, None)
+
+    def _of_job(self, window: Window, training_s: float) -> list[dict[str, Any]]:
+        """Return the figures of a whole job; none if the run is not a job."""
+        if self.run.job is None:
+            return []
+        ours = {
+            "samples_per_second_without_evaluations": self.run.job.trained / training_s,
+            "preparation": window.start - self.run.opened,
+        }
+        return figures({**self.framework.told(), **ours})
+
+    def _matmul(self, window_s: float) -> tuple[float | None, str | None]:
+        """Return the FLOP/s of a large matrix product on this device, or the reason why it is unknown.
+
+        The measurement takes as long as the window, but at most MATMUL_S.
+        """
+        if self.run.order.weights:
+            return None, "not measured where frameworks are compared"
+        try:
+            rate = self.framework.matmul(min(MATMUL_S, window_s))
+        except Exception as error:  # the run itself has already been measured
+            return None, report.words(error).splitlines()[0]
+        return rate, "this framework does not measure it" if rate is None else None
+
+    def _warm_up(self) -> Generator[None, Any, tuple[list[Any], int, int]]:
+        """Make the warm-up. Return its losses, its number of steps, and the number of steps to time."""
+        framework, cap = self.framework, self.run.steps.at_most_s
+        requested, timed = self.run.steps.warmup, self.run.steps.timed
+        losses: list[Any] = []
+        self.heart.phase("warm-up", requested)
+
+        def steps(until: int) -> Generator[None, Any, float]:
+            """Warm up until step `until`, and return the seconds that this took."""
+            framework.sync()
+            start = time.monotonic()
+            while len(losses) < until:
+                losses.append((yield))
+                self.heart.step(len(losses))
+            framework.sync()
+            return time.monotonic() - start
+
+        if cap is None:
+            yield from steps(requested)
+            return losses, requested, timed
+        # The first step does not count: some libraries compile in it, and their window would be shorter than that of
+        # others. We estimate the speed from the second step. Rank 0 decides the numbers of steps for all ranks.
+        yield from steps(LEAST_WARMUP - 1)
+        second = yield from steps(LEAST_WARMUP)
+        warmup = framework.broadcast(warmup_steps(requested, timed, cap, second, second))
+        elapsed = second + (yield from steps(warmup))
+        step_s = elapsed / (warmup - 1)
+        return losses, warmup, framework.broadcast(timed_steps(timed, cap, elapsed, step_s))
+
+    def _counted(self, warmup: int, timed: int) -> dict[str, float]:
+        """Return the workload's figures from the counts of the window's rows.
+
+        The thread that prepares batches has counted them.
+        """
+        run = self.run
+        if not run.counts:
+            return {}
+        each = run.options.accumulate
+        window = run.counts
+        if not run.job:  # synthetic batches repeat
+            window = [*itertools.islice(itertools.cycle(window), warmup * each, (warmup + timed) * each)]
+        sums = tuple(sum(counts) for counts in zip(*window, strict=True))
+        samples = run.job.samples if run.job else len(window) * run.size.batch_per_replica
+        return run.workload.counted(sums, samples, run.spec)

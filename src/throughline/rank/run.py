@@ -1,0 +1,149 @@
+"""One rank of one run (`Run`): its framework, its workload, its data, and a step. It measures nothing.
+
+The order is the same in every framework: join, device, model, data, optimizer. Both the measured loop (measurement.py)
+and a convergence check (convergence.py) use it. Standard library, numpy, h5py and the framework only.
+"""
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from throughline import frameworks, workloads
+from throughline.frameworks.rank import load
+from throughline.messages import Order
+from throughline.rank import binding, report
+from throughline.rank.data import Decoder, Loader, Manifest, batches, held_out, synthetic_seeds
+from throughline.rank.heartbeat import Heart
+from throughline.spec import EpochsJob
+
+
+class Run:
+    """One rank of one run, with its framework, workload and data."""
+
+    def __init__(self, order: Order, rank: int, heart: Heart) -> None:
+        self.order, self.rank, self.world, self.heart = order, rank, order.world, heart
+        self.spec = frameworks.specification(order.spec)
+        if self.spec.binding == "numa":
+            binding.to_numa_node(order.kind, rank % order.devices)
+        self.size, self.options = self.spec.size, self.spec.options
+        self.job, self.steps = self.spec.job, self.spec.timed
+        self.replica = rank // (self.world // self.size.replicas)
+        self.workload, self.trains = workloads.of(self.spec.model), workloads.of(self.spec.model).trains
+        self.manifest = Manifest.of_run(self.spec, order.manifest) if order.manifest else None
+        self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
+        self.loader: Loader | None = None
+        self.counts: list[tuple[int, ...]] = []
+        self.rates, self.steps_made = self.spec.optimizer.rates() if self.trains else None, 0
+        frameworks.refuse(self.spec)
+        self.framework = load(self.spec.framework)(self.spec, rank, rank % order.devices, self.world, order.kind)
+
+    def build(self) -> None:
+        """Do everything that comes before the first step."""
+        stages = {
+            "join": self.framework.join,
+            "device": self.framework.device,
+            "model": self._model,
+            "data": self._open,
+            "optimizer": self.framework.optimizer,
+        }
+        if not self.trains:
+            del stages["data"], stages["optimizer"]
+        for name, stage in stages.items():
+            self.heart.phase(name)
+            stage()
+
+    def _model(self) -> None:
+        report.limit_memory(self.options.memory_limit_mb)
+        self.framework.model(self.facts)
+        if self.order.weights:
+            import numpy as np
+
+            with np.load(self.order.weights) as file:
+                self.framework.load(dict(file))
+
+    def _open(self) -> None:
+        self.opened = time.monotonic()
+        if self.job:
+            self._open_job(self.job)
+            return
+        count, seed = self.size.batch_per_replica, self.spec.seed
+        if self.manifest:
+            training = self.order.convergence
+            done = training.resume.step if training and training.resume else 0
+            source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
+            source = itertools.islice(source, done * self.options.accumulate, None)
+            self.loader = Loader(self.decoded(source), self._prepared, self.manifest.ahead(count))
+        else:
+            seeds = synthetic_seeds(seed, self.replica)
+            synthetic = [self.workload.synthetic(count, self.spec, batch_seed) for batch_seed in seeds]
+            if any(figure.of_counts for figure in self.workload.figures):
+                self.counts += map(self.workload.counts, synthetic)
+            resident = [self.framework.deliver(self.framework.data(arrays)) for arrays in synthetic]
+            self.resident: Iterator[Any] = itertools.cycle(resident)
+
+    def decoded(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """Return the batches that the workload takes, from batches of rows.
+
+        Rows that need decoding are decoded by processes in the workflow's environment, or by DALI in this process.
+        """
+        assert self.manifest
+        reader, size, threads = self.manifest.reader, self.size.batch_per_replica, self.spec.threads
+        if self.options.decoder == "dali" and isinstance(reader, Decoder):
+            gpu = self.framework.local_rank if self.order.kind == "cuda" else None
+            return reader.by_dali(rows, size, threads, gpu)
+        return self.manifest.decoded(rows, size, threads, self.order.beside)
+
+    def _open_job(self, job: EpochsJob) -> None:
+        """Load all samples at once. The framework divides them among the ranks."""
+        seed, ready = self.spec.seed, self.framework.data
+        if self.manifest is None:
+            training, evaluation = (
+                ready(self.workload.synthetic(count, self.spec, batch_seed)) if count else None
+                for count, batch_seed in zip((job.samples, job.held_out), synthetic_seeds(seed, 0), strict=False)
+            )
+        else:
+            training = self._prepared(next(batches(self.manifest, seed, 0, 1, job.samples)))
+            rows = held_out(self.manifest, job.held_out) if job.held_out else None
+            evaluation = rows and ready(self.workload.batch(rows, self.options))
+        self.framework.samples(training, evaluation)
+
+    def _prepared(self, rows: Any) -> Any:
+        self.counts.append(self.workload.counts(rows))
+        return self.framework.data(self.workload.batch(rows, self.options))
+
+    def micro_batches(self) -> list[Any]:
+        """Return the micro-batches of one optimizer step, on their way to the device."""
+        count = self.options.accumulate
+        if self.loader is None:
+            return [next(self.resident) for _ in range(count)]
+        return [self.framework.deliver(self.loader.next()) for _ in range(count)]
+
+    def step(self) -> Any:
+        """Make one optimizer step and return its loss as a value on the device.
+
+        For a workload without training, make one call and return None.
+        """
+        self.steps_made += 1
+        if self.rates:
+            self.framework.set_rate(self.rates(self.steps_made))
+        return self.framework.step(self.micro_batches()) if self.trains else self.framework.call()
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the framework, and those of this loop, which are the same for all frameworks."""
+        if not self.trains:
+            return self.framework.settings()
+        how = self.manifest.reader.how if self.manifest else None
+        read = f", {f'{how}, ' if how else ''}prepared {self.loader.ahead} batches ahead" if self.loader else ""
+        ours = f"deliver, forward, backward, {'exchange, ' if self.options.exchange else ''}clip, update"
+        return {
+            **self.framework.settings(),
+            "bucket_mb": self.options.bucket_mb,
+            "data": self.options.data + read,
+            "timed_step": self.framework.own_step or ours,
+        }
+
+    def close(self) -> None:
+        if self.loader:
+            self.loader.close()
+        self.framework.close()
