@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from throughline import frameworks, workloads
+from throughline.frameworks.rank import load as rank_of
 from throughline.spec import Precision, RunSpec
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
@@ -171,7 +172,7 @@ def test_a_product_in_fp8() -> None:
     ):
         with pytest.raises(workloads.Unsupported, match=why):
             form.build(other, {}, torch.device("cpu"))
-    rank = load("torch")(spec, 0, 0, 1, "cpu")
+    rank = rank_of("torch")(spec, 0, 0, 1, "cpu")
     with pytest.raises(workloads.Unsupported, match="no fast product in fp8 on a CPU"):
         rank.device()
 
