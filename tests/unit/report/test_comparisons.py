@@ -17,7 +17,7 @@ from throughline.report.analysis import cells, judged_pairs, summary
 from throughline.report.analysis.values import Value
 from throughline.report.render import head, page
 from throughline.report.topic import Finding, Scope
-from throughline.report.topics import write_tables
+from throughline.report.topics import TOPICS, write_tables
 from throughline.report.topics.comparisons import TOPIC
 
 FLOOR = judged_pairs.Floor("torch", 0.03, 4)
@@ -326,6 +326,8 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
         texts = [finding.text for finding in findings(here, groups)]
         assert not any("faster" in text for text in texts)
         assert any("mxnet-horovod is not ranked and is in no headline: it does not compute" in text for text in texts)
+        (cost,) = [topic.grid(Scope(here)) for topic in TOPICS if topic.name == "cost"]
+        assert cost and next(note for note in cost.notes if "best value" in note).startswith("best value: torch 1n1g")
     alone = [replace(groups[0], rows=groups[0].rows[:1])]
     assert head.fastest(alone) is None
     assert head.headline(alone).startswith("No figure is shown here: mxnet-horovod does not compute")
