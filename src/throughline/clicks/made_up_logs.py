@@ -28,4 +28,5 @@ def write(path: Path, part: int, rows: int, values: int) -> None:
             names = (drawn * 2654435761 % 2**32).tolist()
             whole = np.where(missing, "", numbers.astype("U11")).tolist()
             for label, some, categories in zip(labels.astype(int).tolist(), whole, names, strict=True):
-                stream.write("\t".join([str(label), *some, *(f"{one:08x}" for one in categories)]).encode() + b"\n")
+                cells = [str(label), *some, *(f"{category:08x}" for category in categories)]
+                stream.write("\t".join(cells).encode() + b"\n")

@@ -25,15 +25,15 @@ KIND = "clicks"
 """The value of `kind` in a manifest of clicks."""
 
 
-def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Clicks:
+def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> ClickReader:
     """Return a reader (`rank.data.Reader`) for the shards in `folder` that a manifest (`content`) lists.
 
     `parameters` are those of the run.
     """
-    return Clicks(folder, parameters.vocabulary if parameters else 1 << 31, content["source"])
+    return ClickReader(folder, parameters.vocabulary if parameters else 1 << 31, content["source"])
 
 
-class Clicks:
+class ClickReader:
     """Reads rows as they are stored. One manifest serves every size of vocabulary.
 
     A shard holds hashes of 32 bits. An id is the upper part of the product of hash and vocabulary size.

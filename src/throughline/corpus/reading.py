@@ -25,11 +25,11 @@ def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int)
     `parameters` and `seed` are those of the run.
     """
     if content.get("kind") == windows.KIND:
-        return windows.Windows(folder, parameters.sequence, seed)
-    return Pairs(content, folder)
+        return windows.WindowReader(folder, parameters.sequence, seed)
+    return PairReader(content, folder)
 
 
-class Pairs:
+class PairReader:
     """Reads pairs of segments. The manifest states the sequence length and the seed, so the run's are not needed."""
 
     def __init__(self, content: Mapping[str, Any], folder: Path) -> None:

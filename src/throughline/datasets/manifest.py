@@ -21,13 +21,14 @@ Entry = dict[str, Any]
 """A shard in a manifest, or the result of its verification."""
 
 
-def verified(path: Path, facts: Mapping[str, Any], content_digest: str, **further: Any) -> Entry:
+def verified(path: Path, facts: Entry, content_digest: str, index: Path | None = None, **further: Any) -> Entry:
     """Return the result of a verification that a shard passed: its names, `facts`, digests, then `further`.
 
-    If the shard is a link to a file of another maker, `source` is the name of that file.
+    If the shard is a link to a file of another maker, `source` is the name of that file. `index`: the shard's index.
     """
     source = {"source": Path(os.readlink(path)).name} if path.is_symlink() else {}
-    digests = {"sha256": files.sha256(path), "content_digest": content_digest}
+    beside = {"index": {"file": index.name, "sha256": files.sha256(index)}} if index else {}
+    digests = {"sha256": files.sha256(path), **beside, "content_digest": content_digest}
     return {"schema": SCHEMA, "file": path.name, **source, **facts, **digests, **further}
 
 

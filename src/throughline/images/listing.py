@@ -17,12 +17,12 @@ from throughline import files
 from throughline.datasets.splits import shard_names
 from throughline.files import UserError
 from throughline.images import sample, source_pictures
-from throughline.images.source_pictures import Found
+from throughline.images.source_pictures import SourcePicture
 from throughline.study.images_section import SAMPLE
 
 
-class Listed(NamedTuple):
-    """A picture of a shard: its number among all pictures and the number of its class. The rest is as in Found."""
+class ListedPicture(NamedTuple):
+    """A picture of a shard: its number among all pictures, the number of its class; the rest is as in SourcePicture."""
 
     number: int
     label: int
@@ -31,12 +31,12 @@ class Listed(NamedTuple):
     part: tuple[int, int] | None
 
 
-def write(place: str, shards: Mapping[str, int], path: Path) -> dict[str, Any]:
+def write(source: str, shards: Mapping[str, int], path: Path) -> dict[str, Any]:
     """Write the listing of a source and return its first line. `shards`: how many of each split, training and test."""
-    is_sample = place == SAMPLE
-    found = list(sample.found() if is_sample else source_pictures.found(Path(place)))
-    names = classes(found, place)
-    dealt = list(_dealt(found, shards, place))
+    is_sample = source == SAMPLE
+    found = list(sample.crops() if is_sample else source_pictures.in_folder(Path(source)))
+    names = classes(found, source)
+    dealt = list(_dealt(found, shards, source))
     first = {"classes": names, "images": len(dealt), "attribution": sample.ATTRIBUTION if is_sample else None}
     numbers = {name: number for number, name in enumerate(names)}
     with files.atomic(path) as temporary, temporary.open("w", encoding="ascii") as stream:
@@ -52,17 +52,17 @@ def first_line(path: Path) -> dict[str, Any]:
         return dict(json.loads(stream.readline()))
 
 
-def of_shard(path: Path, shard: str) -> Iterator[Listed]:
+def of_shard(path: Path, shard: str) -> Iterator[ListedPicture]:
     """Yield the pictures of a shard in their order in the shard."""
     begin = f'["{shard}", '
     with path.open(encoding="ascii") as stream:
         for line in stream:
             if line.startswith(begin):
                 _, number, label, name, file, part = json.loads(line)
-                yield Listed(number, label, name, file, tuple(part) if part else None)
+                yield ListedPicture(number, label, name, file, tuple(part) if part else None)
 
 
-def classes(found: Sequence[Found], place: str) -> list[str]:
+def classes(found: Sequence[SourcePicture], source: str) -> list[str]:
     """Return the classes in the order of their numbers; UserError if the source has no usable classes.
 
     Names are sorted as torchvision's ImageFolder does. If the classes are numbers (in a tar or RecordIO file), these
@@ -77,13 +77,15 @@ def classes(found: Sequence[Found], place: str) -> list[str]:
     ):
         if wrong:
             next_step = "name another folder as `source` in config.yaml"
-            raise UserError(f"{place} {why}", next_step=next_step)
+            raise UserError(f"{source} {why}", next_step=next_step)
     if all(label.isdecimal() for label in seen) and any(picture.part for picture in found):
         return [str(label) for label in range(max(map(int, seen)) + 1)]
     return sorted(seen)
 
 
-def _dealt(found: Iterable[Found], shards: Mapping[str, int], place: str) -> Iterator[tuple[str, Found]]:
+def _dealt(
+    found: Iterable[SourcePicture], shards: Mapping[str, int], source: str
+) -> Iterator[tuple[str, SourcePicture]]:
     """Assign each picture to a shard: sort pictures by the digests of their names and deal them out in turn.
 
     If the source has test pictures, these go to the test shards and the others to the training shards. Otherwise all
@@ -97,7 +99,7 @@ def _dealt(found: Iterable[Found], shards: Mapping[str, int], place: str) -> Ite
     for pictures, into in ((rest, names[:trains]), (held_out, names[trains:])):
         if len(pictures) < len(into):
             raise UserError(
-                f"{place} has {len(pictures)} pictures for {len(into)} shards",
+                f"{source} has {len(pictures)} pictures for {len(into)} shards",
                 next_step="set fewer `shards` in config.yaml, or use more pictures",
             )
         yield from zip(cycle(into), pictures, strict=False)

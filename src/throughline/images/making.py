@@ -17,7 +17,7 @@ from typing import BinaryIO
 from throughline import files
 from throughline.files import UserError
 from throughline.images import listing, pictures, sample, shard_index
-from throughline.images.listing import Listed
+from throughline.images.listing import ListedPicture
 from throughline.study.images_section import SAMPLE
 
 
@@ -28,16 +28,16 @@ def make(listed: Path, source: str, skip: bool, path: Path) -> int:
     """
     samples, skipped = [], 0
     with files.atomic(path) as temporary, tarfile.open(temporary, "w", format=tarfile.USTAR_FORMAT) as archive:
-        for one, data in _read(listing.of_shard(listed, path.stem), source):
+        for picture, data in _read(listing.of_shard(listed, path.stem), source):
             if skip:
                 try:
                     pictures.checked(data)
                 except pictures.Damaged as error:
-                    print(f"skipped {one.name}: {error}", file=sys.stderr)
+                    print(f"skipped {picture.name}: {error}", file=sys.stderr)
                     skipped += 1
                     continue
-            key = f"{one.number:08d}"
-            samples.append((key, _add(archive, f"{key}.jpg", data), _add(archive, f"{key}.cls", b"%d" % one.label)))
+            key = f"{picture.number:08d}"
+            samples.append((key, _add(archive, f"{key}.jpg", data), _add(archive, f"{key}.cls", b"%d" % picture.label)))
     files.write_text(path.with_suffix(".idx"), shard_index.text(samples))
     return skipped
 
@@ -50,31 +50,31 @@ def _add(archive: tarfile.TarFile, name: str, data: bytes) -> shard_index.Place:
     return offset, len(data)
 
 
-def _read(listed: Iterator[Listed], source: str) -> Iterator[tuple[Listed, bytes]]:
+def _read(listed: Iterator[ListedPicture], source: str) -> Iterator[tuple[ListedPicture, bytes]]:
     """Yield each picture with the bytes of its file; UserError if the source has changed since it was listed."""
     with ExitStack() as stack:
         tars: dict[str, BinaryIO] = {}
-        for one in listed:
+        for picture in listed:
             if source == SAMPLE:
-                assert one.part is not None
-                yield one, sample.crop(one.part)
+                assert picture.part is not None
+                yield picture, sample.crop(picture.part)
                 continue
-            path = Path(source) / one.file
+            path = Path(source) / picture.file
             try:
-                if one.part is None:
-                    yield one, path.read_bytes()
+                if picture.part is None:
+                    yield picture, path.read_bytes()
                     continue
-                if one.file not in tars:
-                    tars[one.file] = stack.enter_context(path.open("rb"))
-                offset, size = one.part
-                tars[one.file].seek(offset)
-                data = tars[one.file].read(size)
+                if picture.file not in tars:
+                    tars[picture.file] = stack.enter_context(path.open("rb"))
+                offset, size = picture.part
+                tars[picture.file].seek(offset)
+                data = tars[picture.file].read(size)
             except FileNotFoundError:
                 data, size = b"", 1
             if len(data) < size:
                 raise UserError(
-                    f"{one.name} is not in {source} any more",
+                    f"{picture.name} is not in {source} any more",
                     why="the folder has changed since its pictures were listed",
                     next_step="put it back; or remove data/<name>/images/listing.jsonl and run snakemake again",
                 )
-            yield one, data
+            yield picture, data

@@ -30,15 +30,15 @@ DRAWN = "random crops and flips drawn anew each epoch"
 Arrays = dict[str, NDArray[Any]]
 
 
-def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> Pictures:
+def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> PictureReader:
     """Return a reader (`rank.data.Decoder`) for the shards in `folder` that a manifest (`content`) lists.
 
     `parameters` and `seed` are those of the run.
     """
-    return Pictures(content, folder, parameters.image, seed, crops=True)
+    return PictureReader(content, folder, parameters.image, seed, crops=True)
 
 
-class Pictures:
+class PictureReader:
     """Reads pictures of `image` pixels in height and width. Without `crops`, each is shown whole and only mirrored."""
 
     slots = 2

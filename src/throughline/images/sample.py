@@ -9,7 +9,7 @@ from functools import cache
 from PIL import Image
 
 from throughline.datasets.samples import installed_file
-from throughline.images.source_pictures import Found
+from throughline.images.source_pictures import SourcePicture
 
 PACKAGE, PHOTOGRAPH = "matplotlib", "grace_hopper.jpg"
 SHA256 = "a8ca6d734765703b09728ab47fe59f473d93ae3967fc24c7c0288c3c7adb7130"
@@ -22,7 +22,7 @@ CELLS = 4
 """The number of classes in each direction, and of a class's crops in each direction."""
 
 
-def found() -> Iterator[Found]:
+def crops() -> Iterator[SourcePicture]:
     """Yield the crops: 4 x 4 classes, each with 4 x 4 crops that begin a few pixels apart."""
     width, height = photograph().size
     steps = CELLS * CELLS - 1
@@ -30,7 +30,7 @@ def found() -> Iterator[Found]:
         for column in range(CELLS * CELLS):
             left, top = column * (width - SIDE) // steps, row * (height - SIDE) // steps
             name = f"part_{row // CELLS}_{column // CELLS}"
-            yield Found(f"{PHOTOGRAPH} at {left},{top}", name, None, PHOTOGRAPH, (left, top))
+            yield SourcePicture(f"{PHOTOGRAPH} at {left},{top}", name, None, PHOTOGRAPH, (left, top))
 
 
 def crop(place: tuple[int, int]) -> bytes:

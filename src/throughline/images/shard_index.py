@@ -29,5 +29,5 @@ def read(path: Path) -> NDArray[Any]:
     first, *lines = path.read_text(encoding="ascii").splitlines()
     if first != f"{VERSION} {len(lines)}":
         raise ValueError(f"{path.name} begins with {first[:40]!r} and has {len(lines)} samples")
-    words = [line.split(" ") for line in lines]
-    return np.array([(one[1], one[2], one[5], one[6]) for one in words], np.int64).reshape(-1, 4)
+    samples = [line.split(" ") for line in lines]
+    return np.array([(sample[1], sample[2], sample[5], sample[6]) for sample in samples], np.int64).reshape(-1, 4)

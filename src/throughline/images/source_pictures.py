@@ -16,7 +16,7 @@ PICTURES = (".jpg", ".jpeg", ".png")
 _CORRECT = "correct the folder, or name another one as `source` in config.yaml"
 
 
-class Found(NamedTuple):
+class SourcePicture(NamedTuple):
     """A picture that was found in a source.
 
     `name` is for messages. `split` is None if the source does not tell it. `file` is the path below the source. `part`
@@ -31,7 +31,7 @@ class Found(NamedTuple):
     part: tuple[int, int] | None
 
 
-def found(folder: Path) -> Iterator[Found]:
+def in_folder(folder: Path) -> Iterator[SourcePicture]:
     """Yield the pictures in a folder and in its tar and RecordIO files.
 
     UserError if a picture has no class, or if a file cannot be read.
@@ -50,7 +50,7 @@ def found(folder: Path) -> Iterator[Found]:
                     why="each class has a folder of its own, such as train/cat/1.jpg",
                     next_step=_CORRECT,
                 )
-            yield Found(named(file), classes[0], split, file, None)
+            yield SourcePicture(named(file), classes[0], split, file, None)
         elif path.suffix.lower() == ".tar":
             yield from _in_tar(path, file, split or _split_of(path.stem))
         elif path.suffix.lower() == ".rec":
@@ -89,7 +89,7 @@ def _split_of(stem: str) -> str | None:
     return next((WORDS[word] for word in words if word in WORDS), None)
 
 
-def _in_tar(path: Path, file: str, split: str | None) -> Iterator[Found]:
+def _in_tar(path: Path, file: str, split: str | None) -> Iterator[SourcePicture]:
     """Yield the pictures in a tar file.
 
     Each picture has its class in a `.cls` file beside it. If the tar file has no `.cls`, its own name is the class.
@@ -114,14 +114,14 @@ def _in_tar(path: Path, file: str, split: str | None) -> Iterator[Found]:
                 why=f"other pictures of the file have one; {named(_key(name))}.cls is missing",
                 next_step=_CORRECT,
             )
-        yield Found(f"{named(file)}/{named(name)}", label, split, file, place)
+        yield SourcePicture(f"{named(file)}/{named(name)}", label, split, file, place)
 
 
-def _in_recordio(path: Path, file: str, split: str | None) -> Iterator[Found]:
+def _in_recordio(path: Path, file: str, split: str | None) -> Iterator[SourcePicture]:
     """Yield the pictures in a RecordIO file. If a picture is cut off, the later reading of the picture finds it."""
     try:
         for number, place, label in recordio.pictures(path):
-            yield Found(f"{named(file)}, record {number}", str(label), split, file, place)
+            yield SourcePicture(f"{named(file)}, record {number}", str(label), split, file, place)
     except recordio.Broken as error:
         raise UserError(f"{named(file)} is no whole RecordIO file", why=str(error), next_step=_CORRECT) from None
 

@@ -8,12 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import IO, Any
 
-from throughline import files
 from throughline.datasets import manifest
 from throughline.datasets.faults import changed
 from throughline.files import UserError
 from throughline.images import listing, pictures, shard_index
-from throughline.images.listing import Listed
+from throughline.images.listing import ListedPicture
 from throughline.progress import Progress
 
 
@@ -22,12 +21,12 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
 
     `skip`: pictures may be missing. `side`: the height and width in pixels that every picture must have, if given.
     """
-    expected = {one.number: one for one in listing.of_shard(listed, path.stem)}
-    beside = path.with_suffix(".idx")
+    expected = {picture.number: picture for picture in listing.of_shard(listed, path.stem)}
+    index_file = path.with_suffix(".idx")
     try:
-        places = shard_index.read(beside).tolist()
+        places = shard_index.read(index_file).tolist()
     except (OSError, ValueError, IndexError) as error:
-        raise changed(beside, f"is no index: {error}") from None
+        raise changed(index_file, f"is no index: {error}") from None
     content, counts, widths, heights = hashlib.sha256(), Counter[str](), [], []
     progress = Progress(f"verifying {path.name}", path.stat().st_size)
     seen: set[int] = set()
@@ -38,22 +37,22 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
                 raise changed(path, f"holds {len(members)} files, and its index {len(places)} pictures")
             for row, place in enumerate(places):
                 pair = members[2 * row : 2 * row + 2]
-                one = _expected(path, expected, pair)
+                picture = _expected(path, expected, pair)
                 if [number for file in pair for number in (file.offset_data, file.size)] != place:
-                    raise changed(beside, f"has other places for {pair[0].name} than the shard")
-                data = _labelled(path, one, stream, place)
-                picture = _whole(one, data, side)
-                counts[f"format {picture.format}"] += 1
-                counts[f"mode {picture.mode}"] += 1
+                    raise changed(index_file, f"has other places for {pair[0].name} than the shard")
+                data = _labelled(path, picture, stream, place)
+                image = _whole(picture, data, side)
+                counts[f"format {image.format}"] += 1
+                counts[f"mode {image.mode}"] += 1
                 counts["bytes"] += len(data)
-                widths.append(picture.width)
-                heights.append(picture.height)
-                content.update(f"{one.label} {len(data)}\n".encode() + data)
-                seen.add(one.number)
+                widths.append(image.width)
+                heights.append(image.height)
+                content.update(f"{picture.label} {len(data)}\n".encode() + data)
+                seen.add(picture.number)
                 progress.to(place[0])
     except tarfile.TarError as error:
         raise changed(path, f"is no whole tar file: {error}") from None
-    missing = [one for number, one in expected.items() if number not in seen]
+    missing = [picture for number, picture in expected.items() if number not in seen]
     if missing and not skip:
         raise changed(path, f"lacks {missing[0].name}")
     statistics = {
@@ -64,51 +63,50 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
         "height": [min(heights, default=0), max(heights, default=0)],
         "pixels": sum(width * height for width, height in zip(widths, heights, strict=True)),
     }
-    facts: dict[str, Any] = {"rows": len(places), "skipped": len(missing)}
-    facts["index"] = {"file": beside.name, "sha256": files.sha256(beside)}
-    return manifest.verified(path, facts, content.hexdigest(), statistics=statistics)
+    facts = {"rows": len(places), "skipped": len(missing)}
+    return manifest.verified(path, facts, content.hexdigest(), index_file, statistics=statistics)
 
 
-def _expected(path: Path, expected: dict[int, Listed], members: list[tarfile.TarInfo]) -> Listed:
+def _expected(path: Path, expected: dict[int, ListedPicture], members: list[tarfile.TarInfo]) -> ListedPicture:
     """Return the listed picture of these two files of a shard; UserError if it is not listed for this shard."""
     names = [member.name for member in members]
     key = names[0].partition(".")[0]
-    one = expected.get(int(key)) if key.isdecimal() else None
-    if one is None or names != [f"{key}.jpg", f"{key}.cls"]:
+    picture = expected.get(int(key)) if key.isdecimal() else None
+    if picture is None or names != [f"{key}.jpg", f"{key}.cls"]:
         raise changed(path, f"holds {' and '.join(names)}, which is no picture that is listed for it")
-    return one
+    return picture
 
 
-def _labelled(path: Path, one: Listed, stream: IO[bytes], place: list[int]) -> bytes:
+def _labelled(path: Path, picture: ListedPicture, stream: IO[bytes], place: list[int]) -> bytes:
     """Return the bytes of a picture; UserError if its class is not the listed one."""
     offset, size, label_offset, label_size = place
     stream.seek(offset)
     data = stream.read(size)
     stream.seek(label_offset)
     label = stream.read(label_size)
-    if label != b"%d" % one.label:
-        raise changed(path, f"has the class {label!r} for {one.name}, which is of class {one.label}")
+    if label != b"%d" % picture.label:
+        raise changed(path, f"has the class {label!r} for {picture.name}, which is of class {picture.label}")
     return data
 
 
-def _whole(one: Listed, data: bytes, side: int | None) -> Any:
+def _whole(picture: ListedPicture, data: bytes, side: int | None) -> Any:
     """Return the decoded picture; UserError if it is damaged or has another size than faces must have."""
     try:
-        picture = pictures.checked(data)
+        image = pictures.checked(data)
     except pictures.Damaged as error:
         raise UserError(
-            f"the picture {one.name} is damaged",
+            f"the picture {picture.name} is damaged",
             why=str(error),
             next_step="set the section's `damaged: skip` in config.yaml to leave such pictures out; or replace the "
             "picture and make its shard again with snakemake --force",
         ) from None
-    if side is not None and picture.size != (side, side):
+    if side is not None and image.size != (side, side):
         raise UserError(
-            f"the picture {one.name} has {picture.width} x {picture.height} pixels",
+            f"the picture {picture.name} has {image.width} x {image.height} pixels",
             why=f"faces are aligned, and have {side} x {side}",
             next_step="align the faces first, or name another folder in config.yaml",
         )
-    return picture
+    return image
 
 
 def _counted(counts: Counter[str], kind: str) -> dict[str, int]:

@@ -180,7 +180,7 @@ def test_a_name_that_a_tar_file_holds_twice(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "a") as archive:
         archive.add(folder(tmp_path / "x", {"y": picture(1)}) / "y", "0.jpg")
     with pytest.raises(UserError, match=r"a\.tar holds 0\.jpg twice"):
-        list(listing.source_pictures.found(tmp_path))
+        list(listing.source_pictures.in_folder(tmp_path))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ KIND = "tokens"
 """The value of `kind` in the manifest of such shards."""
 
 
-class Windows:
+class WindowReader:
     """Reads windows of `sequence` + 1 tokens. The model predicts every token of a window but the first.
 
     In each epoch, the first window begins at a random place below `sequence`. Each other window begins at the last

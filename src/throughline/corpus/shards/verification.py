@@ -112,10 +112,10 @@ def _read(stream: h5py.File, check: Callable[[Arrays, int], Counter[str]]) -> tu
         wanted = kinds if name == "input_ids" else [name]  # `check` needs all arrays at once
         for first in range(0, len(shard[name]), layout.ROWS_READ):
             last = first + layout.ROWS_READ
-            arrays = {one: np.asarray(reading.rows(shard[one], first, last, compiled), kinds[one]) for one in wanted}
+            arrays = {key: np.asarray(reading.rows(shard[key], first, last, compiled), kinds[key]) for key in wanted}
             digest.update(np.ascontiguousarray(arrays[name], dtype="<" + kind).data)
             if name == "input_ids":
                 for begin in range(0, len(arrays[name]), _ROWS):
-                    block = {one: array[begin : begin + _ROWS] for one, array in arrays.items()}
+                    block = {key: array[begin : begin + _ROWS] for key, array in arrays.items()}
                     counts.update(check(block, first + begin))
     return counts, digest.hexdigest()

@@ -9,5 +9,5 @@ def within(part: int, parts: int) -> tuple[int, int]:
 
     Returns the number to add to the part's page ids, and the part's number within its own source.
     """
-    source, own = divmod(part, parts)
-    return source * IDS, own
+    source, number = divmod(part, parts)
+    return source * IDS, number

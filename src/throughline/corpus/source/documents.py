@@ -64,8 +64,8 @@ def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
     UserError if the number of documents in a file has changed since it was cut.
     """
     parts = files.read_json(cut)["parts"]
-    raised, own = within(part, len(parts))
-    pieces = [Piece(**piece) for piece in parts[own]]
+    raised, number = within(part, len(parts))
+    pieces = [Piece(**piece) for piece in parts[number]]
     progress, done = Progress(f"reading part {part}", sum(piece.end - piece.begin for piece in pieces)), 0
     for piece in pieces:
         path, count = Path(piece.file), 0

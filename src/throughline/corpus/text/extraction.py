@@ -56,11 +56,11 @@ def extract(
     expected: list[int] = []
     extracted: list[int] = []
     leftovers.remove(articles)
-    raised, own = within(part, len(dump.parts))
+    raised, number = within(part, len(dump.parts))
     with files.atomic(articles) as temporary:
-        if dump.parts[own]:
+        if dump.parts[number]:
             site = pages.Site.of(dump.header)
-            handed_on = _articles_of(dump, own, site, seen, expected)
+            handed_on = _articles_of(dump, number, site, seen, expected)
             made = _by_us(handed_on, site) if extractor == "throughline" else _by_program(handed_on, site, stall_s)
             with temporary.open("wb") as out:
                 for article, line in made:
@@ -91,12 +91,12 @@ def _raised(article: dict[str, Any], by: int) -> bytes:
 
 def _by_us(articles: Iterator[pages.Page], site: pages.Site) -> Iterator[tuple[dict[str, Any], bytes]]:
     """Extract with wikitext.py: yield each article as a map, and its line of JSON."""
-    place = (site.base or "").rpartition("/")[0]
+    base = (site.base or "").rpartition("/")[0]
     for page in articles:
         value = {
             "id": str(page.id),
             "revid": str(page.revision),
-            "url": f"{place}?curid={page.id}",
+            "url": f"{base}?curid={page.id}",
             "title": html.unescape(page.title.decode()),
             "text": wikitext.plain_text(pages.unescaped(page.text), site.silent_namespaces),
         }
