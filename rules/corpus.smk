@@ -147,7 +147,7 @@ if CORPUS_TARGETS.finished is None:
             held_mb=CORPUS.memory_mb,
             runtime=5,  # minutes; Slurm adds up the steps that share a job, and a hundred of them must fit into a day
         params:
-            parameters=lambda wildcards: CORPUS_TARGETS.parameters(wildcards.sequence),
+            parameters=lambda wildcards: canonical(CORPUS.shard_parameters(int(wildcards.sequence))),
             protocol=DATA_PROTOCOL,
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:

@@ -65,9 +65,9 @@ def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compile
     This function unpacks gzip several times faster than HDF5 does. We never let HDF5 unpack it, because HDF5 sets no
     limit to the unpacked size. OSError if a chunk does not unpack to its size. `compiled`: kernel.c, if it is there.
     """
-    kind, place = dataset.dtype, dataset.id.get_offset()
-    if place is not None and dataset.size and dataset.external is None:
-        return np.asarray(np.memmap(dataset.file.filename, kind, "r", place, dataset.shape)[first:last])
+    kind, offset = dataset.dtype, dataset.id.get_offset()
+    if offset is not None and dataset.size and dataset.external is None:
+        return np.asarray(np.memmap(dataset.file.filename, kind, "r", offset, dataset.shape)[first:last])
     plan = dataset.id.get_create_plist()
     filters = [plan.get_filter(number)[0] for number in range(plan.get_nfilters())]
     if h5py.h5z.FILTER_DEFLATE not in filters:

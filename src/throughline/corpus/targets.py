@@ -147,10 +147,6 @@ class CorpusTargets:
         self.check(folder, **wildcards)
         return self.shards(folder or f"seq{wildcards['sequence']}").verified()
 
-    def parameters(self, sequence: str) -> str:
-        """Return as canonical JSON everything that decides a shard apart from text and vocabulary."""
-        return canonical(self.corpus.shard_parameters(int(sequence)))
-
     def verified_against(self, sequence: str, tokens: str) -> list[str]:
         """Return the arguments that say what a shard is verified against.
 
@@ -158,7 +154,7 @@ class CorpusTargets:
         """
         if self.finished is not None:
             return ["--size", sequence, str(self.corpus.sequences[int(sequence)])]
-        return ["--tokens", tokens, "--parameters", self.parameters(sequence)]
+        return ["--tokens", tokens, "--parameters", canonical(self.corpus.shard_parameters(int(sequence)))]
 
     def tokens_against(self) -> list[str]:
         """Return the arguments that say what a shard of GPT-2's tokens is verified against.

@@ -74,7 +74,7 @@ def defect(stream: h5py.File, schema: int, arrays: Collection[str] = ()) -> str 
 
 def mapped(dataset: h5py.Dataset) -> Any:
     """Map a dataset that is not compressed into memory."""
-    place = dataset.id.get_offset()
-    if place is None:  # it has no rows
+    offset = dataset.id.get_offset()
+    if offset is None:  # it has no rows
         return dataset[...]
-    return np.memmap(dataset.file.filename, dataset.dtype, "r", place, dataset.shape)
+    return np.memmap(dataset.file.filename, dataset.dtype, "r", offset, dataset.shape)

@@ -51,14 +51,7 @@ class Clicks(DataSection):
         made_up = {"rows": self.rows, "values": self.values} if self.source == SYNTHETIC else {}
         return {
             "protocol": CLICKS_PROTOCOL,
-            "source": self.named,
+            "source": self.source if isinstance(self.source, str) else [Path(path).name for path in self.source],
             **made_up,
             "shards": self.shards.model_dump(),
         }
-
-    @property
-    def named(self) -> str | list[str]:
-        return self.source if isinstance(self.source, str) else [Path(path).name for path in self.source]
-
-    def without_places(self) -> dict[str, Any]:
-        return super().without_places() | {"source": self.named}

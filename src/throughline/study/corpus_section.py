@@ -261,10 +261,8 @@ class Corpus(DataSection):
         return () if isinstance(self.dump, ShardFolder) else super().held_out_mistakes(section)
 
     def without_places(self) -> dict[str, Any]:
-        value = super().without_places()
-        for name in ("dump", "vocabulary"):
-            value[name] = _without_folders(value[name])
-        return value | {"contact": None, "mirrors": f"{len(self.mirrors)} hosts" if self.mirrors else []}
+        mirrors = f"{len(self.mirrors)} hosts" if self.mirrors else []
+        return super().without_places() | {"contact": None, "mirrors": mirrors}
 
 
 def is_named(dump: str) -> bool:
@@ -302,11 +300,3 @@ def finished_files(folder: str, endings: tuple[str, str]) -> tuple[Path, ...]:
 @cache
 def _names_and_sizes(folder: str, endings: tuple[str, str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((path.name, path.stat().st_size) for path in finished_files(folder, endings)))
-
-
-def _without_folders(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_without_folders(entry) for entry in value]
-    if isinstance(value, dict):
-        return {key: _without_folders(entry) for key, entry in value.items()}
-    return Path(value).name if isinstance(value, str) and "/" in value and "://" not in value else value

@@ -44,18 +44,10 @@ class Pictures(DataSection):
         """Return what decides the shards. The source counts by its name; the folder that holds it does not matter."""
         return {
             "protocol": IMAGES_PROTOCOL,
-            "source": self._source,
+            "source": None if self.source is None else Path(self.source).name,
             "shards": self.shards.model_dump(),
             **({} if self.damaged == "refuse" else {"damaged": self.damaged}),
         }
-
-    def without_places(self) -> dict[str, Any]:
-        return super().without_places() | {"source": self._source}
-
-    @property
-    def _source(self) -> str | None:
-        """The source's name without the folders above it."""
-        return None if self.source is None else Path(self.source).name
 
 
 class Images(Pictures):

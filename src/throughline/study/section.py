@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -85,7 +86,7 @@ class DataSection(Section):
 
     def without_places(self) -> dict[str, Any]:
         """Return the section as a record stores it: without folders, addresses and contact details."""
-        return self.model_dump(mode="json")
+        return {key: without_folders(value) for key, value in self.model_dump(mode="json").items()}
 
     def digest(self, folder: str) -> str:
         """Return the SHA-256 of `decided_by`. The folder's manifest stores it as `parameters_digest`."""
@@ -94,3 +95,12 @@ class DataSection(Section):
     def identity(self, folder: str) -> DataIdentity:
         """Return the data's name and the first 12 digits of their digest."""
         return DataIdentity(name=self.name, digest=self.digest(folder)[:12])
+
+
+def without_folders(value: Any) -> Any:
+    """Return a value of the configuration in which every path is only its last name. Addresses stay."""
+    if isinstance(value, list):
+        return [without_folders(entry) for entry in value]
+    if isinstance(value, dict):
+        return {key: without_folders(entry) for key, entry in value.items()}
+    return Path(value).name if isinstance(value, str) and "/" in value and "://" not in value else value

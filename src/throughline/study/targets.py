@@ -135,8 +135,9 @@ class Targets:
         spec = self.check(**wildcards)
         settings = self.config.block(spec.benchmark).convergence
         first = settings and settings.begin_from, spec.framework, spec.precision
-        found = [place for place, one in self.checks.items() if (one.benchmark, one.framework, one.precision) == first]
-        return [f"{place.removesuffix('.json')}/curve.json" for place in found]
+        checks = self.checks.items()
+        files = [file for file, spec in checks if (spec.benchmark, spec.framework, spec.precision) == first]
+        return [f"{file.removesuffix('.json')}/curve.json" for file in files]
 
     def manifests(self) -> list[str]:
         """Return the manifests that the runs read."""

@@ -23,10 +23,10 @@ def of(corpus: Corpus, folders: Sequence[str]) -> dict[str, dict[str, Path]] | N
     """
     if not isinstance(corpus.dump, ShardFolder):
         return None
-    place = corpus.dump.shards
-    pairs = find(place, corpus.sequences) if set(folders) - {BPE} else {}
+    folder = corpus.dump.shards
+    pairs = find(folder, corpus.sequences) if set(folders) - {BPE} else {}
     shards = {f"seq{length}": named for length, named in pairs.items()}
-    return shards | ({BPE: find_tokens(place)} if BPE in folders else {})
+    return shards | ({BPE: find_tokens(folder)} if BPE in folders else {})
 
 
 def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str, Path]]:

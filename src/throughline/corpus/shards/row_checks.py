@@ -71,7 +71,7 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
     segments, mask = arrays["segment_ids"], arrays["input_mask"]
     length = mask.sum(axis=1, dtype=np.int64)[:, None]
     second = segments.sum(axis=1, dtype=np.int64)[:, None]
-    column, place = np.arange(ids.shape[1]), np.arange(positions.shape[1])
+    column, number = np.arange(ids.shape[1]), np.arange(positions.shape[1])
     used = labels != 0
     masked = used.sum(axis=1)[:, None]
     checks = [
@@ -83,7 +83,7 @@ def check_layout(path: Path, arrays: Arrays, vocabulary: Vocabulary, first: int 
         ((ids == vocabulary.pad) | (mask == 1), "padding that is not [PAD]"),
         (segments == ((column >= length - second) & (column < length)), "segment_ids that are not A, then B"),
         ((second >= 2) & (length - second >= 3), "a segment without tokens"),
-        (used == (place < masked), "masked_lm_ids with a gap"),
+        (used == (number < masked), "masked_lm_ids with a gap"),
         ((positions != 0) == used, "masked_lm_positions and masked_lm_ids of different number"),
         (masked >= 1, "an example without a masked token"),
         ((np.diff(positions, axis=1) > 0) | ~used[:, 1:], "masked_lm_positions that are not ascending"),

@@ -74,8 +74,8 @@ def examples(
     allocator = allocator or Allocator()
     names = (parameters.seed, split, shard, parameters.sequence)
     most = parameters.copies * (len(documents.sentences) - 1)
-    place = np.uint32 if len(documents.tokens) < 1 << 32 else np.int64
-    columns = [allocator.empty(most, kind) for kind in (place, np.uint16, place, np.uint16, np.bool_)]
+    token = np.uint32 if len(documents.tokens) < 1 << 32 else np.int64
+    columns = [allocator.empty(most, kind) for kind in (token, np.uint16, token, np.uint16, np.bool_)]
     made = 0
     for copy in range(parameters.copies):
         for some in pairs(documents, parameters, randomness.Stream(*names, copy, "pairs")):
