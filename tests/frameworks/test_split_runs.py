@@ -15,7 +15,7 @@ from throughline.launch import launcher
 from throughline.launch.request import RunRequest
 from throughline.rank.data import synthetic_seeds
 from throughline.report.topic import Scope
-from throughline.report.topics import checks
+from throughline.report.topics import largest_batch
 from throughline.spec import RunSpec
 from throughline.study.config import load
 from throughline.study.runs import expand
@@ -90,4 +90,4 @@ def test_the_most_classes_that_fit_are_found(tmp_path: Path, monkeypatch: pytest
     assert entry.status == "ok" and entry.smallest_out_of_memory == 2 * (entry.largest_size or 0)
     tried = {one.size: one.status for one in entry.tries}
     assert tried[entry.largest_size] == "fits" and tried[entry.smallest_out_of_memory] == "oom"
-    assert f"{entry.largest_size:,} classes, batch 2" in checks.largest(Scope([], largest=[read]))[1][0]
+    assert f"{entry.largest_size:,} classes, batch 2" in largest_batch.table(Scope([], largest=[read]))[1][0]

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 
 from throughline.comparables import plausibility, similar
 from throughline.comparables.measured import Measured
@@ -88,7 +88,7 @@ class Drawing:
 
     name: str
     title: str
-    draw: Callable[[Theme], Figure]
+    draw: Callable[[Theme], Plot]
     words: str = ""
     group: Group | None = None
     in_files: bool = True

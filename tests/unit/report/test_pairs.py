@@ -15,11 +15,12 @@ from throughline import workloads
 from throughline.numbers import MIB
 from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs, summary
+from throughline.report.analysis.option_changes import Figures, OffOn, switched
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
-from throughline.report.topics import options_off_and_on, write_tables
-from throughline.report.topics.options_off_and_on import Case, Figures, OffOn, switched
+from throughline.report.topics import oneflow_cases, options_off_and_on, write_tables
+from throughline.report.topics.oneflow_cases import Case
 from throughline.spec import Topology
 
 # OneFlow, "Megatron-LM" measurements for OSDI (DLPerf), 2020-12-08 and -09: GPT-2 small, 8 V100 a machine, fp16.
@@ -60,7 +61,7 @@ def published_cases() -> list[Case]:
 def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
     """Six of its eight changes are right. One of the two wrong changes also has a wrong difference. One more figure is
     cut off instead of rounded: 25 of 717 is 3.49 %."""
-    table = options_off_and_on.cells(published_cases())
+    table = oneflow_cases.cells(published_cases())
     assert list(table.columns[:7]) == [
         "date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
     ]  # fmt: skip
@@ -99,7 +100,7 @@ def test_off_and_on_of_the_published_figures() -> None:
 )
 def test_names_of_cases(topology: str, tensor: int, batch: int, name: str) -> None:
     assert Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None)).name == name
-    table = options_off_and_on.cells([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
+    table = oneflow_cases.cells([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
     assert list(table.iloc[0, 4:7]) == ["", "", ""]
 
 

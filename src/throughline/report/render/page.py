@@ -32,7 +32,7 @@ from throughline.report.render import head, imports, markup, overview, run_envir
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics import TOPICS, checks
+from throughline.report.topics import TOPICS, convergence
 from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
 
@@ -47,7 +47,7 @@ class Results:
     earlier: dict[Path, Summary] = field(default_factory=dict)
     unreadable: list[tuple[str, str]] = field(default_factory=list)
     largest: list[MaxBatch] = field(default_factory=list)
-    checks: list[checks.Check] = field(default_factory=list)
+    checks: list[convergence.Check] = field(default_factory=list)
     imports: list[Imported] = field(default_factory=list)
 
 
@@ -73,7 +73,7 @@ def collect(results: Path, summaries: Sequence[Path], imports: Sequence[Path] = 
         ),
         unreadable,
         [*readable(sorted(results.glob("*/max_*_*.json")), read_max_batch).values()],
-        [*readable(sorted(results.glob("*/convergence_*.json")), checks.read).values()],
+        [*readable(sorted(results.glob("*/convergence_*.json")), convergence.read).values()],
         [*readable(imports, read_imported).values()],
     )
 

@@ -14,7 +14,7 @@ from typing import Any
 import matplotlib
 from markupsafe import Markup
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import offset_copy
 
@@ -76,7 +76,7 @@ PAGE = Theme(
 VARIABLES = ("ink", "muted", "line", "surface", *(f"series-{index}" for index in range(6)))
 
 
-def svg(figure: Figure, theme: Theme) -> str:
+def svg(figure: Plot, theme: Theme) -> str:
     """Return the figure as SVG text, without date or program name."""
     stream = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": theme.fonts, "svg.hashsalt": "throughline"}):
@@ -85,7 +85,7 @@ def svg(figure: Figure, theme: Theme) -> str:
     return stream.getvalue()
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Plot, path: Path) -> None:
     """Write the figure to `path` with .svg and to `path` with .png."""
     with atomic(path.with_name(f"{path.name}.svg")) as temporary:
         temporary.write_text(svg(figure, LIGHT), encoding="utf-8", newline="\n")
@@ -93,7 +93,7 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(temporary, format="png", dpi=160, facecolor=LIGHT.surface, metadata={"Software": None})
 
 
-def inline(drawn: Figure, identity: str, title: str, description: str) -> Markup:
+def inline(drawn: Plot, identity: str, title: str, description: str) -> Markup:
     """Return `drawn` as a small inline SVG element. `identity` makes its ids unique on the page."""
     root = ET.fromstring(svg(drawn, PAGE))
     for parent in list(root.iter()):
@@ -138,9 +138,9 @@ def series(group: Group, framework: str, value: Callable[[Cell], Value | None], 
     return Series(name or framework, tuple(Point(topology, one) for topology, one in points if one))
 
 
-def blank(theme: Theme, heading: str, unit: str) -> tuple[Figure, Axes]:
+def blank(theme: Theme, heading: str, unit: str) -> tuple[Plot, Axes]:
     """Return a figure with one titled pair of axes."""
-    figure = Figure(figsize=theme.size)
+    figure = Plot(figsize=theme.size)
     axes = figure.add_axes(inside(theme.size, 0, 1))
     style(axes, theme, heading, unit)
     return figure, axes
@@ -233,7 +233,7 @@ def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) ->
         axes.plot([world], [repeat], ".", color=colour, ms=3.0, alpha=0.6, mew=0, zorder=4, transform=beside)
 
 
-def finish(figure: Figure, axes: Axes, labels: Sequence[Label], theme: Theme, legend: str) -> Figure:
+def finish(figure: Plot, axes: Axes, labels: Sequence[Label], theme: Theme, legend: str) -> Plot:
     """Write the legend above the axes, and each line's label at its end; without a line, that nothing was measured.
 
     Call it when everything else is drawn, because the places depend on the axes' limits.

@@ -23,7 +23,7 @@ OLD = "the records are older than this figure"
 
 
 @dataclass(frozen=True)
-class Figure:
+class Entry:
     """One figure: `text` is for people, `value` for sorting and CSV. If unknown, `value` is None and `why` says why."""
 
     text: str = NOT_KNOWN
@@ -32,7 +32,7 @@ class Figure:
     kind: str = ""
 
     @classmethod
-    def of(cls, value: float | str | None, read: Callable[[Any], str], why: str | None = None) -> Figure:
+    def of(cls, value: float | str | None, read: Callable[[Any], str], why: str | None = None) -> Entry:
         return cls(why=why or "not recorded") if value is None else cls(read(value), value)
 
 
@@ -60,7 +60,7 @@ class Line:
 
     group: Group
     row: Row
-    figures: Sequence[Figure]
+    figures: Sequence[Entry]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Grid:
         )
 
 
-def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Figure]]) -> list[Line]:
+def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Entry]]) -> list[Line]:
     """Return a line for each cell of `groups`. `figures` gives the figures of a measured cell."""
     return [
         Line(group, row, figures(row.cell) if row.cell and row.cell.n_ok else ())
@@ -118,14 +118,14 @@ def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Figure]]) 
     ]
 
 
-def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older: str = OLD) -> list[Figure]:
+def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older: str = OLD) -> list[Entry]:
     """Return these fields of a part of a cell; `text` makes the text of a name and its value.
 
     If the cell lacks the part, the reason of every figure is `older`.
     """
     if part is None:
-        return [Figure(why=older) for _ in names]
-    return [Figure.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
+        return [Entry(why=older) for _ in names]
+    return [Entry.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
 
 
 Chip = tuple[str, str]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 
 from throughline.files import write_text
 from throughline.report.render import tables
@@ -53,7 +53,7 @@ def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:
         yield replace(one, draw=partial(_marked, one.draw), words=f"{one.words} {MADE_UP}") if scope.made_up else one
 
 
-def _marked(draw: Callable[[Theme], Figure], theme: Theme) -> Figure:
+def _marked(draw: Callable[[Theme], Plot], theme: Theme) -> Plot:
     figure = draw(theme)
     figure.text(0.99, 0.015, MADE_UP, ha="right", fontsize=8, color=theme.muted)
     return figure

@@ -11,8 +11,7 @@ from throughline.report.analysis.cells import Group
 from throughline.report.analysis.values import Value
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import Column, Grid, lines
-from throughline.report.render.tables import Figure as Shown
+from throughline.report.render.tables import Column, Entry, Grid, lines
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics.single_calls import alone
 from throughline.spec import job
@@ -37,11 +36,11 @@ def grid(scope: Scope) -> Grid | None:
         size = [] if one.at is None else [f"at {one.at}"]
         columns.append(Column(key, one.name, ", ".join([*size, one.unit, f"{one.better} is better"])))
 
-    def shown(cell: Cell) -> list[Shown]:
+    def shown(cell: Cell) -> list[Entry]:
         every = [cell.other_units.get(unit) for unit in units]
         speeds = [speed for value in every for speed in (value, value and value / cell.world_size)]
         values = {_key(one): one.value for one in cell.figures}
-        return [Shown.of(value, reading) for value in (*speeds, *map(values.get, declared))]
+        return [Entry.of(value, reading) for value in (*speeds, *map(values.get, declared))]
 
     return Grid(columns, lines(scope.groups, shown))
 

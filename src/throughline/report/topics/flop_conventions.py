@@ -4,7 +4,7 @@ from throughline.comparables import flop_conventions
 from throughline.comparables.flop_conventions import CONVENTIONS, SYMBOLS
 from throughline.numbers import percent, reading
 from throughline.records import Cell
-from throughline.report.render.tables import OLD, Column, Figure, Grid, lines
+from throughline.report.render.tables import OLD, Column, Entry, Grid, lines
 from throughline.report.topic import Scope, Topic
 
 COLUMNS = (
@@ -21,15 +21,15 @@ def grid(scope: Scope) -> Grid | None:
         return None
     model, parameters = summary.model, summary.parameters
 
-    def figures(cell: Cell) -> list[Figure]:
+    def figures(cell: Cell) -> list[Entry]:
         rates = flop_conventions.of_cell(model, parameters, cell)
         work, tokens = cell.work, cell.other_units.get("tokens/s")
         peak, why = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, OLD)
         shares = [rate / peak if peak else None for rate in rates.values()]
         return [
-            Figure.of(tokens and tokens / cell.world_size, reading),
-            *(Figure.of(rate / 1e12, reading) for rate in rates.values()),
-            *(Figure.of(share, lambda share: percent(share, 1), why) for share in shares),
+            Entry.of(tokens and tokens / cell.world_size, reading),
+            *(Entry.of(rate / 1e12, reading) for rate in rates.values()),
+            *(Entry.of(share, lambda share: percent(share, 1), why) for share in shares),
         ]
 
     facts = [(one.name, f"{one.formula} FLOPs per token") for one in CONVENTIONS]

@@ -9,7 +9,7 @@ from throughline.records import Cell, Series
 from throughline.report.analysis.cells import Row
 from throughline.report.analysis.judged_pairs import Side, differences
 from throughline.report.render.head import Best, measured
-from throughline.report.render.tables import OLD, Column, Figure, Grid, Line, Sheet, batch_heading, lines, read
+from throughline.report.render.tables import OLD, Column, Entry, Grid, Line, Sheet, batch_heading, lines, read
 from throughline.report.topic import LOSS, Finding, Scope, Topic
 
 MEMORY_COLUMNS = (
@@ -98,14 +98,14 @@ def memory(scope: Scope) -> Grid:
     )
 
 
-def _memory(cell: Cell) -> list[Figure]:
+def _memory(cell: Cell) -> list[Entry]:
     held = cell.memory
     used, total = (held.device_used_bytes, held.device_total_bytes) if held else (None, None)
     why = held.reasons.get("device_used_bytes") or held.reasons.get("device_total_bytes") if held else OLD
     return [
-        Figure.of(cell.peak_memory_bytes, partial(_text, "peak_memory_bytes"), "the framework does not tell"),
+        Entry.of(cell.peak_memory_bytes, partial(_text, "peak_memory_bytes"), "the framework does not tell"),
         *read(held, [column.key for column in MEMORY_COLUMNS[1:-1]], _text),
-        Figure.of(used / total if used and total else None, percent, why),
+        Entry.of(used / total if used and total else None, percent, why),
     ]
 
 
@@ -154,39 +154,39 @@ def use(scope: Scope) -> Grid:
     return Grid(USE_COLUMNS, lines(scope.groups, _use), notes=[note])
 
 
-def _use(cell: Cell) -> list[Figure]:
+def _use(cell: Cell) -> list[Entry]:
     use, shares = cell.use, cell.utilization
     reasons = use.reasons if use else dict.fromkeys(("devices", "telemetry"), OLD)
     no_gpu = reasons.get("devices") or "the run used no GPU"
     causes = None if use is None or use.throttle_reasons is None else ", ".join(use.throttle_reasons)
     cost = use.cost_cpu_share if use else None
     return [
-        Figure.of(shares.gpu if shares else None, percent, no_gpu),
-        Figure.of(shares.cpu if shares else None, percent, OLD),
-        Figure.of(cell.loader_stall_share, partial(percent, places=1), "nothing is read: made-up batches"),
+        Entry.of(shares.gpu if shares else None, percent, no_gpu),
+        Entry.of(shares.cpu if shares else None, percent, OLD),
+        Entry.of(cell.loader_stall_share, partial(percent, places=1), "nothing is read: made-up batches"),
         *(_series(cell, *column.key.removesuffix("_mean").split("_", 1)) for column in USE_COLUMNS[3:-2]),
-        Figure.of(causes, lambda names: names or "nothing", no_gpu),
-        Figure.of(cost, partial(percent, places=2), reasons.get("telemetry") or "not sampled"),
+        Entry.of(causes, lambda names: names or "nothing", no_gpu),
+        Entry.of(cost, partial(percent, places=2), reasons.get("telemetry") or "not sampled"),
     ]
 
 
-def _series(cell: Cell, part: str, name: str) -> Figure:
+def _series(cell: Cell, part: str, name: str) -> Entry:
     """Return the mean of a series with its extremes as the title.
 
     Without the series, return the reason that is recorded for its name or for its part.
     """
     if cell.use is None:
-        return Figure(why=OLD)
+        return Entry(why=OLD)
     every: Mapping[str, Series | None] = getattr(cell.use, part)
     reasons, series = cell.use.reasons, every.get(name)
     if series is not None:
         mean, least, most = (_text(name, value) for value in (series.mean, series.min, series.max))
-        return Figure(mean, series.mean, f"{least} to {most}")
+        return Entry(mean, series.mean, f"{least} to {most}")
     keys = (f"{part}.{name}", f"{part}.0.{name}", name, part, "telemetry")
     silent = "not sampled"
     if part == "devices":
         silent = "the driver does not say" if every or reasons else "the run used no GPU"
-    return Figure(why=next((reasons[key] for key in keys if key in reasons), silent))
+    return Entry(why=next((reasons[key] for key in keys if key in reasons), silent))
 
 
 def _text(name: str, value: float) -> str:
@@ -251,7 +251,7 @@ def cost(scope: Scope) -> Grid:
     return Grid(COST_COLUMNS, [marked if line is best else line for line in made], facts, list(_value(ranked, best)))
 
 
-def _cost(cell: Cell) -> list[Figure]:
+def _cost(cell: Cell) -> list[Entry]:
     cost, old = cell.cost, "the summary is older than this figure"
     money = cost.currency or "" if cost else ""
 
@@ -260,8 +260,8 @@ def _cost(cell: Cell) -> list[Figure]:
 
     names = ("per_million_samples", "samples_per_currency_unit", "task_hours", "task_price")
     why = cost.reasons.get("per_million_samples") if cost else old
-    hour = Figure.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
-    joules = Figure.of(cell.energy_j_per_sample, reading, "no device told its energy")
+    hour = Entry.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
+    joules = Entry.of(cell.energy_j_per_sample, reading, "no device told its energy")
     return [hour, *read(cost, names, text, old), joules]
 
 

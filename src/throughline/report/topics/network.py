@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from throughline.numbers import milliseconds, reading
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.render.tables import Column, Figure, Grid, Line
+from throughline.report.render.tables import Column, Entry, Grid, Line
 from throughline.report.topic import Finding, Scope, Topic
 from throughline.report.topics.step_breakdown import split
 from throughline.spec import Topology
@@ -103,17 +103,17 @@ def grid(scope: Scope) -> Grid | None:
     return Grid(COLUMNS, lines, notes=NOTES) if lines else None
 
 
-def _figures(one: Exchange) -> list[Figure]:
+def _figures(one: Exchange) -> list[Entry]:
     without = "no repeat of the extra noexchange can be compared"
     return [
-        Figure.of(one.step_s, milliseconds),
-        Figure.of(one.communication_s, milliseconds, without),
-        Figure.of(one.messages, str, one.why),
-        Figure.of(one.bytes_per_step, _megabytes, one.why),
-        Figure.of(one.alone_s, milliseconds, one.why),
-        Figure.of(one.explained_s, milliseconds, one.why or without),
-        Figure.of(one.algorithm_bandwidth, reading, one.why),
-        Figure.of(one.bus_bandwidth, reading, one.why),
+        Entry.of(one.step_s, milliseconds),
+        Entry.of(one.communication_s, milliseconds, without),
+        Entry.of(one.messages, str, one.why),
+        Entry.of(one.bytes_per_step, _megabytes, one.why),
+        Entry.of(one.alone_s, milliseconds, one.why),
+        Entry.of(one.explained_s, milliseconds, one.why or without),
+        Entry.of(one.algorithm_bandwidth, reading, one.why),
+        Entry.of(one.bus_bandwidth, reading, one.why),
     ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pandas as pd
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 
 from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
@@ -88,7 +88,7 @@ def _series(results: Sequence[SimilarResult]) -> Series:
     return Series(results[0].other.framework.partition(" (")[0], tuple(points))
 
 
-def _draw(group: Group, series: Sequence[Series], theme: Theme) -> Figure:
+def _draw(group: Group, series: Sequence[Series], theme: Theme) -> Plot:
     return throughput.throughput(group, theme, series)
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 
 from throughline import statistics
 from throughline.numbers import milliseconds, percent
@@ -220,7 +220,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
             yield Drawing(f"{group.name}_split", heading, partial(draw, group, parts), words, group)
 
 
-def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
+def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     """Draw a horizontal bar for each framework and topology, in ms per step, with the range of each measured part.
 
     The figure is higher the more bars there are, so that there is always room for their names.
@@ -228,7 +228,7 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Figure:
     names = [one.name for one in splits]
     left, right, bottom, top = min(0.25 + LETTER * max(map(len, names)), theme.size[0] / 2), 0.75, 0.55, 0.72
     width, height = theme.size[0], bottom + top + BAR * len(splits)
-    figure = Figure(figsize=(width, height))
+    figure = Plot(figsize=(width, height))
     place = (left / width, bottom / height, 1 - (left + right) / width, BAR * len(splits) / height)
     axes = figure.add_axes(place)
     draws.style(axes, theme, f"{group.benchmark}: a step's time, {settings(group)}", "", left)

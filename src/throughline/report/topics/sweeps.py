@@ -16,10 +16,10 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from throughline.numbers import reading
 from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.option_changes import Figures
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics.options_off_and_on import Figures
 
 LEAST = 3
 """The fewest points of a sweep."""

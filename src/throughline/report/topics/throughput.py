@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pandas as pd
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 
 from throughline.numbers import percent, reading
 from throughline.records import Cell
@@ -17,7 +17,7 @@ from throughline.report.render.head import baseline, over
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Sheet, Table
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics import checks
+from throughline.report.topics import equal_mathematics
 from throughline.spec import Topology
 
 COLUMNS = {
@@ -98,7 +98,7 @@ def _below(group: Group) -> list[str]:
     seen = dict.fromkeys(row.status for row in group.rows)
     lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
     lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    return lines + [f"{note.where}: {note.text}" for note in [*checks.proofs(group), *notes(group)]]
+    return lines + [f"{note.where}: {note.text}" for note in [*equal_mathematics.proofs(group), *notes(group)]]
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -127,7 +127,7 @@ def describe(group: Group, what: str) -> str:
     return " ".join(parts)
 
 
-def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> Figure:
+def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> Plot:
     """Draw throughput over devices: medians as a line, repeats as dots, ranges as whiskers, ideal scaling dotted.
 
     `elsewhere`: series that were not measured here, such as published ones. Their markers are hollow, and their
@@ -160,7 +160,7 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
     return draws.finish(figure, axes, labels, theme, "; ".join(words))
 
 
-def speedup(group: Group, theme: Theme) -> Figure:
+def speedup(group: Group, theme: Theme) -> Plot:
     """Draw the speedup over the same framework's baseline, for each number of devices, and the ideal line."""
     bases = list(dict.fromkeys(group.summary.baselines.values())) if group.summary else [ONE_DEVICE]
     figure, axes = draws.blank(
@@ -208,7 +208,7 @@ def drawings_of_precisions(scope: Scope) -> Iterator[Drawing]:
             yield Drawing(f"precisions-{index}", heading, draw, words, in_files=False)
 
 
-def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -> Figure:
+def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -> Plot:
     """Draw throughput per device over devices: a panel for each framework, a line for each precision and batch size.
 
     `only` is the name of a framework that is drawn alone. All panels have the same axes, also when drawn alone.
@@ -222,7 +222,7 @@ def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -
     points = [point for *_, one in every for point in one.points]
     frameworks = [only] if only else list(dict.fromkeys(name for name, *_ in every)) or [""]
     size = (theme.size[0], theme.size[1] * (1 if len(frameworks) == 1 else 0.82 * len(frameworks)))
-    figure = Figure(figsize=size)
+    figure = Plot(figsize=size)
     for index, framework in enumerate(frameworks):
         axes = figure.add_axes(draws.inside(size, index, len(frameworks)))
         heading = f"{groups[0].benchmark if groups else ''}: throughput per device, {framework}"

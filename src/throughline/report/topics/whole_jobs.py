@@ -11,7 +11,7 @@ from throughline import gpus
 from throughline.numbers import percent, reading
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.render.tables import Column, Figure, Grid, Line
+from throughline.report.render.tables import Column, Entry, Grid, Line
 from throughline.report.topic import Scope, Topic
 from throughline.spec import job
 
@@ -86,10 +86,10 @@ def grid(scope: Scope) -> Grid | None:
     return Grid(columns, made)
 
 
-def _shown(group: Group, row: Row, cell: Cell | None) -> list[Figure]:
+def _shown(group: Group, row: Row, cell: Cell | None) -> list[Entry]:
     if cell is None or not cell.n_ok:
         return []
-    return [Figure.of(value, READ.get(key, _digits)) for key, value in figures_of(group, row, cell).items()]
+    return [Entry.of(value, READ.get(key, _digits)) for key, value in figures_of(group, row, cell).items()]
 
 
 def _digits(value: float | str) -> str:
