@@ -198,6 +198,15 @@ def test_the_index_has_every_page() -> None:
     assert missing == ["README.md"]
 
 
+def test_the_walk_of_a_key_names_what_is_there() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    passes = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \|", text, re.MULTILINE)
+    assert passes
+    for file, name in passes:
+        path = next(folder / file for folder in (ROOT, ROOT / "src/throughline") if (folder / file).is_file())
+        assert name in path.read_text(encoding="utf-8"), f"{file} has no {name}"
+
+
 def test_the_version_is_the_same_everywhere() -> None:
     versions = {
         "CHANGELOG.md": r"^## ([\d.]+)", "CITATION.cff": r"^version: (.+)", "pyproject.toml": r'^version = "(.+)"',

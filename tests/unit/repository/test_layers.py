@@ -45,6 +45,13 @@ ORDER = [
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
 workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and
 `frameworks` are their neutral files, from which the configuration takes parameters and options."""
+SHOWN = {
+    "workloads": "workloads/<name>/__init__.py",
+    "frameworks": "frameworks/<name>/__init__.py",
+    "forms": "workloads/<name>/in_<library>.py",
+    "mechanics": "frameworks/<name>/rank.py",
+}
+"""How docs/architecture.md calls rooms that are not one folder or file."""
 IN_A_RANK = [
     *("rank", "frameworks", "workloads"),
     *("randomness.py", "corpus/reading.py", "datasets/hdf5.py", "datasets/faults.py", "datasets/leftovers.py"),
@@ -75,6 +82,13 @@ def test_nothing_looks_upwards(path: Path) -> None:
         if other is None or other == SOURCES / "__init__.py" or own == "__init__":
             continue
         assert floor(room(other)) <= floor(own), f"{own} imports {name}"
+
+
+def test_the_page_of_the_architecture_has_every_room_on_its_floor() -> None:
+    text = (SOURCES.parents[1] / "docs/architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
+    shown = {name.removesuffix("/"): int(number) for number, names in rows for name in re.findall("`([^`]+)`", names)}
+    assert shown == {SHOWN.get(name, name): number for number, rooms in enumerate(ORDER, 1) for name in rooms}
 
 
 def test_data_rooms_share_datasets_alone() -> None:
