@@ -1,22 +1,26 @@
-"""The parts of gpu.py that use the device. Each part runs in its own process and yields the lines of its results."""
+"""The parts of gpu.py that use the device, and what its rows are compared with.
+
+Each part in PARTS runs in its own process and yields the lines of its results.
+"""
 
 from __future__ import annotations
 
 import gc
 import itertools
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-from contest import BATCHES, Case, is_out_of_memory, peak
+from gpu_plans import Plan, Real
+from training_steps import BATCHES
 
-from throughline import workloads
-from throughline.workloads import bert
-
-if TYPE_CHECKING:
-    from gpu import Plan
+from throughline import gpus, memory, workloads
+from throughline.spec import RunSpec
+from throughline.workloads import bert, gpt2
 
 TOLERANCE = {"fp32": 1e-3, "tf32": 2e-3, "bf16": 1e-2, "fp16": 1e-2}
 """Largest relative difference that is allowed between a loss and that of fp32 in eager mode, over a check's steps."""
@@ -50,20 +54,26 @@ def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]
         kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
         torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
         rates = []
-        why = "tf32 exists on GPUs only" if precision == "tf32" and not gpu else None
-        for size in plan.peak_sizes if why is None else ():
+        reason = "tf32 exists on GPUs only" if precision == "tf32" and not gpu else None
+        for size in plan.peak_sizes if reason is None else ():
             try:
-                one, two = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
-                rates.append(2 * size**3 / fastest(lambda a=one, b=two: a @ b, device))  # type: ignore[misc]
+                rates.append(2 * size**3 / product_s(size, kind, device))
             except Exception as error:
-                why = first_line(error)
-            one = two = None
+                reason = first_line(error)
         peaks[precision] = max(rates, default=None)
-        yield {"matmul_flops_per_s": dict(peaks), **({f"no_{precision}": why} if why else {})}
+        yield {"matmul_flops_per_s": dict(peaks), **({f"no_{precision}": reason} if reason else {})}
     source = torch.empty(plan.copy_bytes // 4, device=device)
     target = torch.empty_like(source)
     source.normal_()
     yield {"bandwidth_bytes_per_s": 2 * plan.copy_bytes / fastest(lambda: target.copy_(source), device)}
+
+
+def product_s(size: int, kind: Any, device: str) -> float:
+    """Return the seconds of a product of two random square matrices."""
+    import torch
+
+    left, right = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
+    return fastest(lambda: left @ right, device)
 
 
 def fastest(work: Callable[[], Any], device: str, tries: int = 5) -> float:
@@ -84,18 +94,20 @@ def fastest(work: Callable[[], Any], device: str, tries: int = 5) -> float:
     return min(series() for _ in range(tries))
 
 
-def framework(case: Case) -> Any:
+def trainer(spec: RunSpec) -> Any:
+    """Return our framework `torch`, ready to train."""
     from throughline.frameworks.torch.ddp import TorchDDP
 
-    made = TorchDDP(case.spec(), 0, 0, 1, case.device)
-    for stage in (made.join, made.device, lambda: made.model(case.facts), made.optimizer):
-        stage()
-    return made
+    rank = TorchDDP(spec, 0, 0, 1, spec.device)
+    rank.join()
+    rank.device()
+    rank.model(workloads.of(spec.model).facts(None))
+    rank.optimizer()
+    return rank
 
 
-def synthetic(plan: Plan, model: str, batch: int) -> Iterator[Any]:
-    spec = Case(model, batch, **plan.sizes).spec()
-    return (workloads.of(model).synthetic(batch, spec, seed) for seed in range(BATCHES))
+def synthetic(spec: RunSpec) -> Iterator[Any]:
+    return (workloads.of(spec.model).synthetic(spec.batch, spec, seed) for seed in range(BATCHES))
 
 
 def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) -> tuple[list[float], bool]:
@@ -109,18 +121,18 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     model, batch = plan.check
     recorded = compiled and text == "full"
     options = {"dropout": 0.0, "compile": compiled, "graph": recorded, "unpadded": text == "packed"}
-    one = framework(Case(model, batch, precision, device, **plan.sizes, options=options))
+    rank = trainer(plan.spec(model, batch, precision, device, options=options))
     batches = []
-    for seed, arrays in enumerate(synthetic(plan, model, batch)):
+    for seed, arrays in enumerate(synthetic(rank.spec)):
         if text != "full":
             draw = np.random.Generator(np.random.Philox(key=seed))
             lengths = draw.integers(plan.sequence // 4, plan.sequence + 1, (batch, 1))
             arrays["mask"] = (np.arange(plan.sequence) < lengths).astype("i1")
             arrays["positions"][arrays["positions"] >= lengths] = 0
-        batches.append(one.deliver(one.data(bert.unpadded(arrays) if text == "packed" else arrays)))
-    losses = [one.step([batches[step % BATCHES]]) for step in range(plan.check_steps)]
-    one.sync()
-    return one.losses(losses), one.replayed is not None
+        batches.append(rank.deliver(rank.data(bert.unpadded(arrays) if text == "packed" else arrays)))
+    losses = [rank.step([batches[step % BATCHES]]) for step in range(plan.check_steps)]
+    rank.sync()
+    return rank.losses(losses), rank.replayed is not None
 
 
 def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -157,7 +169,7 @@ def named(precision: str, compiled: bool, text: str) -> str:
 
 def is_fatal(error: BaseException) -> bool:
     """True if the device does not answer in this process any more."""
-    return "CUDA error" in str(error) and not is_out_of_memory(str(error))
+    return "CUDA error" in str(error) and not memory.is_refusal(str(error))
 
 
 def first_line(error: BaseException) -> str:
@@ -172,11 +184,11 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
 
     end = time.monotonic() + given["seconds"]
     torch._dynamo.config.recompile_limit = 64
-    for combination, group in itertools.groupby(given["work"], lambda one: one[:3]):
+    for combination, group in itertools.groupby(given["work"], lambda piece: piece[:3]):
         precision, compiled, checkpointing = combination
         options = {"compile": compiled, "checkpointing": checkpointing}
-        case = Case(plan.matrix_model, 1, precision, device, **plan.sizes, options=options)
-        one: Any = None
+        spec = plan.spec(plan.matrix_model, 1, precision, device, options=options)
+        rank: Any = None
         full = False
         for *_, batch in group:
             if time.monotonic() > end:
@@ -185,51 +197,118 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
                 yield cell(combination, batch, "out of memory", reason="a smaller batch was out of memory")
                 continue
             try:
-                one = one or framework(case)
-                yield measured(one, plan, combination, batch)
+                rank = rank or trainer(spec)
+                yield measured(rank, plan, combination, batch)
             except Unsupported as error:
                 yield cell(combination, batch, "unsupported", reason=str(error))
             except Exception as error:
                 if is_fatal(error):
                     raise
-                full = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or is_out_of_memory(str(error))
+                full = isinstance(error, (MemoryError, torch.OutOfMemoryError)) or memory.is_refusal(str(error))
                 yield cell(combination, batch, "out of memory" if full else "failed", reason=first_line(error))
-                one = None
-        one = None
+                rank = None
+        rank = None
         gc.collect()
         torch._dynamo.reset()
         if device == "cuda":
             torch.cuda.empty_cache()
 
 
-def measured(one: Any, plan: Plan, combination: list[Any], batch: int) -> dict[str, Any]:
+def measured(rank: Any, plan: Plan, combination: list[Any], batch: int) -> dict[str, Any]:
     """Measure a cell: two steps of warm-up, then at least three steps, for about half a second."""
     import torch
 
-    gpu = one.kind == "cuda"
-    one.spec = replace(one.spec, batch=batch)
-    one.replayed = None
-    for parameter in one.parameters:
+    gpu = rank.kind == "cuda"
+    rank.spec = replace(rank.spec, batch=batch)
+    rank.replayed = None
+    for parameter in rank.parameters:
         parameter.grad = None
     gc.collect()
     if gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    one.optimizer()
-    batches = [one.deliver(one.data(arrays)) for arrays in synthetic(plan, plan.matrix_model, batch)]
+    rank.optimizer()
+    batches = [rank.deliver(rank.data(arrays)) for arrays in synthetic(rank.spec)]
 
     def steps(count: int) -> float:
-        one.sync()
+        rank.sync()
         start = time.perf_counter()
         for number in range(count):
-            one.step([batches[number % BATCHES]])
-        one.sync()
+            rank.step([batches[number % BATCHES]])
+        rank.sync()
         return time.perf_counter() - start
 
     steps(2)
     count = min(100, max(3, round(plan.seconds / steps(1))))
     speed = batch * count / steps(count)
-    return cell(combination, batch, "ok", samples_per_s=speed, peak_memory_bytes=peak(one.kind), steps=count)
+    peak = rank.memory()["reserved_bytes"]
+    return cell(combination, batch, "ok", samples_per_s=speed, peak_memory_bytes=peak, steps=count)
+
+
+def traffic(spec: RunSpec) -> float | None:
+    """Estimate the bytes that a step reads and writes at least. None for ResNet.
+
+    The estimate counts 16 activations of H per token and layer, written and read once in the forward and twice in the
+    backward pass. It adds what the optimizer touches: it reads weight, gradient, mean and square, writes three of them,
+    and writes a copy in a half type.
+    """
+    if spec.optimizer.name == "sgd":
+        return None
+    module: Any = gpt2 if spec.model in gpt2.SHAPES else bert
+    shape, width = module.SHAPES[spec.model], 2 if spec.precision in ("bf16", "fp16") else 4
+    activations = spec.batch * spec.parameters.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
+    table = module.padded(module.VOCABULARY) * shape.hidden
+    return activations + (28 + width) * (shape.layers * 12 * shape.hidden**2 + table)
+
+
+def shares(
+    card: dict[str, Any], precision: str, flops: float, step_bytes: float | None, steps: float
+) -> dict[str, Any]:
+    """Return the shares that our step reaches: of the datasheet's peak (MFU), of the fastest matrix product and of the
+    bandwidth that were measured on this card."""
+    known = gpus.find(card.get("name") or "")
+    peak = known.peak_flops_per_s.get(precision) if known else None
+    measured, bandwidth = (card.get("matmul_flops_per_s") or {}).get(precision), card.get("bandwidth_bytes_per_s")
+    return {
+        "model_flops_per_s": flops,
+        "mfu": flops / peak if peak else None,
+        "matmul_share": flops / measured if measured else None,
+        "bandwidth_share": step_bytes * steps / bandwidth if bandwidth and step_bytes else None,
+    }
+
+
+def make_shards(folder: Path, real: Real) -> Path:
+    """Make shards in NVIDIA's layout in a new folder, and a manifest beside them; return the manifest's path."""
+    import h5py
+    import numpy as np
+
+    (count, rows), sequence, predictions = real.shards, real.sequence, real.predictions
+    vocabulary = bert.VOCABULARY
+    folder = folder / f"seq{sequence}"
+    folder.mkdir()
+    draw = np.random.Generator(np.random.Philox(key=7))
+    entries = []
+    for number in range(count):
+        lengths = np.where(draw.random(rows) < real.full, sequence, draw.integers(sequence // 4, sequence + 1, rows))
+        tokens = np.arange(sequence) < lengths[:, None]
+        chosen = np.sort(draw.random((rows, sequence // 4 - 1)).argsort(axis=1)[:, :predictions] + 1, axis=1)
+        arrays = {
+            "input_ids": (draw.integers(1000, vocabulary, (rows, sequence)) * tokens).astype("i4"),
+            "input_mask": tokens.astype("i1"),
+            "segment_ids": ((np.arange(sequence) >= lengths[:, None] // 2) & tokens).astype("i1"),
+            "masked_lm_positions": chosen.astype("i4"),
+            "masked_lm_ids": draw.integers(1000, vocabulary, chosen.shape).astype("i4"),
+            "next_sentence_labels": draw.integers(0, 2, rows).astype("i1"),
+        }
+        path = folder / f"training_{number:04d}.hdf5"
+        with h5py.File(path, "w") as file:
+            for name, array in arrays.items():
+                file.create_dataset(name, data=array, compression="gzip", compression_opts=1, shuffle=True)
+        entries.append({"file": path.name, "split": "training", "rows": rows})
+    content = {"sequence": sequence, "predictions": predictions, "vocabulary": {"size": vocabulary}, "shards": entries}
+    manifest = folder / "manifest.json"
+    manifest.write_text(json.dumps(content))
+    return manifest
 
 
 PARTS: dict[str, Callable[[Plan, str, dict[str, Any]], Iterator[dict[str, Any]]]] = {

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from harness import Ratio, head, line
+
 
 def markdown(value: dict[str, Any]) -> str:
     """Return the whole page, made from the content of gpu.json."""
     parts = [*_about(value), *_checks(value["checks"]), *_rows(value["rows"]), *_real(value["real"])]
     parts += _matrix(value["matrix"])
     if value["failures"]:
-        parts += ["", "## What failed", ""] + [f"* {one['part']}: {one['reason']}" for one in value["failures"]]
+        parts += ["", "## What failed", ""] + [
+            f"* {failure['part']}: {failure['reason']}" for failure in value["failures"]
+        ]
     return "\n".join(parts)
-
-
-def line(*cells: Any) -> str:
-    return "| " + " | ".join(map(str, cells)) + " |"
 
 
 def _about(value: dict[str, Any]) -> list[str]:
@@ -38,9 +38,9 @@ def _about(value: dict[str, Any]) -> list[str]:
 def _checks(checks: list[dict[str, Any]]) -> list[str]:
     lines = ["", "## Checks: losses against fp32", ""]
     lines += [line("precision", "largest difference", "tolerated", ""), "|---|--:|--:|---|"]
-    for one in checks:
-        verdict = one["reason"] or ("passed" if one["passed"] else "FAILED")
-        lines += [line(one["what"], number(one["largest_difference"], ".1e"), f"{one['tolerance']:.0e}", verdict)]
+    for check in checks:
+        verdict = check["reason"] or ("passed" if check["passed"] else "FAILED")
+        lines += [line(check["what"], number(check["largest_difference"], ".1e"), f"{check['tolerance']:.0e}", verdict)]
     return lines
 
 
@@ -50,16 +50,16 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
         "How many times as long a step of the others takes: the median of the rounds, and where it lies.",
         "",
     ]
-    head = ["row", "samples/s", "tokens/s", "GB of memory", "floor / target / stretch"]
-    head += ["MFU", "of fastest products", "of bandwidth (estimated)"]
-    lines += [line(*head, "others", "where a step's time goes"), "|---" + "|--:" * 7 + "|---|---|"]
+    names = ["row", "samples/s", "tokens/s", "GB of memory", "floor / target / stretch"]
+    names += ["MFU", "of fastest products", "of bandwidth (estimated)"]
+    lines += [line(*names, "others", "where a step's time goes"), "|---" + "|--:" * 7 + "|---|---|"]
     for row in rows:
         goals = " / ".join(number(row[goal], ",.0f") for goal in ("floor", "target", "stretch"))
         if row["status"] != "ok":
             lines += [line(row["name"], row["status"], "", "", goals, "", "", "", row["reason"], "")]
             continue
-        others = [f"{label} {spread(one)}" for label, one in row["ratios"].items()]
-        others += [f"{label}: {why}" for label, why in row["refused"].items()]
+        others = [f"{label} {Ratio(**each)}" for label, each in row["ratios"].items()]
+        others += [f"{label}: {reason}" for label, reason in row["refused"].items()]
         given = [number(row[key], ".1%") for key in ("mfu", "matmul_share", "bandwidth_share")]
         speed = f"{row['samples_per_s']['ours']:,.0f}"
         size = number(row["tokens_per_s"], ",.0f"), f"{row['peak_memory_bytes']['ours'] / 1e9:.1f}"
@@ -69,8 +69,15 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
 
 def _real(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["", "## Shards against data on the device, padding computed and left out", ""]
-    head = ["row", "real tokens", "samples/s", "real tokens/s", "unpadded: real tokens/s", "a step takes so many times"]
-    lines += [line(*head), "|---|--:|--:|--:|--:|---|"]
+    names = [
+        "row",
+        "real tokens",
+        "samples/s",
+        "real tokens/s",
+        "unpadded: real tokens/s",
+        "a step takes so many times",
+    ]
+    lines += [line(*names), "|---|--:|--:|--:|--:|---|"]
     words = {
         "resident": "that of the same batches on the device", "full length": "that of full samples without a mask",
         "unpadded": "that of the real tokens alone", "unpadded, not compiled": "that of the real tokens, not compiled",
@@ -79,8 +86,8 @@ def _real(rows: list[dict[str, Any]]) -> list[str]:
         if row["status"] != "ok":
             lines += [line(row["name"], row["status"], "", "", "", row["reason"])]
             continue
-        others = [f"{spread(invert(one))} {words[label]}" for label, one in row["ratios"].items()]
-        others += [f"not compared with {words[label]}: {why}" for label, why in row["refused"].items()]
+        others = [f"{Ratio(**each).inverse()} {words[label]}" for label, each in row["ratios"].items()]
+        others += [f"not compared with {words[label]}: {reason}" for label, reason in row["refused"].items()]
         tokens = [number(row["real_tokens_per_s"].get(label), ",.0f") for label in ("ours", "unpadded")]
         speed = f"{row['samples_per_s']['ours']:,.0f}"
         lines += [line(row["name"], f"{row['real_token_share']:.1%}", speed, *tokens, "; ".join(others))]
@@ -88,14 +95,14 @@ def _real(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _matrix(cells: list[dict[str, Any]]) -> list[str]:
-    sizes = sorted({one["batch"] for one in cells})
+    sizes = sorted({cell["batch"] for cell in cells})
     lines = ["", "## The matrix: samples/s (GB of memory)", ""]
-    lines += [line("precision", "compiled", "recomputed", *sizes), "|---" * 3 + "|--:" * len(sizes) + "|"]
+    lines += head("precision", "compiled", "recomputed", *sizes, left=3)
     table: dict[tuple[Any, ...], dict[int, str]] = {}
-    for one in cells:
-        memory = f" ({one['peak_memory_bytes'] / 1e9:.1f})" if one["peak_memory_bytes"] else ""
-        text = f"{one['samples_per_s']:,.0f}{memory}" if one["status"] == "ok" else one["status"]
-        table.setdefault((one["precision"], one["compile"], one["checkpointing"]), {})[one["batch"]] = text
+    for cell in cells:
+        memory = f" ({cell['peak_memory_bytes'] / 1e9:.1f})" if cell["peak_memory_bytes"] else ""
+        text = f"{cell['samples_per_s']:,.0f}{memory}" if cell["status"] == "ok" else cell["status"]
+        table.setdefault((cell["precision"], cell["compile"], cell["checkpointing"]), {})[cell["batch"]] = text
     for (precision, *switches), found in table.items():
         words = ["yes" if on else "no" for on in switches]
         lines += [line(precision, *words, *(found.get(size, "") for size in sizes))]
@@ -106,20 +113,12 @@ def number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
 
 
-def spread(one: dict[str, float]) -> str:
-    return f"{one['median']:.2f} ({one['low']:.2f} to {one['high']:.2f})"
-
-
-def invert(one: dict[str, float]) -> dict[str, float]:
-    return {"median": 1 / one["median"], "low": 1 / one["high"], "high": 1 / one["low"]}
-
-
-def kernels(found: dict[str, float] | None) -> str:
+def kernels(seconds_of: dict[str, float] | None) -> str:
     """Return the shares of a step by kind of kernel, and the share in which no kernel runs."""
-    if not found:
+    if not seconds_of:
         return "–"
-    busy = {kind: seconds for kind, seconds in found.items() if kind != "wall"}
-    wall = max(found["wall"], sum(busy.values()))
+    busy = {kind: seconds for kind, seconds in seconds_of.items() if kind != "wall"}
+    wall = max(seconds_of["wall"], sum(busy.values()))
     parts = sorted(busy.items(), key=lambda item: -item[1])
     text = [f"{kind} {seconds / wall:.0%}" for kind, seconds in parts if seconds / wall >= 0.005]
     return ", ".join([*text, f"idle {1 - sum(busy.values()) / wall:.0%}"])

@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from benchmarks import contest
+from benchmarks import harness
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "gpu.py"
 
@@ -118,7 +118,7 @@ def test_a_process_that_dies_takes_one_piece_with_it(tmp_path: Path, monkeypatch
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     gpu = importlib.import_module("gpu")
     given = argparse.Namespace(device="cpu", workload="bert", dry=False, seconds=60)
-    run = gpu.Run(gpu.DRY, given, gpu.Results(tmp_path, "cpu", True), tmp_path)
+    run = gpu.Run(gpu.PLANS["bert"][True], given, gpu.Results(tmp_path, "cpu", True), tmp_path)
     run.script = tmp_path / "dying.py"
     run.script.write_text(DYING)
     work = [("first",), ("dies",), ("second",), ("aborts",), ("third",), ("hangs",), ("never",)]
@@ -134,5 +134,5 @@ def test_a_process_that_dies_takes_one_piece_with_it(tmp_path: Path, monkeypatch
 
 @pytest.mark.parametrize(("count", "low", "high"), [(3, 1, 3), (7, 1, 7), (11, 2, 10), (15, 4, 12)])
 def test_between_which_rounds_a_median_lies(count: int, low: int, high: int) -> None:
-    found = contest.ratio([{"slow": 2.0 * number, "fast": 2.0} for number in range(count, 0, -1)], "slow", "fast")
-    assert (found["low"], found["high"]) == (low, high) and found["median"] == (count + 1) / 2
+    ratio = harness.ratio([{"slow": 2.0 * number, "fast": 2.0} for number in range(count, 0, -1)], "slow", "fast")
+    assert (ratio.low, ratio.high) == (low, high) and ratio.median == (count + 1) / 2

@@ -1,0 +1,416 @@
+"""Compare training steps of our frameworks, in turn, on the same model, weights, batches, precision and threads.
+
+    python benchmarks/training_steps.py                                    all rows, about half an hour on two cores
+    python benchmarks/training_steps.py --rows bert-mini:16:bf16 --rounds 7
+    python benchmarks/training_steps.py --rows bert-tiny:2:fp32 --rounds 1 --seconds 0.1                    to try it
+    python benchmarks/training_steps.py --manifests data/sample/seq512/manifest.json   padding computed, and left out
+
+`ours` is the framework `torch`. The others are `hf-trainer`, which is Hugging Face's Trainer, `hf-loop`, a plain loop
+around transformers' model, and `again`, which is ours once more and shows the machine's noise. A figure is the time of
+the other's step divided by the time of our step (harness.ratio). With `--manifests` the batches are those of shards;
+`unpadded` leaves the padding out, and a figure is the time of the step with padding divided by the time of the other.
+
+Each contestant is a separate process. It is built and warmed up once, and then makes some steps whenever it is its
+turn. While one computes, the others wait on their standard input. gpu.py uses the contestants as well.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import harness
+
+if TYPE_CHECKING:
+    from throughline.spec import RunSpec
+
+BATCHES = 4
+TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
+"""The largest relative difference between the contestants' losses of the first batch, without dropout."""
+ROWS = ["bert-mini:16:bf16", "bert-mini:16:fp32", "bert-tiny:32:bf16", "bert-base:4:bf16", "bert-base:4:fp32"]
+ROWS += [f"gpt2-{size}:{batch}:{half}" for size in ("tiny", "mini") for batch in (4, 16) for half in TOLERANCE]
+ROWS += [f"resnet50:{batch}:{half}" for batch in (8, 32) for half in TOLERANCE]
+
+
+class Failed(Exception):
+    """A contestant could not be built or did not answer. The message says why, `label` says which one."""
+
+    def __init__(self, reason: str, label: str) -> None:
+        super().__init__(reason)
+        self.label = label
+
+
+class Contestant:
+    """One contestant's process. `ready` waits until it is built and warmed up; `steps` makes it do some steps."""
+
+    def __init__(
+        self,
+        label: str,
+        spec: RunSpec,
+        turn: Path,
+        *,
+        manifest: Path | None = None,
+        resident: bool = False,
+        clock: str = "seconds",
+        end: float = float("inf"),
+    ) -> None:
+        """Start the process, which trains as `spec` says.
+
+        manifest: that of the shards, if the batches are real. resident: the first batches stay on the device. turn: a
+        file that all contestants share, so that only one at a time uses the device. We wait for no answer beyond `end`
+        (time.monotonic).
+        """
+        self.label, self.spec, self.clock, self.end = label, spec, clock, end
+        self.peak_memory_bytes: int | None = None
+        order = {"spec": spec.values(), "manifest": manifest and str(manifest.resolve()), "resident": resident}
+        variables = {"OMP_NUM_THREADS": str(spec.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
+        # The Trainer would use every GPU that it sees.
+        variables["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `close`)
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--contestant", json.dumps(order), str(turn)],
+            env=os.environ | variables,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1,
+        )  # fmt: skip
+
+    def ready(self, limit_s: float = 300) -> float | None:
+        """Wait until the contestant is warmed up. Return the loss of the first synthetic batch, without dropout."""
+        loss: float | None = self._answer(limit_s)["loss"]
+        return loss
+
+    def steps(self, count: int) -> float:
+        """Return the seconds that `count` steps take, by `clock`. The device is idle before and after."""
+        answer = self._ask(f"steps {count}", 300)
+        self.peak_memory_bytes = answer["peak_memory_bytes"]
+        return float(answer[self.clock])
+
+    def profile(self, count: int = 3) -> dict[str, float]:
+        """Return the seconds of a step on a GPU by kind of kernel, and in total (`wall`)."""
+        kernels: dict[str, float] = self._ask(f"profile {count}", 60)["kernels"]
+        return kernels
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.errors.close()
+
+    def _ask(self, question: str, limit_s: float) -> dict[str, Any]:
+        assert self.process.stdin
+        try:
+            self.process.stdin.write(question + "\n")
+        except BrokenPipeError:
+            raise Failed(self._last_words(), self.label) from None
+        return self._answer(limit_s)
+
+    def _answer(self, limit_s: float) -> dict[str, Any]:
+        assert self.process.stdout
+        limit_s = max(0.0, min(limit_s, self.end - time.monotonic()))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            if not selector.select(limit_s):
+                self.process.kill()
+                raise Failed(f"no answer within {limit_s:.0f} s", self.label)
+        text = self.process.stdout.readline()
+        if not text:
+            self.process.wait(30)
+            raise Failed(self._last_words(), self.label)
+        answer: dict[str, Any] = json.loads(text)
+        if "failed" in answer:
+            raise Failed(answer["failed"], self.label)
+        return answer
+
+    def _last_words(self) -> str:
+        self.errors.seek(0)
+        lines = [line for line in self.errors.read().splitlines() if line.strip()]
+        return lines[-1][:300] if lines else f"ended with {self.process.poll()}"
+
+
+def take_turns(
+    contestants: list[Contestant], rounds: int, seconds: float, until: float = float("inf")
+) -> list[dict[str, float]]:
+    """Return one dict per round: label -> seconds per step. Each turn lasts about `seconds`; the order rotates.
+
+    It stops after the first round that ends later than `until` (time.monotonic), but makes at least two rounds.
+    """
+    counts = {each.label: max(1, round(seconds / max(each.steps(2) / 2, 1e-4))) for each in contestants}
+    made: list[dict[str, float]] = []
+    for number in range(rounds):
+        order = harness.rotated(contestants, number)
+        try:
+            made.append({each.label: each.steps(counts[each.label]) / counts[each.label] for each in order})
+        except Failed:
+            if time.monotonic() < until or not made:
+                raise
+            break  # the time is over; the earlier rounds count
+        if time.monotonic() > until and len(made) > 1:
+            break
+    return made
+
+
+def main() -> None:
+    parser = harness.options(__doc__, rounds=15, cpu=True)
+    parser.add_argument("--rows", nargs="+", default=ROWS, help="model:batch:precision")
+    parser.add_argument(
+        "--manifests", nargs="+", type=Path, default=[None], help="compare steps with and without padding"
+    )
+    parser.add_argument("--seconds", type=float, default=1.5, help="seconds of a turn")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--sequence", type=int, default=128)
+    parser.add_argument("--predictions", type=int, default=20)
+    parser.add_argument("--image", type=int, default=64)
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
+    given = parser.parse_args()
+    others = ["unpadded", "again"] if given.manifests[0] else ["hf-trainer", "hf-loop", "again"]
+    step = "CPU-ms a step" if given.clock == "cpu_seconds" else "ms a step"
+    table = harness.Table("row", f"ours, {step}", *others)
+    every = []
+    for manifest, row in itertools.product(given.manifests, harness.rows_of(given.rows, "model:batch:precision")):
+        rounds = measured(contestants(row, manifest, given, others), given.rounds, given.seconds)
+        if manifest:  # of the step with padding
+            ratios = [harness.ratio(rounds, "ours", label) for label in others]
+        else:
+            ratios = [harness.ratio(rounds, label, "ours") for label in others]
+        name = ", ".join([row[0], f"batch {row[1]}", row[2], *([manifest.parent.name] if manifest else [])])
+        name += f", {real_token_share(manifest):.1%} real" if manifest else ""
+        table.add(name, f"{1000 * harness.middle(rounds, 'ours'):.0f}", *ratios)
+        every.append({"row": name, "rounds": rounds, "ratios": dict(zip(others, ratios, strict=True))})
+        harness.write(given.json, every)
+
+
+Asked = dict[str, tuple["RunSpec", dict[str, Any]]]
+"""Label -> the specification of a contestant, and how it reads its data."""
+
+
+def contestants(row: tuple[str, ...], manifest: Path | None, given: Any, others: list[str]) -> tuple[Asked, str]:
+    """Return the contestants of a row with their specifications, and the clock."""
+    model, batch, precision = row
+    sizes = {name: getattr(given, name) for name in ("sequence", "predictions", "image")} | {"label_smoothing": 0.0}
+    options = {"data": "real" if manifest else "synthetic"}
+    if manifest:
+        content = json.loads(manifest.read_text())
+        sizes = {name: content[name] for name in ("sequence", "predictions")}
+    ours = specification(
+        model, int(batch), precision=precision, device=given.device, threads=given.threads, options=options, **sizes
+    )
+    kinds = {
+        "ours": ours, "again": ours, "unpadded": replace(ours, options=replace(ours.options, unpadded=True)),
+        "hf-trainer": replace(ours, framework="hf-trainer"), "hf-loop": replace(ours, framework="hf-loop"),
+    }  # fmt: skip
+    data = {"manifest": manifest, "clock": given.clock}
+    return {label: (kinds[label], data) for label in ("ours", *others)}, precision
+
+
+def measured(asked: tuple[Asked, str], rounds: int, seconds: float) -> list[dict[str, float]]:
+    """Return the seconds of a step per round and contestant.
+
+    The losses must agree; otherwise the contestants do not do the same work, and the benchmark ends.
+    """
+    specs, precision = asked
+    with tempfile.TemporaryDirectory() as folder:
+        every = [Contestant(label, spec, Path(folder, "turn"), **data) for label, (spec, data) in specs.items()]
+        try:
+            losses = {each.label: each.ready() for each in every}
+            for label, loss in losses.items():
+                if loss and abs(loss / (losses["ours"] or loss) - 1) > TOLERANCE[precision]:
+                    sys.exit(f"{label} computes another loss: {losses}")
+            return take_turns(every, rounds, seconds)
+        except Failed as error:
+            sys.exit(f"{error.label}: {error}")
+        finally:
+            for each in every:
+                each.close()
+
+
+def specification(model: str, batch: int, **given: Any) -> RunSpec:
+    """Return a contestant's specification. ResNet is trained with SGD, as usual."""
+    sgd = {"optimizer": {"name": "sgd", "learning_rate": 0.01}} if model.startswith("resnet") else {}
+    return harness.specification(model, batch, **sgd, **given)
+
+
+def real_token_share(manifest: Path) -> float:
+    """Return the share of the first training shard's positions that are not padding."""
+    from throughline.rank.data import Manifest
+
+    shards = Manifest(manifest, "corpus")
+    return float(shards.reader.read(shards.shards[0], 0)["input_mask"].mean())
+
+
+# Everything below runs inside a contestant's process.
+
+
+def serve(order: dict[str, Any], turn: Path) -> None:
+    """Run one contestant. Its answers go to the real standard output; what libraries print goes to standard error."""
+    from throughline import frameworks
+    from throughline.processes import die_with_parent
+
+    die_with_parent(os.getppid(), signal.SIGKILL)
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)
+    spec = frameworks.specification(order["spec"])
+    kind = frameworks.load(spec.framework)  # its libraries are loaded before its turn
+
+    def say(**answer: Any) -> None:
+        answers.write(json.dumps(answer) + "\n")
+
+    with turn.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        try:
+            rank, batches, loss = built(kind, spec, order)
+            loop = steps(rank, loss, say, held.close)
+            if rank.own_step:
+                rank.drive(loop, lambda: [batches()], None)
+            else:
+                next(loop)
+                while True:
+                    loop.send(rank.step([batches()]))
+        except BaseException as error:
+            say(failed=f"{type(error).__name__}: {error}".splitlines()[0][:300])
+            raise
+
+
+def built(kind: Any, spec: RunSpec, order: dict[str, Any]) -> tuple[Any, Callable[[], Any], float | None]:
+    """Return a rank that is ready to train, a function that returns its next batch, and the first batch's loss."""
+    import torch
+
+    from throughline import workloads
+    from throughline.rank.data import Loader, Manifest, batches
+
+    torch._dynamo.config.recompile_limit = 64
+    workload, alien = workloads.of(spec.model), spec.framework != "torch"
+    manifest = Manifest.of_run(spec, order["manifest"]) if order["manifest"] else None
+    facts = workload.facts(manifest.content if manifest else None)
+    if alien and workloads.models()[spec.model] == "resnet":
+        import resnet_in_transformers
+
+        resnet_in_transformers.register()
+    rank = kind(spec, 0, 0, 1, spec.device)
+    rank.join()
+    rank.device()
+    rank.model(facts)
+    if alien:
+        same = workloads.form(spec.model, "torch")
+        torch.manual_seed(spec.seed)
+        rank.load(same.weights(same.build(spec, facts)))
+    if manifest and spec.options.data == "real":
+        source = batches(manifest, spec.seed, 0, 1, spec.batch)
+        loader = Loader(source, lambda rows: rank.data(workload.batch(rows, spec.options)))
+        rank.optimizer()
+        if not order["resident"]:
+            return rank, lambda: rank.deliver(loader.next()), None
+        made = [loader.next() for _ in range(BATCHES)]
+        loader.close()
+        return rank, itertools.cycle([rank.deliver(batch) for batch in made]).__next__, None
+    arrays = [workload.synthetic(spec.batch, spec, seed) for seed in range(BATCHES)]
+    first = {name: torch.from_numpy(array).to(rank.at) for name, array in arrays[0].items()}
+    loss = first_loss(rank, first)
+    made = [rank.deliver(rank.data(each)) for each in arrays]
+    if spec.framework == "hf-loop":  # the library's arguments are made before the clock starts
+        made = [rank.network.inputs(**batch) for batch in made]
+        rank.network.inputs = dict
+    rank.optimizer()
+    return rank, itertools.cycle(made).__next__, loss
+
+
+def first_loss(rank: Any, batch: dict[str, Any]) -> float:
+    """Return the loss of a batch without dropout, in eager mode.
+
+    ResNet has no dropout and stays in training mode, so that its norms use the batch's statistics.
+    """
+    import torch
+
+    spec, network = rank.spec, rank.network.to(rank.at)
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(spec.precision) if spec.framework != "torch" else None
+    network.train(spec.model.startswith("resnet"))
+    autocast = torch.autocast(rank.kind, dtype=half, enabled=half is not None)
+    with torch.no_grad(), torch.compiler.set_stance("force_eager"), autocast:
+        loss = float(network(**batch))
+    network.train()
+    if rank.own_step:
+        rank.passed.clear()  # the Trainer's rank has noted this loss as that of a step
+    return loss
+
+
+def steps(rank: Any, loss: float | None, say: Callable[..., None], leave_turn: Callable[[], None]) -> Iterator[Any]:
+    """Count the steps, without end: three of warm-up, then as many as each question asks for.
+
+    On a GPU each question begins with a step that is not timed, because it has to allocate memory again.
+    """
+    for _ in range(3):
+        yield
+    release(rank)
+    leave_turn()
+    say(loss=loss)
+    for question in sys.stdin:
+        what, count = question.split()
+        if rank.kind == "cuda":
+            yield
+        rank.sync()
+        if what == "profile":
+            yield from profiled(rank, int(count), say)
+        else:
+            start = {clock: now() for clock, now in harness.CLOCKS.items()}
+            for _ in range(int(count)):
+                yield
+            rank.sync()
+            taken = {clock: now() - start[clock] for clock, now in harness.CLOCKS.items()}
+            say(**taken, peak_memory_bytes=rank.memory()["reserved_bytes"])
+        release(rank)
+
+
+def release(rank: Any) -> None:
+    """Release the memory that a step needs, so that the other contestants can use it."""
+    import torch
+
+    rank.sync()
+    if rank.kind == "cuda":
+        torch.cuda.empty_cache()
+
+
+KINDS = {
+    "attention": ("flash", "fmha", "attention", "sdpa"),  # first, because their names also mention matrix products
+    "matrix products": ("gemm", "cutlass", "nvjet", "xmma", "cublas", "splitk"),
+    "optimizer": ("adam", "multi_tensor", "lamb"),
+    "copies": ("memcpy", "memset"),
+}
+"""Kind of kernel -> what its name contains. All other kernels are passes over memory (norms, GELU, dropout, casts)."""
+
+
+def profiled(rank: Any, count: int, say: Callable[..., None]) -> Iterator[Any]:
+    from torch.profiler import ProfilerActivity, profile
+
+    gpu = rank.kind == "cuda"
+    start = time.perf_counter()
+    with profile(activities=[ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU]) as seen:
+        for _ in range(count):
+            yield
+        rank.sync()
+        wall = time.perf_counter() - start
+    seconds: dict[str, float] = {"wall": wall / count}
+    for event in seen.key_averages():
+        taken = event.self_device_time_total if gpu else event.self_cpu_time_total
+        name = event.key.lower()
+        kind = next((kind for kind, parts in KINDS.items() if any(part in name for part in parts)), "passes")
+        seconds[kind] = seconds.get(kind, 0.0) + taken / 1e6 / count
+    say(kernels=seconds)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--contestant"]:
+        with suppress(StopIteration):  # nobody asks any more
+            serve(json.loads(sys.argv[2]), Path(sys.argv[3]))
+    else:
+        main()
