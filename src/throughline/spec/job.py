@@ -72,20 +72,20 @@ class EpochsJob(Part):
             ("eval_samples_per_second", "eval_runtime"): (self.held_out, "the held-out samples"),
             ("eval_steps_per_second", "eval_runtime"): (ceil(self.held_out / together), "the steps of an evaluation"),
         }
-        found = [
-            f"{name} is {told[name]:g}, and {why} are {expected}"
-            for name, (expected, why) in exact.items()
+        contradictions = [
+            f"{name} is {told[name]:g}, and {meaning} are {expected}"
+            for name, (expected, meaning) in exact.items()
             if name in told and told[name] != expected
         ]
         for (rate, time), (expected, what) in products.items():
             if rate in told and time in told:
                 product = told[rate] * told[time]
                 if abs(product - expected) > _rounding(rate, time, told):
-                    found.append(f"{rate} x {time} is {product:.2f}, and {what} are {expected}")
+                    contradictions.append(f"{rate} x {time} is {product:.2f}, and {what} are {expected}")
         evaluated, whole = self.epochs * told.get("eval_runtime", 0.0), told.get("train_runtime", float("inf"))
         if evaluated >= whole:
-            found.append(f"{self.epochs} evaluations take {evaluated:g} s, and the whole job {whole:g} s")
-        return found
+            contradictions.append(f"{self.epochs} evaluations take {evaluated:g} s, and the whole job {whole:g} s")
+        return contradictions
 
 
 def _rounding(rate: str, time: str, told: Mapping[str, float]) -> float:

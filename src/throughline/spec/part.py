@@ -61,26 +61,26 @@ def key(
 
 def values(part: Any) -> dict[str, Any]:
     """Return a part as JSON values, with its defaults."""
-    return {one.name: _plain(getattr(part, one.name), values) for one in fields(part)}
+    return {declared.name: _plain(getattr(part, declared.name), values) for declared in fields(part)}
 
 
 def changed(part: Any) -> dict[str, Any]:
     """Return a part as JSON values, without those that equal their defaults, so that a new key changes nothing."""
     return {
-        one.name: _plain(getattr(part, one.name), changed)
-        for one in fields(part)
-        if is_stated(one) or getattr(part, one.name) != default_of(one)
+        declared.name: _plain(getattr(part, declared.name), changed)
+        for declared in fields(part)
+        if is_stated(declared) or getattr(part, declared.name) != default_of(declared)
     }
 
 
-def default_of(one: Field[Any]) -> Any:
+def default_of(declared: Field[Any]) -> Any:
     """Return the default of a field, or MISSING."""
-    return one.default if one.default_factory is MISSING else one.default_factory()
+    return declared.default if declared.default_factory is MISSING else declared.default_factory()
 
 
-def is_stated(one: Field[Any]) -> bool:
+def is_stated(declared: Field[Any]) -> bool:
     """True if a specification states this field even when its value is the default."""
-    return default_of(one) is MISSING or bool(one.metadata.get("stated"))
+    return default_of(declared) is MISSING or bool(declared.metadata.get("stated"))
 
 
 def _plain(value: Any, of_part: Callable[[Any], Any]) -> Any:
@@ -100,13 +100,13 @@ def read(kind: type[Kind], value: Any) -> Kind:
     """
     if not isinstance(value, Mapping):
         raise ValueError(f"{kind.__name__}: {value!r} is no object")
-    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
-    missing = [name for name, one in known.items() if name not in value and is_stated(one)]
+    known = {declared.name: declared for declared in fields(kind)}  # type: ignore[arg-type]
+    missing = [name for name, declared in known.items() if name not in value and is_stated(declared)]
     for what, keys in (("missing", missing), ("unknown", value.keys() - known.keys())):
         if keys:
             raise ValueError(f"{kind.__name__}: {what} key {', '.join(sorted(keys))}")
     hints = _hints(cast(Any, kind))
-    return kind(**{name: _typed(hints[name], one) for name, one in value.items()})
+    return kind(**{name: _typed(hints[name], content) for name, content in value.items()})
 
 
 @cache
@@ -120,6 +120,6 @@ def _typed(hint: Any, value: Any) -> Any:
         return value
     for kind in (hint, *typing.get_args(hint)):  # D, D | None, list[D]
         if isinstance(kind, type) and is_dataclass(kind):
-            return [read(kind, one) for one in value] if isinstance(value, list) else read(kind, value)
+            return [read(kind, item) for item in value] if isinstance(value, list) else read(kind, value)
     is_tuple = tuple in (typing.get_origin(hint), *map(typing.get_origin, typing.get_args(hint)))
     return tuple(value) if is_tuple and isinstance(value, list) else value

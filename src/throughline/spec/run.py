@@ -74,9 +74,9 @@ class RunSpec(Part, Generic[P]):
         `parameters` is the class of the workload's parameters, and `options` that of the options of all frameworks.
         Raise ValueError if a key is missing or unknown.
         """
-        own = {one.name for one in fields(cast(Any, parameters))}
-        core = {NAMES.get(name, name): one for name, one in value.items() if name not in own}
-        core |= {"parameters": read(parameters, {name: one for name, one in value.items() if name in own})}
+        names = {declared.name for declared in fields(cast(Any, parameters))}
+        core = {NAMES.get(name, name): content for name, content in value.items() if name not in names}
+        core |= {"parameters": read(parameters, {name: content for name, content in value.items() if name in names})}
         core |= {"options": read(options, core.get("options", {}))}
         if "topology" in core:
             core["topology"] = Topology.parse(core["topology"])

@@ -69,25 +69,25 @@ def folder(model: str | Values) -> str | None:
 
 def of_map(values: Values) -> Described:
     """Return the name that the workload gives to the model of a map; ValueError if it cannot read it."""
-    place = folder(values)
-    if place is None:
+    home = folder(values)
+    if home is None:
         known = [key for folder in FOLDERS for key in list(of_folder(folder).described)[:1]]
         raise ValueError(f"a model's name is needed, or a map with the key {' or '.join(known)}")
-    return cast(Described, of_folder(place).of_map(values))
+    return cast(Described, of_folder(home).of_map(values))
 
 
 def of(model: str) -> Workload[Any]:
     """Return the workload of a model; UserError if there is no such model."""
-    place = folder(model)
-    if place is None:
+    home = folder(model)
+    if home is None:
         raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
-    return of_folder(place)
+    return of_folder(home)
 
 
 def whole(model: str) -> dict[str, Any]:
     """Return the parameters that can split a model over ranks, with the values that leave it whole on each rank."""
     keys = fields(of(model).parameters)
-    return {one.name: one.metadata["whole"] for one in keys if one.metadata["whole"] is not MISSING}
+    return {declared.name: declared.metadata["whole"] for declared in keys if declared.metadata["whole"] is not MISSING}
 
 
 def form(model: str, library: str) -> Form[Any, Any]:

@@ -44,10 +44,10 @@ class KerasForm(Form[P, N]):
         A kernel of Keras has the inputs before the outputs, both as its last dimensions, and may have the heads as a
         dimension of their own. PyTorch's has the outputs first.
         """
-        own = network.by_name()
-        if own.keys() != weights.keys():
-            raise ValueError(f"weights of another network: {sorted(own.keys() ^ weights.keys())}")
-        for name, weight in own.items():
+        here = network.by_name()
+        if here.keys() != weights.keys():
+            raise ValueError(f"weights of another network: {sorted(here.keys() ^ weights.keys())}")
+        for name, weight in here.items():
             array = weights[name]
             if weight.name == "kernel":
                 array = array.transpose(*range(2, array.ndim), 1, 0)
@@ -62,12 +62,12 @@ class KerasForm(Form[P, N]):
 
     def reseed(self, network: N, value: int) -> None:
         """Seed the generators of dropout. Every layer gets a seed of its own."""
-        for place, state in enumerate(one for one in network.variables if one.name == SEEDS):
-            state.assign(np.array([value & 2**32 - 1, place], "uint32"))
+        for number, state in enumerate(variable for variable in network.variables if variable.name == SEEDS):
+            state.assign(np.array([value & 2**32 - 1, number], "uint32"))
 
     def decays(self, weights: Iterable[Any]) -> list[bool]:
         """Return for each weight whether weight decay applies to it: only to matrices."""
-        return [one.name in MATRICES for one in weights]
+        return [weight.name in MATRICES for weight in weights]
 
 
 def gelu(x: Any) -> Any:
@@ -79,7 +79,7 @@ def gelu(x: Any) -> Any:
 
 
 def counted(network: Any) -> int:
-    return sum(int(np.prod(one.shape)) for one in network.trainable_variables)
+    return sum(int(np.prod(variable.shape)) for variable in network.trainable_variables)
 
 
 def of_layer(name: str, layer: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:
     function that it computes twice, so there the seeds of dropout are arguments and results.
     """
     if keras.backend.backend() != "jax":
-        before = [ops.copy(one.value) for one in layer.non_trainable_variables]
+        before = [ops.copy(seed.value) for seed in layer.non_trainable_variables]
 
         def call(hidden: Any) -> Any:
             for seed, value in zip(layer.non_trainable_variables, before, strict=True):
@@ -104,9 +104,9 @@ def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:
             return layer(hidden, **given)
 
         return keras.remat(call)(hidden)
-    seeds, weights = layer.non_trainable_variables, [one.value for one in layer.trainable_variables]
+    seeds, weights = layer.non_trainable_variables, [variable.value for variable in layer.trainable_variables]
     stateless = keras.remat(lambda hidden, seeds: layer.stateless_call(weights, seeds, hidden, **given))
-    hidden, after = stateless(hidden, [one.value for one in seeds])
+    hidden, after = stateless(hidden, [seed.value for seed in seeds])
     for seed, value in zip(seeds, after, strict=True):
         seed.assign(value)
     return hidden

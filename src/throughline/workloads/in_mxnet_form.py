@@ -30,6 +30,6 @@ class MxnetForm(Form[P, N]):
         for name, parameter in parameters.items():
             parameter.set_data(mx.nd.array(known[name], dtype="float32"))
 
-    def name(self, common: str, own: dict[str, Any]) -> str:
+    def name(self, common: str, parameters: dict[str, Any]) -> str:
         """Return the name here of a weight in the PyTorch form. `own` has all names here."""
         return common

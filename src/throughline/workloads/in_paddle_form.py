@@ -23,7 +23,7 @@ def dense(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
 
 def trained(network: nn.Layer) -> dict[str, Any]:
     """Return the parameters that are trained. Paddle's own list also has the running statistics of batch norms."""
-    return {name: one for name, one in network.named_parameters() if not one.stop_gradient}
+    return {name: parameter for name, parameter in network.named_parameters() if not parameter.stop_gradient}
 
 
 N = TypeVar("N", bound=nn.Layer)
@@ -35,7 +35,7 @@ class PaddleForm(Form[P, N]):
 
     def load(self, network: N, weights: Arrays) -> None:
         """Set all weights in place. Paddle keeps weights of linear layers transposed."""
-        linear = {f"{name}.weight" for name, one in network.named_sublayers() if isinstance(one, nn.Linear)}
+        linear = {f"{name}.weight" for name, layer in network.named_sublayers() if isinstance(layer, nn.Linear)}
         parameters = trained(network)
         if parameters.keys() != weights.keys():
             raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")

@@ -55,18 +55,18 @@ class TensorGroup:
 
     def whole_arrays(self, network: nn.Module) -> Arrays:
         """Return the whole weights of a network. All ranks have to call this together."""
-        own = {name: parameter.detach() for name, parameter in network.named_parameters()}
-        cut = {name: self.whole(own[name], dimension) for name, dimension in self.dimensions.items()}
-        return {name: one.cpu().numpy() for name, one in {**own, **cut}.items()}
+        parts = {name: parameter.detach() for name, parameter in network.named_parameters()}
+        cut = {name: self.whole(parts[name], dimension) for name, dimension in self.dimensions.items()}
+        return {name: tensor.cpu().numpy() for name, tensor in {**parts, **cut}.items()}
 
     def local(self, ids: Tensor, rows: int) -> tuple[Tensor, Tensor]:
         """Return the ids counted from this rank's first row of a table, and a mask of the ids that other ranks hold.
 
         `rows` is how many rows each rank holds. The ids of other ranks become 0.
         """
-        own = ids - self.place * rows
-        others = (own < 0) | (own >= rows)
-        return own.masked_fill(others, 0), others
+        here = ids - self.place * rows
+        others = (here < 0) | (here >= rows)
+        return here.masked_fill(others, 0), others
 
     def cross_entropy(self, scores: Tensor, labels: Tensor, kind: torch.dtype) -> Tensor:
         """Cross entropies [N], computed in `kind`, of scores [N, this rank's columns] and labels [N] in all columns.

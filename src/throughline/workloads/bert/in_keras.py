@@ -76,7 +76,7 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         hidden = self.encoded(batch, training)
         chosen = ops.take_along_axis(hidden, batch["positions"][..., None], axis=1)
         chosen = self.norm(self.transform(chosen))
-        table, bias = (ops.cast(one, chosen.dtype) for one in (self.bert.token_embedding.embeddings, self.bias))
+        table, bias = (ops.cast(tensor, chosen.dtype) for tensor in (self.bert.token_embedding.embeddings, self.bias))
         # `chosen` keeps its three dimensions: on CPUs only then XLA uses its fast product for the gradient of `table`.
         words = ops.matmul(chosen, ops.transpose(table)) + bias
         order = self.following(self.bert.pooled_dense(hidden[:, 0]))
@@ -84,46 +84,46 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
 
     def encoded(self, batch: dict[str, Any], training: bool) -> Any:
         """Return the hidden states [B, S, H] of the last layer."""
-        own = self.bert
-        words = own.token_embedding(batch["input_ids"])
-        hidden = own.embeddings_add((words, own.position_embedding(words), own.segment_embedding(batch["segments"])))
-        hidden = own.embeddings_dropout(own.embeddings_layer_norm(hidden), training=training)
-        for layer in own.transformer_layers:
+        bert = self.bert
+        words = bert.token_embedding(batch["input_ids"])
+        hidden = bert.embeddings_add((words, bert.position_embedding(words), bert.segment_embedding(batch["segments"])))
+        hidden = bert.embeddings_dropout(bert.embeddings_layer_norm(hidden), training=training)
+        for layer in bert.transformer_layers:
             call = partial(recomputed, layer) if self.checkpointing and training else layer
             hidden = call(hidden, padding_mask=batch.get("mask"), training=training)
         return hidden
 
     def by_name(self) -> dict[str, Any]:
         """Return every weight by its name in the PyTorch form."""
-        own, embeddings = self.bert, "bert.embeddings"
-        found = {
-            f"{embeddings}.word_embeddings.weight": own.token_embedding.embeddings,
-            f"{embeddings}.position_embeddings.weight": own.position_embedding.position_embeddings,
-            f"{embeddings}.token_type_embeddings.weight": own.segment_embedding.embeddings,
+        bert, embeddings = self.bert, "bert.embeddings"
+        weights = {
+            f"{embeddings}.word_embeddings.weight": bert.token_embedding.embeddings,
+            f"{embeddings}.position_embeddings.weight": bert.position_embedding.position_embeddings,
+            f"{embeddings}.token_type_embeddings.weight": bert.segment_embedding.embeddings,
             "bias": self.bias,
         }
         layers = {
-            f"{embeddings}.LayerNorm": own.embeddings_layer_norm,
-            "bert.pooler.dense": own.pooled_dense,
+            f"{embeddings}.LayerNorm": bert.embeddings_layer_norm,
+            "bert.pooler.dense": bert.pooled_dense,
             "transform": self.transform,
             "norm": self.norm,
             "following": self.following,
         }
-        for number, layer in enumerate(own.transformer_layers):
-            place, attention = f"bert.encoder.layer.{number}", layer._self_attention_layer
+        for number, layer in enumerate(bert.transformer_layers):
+            prefix, attention = f"bert.encoder.layer.{number}", layer._self_attention_layer
             layers |= {
-                f"{place}.attention.self.query": attention.query_dense,
-                f"{place}.attention.self.key": attention.key_dense,
-                f"{place}.attention.self.value": attention.value_dense,
-                f"{place}.attention.output.dense": attention.output_dense,
-                f"{place}.attention.output.LayerNorm": layer._self_attention_layer_norm,
-                f"{place}.intermediate.dense": layer._feedforward_intermediate_dense,
-                f"{place}.output.dense": layer._feedforward_output_dense,
-                f"{place}.output.LayerNorm": layer._feedforward_layer_norm,
+                f"{prefix}.attention.self.query": attention.query_dense,
+                f"{prefix}.attention.self.key": attention.key_dense,
+                f"{prefix}.attention.self.value": attention.value_dense,
+                f"{prefix}.attention.output.dense": attention.output_dense,
+                f"{prefix}.attention.output.LayerNorm": layer._self_attention_layer_norm,
+                f"{prefix}.intermediate.dense": layer._feedforward_intermediate_dense,
+                f"{prefix}.output.dense": layer._feedforward_output_dense,
+                f"{prefix}.output.LayerNorm": layer._feedforward_layer_norm,
             }
         for name, layer in layers.items():
-            found |= of_layer(name, layer)
-        return found
+            weights |= of_layer(name, layer)
+        return weights
 
 
 class BertInKeras(KerasForm[Parameters, BertForPretraining]):
@@ -161,8 +161,8 @@ class BertInKeras(KerasForm[Parameters, BertForPretraining]):
             "nsp_loss": cross_entropy(following, order),
             "nsp_right": ops.cast(ops.equal(ops.cast(ops.argmax(order, -1), "int32"), following), "float32"),
         }
-        found = {name: float(ops.convert_to_numpy(each).sum(dtype="float64")) for name, each in every.items()}
-        return {**found, "samples": float(following.shape[0])}
+        totals = {name: float(ops.convert_to_numpy(each).sum(dtype="float64")) for name, each in every.items()}
+        return {**totals, "samples": float(following.shape[0])}
 
 
 FORM = BertInKeras()

@@ -60,7 +60,7 @@ class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
         """Return every weight once, with a name that is its place in the network."""
         shared = "bert.decoder.3.weight"  # the word embeddings
-        return [(name, one) for name, one in self._collect_params_with_prefix().items() if name != shared]
+        return [(name, parameter) for name, parameter in self._collect_params_with_prefix().items() if name != shared]
 
     def hybrid_forward(  # type: ignore[no-untyped-def]
         self, F, tokens, segments, positions, labels, weights, following, lengths=None
@@ -92,13 +92,13 @@ class BertInMxnet(MxnetForm[Parameters, BertForPretraining]):
         batch = [tokens, segments.astype(np.int32), positions, labels.reshape(-1), weights, following.astype(np.int32)]
         return [*batch, arrays["mask"].sum(1, dtype=np.float32)] if "mask" in arrays else batch
 
-    def name(self, common: str, own: dict[str, Any]) -> str:
+    def name(self, common: str, parameters: dict[str, Any]) -> str:
         """Return GluonNLP's name of a weight. The weight and bias of its norms are named gamma and beta."""
         name = common
         for pattern, there in NAMES.items():
             name = re.sub(pattern, there, name)
         norm = name.replace(".weight", ".gamma").replace(".bias", ".beta")
-        return norm if norm in own else name
+        return norm if norm in parameters else name
 
     def settings(self, network: BertForPretraining) -> dict[str, Any]:
         encoder, decoder = network.bert.encoder, network.bert.decoder

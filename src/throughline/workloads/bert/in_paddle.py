@@ -78,9 +78,11 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
 
     def encode(self, input_ids: Any, segments: Any, mask: Any) -> Any:
         """Return the hidden states [B, S, H] of the last layer. `mask` [B, S] is 0 at padding."""
-        own, p = self.bert["embeddings"], self.dropout if self.training else 0.0
-        hidden = own["word_embeddings"](input_ids) + own["token_type_embeddings"](segments.astype("int32"))
-        hidden = own["LayerNorm"](hidden + own["position_embeddings"].weight[: input_ids.shape[1]])
+        embeddings, p = self.bert["embeddings"], self.dropout if self.training else 0.0
+        hidden = embeddings["word_embeddings"](input_ids) + embeddings["token_type_embeddings"](
+            segments.astype("int32")
+        )
+        hidden = embeddings["LayerNorm"](hidden + embeddings["position_embeddings"].weight[: input_ids.shape[1]])
         hidden = F.dropout(hidden, p)
         unseen = None if mask is None else (mask == 0).astype("float32").unsqueeze([1, 2]) * FAR_BELOW
         for layer in self.bert["encoder"]["layer"]:
@@ -101,7 +103,7 @@ class Layer(nn.Layer):  # type: ignore[misc]
         self.output = _into(wide, hidden)
 
     def forward(self, hidden: Any, unseen: Any, heads: int, p: float) -> Any:
-        three = (one(hidden).reshape([0, 0, heads, -1]) for one in self.attention["self"].values())
+        three = (projection(hidden).reshape([0, 0, heads, -1]) for projection in self.attention["self"].values())
         mixed = F.scaled_dot_product_attention(*three, attn_mask=unseen, dropout_p=p, training=self.training)
         hidden = _ended(self.attention["output"], mixed.flatten(2), hidden, p)
         return _ended(self.output, F.gelu(self.intermediate["dense"](hidden)), hidden, p)
@@ -112,8 +114,8 @@ def _into(width: int, hidden: int) -> Any:
     return nn.LayerDict({"dense": dense(width, hidden), "LayerNorm": nn.LayerNorm(hidden, EPSILON)})
 
 
-def _ended(own: Any, wide: Any, residual: Any, p: float) -> Any:
-    return own["LayerNorm"](residual + F.dropout(own["dense"](wide), p))
+def _ended(parts: Any, wide: Any, residual: Any, p: float) -> Any:
+    return parts["LayerNorm"](residual + F.dropout(parts["dense"](wide), p))
 
 
 class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):

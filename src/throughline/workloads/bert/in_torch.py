@@ -78,10 +78,14 @@ class BertForPretraining(nn.Module):
         `mask` [B, S] is 0 at padding. If padding is left out: ids [T], `bounds` i4[B + 1] between samples, states
         [T, H].
         """
-        own, p = self.bert.embeddings, self.dropout if self.training else 0.0
-        words: Tensor = own.word_embeddings.weight
+        embeddings, p = self.bert.embeddings, self.dropout if self.training else 0.0
+        words: Tensor = embeddings.word_embeddings.weight
         rows, table = SHARED(words, input_ids, self.half_type or words.dtype)
-        tables = [own.position_embeddings.weight, own.token_type_embeddings.weight, *own.LayerNorm.parameters()]
+        tables = [
+            embeddings.position_embeddings.weight,
+            embeddings.token_type_embeddings.weight,
+            *embeddings.LayerNorm.parameters(),
+        ]
         places = None
         if bounds is not None:
             starts = bounds[:-1].repeat_interleave(bounds.diff(), output_size=len(input_ids))
@@ -114,14 +118,20 @@ def embedded(
 
 
 def layer(
-    hidden: Tensor, own: list[Tensor], heads: int, p: float, masked: Tensor | None, bounds: Tensor | None, longest: int
+    hidden: Tensor,
+    parameters: list[Tensor],
+    heads: int,
+    p: float,
+    masked: Tensor | None,
+    bounds: Tensor | None,
+    longest: int,
 ) -> Tensor:
     """One encoder layer: attention, then feed-forward, each followed by residual and norm.
 
     hidden is [B, S, H], and `masked` is added to the scores. Or hidden is [T, H], and the samples lie between `bounds`
     and have `longest` tokens at most.
     """
-    query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = own
+    query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = parameters
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
     kind = hidden.dtype
     packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
@@ -166,14 +176,14 @@ def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, lo
 
 
 def losses(
-    hidden: Tensor, starts: Tensor, positions: Tensor, labels: Tensor, following: Tensor, own: list[Tensor]
+    hidden: Tensor, starts: Tensor, positions: Tensor, labels: Tensor, following: Tensor, parameters: list[Tensor]
 ) -> Tensor:
     """Return the mean loss of masked tokens + the mean loss of next-sentence labels, in the weights' type.
 
     hidden [T, H] has the samples in a row; they start at `starts` [B]. positions, labels [B, P] and following [B] are
     as a shard has them.
     """
-    pooler, pooler_bias, next_weight, next_bias, *vocabulary = own
+    pooler, pooler_bias, next_weight, next_bias, *vocabulary = parameters
     kind, count = hidden.dtype, len(starts)
     chosen = hidden.index_select(0, torch.cat([starts, (starts[:, None] + positions).flatten()]))
     labels, following = labels.flatten().long(), following.long()
@@ -187,9 +197,9 @@ def losses(
     return (each * weights).sum() / weights.sum().clamp(min=1) + cross_entropy(follows, following)
 
 
-def vocabulary_scores(chosen: Tensor, own: list[Tensor]) -> Tensor:
+def vocabulary_scores(chosen: Tensor, parameters: list[Tensor]) -> Tensor:
     """Return the scores [N, padded vocabulary] of hidden states [N, H]."""
-    transform, transform_bias, norm, norm_bias, table, bias = own
+    transform, transform_bias, norm, norm_bias, table, bias = parameters
     kind = chosen.dtype
     chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias, EPSILON)
     return linear(chosen, table.to(kind), bias.to(kind))

@@ -39,11 +39,11 @@ def encoder(shape: Shape, vocabulary: int) -> Any:
 
 def draw(network: nn.Module) -> None:
     """Draw new weights for all linear layers and embeddings, in their order. They replace those that PyTorch drew."""
-    for one in network.modules():
-        if isinstance(one, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(one.weight, std=0.02)
-        if isinstance(one, nn.Linear):
-            nn.init.zeros_(one.bias)
+    for module in network.modules():
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=0.02)
+        if isinstance(module, nn.Linear):
+            nn.init.zeros_(module.bias)
 
 
 def _layer(hidden: int, wide: int) -> Any:
@@ -62,10 +62,10 @@ class Layer(nn.ModuleDict):
 
     def weights(self) -> list[Tensor]:
         """Return the parameters, in the order in which `in_torch.layer` unpacks them."""
-        own: Any = self
-        attention, three = own.attention, own.attention.self
+        layer: Any = self
+        attention, three = layer.attention, layer.attention.self
         parts = [three.query, three.key, three.value, attention.output.dense, attention.output.LayerNorm]
-        parts += [own.intermediate.dense, own.output.dense, own.output.LayerNorm]
+        parts += [layer.intermediate.dense, layer.output.dense, layer.output.LayerNorm]
         return [tensor for part in parts for tensor in (part.weight, part.bias)]
 
 
@@ -79,23 +79,23 @@ def _parts(**modules: nn.Module) -> Any:
     return nn.ModuleDict(modules)
 
 
-def states(own: Any, heads: int, ids: Tensor, segments: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def states(bert: Any, heads: int, ids: Tensor, segments: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
     """Return the hidden states [B, S, H] of the last layer, and the pooled states [B, H] of the first positions.
 
     ids, segments, mask [B, S]. There is no dropout, and the weights' type is used. This pass calls one module after the
     other and shares no code with the training step.
     """
-    embeddings = own.embeddings
+    embeddings = bert.embeddings
     hidden = embeddings.word_embeddings(ids) + embeddings.token_type_embeddings(segments)
     hidden = embeddings.LayerNorm(hidden + embeddings.position_embeddings.weight[: ids.shape[1]])
     seen = None if mask is None else mask[:, None, None].bool()
-    for layer in own.encoder.layer:
+    for layer in bert.encoder.layer:
         attention = layer.attention
-        three = (one(hidden) for one in attention.self.children())
-        query, key, value = (one.unflatten(-1, (heads, -1)).transpose(1, 2) for one in three)
+        three = (projection(hidden) for projection in attention.self.children())
+        query, key, value = (projected.unflatten(-1, (heads, -1)).transpose(1, 2) for projected in three)
         with sdpa_kernel(ANY_KERNEL):  # any kernel, even if the training step is pinned to one
             mixed = scaled_dot_product_attention(query, key, value, seen).transpose(1, 2).flatten(-2)
         hidden = attention.output.LayerNorm(attention.output.dense(mixed) + hidden)
         wide = gelu(layer.intermediate.dense(hidden))
         hidden = layer.output.LayerNorm(layer.output.dense(wide) + hidden)
-    return hidden, torch.tanh(own.pooler.dense(hidden[:, 0]))
+    return hidden, torch.tanh(bert.pooler.dense(hidden[:, 0]))

@@ -100,9 +100,9 @@ class BertInTransformers(TransformersForm[Parameters]):
         network.eval()
         given = inputs(**batch)
         labels, following = given.pop("labels").flatten(), given.pop("next_sentence_label")
-        found = network.model(**given)
+        output = network.model(**given)
         network.train()
-        scores, order = found.prediction_logits.flatten(0, 1), found.seq_relationship_logits
+        scores, order = output.prediction_logits.flatten(0, 1), output.seq_relationship_logits
         every = {
             "mlm_loss": cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum"),
             "mlm_right": (scores.argmax(1) == labels).sum(),

@@ -61,13 +61,13 @@ class CollectivesInTorch(Form[Parameters, Operation]):
         }
 
     def figures(self, network: Operation) -> list[tuple[str, Any, float | None]]:
-        found: list[tuple[str, Any, float | None]] = []
+        figures: list[tuple[str, Any, float | None]] = []
         for size in network.sizes:
             call, moved = network.made(size)
             rate = moved / 1e9 / in_torch_timed.together(call, network.at_least_s, network.at)
-            found.append(("algorithm_bandwidth", size, rate))
-            found.append(("bus_bandwidth", size, rate * factor(network.model, network.ranks)))
-        return found
+            figures.append(("algorithm_bandwidth", size, rate))
+            figures.append(("bus_bandwidth", size, rate * factor(network.model, network.ranks)))
+        return figures
 
 
 FORM = CollectivesInTorch()

@@ -85,11 +85,11 @@ class FacesInTorch(TorchForm[Parameters, Faces]):
 
     def settings(self, network: Faces) -> dict[str, Any]:
         given, classifier = network.classifier.given, network.classifier
-        own = sum(one.numel() for one in network.layers.parameters())
+        of_layers = sum(parameter.numel() for parameter in network.layers.parameters())
         embedding, sampled = classifier.weight.shape[1], f", {given.sample_ratio:g} of them in a step"
         exact = given.margin_loss == "cosface" or given.margin_gradient == "exact"
         return {
-            "parameters": own + given.classes * embedding,
+            "parameters": of_layers + given.classes * embedding,
             "embedding": embedding,
             "classifier": given.classifier + (sampled if given.classifier == "partial" else ""),
             "classes": given.classes,

@@ -44,7 +44,7 @@ class Classifier(nn.Module):
 
     def starts(self, ranks: TensorGroup) -> list[int]:
         """Return the first class of each rank, then the number of classes. Ranks differ by at most one class."""
-        return [self.given.classes * place // ranks.size for place in range(ranks.size + 1)]
+        return [self.given.classes * rank // ranks.size for rank in range(ranks.size + 1)]
 
     def part(self, whole: Any) -> Any:
         """Return this rank's classes from the whole weight."""
@@ -55,35 +55,35 @@ class Classifier(nn.Module):
 
     def whole(self) -> Tensor:
         """Return the whole weight. If ranks split it, all of them have to call this together."""
-        own = self.weight.detach()
+        held = self.weight.detach()
         if self.ranks is None:
-            return own
+            return held
         starts = self.starts(self.ranks)
         longest = max(end - start for start, end in pairwise(starts))
-        padded = torch.cat([own, own.new_zeros(longest - len(own), own.shape[1])])
+        padded = torch.cat([held, held.new_zeros(longest - len(held), held.shape[1])])
         every = self.ranks.whole(padded[None], 0)
         return torch.cat([part[: end - start] for part, (start, end) in zip(every, pairwise(starts), strict=True)])
 
     def forward(self, embeddings: Tensor, labels: Tensor, half: torch.dtype | None = None) -> Tensor:
         if self.ranks:
             embeddings, labels = GATHER(embeddings, self.ranks), self.ranks.whole(labels, 0)
-        own = labels - self.first
-        others = (own < 0) | (own >= len(self.weight))
-        own = own.masked_fill(others, 0)
+        local = labels - self.first
+        others = (local < 0) | (local >= len(self.weight))
+        local = local.masked_fill(others, 0)
         weight: Tensor = self.weight
         if self.given.classifier == "partial":
-            kept, own = self.sampled(own, others)
+            kept, local = self.sampled(local, others)
             weight = weight[kept]
         faces, persons = normalize(embeddings.to(weight.dtype)) * SCALE, normalize(weight)
         scores = linear(faces.to(half or weight.dtype), persons.to(half or weight.dtype)).to(weight.dtype)
-        cosines = scores.gather(1, own[:, None]) / SCALE
+        cosines = scores.gather(1, local[:, None]) / SCALE
         with_margin = torch.where(others[:, None], cosines, self.margin(cosines)) * SCALE
-        scores = scores.scatter(1, own[:, None], with_margin)
+        scores = scores.scatter(1, local[:, None], with_margin)
         if self.ranks is None:
-            return cross_entropy(scores, own)
-        return CROSS_ENTROPY(scores, own, others, scores.dtype, self.ranks).mean()
+            return cross_entropy(scores, local)
+        return CROSS_ENTROPY(scores, local, others, scores.dtype, self.ranks).mean()
 
-    def sampled(self, own: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
+    def sampled(self, local: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         """Return the classes of this rank with which a step computes, in their order, and the places of the labels
         among them.
 
@@ -91,11 +91,13 @@ class Classifier(nn.Module):
         always among them, and the host knows the number without waiting for the device.
         """
         count = len(self.weight)
-        keep = min(count, max(int(self.given.sample_ratio * count), len(own)))
-        drawn = torch.rand(count, device=own.device)
-        drawn = drawn.index_add(0, own, (~others).to(drawn.dtype))  # the faces' classes get more than any drawn number
+        keep = min(count, max(int(self.given.sample_ratio * count), len(local)))
+        drawn = torch.rand(count, device=local.device)
+        drawn = drawn.index_add(
+            0, local, (~others).to(drawn.dtype)
+        )  # the faces' classes get more than any drawn number
         kept = drawn.topk(keep).indices.sort().values
-        return kept, torch.searchsorted(kept, own).clamp(max=keep - 1)
+        return kept, torch.searchsorted(kept, local).clamp(max=keep - 1)
 
     def margin(self, cosines: Tensor) -> Tensor:
         """Return the cosines with the margin."""

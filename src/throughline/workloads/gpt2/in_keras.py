@@ -51,7 +51,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         for layer in self.gpt2.transformer_layers:
             layer._feedforward_intermediate_dense.activation = GELU[given.gelu]
             added = layer._self_attention_layer.output_dense, layer._feedforward_output_dense
-            drawn += [(one.kernel, residual) for one in added]
+            drawn += [(dense.kernel, residual) for dense in added]
         for weight, deviation in drawn:
             weight.assign(keras.initializers.RandomNormal(stddev=deviation)(weight.shape))
         self.checkpointing = checkpointing
@@ -63,25 +63,25 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
     def losses_of(self, tokens: Any, training: bool) -> Any:
         """Return the cross entropies [B, S] of the next tokens, in fp32. The last of the tokens [B, S + 1] is only a
         label."""
-        own, ids = self.gpt2, ops.cast(tokens, "int32")
-        words = own.token_embedding(ids[:, :-1])
-        hidden = own.embeddings_add((words, own.position_embedding(words)))
-        hidden = own.embeddings_dropout(hidden, training=training)
-        for layer in own.transformer_layers:
+        gpt2, ids = self.gpt2, ops.cast(tokens, "int32")
+        words = gpt2.token_embedding(ids[:, :-1])
+        hidden = gpt2.embeddings_add((words, gpt2.position_embedding(words)))
+        hidden = gpt2.embeddings_dropout(hidden, training=training)
+        for layer in gpt2.transformer_layers:
             call = partial(recomputed, layer) if self.checkpointing and training else layer
             hidden = call(hidden, training=training)
-        scores = ops.cast(own.token_embedding(own.layer_norm(hidden), reverse=True), "float32")
+        scores = ops.cast(gpt2.token_embedding(gpt2.layer_norm(hidden), reverse=True), "float32")
         return ops.sparse_categorical_crossentropy(ids[:, 1:], scores, from_logits=True)
 
     def by_name(self) -> dict[str, Any]:
         """Return every weight by its name in the PyTorch form."""
-        own = self.gpt2
-        found = {
-            "tokens.weight": own.token_embedding.embeddings,
-            "positions.weight": own.position_embedding.position_embeddings,
-            **of_layer("norm", own.layer_norm),
+        gpt2 = self.gpt2
+        weights = {
+            "tokens.weight": gpt2.token_embedding.embeddings,
+            "positions.weight": gpt2.position_embedding.position_embeddings,
+            **of_layer("norm", gpt2.layer_norm),
         }
-        for number, layer in enumerate(own.transformer_layers):
+        for number, layer in enumerate(gpt2.transformer_layers):
             attention = layer._self_attention_layer
             parts = {
                 "attention_norm": layer._self_attention_layer_norm,
@@ -94,8 +94,8 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
                 "down": layer._feedforward_output_dense,
             }
             for name, part in parts.items():
-                found |= of_layer(f"layers.{number}.{name}", part)
-        return found
+                weights |= of_layer(f"layers.{number}.{name}", part)
+        return weights
 
 
 class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
@@ -111,18 +111,18 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
         return Gpt2(SHAPES[spec.model], rows, given, options.dropout, options.checkpointing, at)
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
-        own = network.gpt2
-        first = own.transformer_layers[0]
+        gpt2 = network.gpt2
+        first = gpt2.transformer_layers[0]
         by_itself = "products and softmax by themselves"
         activation = first._feedforward_intermediate_dense.activation
         return {
             "parameters": counted(network),
-            "vocabulary_rows": own.token_embedding.input_dim,
+            "vocabulary_rows": gpt2.token_embedding.input_dim,
             "vocabulary_head": "all positions, sharing the token embeddings",
-            "gelu": next(name for name, one in GELU.items() if one is activation),
+            "gelu": next(name for name, function in GELU.items() if function is activation),
             "norm_epsilon": first.layer_norm_epsilon,
             "attention": by_itself if first.dropout else f"Keras' dot_product_attention on {keras.backend.backend()}",
-            "dropout": [own.embeddings_dropout.rate, first._self_attention_layer.dropout, first.dropout],
+            "dropout": [gpt2.embeddings_dropout.rate, first._self_attention_layer.dropout, first.dropout],
             "loss": "mean over all tokens, of each replica",
         }
 
@@ -132,7 +132,7 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
         It computes one sample at a time: the scores of a whole batch would take more memory than training does.
         """
         samples, length = batch["tokens"].shape
-        each = (network.losses_of(batch["tokens"][one : one + 1], training=False) for one in range(samples))
+        each = (network.losses_of(batch["tokens"][sample : sample + 1], training=False) for sample in range(samples))
         total = sum(float(ops.convert_to_numpy(losses).sum(dtype="float64")) for losses in each)
         return {"loss": total, "tokens": float(samples * (length - 1)), "samples": float(samples)}
 

@@ -65,7 +65,9 @@ class Block(nn.Layer):  # type: ignore[misc]
 
     def forward(self, hidden: Any, p: float) -> Any:
         normed = self.attention_norm(hidden)
-        three = (one(normed).reshape([0, 0, self.heads, -1]) for one in (self.query, self.key, self.value))
+        three = (
+            projection(normed).reshape([0, 0, self.heads, -1]) for projection in (self.query, self.key, self.value)
+        )
         mixed = F.scaled_dot_product_attention(*three, dropout_p=p, is_causal=True, training=self.training)
         hidden = hidden + F.dropout(self.mix(mixed.flatten(2)), p)
         wide = F.gelu(self.up(self.feed_norm(hidden)), approximate=self.approximate)
@@ -102,8 +104,8 @@ class Gpt2InPaddle(PaddleForm[Parameters, Gpt2]):
         """
         network.eval()
         total, ids = 0.0, batch["tokens"]
-        for one in ids.split(len(ids)):
-            losses = F.cross_entropy(network.scores(one[:, :-1]), one[:, 1:].flatten(), reduction="none")
+        for sample in ids.split(len(ids)):
+            losses = F.cross_entropy(network.scores(sample[:, :-1]), sample[:, 1:].flatten(), reduction="none")
             total += float(losses.astype("float64").sum())
         network.train()
         return {"loss": total, "tokens": float(ids[:, 1:].size), "samples": float(len(ids))}

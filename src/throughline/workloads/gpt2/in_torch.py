@@ -86,15 +86,15 @@ def embedded(rows: Tensor, positions: Tensor, p: float, half: torch.dtype) -> Te
 
 
 def layer(
-    hidden: Tensor, own: list[Tensor], heads: int, gelu: str, p: float, ranks: TensorGroup | None = None
+    hidden: Tensor, parameters: list[Tensor], heads: int, gelu: str, p: float, ranks: TensorGroup | None = None
 ) -> Tensor:
     """One layer: attention, then feed-forward. hidden is [B, S, H]; `own` are a block's parameters in their order."""
-    return feed_forward(attention(hidden, own[:10], heads, p, ranks), own[10:], gelu, p, ranks)
+    return feed_forward(attention(hidden, parameters[:10], heads, p, ranks), parameters[10:], gelu, p, ranks)
 
 
-def attention(hidden: Tensor, own: list[Tensor], heads: int, p: float, ranks: TensorGroup | None) -> Tensor:
+def attention(hidden: Tensor, parameters: list[Tensor], heads: int, p: float, ranks: TensorGroup | None) -> Tensor:
     """Causal attention, added to the residual: every position sees itself and the positions before it."""
-    norm, norm_bias, query, query_bias, key, key_bias, value, value_bias, mix, mix_bias = own
+    norm, norm_bias, query, query_bias, key, key_bias, value, value_bias, mix, mix_bias = parameters
     kind = hidden.dtype
     packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
     packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
@@ -105,8 +105,10 @@ def attention(hidden: Tensor, own: list[Tensor], heads: int, p: float, ranks: Te
     return hidden + dropped(linear_by_rows(mixed, mix.to(kind), mix_bias.to(kind), ranks), p)
 
 
-def feed_forward(hidden: Tensor, own: list[Tensor], approximate: str, p: float, ranks: TensorGroup | None) -> Tensor:
-    norm, norm_bias, up, up_bias, down, down_bias = own
+def feed_forward(
+    hidden: Tensor, parameters: list[Tensor], approximate: str, p: float, ranks: TensorGroup | None
+) -> Tensor:
+    norm, norm_bias, up, up_bias, down, down_bias = parameters
     kind = hidden.dtype
     wide = linear(entered(normed(hidden, norm, norm_bias, EPSILON), ranks), up.to(kind), up_bias.to(kind))
     wide = gelu(wide, approximate=approximate)
@@ -160,7 +162,7 @@ class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
         super().load(network, network.ranks.own_arrays(weights) if network.ranks else weights)
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
-        parameters = sum(one.numel() for one in network.parameters())
+        parameters = sum(parameter.numel() for parameter in network.parameters())
         if ranks := network.ranks:  # together they hold one replica
             parameters += (ranks.size - 1) * sum(network.get_parameter(name).numel() for name in ranks.dimensions)
         return {
@@ -183,10 +185,10 @@ class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
         does.
         """
         ids, total = batch["tokens"].long(), 0.0
-        for one in torch.split(ids, 1):
-            hidden = states(network, one[:, :-1])
+        for sample in torch.split(ids, 1):
+            hidden = states(network, sample[:, :-1])
             scores = linear(hidden[0], network.tokens.weight)
-            total += float(cross_entropy(scores, one[0, 1:], reduction="sum").double())
+            total += float(cross_entropy(scores, sample[0, 1:], reduction="sum").double())
         return {"loss": total, "tokens": float(ids[:, 1:].numel()), "samples": float(len(ids))}
 
 

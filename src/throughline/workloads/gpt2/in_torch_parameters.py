@@ -42,7 +42,7 @@ class Block(nn.Module):
 
 def parts(shape: Shape, rows: int, given: Parameters) -> dict[str, nn.Module]:
     """Make embeddings, layers and last norm, with random weights. The table of `rows` tokens is also the head's."""
-    made = {
+    modules = {
         "tokens": nn.Embedding(rows, shape.hidden),
         "positions": nn.Embedding(max(POSITIONS, given.sequence), shape.hidden),
         "layers": nn.ModuleList(Block(shape.hidden, shape.heads, given.gelu) for _ in range(shape.layers)),
@@ -50,32 +50,32 @@ def parts(shape: Shape, rows: int, given: Parameters) -> dict[str, nn.Module]:
     }
     residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
     deviations = {"positions": given.position_init, "mix": residual, "down": residual}
-    for name, module in nn.ModuleDict(made).named_modules():
+    for name, module in nn.ModuleDict(modules).named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             nn.init.normal_(module.weight, std=deviations.get(name.rpartition(".")[2], DEVIATION))
         if isinstance(module, nn.Linear):
             nn.init.zeros_(module.bias)
-    return made
+    return modules
 
 
-def states(own: Any, ids: Tensor) -> Tensor:
+def states(gpt2: Any, ids: Tensor) -> Tensor:
     """Return the hidden states [B, S, H] after the last norm, of ids [B, S].
 
     There is no dropout, and the weights' type is used. This pass calls one module after the other and shares no code
     with the training step.
     """
-    hidden = own.tokens(ids) + own.positions.weight[: ids.shape[1]]
-    for one in own.layers:
-        hidden = hidden + _mixed(one, one.attention_norm(hidden))
-        hidden = hidden + one.down(gelu(one.up(one.feed_norm(hidden)), approximate=one.gelu))
-    last: Tensor = own.norm(hidden)
+    hidden = gpt2.tokens(ids) + gpt2.positions.weight[: ids.shape[1]]
+    for block in gpt2.layers:
+        hidden = hidden + _mixed(block, block.attention_norm(hidden))
+        hidden = hidden + block.down(gelu(block.up(block.feed_norm(hidden)), approximate=block.gelu))
+    last: Tensor = gpt2.norm(hidden)
     return last
 
 
-def _mixed(one: Any, hidden: Tensor) -> Tensor:
-    three = (linear(hidden) for linear in (one.query, one.key, one.value))
-    query, key, value = (each.unflatten(-1, (one.heads, -1)).transpose(1, 2) for each in three)
+def _mixed(block: Any, hidden: Tensor) -> Tensor:
+    three = (linear(hidden) for linear in (block.query, block.key, block.value))
+    query, key, value = (each.unflatten(-1, (block.heads, -1)).transpose(1, 2) for each in three)
     with sdpa_kernel(ANY_KERNEL):  # any kernel, even if the training step is pinned to one
         mixed = scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(-2)
-    result: Tensor = one.mix(mixed)
+    result: Tensor = block.mix(mixed)
     return result

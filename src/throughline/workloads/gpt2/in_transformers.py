@@ -47,11 +47,11 @@ def _turned(name: str, array: Any) -> Any:
 
 def _named(name: str) -> list[str]:
     """Return the names in the PyTorch form of a parameter here: several if it holds several matrices."""
-    place, _, kind = name.removeprefix("model.transformer.").rpartition(".")
-    if place in TABLES:
-        return [f"{TABLES[place]}.{kind}"]
-    _, number, part = place.split(".", 2)
-    return [f"layers.{number}.{one}.{kind}" for one in LAYER[part]]
+    path, _, kind = name.removeprefix("model.transformer.").rpartition(".")
+    if path in TABLES:
+        return [f"{TABLES[path]}.{kind}"]
+    _, number, part = path.split(".", 2)
+    return [f"layers.{number}.{ours}.{kind}" for ours in LAYER[part]]
 
 
 class Gpt2InTransformers(TransformersForm[Parameters]):
@@ -83,17 +83,17 @@ class Gpt2InTransformers(TransformersForm[Parameters]):
         return list(network.model.transformer.h)
 
     def weights(self, network: Pretrained) -> Arrays:
-        found: Arrays = {}
+        arrays: Arrays = {}
         for name, array in super().weights(network).items():
             parts = _named(name)
-            found |= zip(parts, np.split(_turned(name, array), len(parts)), strict=True)
-        return found
+            arrays |= zip(parts, np.split(_turned(name, array), len(parts)), strict=True)
+        return arrays
 
     def load(self, network: Pretrained, weights: Arrays) -> None:
         parts = {name: _named(name) for name, _ in network.named_parameters()}
-        if {one for names in parts.values() for one in names} != weights.keys():
+        if {name for names in parts.values() for name in names} != weights.keys():
             raise ValueError("weights of another network")
-        whole = {name: np.concatenate([weights[one] for one in names]) for name, names in parts.items()}
+        whole = {name: np.concatenate([weights[part] for part in names]) for name, names in parts.items()}
         super().load(network, {name: _turned(name, array) for name, array in whole.items()})
 
     def settings(self, network: Pretrained) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Gpt2InTransformers(TransformersForm[Parameters]):
         """Return the loss summed over the tokens of a batch, computed one sample at a time."""
         network.eval()
         samples, each = torch.split(batch["tokens"], 1), batch["tokens"].shape[1] - 1
-        total = sum(float(network(tokens=one)) * each for one in samples)
+        total = sum(float(network(tokens=sample)) * each for sample in samples)
         network.train()
         return {"loss": total, "tokens": float(len(samples) * each), "samples": float(len(samples))}
 

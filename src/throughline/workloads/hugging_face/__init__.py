@@ -75,8 +75,8 @@ class HuggingFace(Workload[Parameters]):
 
     def content(self, spec: RunSpec[Parameters]) -> dict[str, Any]:
         """Return the content of the model's config.json. In a rank, the specification has it already."""
-        found: dict[str, Any] | None = spec.content
-        return configuration.content(spec.model, spec.parameters.config_sha256) if found is None else found
+        content: dict[str, Any] | None = spec.content
+        return configuration.content(spec.model, spec.parameters.config_sha256) if content is None else content
 
     def folder(self, parameters: Parameters) -> str:
         workload, given = data_of(parameters)
@@ -101,8 +101,8 @@ class HuggingFace(Workload[Parameters]):
         if "tokens" in rows:
             return {"input_ids": rows["tokens"][:, :-1]}
         labels = np.full(rows["input_ids"].shape, IGNORED, np.int32)
-        sample, place = np.nonzero(rows["masked_lm_positions"])
-        labels[sample, rows["masked_lm_positions"][sample, place]] = rows["masked_lm_ids"][sample, place]
+        sample, position = np.nonzero(rows["masked_lm_positions"])
+        labels[sample, rows["masked_lm_positions"][sample, position]] = rows["masked_lm_ids"][sample, position]
         return {
             "input_ids": rows["input_ids"],
             "attention_mask": rows["input_mask"],
@@ -116,11 +116,11 @@ class HuggingFace(Workload[Parameters]):
 
         given, draw = spec.parameters, np.random.Generator(np.random.Philox(key=seed))
         shape, vocabulary = (count, given.sequence), configuration.vocabulary(self.content(spec))
-        made = {"input_ids": draw.integers(0, vocabulary, shape, np.int32)}
+        arrays = {"input_ids": draw.integers(0, vocabulary, shape, np.int32)}
         if given.task == "mlm":
             predicted = draw.permuted(np.tile(np.arange(given.sequence), (count, 1)), axis=1) < given.predictions
-            made["labels"] = np.where(predicted, draw.integers(0, vocabulary, shape, np.int32), np.int32(IGNORED))
-        return made
+            arrays["labels"] = np.where(predicted, draw.integers(0, vocabulary, shape, np.int32), np.int32(IGNORED))
+        return arrays
 
     def counts(self, rows: Arrays) -> tuple[int, ...]:
         return () if "tokens" in rows else bert.WORKLOAD.counts(rows)

@@ -32,10 +32,10 @@ class Model(Described):
 
     @classmethod
     def of(cls, name: str, file: Path, task: str) -> Model:
-        made = cls(name)
-        made.file, made.task = file, task
-        made.sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
-        return made
+        model = cls(name)
+        model.file, model.task = file, task
+        model.sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
+        return model
 
 
 @dataclass(frozen=True)

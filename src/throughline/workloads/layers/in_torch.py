@@ -51,8 +51,8 @@ def hugging_face(model: str, attention: str, dropout: float) -> Any:
     try:
         import transformers
     except ImportError:
-        why = f"{model} is a layer of transformers, which is not installed: install envs/benchmarks.txt"
-        raise Unsupported(why) from None
+        reason = f"{model} is a layer of transformers, which is not installed: install envs/benchmarks.txt"
+        raise Unsupported(reason) from None
 
     if model == "bert-layer":
         from transformers.models.bert.modeling_bert import BertLayer

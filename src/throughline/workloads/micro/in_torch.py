@@ -52,14 +52,14 @@ def vector(size: int, at: torch.device, dtype: torch.dtype) -> Made:
 def copies(size: int, at: torch.device, dtype: torch.dtype) -> Made:
     """Return the copies of `size` bytes, whatever the precision. A CPU only copies within its memory."""
     here, there = (random(-(-size // 4), at=at, dtype=torch.float32) for _ in range(2))
-    made: Made = {"within_device": (partial(there.copy_, here), 2 * here.nbytes / 1e9)}
+    calls: Made = {"within_device": (partial(there.copy_, here), 2 * here.nbytes / 1e9)}
     if at.type == "cpu":
-        return made
+        return calls
     host = here.cpu().pin_memory()
     return {
         "host_to_device": (partial(here.copy_, host, non_blocking=True), host.nbytes / 1e9),
         "device_to_host": (partial(host.copy_, there, non_blocking=True), host.nbytes / 1e9),
-        **made,
+        **calls,
     }
 
 
@@ -76,13 +76,13 @@ class MicroInTorch(Form[Parameters, Test]):
         return {"sizes": network.sizes, **in_torch_timed.SETTINGS}
 
     def figures(self, network: Test) -> list[tuple[str, Any, float | None]]:
-        found: list[tuple[str, Any, float | None]] = []
+        figures: list[tuple[str, Any, float | None]] = []
         for size in network.sizes:
             seconds: dict[Call, float] = {}
             for name, (call, amount) in network.tests(size).items():
                 seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, network.at_least_s)
-                found.append((name, size, amount / seconds[call]))
-        return found
+                figures.append((name, size, amount / seconds[call]))
+        return figures
 
 
 FORM = MicroInTorch()

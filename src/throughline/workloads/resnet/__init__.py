@@ -43,13 +43,13 @@ class Shape:
     @property
     def blocks(self) -> list[Block]:
         """All blocks, in their order."""
-        made: list[Block] = []
+        blocks: list[Block] = []
         for stage, count in enumerate(self.stages):
             width = self.width << stage
             for number in range(count):
-                inputs = made[-1].outputs if made else self.width
-                made.append(Block(inputs, width, width * self.expansion, 2 if stage and not number else 1))
-        return made
+                inputs = blocks[-1].outputs if blocks else self.width
+                blocks.append(Block(inputs, width, width * self.expansion, 2 if stage and not number else 1))
+        return blocks
 
 
 SHAPES = {

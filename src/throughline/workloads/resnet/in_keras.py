@@ -35,9 +35,13 @@ class Convolution(keras.Layer):  # type: ignore[misc]
         padded = ops.pad(hidden, self.around) if self.around[1][0] else hidden
         return self.norm(self.convolution(padded), training=training)
 
-    def by_name(self, place: str) -> dict[str, Any]:
-        own = self.norm
-        return {f"{place}.weight": self.convolution.kernel, f"{place}.scale": own.gamma, f"{place}.shift": own.beta}
+    def by_name(self, prefix: str) -> dict[str, Any]:
+        norm = self.norm
+        return {
+            f"{prefix}.weight": self.convolution.kernel,
+            f"{prefix}.scale": norm.gamma,
+            f"{prefix}.shift": norm.beta,
+        }
 
 
 class Residual(keras.Layer):  # type: ignore[misc]
@@ -61,11 +65,11 @@ class Residual(keras.Layer):  # type: ignore[misc]
             hidden = ops.relu(convolution(hidden, training=training))
         return ops.relu(last(hidden, training=training) + residual)
 
-    def by_name(self, place: str) -> dict[str, Any]:
-        found = self.shortcut.by_name(f"{place}.shortcut") if self.shortcut else {}
+    def by_name(self, prefix: str) -> dict[str, Any]:
+        weights = self.shortcut.by_name(f"{prefix}.shortcut") if self.shortcut else {}
         for number, convolution in enumerate(self.convolutions):
-            found |= convolution.by_name(f"{place}.convolutions.{number}")
-        return found
+            weights |= convolution.by_name(f"{prefix}.convolutions.{number}")
+        return weights
 
 
 class ResNet(keras.Layer):  # type: ignore[misc]
@@ -102,10 +106,10 @@ class ResNet(keras.Layer):  # type: ignore[misc]
 
     def by_name(self) -> dict[str, Any]:
         """Return every weight by its name in the PyTorch form."""
-        found = {**self.stem.by_name("stem"), **of_layer("head", self.head)}
-        for place, block in zip(self.places, self.blocks, strict=True):
-            found |= block.by_name(f"stages.{place}")
-        return found
+        weights = {**self.stem.by_name("stem"), **of_layer("head", self.head)}
+        for prefix, block in zip(self.places, self.blocks, strict=True):
+            weights |= block.by_name(f"stages.{prefix}")
+        return weights
 
 
 class ResNetInKeras(KerasForm[Parameters, ResNet]):

@@ -101,7 +101,11 @@ class ResNet(gluon.HybridBlock):  # type: ignore[misc]
 
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
         """Return every weight by its place in the network. These are the names of the PyTorch form."""
-        return [(name, one) for name, one in self._collect_params_with_prefix().items() if one.grad_req != "null"]
+        return [
+            (name, parameter)
+            for name, parameter in self._collect_params_with_prefix().items()
+            if parameter.grad_req != "null"
+        ]
 
     def hybrid_forward(self, F, pixels, labels, mean, deviation) -> Any:  # type: ignore[no-untyped-def]
         hidden = F.transpose(F.cast(pixels, "float32"), (0, 3, 1, 2))

@@ -24,9 +24,9 @@ from throughline.workloads.resnet import DEVIATION, LACKS, MEAN, SHAPES, Paramet
 NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^stem\.weight": "conv1.weight",
     r"^stem\.": "bn1.",
-    r"^stages\.(\d+)": lambda found: f"layer{int(found[1]) + 1}",
-    r"convolutions\.(\d+)\.weight": lambda found: f"conv{int(found[1]) + 1}.weight",
-    r"convolutions\.(\d+)": lambda found: f"bn{int(found[1]) + 1}",
+    r"^stages\.(\d+)": lambda match: f"layer{int(match[1]) + 1}",
+    r"convolutions\.(\d+)\.weight": lambda match: f"conv{int(match[1]) + 1}.weight",
+    r"convolutions\.(\d+)": lambda match: f"bn{int(match[1]) + 1}",
     r"shortcut\.weight": "downsample.0.weight",
     r"shortcut\.": "downsample.1.",
     r"^head\.": "fc.",
@@ -55,8 +55,8 @@ class Network(ResNet):  # type: ignore[misc]
         self.bn1, self.relu = nn.BatchNorm2D(shape.width), nn.ReLU()
         self.maxpool, self.avgpool = nn.MaxPool2D(3, 2, 1), nn.AdaptiveAvgPool2D(1)
         for stage, count in enumerate(shape.stages):
-            made = self._make_layer(block, shape.width << stage, count, stride=2 if stage else 1)
-            setattr(self, f"layer{stage + 1}", made)
+            layers = self._make_layer(block, shape.width << stage, count, stride=2 if stage else 1)
+            setattr(self, f"layer{stage + 1}", layers)
         self.fc = nn.Linear(shape.blocks[-1].outputs, given.classes)
         self.mean, self.deviation = paddle.to_tensor(MEAN), paddle.to_tensor(DEVIATION)
 

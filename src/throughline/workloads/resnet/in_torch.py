@@ -173,7 +173,7 @@ class ResNetInTorch(TorchForm[Parameters, ResNet]):
         if network.channels_last:
             onednn += f"; matrix products for those of 1x1 and for {MANY} channels and more"
         return {
-            "parameters": sum(one.numel() for one in network.parameters()),
+            "parameters": sum(parameter.numel() for parameter in network.parameters()),
             "normalization": "of bytes, on the device",
             "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
             "label_smoothing": network.label_smoothing,
@@ -195,8 +195,8 @@ class ResNetInTorch(TorchForm[Parameters, ResNet]):
         network.train()
         network.half_type = half
         loss = cross_entropy(scores, labels, reduction="sum").double()
-        found = (scores.argmax(1) == labels).sum()
-        return {"loss": float(loss), "found": float(found), "samples": float(len(labels))}
+        right = (scores.argmax(1) == labels).sum()
+        return {"loss": float(loss), "found": float(right), "samples": float(len(labels))}
 
 
 FORM = ResNetInTorch()

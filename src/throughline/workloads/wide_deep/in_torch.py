@@ -35,9 +35,9 @@ class WideDeep(nn.Module):
         self.tables = [self.deep, self.wide]
         sizes = [FIELDS * given.embedding + NUMBERS, *[given.width] * given.hidden, 1]
         layers = [nn.Linear(*two) for two in itertools.pairwise(sizes)]
-        for one in layers:
-            nn.init.xavier_uniform_(one.weight)
-            nn.init.zeros_(one.bias)
+        for layer in layers:
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
         self.layers, self.dropout = nn.ModuleList(layers), dropout
         self.through: Callable[..., Tensor] = through
 
@@ -58,18 +58,20 @@ class WideDeep(nn.Module):
 
 def crossed(ids: Tensor, rows: int) -> Tensor:
     """Return rows of the wide table [B, crosses]: each is a hash of two ids."""
-    return torch.stack([(ids[:, one] * 0x7FEB352D + ids[:, other]) % rows for one, other in CROSSES], 1)
+    return torch.stack([(ids[:, first] * 0x7FEB352D + ids[:, second]) % rows for first, second in CROSSES], 1)
 
 
-def through(rows: Tensor, numbers: Tensor, wide: Tensor, own: list[Tensor], p: float, kind: torch.dtype) -> Tensor:
+def through(
+    rows: Tensor, numbers: Tensor, wide: Tensor, parameters: list[Tensor], p: float, kind: torch.dtype
+) -> Tensor:
     """Return the logits [B] of rows [B, 26, E], numbers [B, 13] and wide [B, crosses, 1].
 
     `own` are the parameters of the layers, in order.
     """
     hidden = torch.cat([rows.flatten(1), numbers], 1).to(kind)
-    for weight, bias in zip(own[:-2:2], own[1:-2:2], strict=True):
+    for weight, bias in zip(parameters[:-2:2], parameters[1:-2:2], strict=True):
         hidden = dropped(relu(linear(hidden, weight.to(kind), bias.to(kind))), p)
-    deep = linear(hidden, own[-2].to(kind), own[-1].to(kind))
+    deep = linear(hidden, parameters[-2].to(kind), parameters[-1].to(kind))
     return deep[:, 0].to(wide.dtype) + wide.sum((1, 2))
 
 
@@ -106,12 +108,12 @@ class WideDeepInTorch(TorchForm[Parameters, WideDeep]):
 
     def load(self, network: WideDeep, weights: Arrays) -> None:
         tables = {"deep.weight": network.deep, "wide.weight": network.wide}
-        own = {name: table.part(weights[name]) for name, table in tables.items() if name in weights}
-        super().load(network, {**weights, **own})
+        parts = {name: table.part(weights[name]) for name, table in tables.items() if name in weights}
+        super().load(network, {**weights, **parts})
 
     def settings(self, network: WideDeep) -> dict[str, Any]:
         tables = {table.weight for table in network.tables}
-        layers = sum(one.numel() for one in network.parameters() if one not in tables)
+        layers = sum(parameter.numel() for parameter in network.parameters() if parameter not in tables)
         return {
             "parameters": layers + sum(table.rows * table.columns for table in network.tables),
             "tables": {name: getattr(network, name).words for name in ("deep", "wide")},

@@ -75,36 +75,36 @@ class Table(nn.Module):
 
     def whole(self) -> Any:
         """Return the whole table as an array. All ranks that share it have to call this together."""
-        own = self.weight.detach().cpu().numpy()
+        held = self.weight.detach().cpu().numpy()
         if self.ranks is None or self.split == "replicated":
-            return own
+            return held
         parts: list[Any] = [None] * self.ranks.size
-        dist.all_gather_object(parts, own, group=self.ranks.group)
+        dist.all_gather_object(parts, held, group=self.ranks.group)
         if self.split == "columns":
             return np.concatenate(parts, 1)
-        whole = np.empty((self.rows, self.columns), own.dtype)
-        for place, part in enumerate(parts):
-            whole[place :: self.ranks.size] = part
+        whole = np.empty((self.rows, self.columns), held.dtype)
+        for rank, part in enumerate(parts):
+            whole[rank :: self.ranks.size] = part
         return whole
 
 
 def columns_of(columns: int, size: int) -> list[int]:
     """Return the first column of each rank, and the end of the last rank's columns."""
-    return [columns * place // size for place in range(size + 1)]
+    return [columns * rank // size for rank in range(size + 1)]
 
 
-def gathered(own: Tensor, ranks: TensorGroup) -> Tensor:
+def gathered(part: Tensor, ranks: TensorGroup) -> Tensor:
     """Return the tensors of all ranks, concatenated along the first dimension."""
-    every = own.new_empty((ranks.size * len(own), *own.shape[1:]))
-    dist.all_gather_single(every, own.contiguous(), group=ranks.group)
+    every = part.new_empty((ranks.size * len(part), *part.shape[1:]))
+    dist.all_gather_single(every, part.contiguous(), group=ranks.group)
     return every
 
 
-def sent(own: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
+def sent(rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
     """All-to-all: send the first `sizes[0]` rows to the first rank, and so on. `received` is how many come from each
     rank."""
-    here = own.new_empty((sum(received), *own.shape[1:]))
-    dist.all_to_all_single(here, own, received, sizes, group=group)
+    here = rows.new_empty((sum(received), *rows.shape[1:]))
+    dist.all_to_all_single(here, rows, received, sizes, group=group)
     return here
 
 
@@ -165,25 +165,25 @@ class Rows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
-        size, place = ranks.size, ranks.place
+        size, rank = ranks.size, ranks.place
         every = gathered(ids.flatten(), ranks).view(size, -1)
         owners = every % size
         pairs = owners + size * torch.arange(size, device=ids.device)[:, None]
         counts = torch.bincount(pairs.flatten(), minlength=size**2).view(size, size).tolist()
-        ctx.sizes, ctx.received = [asked[place] for asked in counts], counts[place]
-        own = every[owners == place] // size
-        ctx.order = owners[place].argsort(stable=True)
-        ctx.save_for_backward(table, own)
+        ctx.sizes, ctx.received = [asked[rank] for asked in counts], counts[rank]
+        local = every[owners == rank] // size
+        ctx.order = owners[rank].argsort(stable=True)
+        ctx.save_for_backward(table, local)
         ctx.lazy, ctx.ranks = lazy, ranks
-        parts = sent(embedding(own, table), ctx.sizes, ctx.received, ranks.group)
+        parts = sent(embedding(local, table), ctx.sizes, ctx.received, ranks.group)
         return torch.empty_like(parts).index_copy_(0, ctx.order, parts).view(*ids.shape, -1)
 
     @staticmethod
     def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
-        table, own = ctx.saved_tensors
+        table, local = ctx.saved_tensors
         parts = (vectors.flatten(0, 1) / ctx.ranks.size)[ctx.order]
         here = sent(parts, ctx.received, ctx.sizes, ctx.ranks.group)
-        return gradient(table, own, here, ctx.lazy), None, None, None, None
+        return gradient(table, local, here, ctx.lazy), None, None, None, None
 
 
 WHOLE: Callable[..., Tensor] = Whole.apply
