@@ -86,3 +86,9 @@ class Form(ABC, Generic[P, N]):
     def by_rows(self, network: N) -> list[Any]:
         """Return, in PyTorch, the parameters that have sparse gradients, and are updated row by row."""
         return []
+
+
+def same_names(here: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+    """Raise ValueError if weights have other names than those of a network."""
+    if here.keys() != weights.keys():
+        raise ValueError(f"weights of another network: {sorted(here.keys() ^ weights.keys())}")

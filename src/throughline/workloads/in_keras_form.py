@@ -6,6 +6,7 @@ They use only Keras' own operations, so they work with every backend of Keras.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 import keras
@@ -14,6 +15,7 @@ import numpy as np
 from keras import ops
 
 from throughline.workloads import Arrays, Form
+from throughline.workloads.form import same_names
 from throughline.workloads.workload import P
 
 MATRICES = ("kernel", "embeddings")
@@ -45,8 +47,7 @@ class KerasForm(Form[P, N]):
         dimension of their own. PyTorch's has the outputs first.
         """
         here = network.by_name()
-        if here.keys() != weights.keys():
-            raise ValueError(f"weights of another network: {sorted(here.keys() ^ weights.keys())}")
+        same_names(here, weights)
         for name, weight in here.items():
             array = weights[name]
             if weight.name == "kernel":
@@ -87,6 +88,31 @@ def of_layer(name: str, layer: Any) -> dict[str, Any]:
     if hasattr(layer, "gamma"):
         return {f"{name}.weight": layer.gamma, f"{name}.bias": layer.beta}
     return {f"{name}.weight": layer.kernel, f"{name}.bias": layer.bias}
+
+
+def of_transformer_layer(names: Iterable[str], layer: Any) -> dict[str, Any]:
+    """Return the weights of a layer of keras-hub by PyTorch's names.
+
+    `names` are those of its parts: the norm of the attention, query, key, value and output of the attention, the norm
+    of the feed-forward part, and its first and second product.
+    """
+    attention = layer._self_attention_layer
+    parts = [
+        layer._self_attention_layer_norm, attention.query_dense, attention.key_dense, attention.value_dense,
+        attention.output_dense, layer._feedforward_layer_norm, layer._feedforward_intermediate_dense,
+        layer._feedforward_output_dense,
+    ]  # fmt: skip
+    weights: dict[str, Any] = {}
+    for name, part in zip(names, parts, strict=True):
+        weights |= of_layer(name, part)
+    return weights
+
+
+def through(layers: Iterable[Any], hidden: Any, checkpointing: bool, **given: Any) -> Any:
+    """Return the hidden states after all layers."""
+    for layer in layers:
+        hidden = (partial(recomputed, layer) if checkpointing else layer)(hidden, **given)
+    return hidden
 
 
 def recomputed(layer: Any, hidden: Any, **given: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 import mxnet as mx
 
 from throughline.workloads import Arrays, Form
+from throughline.workloads.form import same_names
 from throughline.workloads.workload import P
 
 
@@ -25,8 +26,7 @@ class MxnetForm(Form[P, N]):
     def load(self, network: N, weights: Arrays) -> None:
         parameters = dict(network.named_parameters())
         known = {self.name(name, parameters): array for name, array in weights.items()}
-        if parameters.keys() != known.keys():
-            raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ known.keys())}")
+        same_names(parameters, known)
         for name, parameter in parameters.items():
             parameter.set_data(mx.nd.array(known[name], dtype="float32"))
 

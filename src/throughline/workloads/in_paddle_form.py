@@ -9,6 +9,7 @@ import numpy as np
 from paddle import nn
 
 from throughline.workloads import Arrays, Form
+from throughline.workloads.form import same_names
 from throughline.workloads.workload import P
 
 DEVIATION = 0.02
@@ -37,8 +38,7 @@ class PaddleForm(Form[P, N]):
         """Set all weights in place. Paddle keeps weights of linear layers transposed."""
         linear = {f"{name}.weight" for name, layer in network.named_sublayers() if isinstance(layer, nn.Linear)}
         parameters = trained(network)
-        if parameters.keys() != weights.keys():
-            raise ValueError(f"weights of another network: {sorted(parameters.keys() ^ weights.keys())}")
+        same_names(parameters, weights)
         for name, parameter in parameters.items():
             array = weights[name].T if name in linear else weights[name]
             parameter.set_value(np.ascontiguousarray(array, dtype=np.float32))

@@ -5,11 +5,12 @@ All are functions of tensors, so that a compiler sees through them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import dropout, embedding, layer_norm, scaled_dot_product_attention
 
 CACHED = 2**19
@@ -47,6 +48,17 @@ def attended(
         masked = query.new_full((query.shape[-2],) * 2, float("-inf")).triu_(1)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
+
+
+def plain_attention(projections: Iterable[Any], hidden: Tensor, heads: int, **given: Any) -> Tensor:
+    """Return the attention [B, S, H] of `hidden`, with the layers for query, key and value. `given`: a mask, or
+    `is_causal`.
+
+    Any kernel computes it, even if the training step is pinned to one.
+    """
+    query, key, value = (layer(hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for layer in projections)
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        return scaled_dot_product_attention(query, key, value, **given).transpose(1, 2).flatten(-2)
 
 
 def normed(hidden: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:

@@ -7,7 +7,6 @@ activations again. Every backend of Keras can train this form.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import keras
@@ -17,9 +16,14 @@ from keras_hub.models import BertBackbone
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, padded
-from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, recomputed
+from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, of_transformer_layer, through
 
 EPSILON = 1e-12
+PARTS = [
+    "attention.output.LayerNorm", "attention.self.query", "attention.self.key", "attention.self.value",
+    "attention.output.dense", "output.LayerNorm", "intermediate.dense", "output.dense",
+]  # fmt: skip
+"""The parts of a layer by their names in the PyTorch form, in the order of `of_transformer_layer`."""
 
 
 def masked(batch: dict[str, Any]) -> Any:
@@ -88,10 +92,8 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         words = bert.token_embedding(batch["input_ids"])
         hidden = bert.embeddings_add((words, bert.position_embedding(words), bert.segment_embedding(batch["segments"])))
         hidden = bert.embeddings_dropout(bert.embeddings_layer_norm(hidden), training=training)
-        for layer in bert.transformer_layers:
-            call = partial(recomputed, layer) if self.checkpointing and training else layer
-            hidden = call(hidden, padding_mask=batch.get("mask"), training=training)
-        return hidden
+        again = self.checkpointing and training
+        return through(bert.transformer_layers, hidden, again, padding_mask=batch.get("mask"), training=training)
 
     def by_name(self) -> dict[str, Any]:
         """Return every weight by its name in the PyTorch form."""
@@ -109,20 +111,11 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
             "norm": self.norm,
             "following": self.following,
         }
-        for number, layer in enumerate(bert.transformer_layers):
-            prefix, attention = f"bert.encoder.layer.{number}", layer._self_attention_layer
-            layers |= {
-                f"{prefix}.attention.self.query": attention.query_dense,
-                f"{prefix}.attention.self.key": attention.key_dense,
-                f"{prefix}.attention.self.value": attention.value_dense,
-                f"{prefix}.attention.output.dense": attention.output_dense,
-                f"{prefix}.attention.output.LayerNorm": layer._self_attention_layer_norm,
-                f"{prefix}.intermediate.dense": layer._feedforward_intermediate_dense,
-                f"{prefix}.output.dense": layer._feedforward_output_dense,
-                f"{prefix}.output.LayerNorm": layer._feedforward_layer_norm,
-            }
         for name, layer in layers.items():
             weights |= of_layer(name, layer)
+        for number, layer in enumerate(bert.transformer_layers):
+            names = [f"bert.encoder.layer.{number}.{part}" for part in PARTS]
+            weights |= of_transformer_layer(names, layer)
         return weights
 
 

@@ -20,11 +20,11 @@ from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, Shape, padded
 from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encoder, states
-from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.in_torch_form import InParts, TorchForm
 from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention
 
 
-class BertForPretraining(nn.Module):
+class BertForPretraining(InParts):
     """BERT with its heads and its loss. `forward` takes the tensors of `bert.batch` or `bert.unpadded`.
 
     The loss is the mean over masked tokens + the mean over next-sentence labels. With `half_type`, the weights keep
@@ -32,7 +32,6 @@ class BertForPretraining(nn.Module):
     half type; norms and losses are computed in the weights' type.
     """
 
-    half_type: torch.dtype | None = None
     longest = POSITIONS
     predictions: int | None = None
     """The most tokens, and the most masked tokens, that a sample has."""
@@ -49,15 +48,7 @@ class BertForPretraining(nn.Module):
         self.following = nn.Linear(shape.hidden, 2)
         draw(self.transform)
         draw(self.following)
-        self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, losses)
-
-    def compile_parts(self, dynamic: bool) -> None:
-        """Compile embeddings, layer and heads, each by itself. A layer is compiled once for all layers.
-
-        `dynamic`: the number of tokens may change. PyTorch then compiles code for any number when it sees the second
-        one.
-        """
-        self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
+        self.parts = (embedded, layer, losses)
 
     def forward(self, input_ids: Tensor, segments: Tensor, **batch: Tensor) -> Tensor:
         lengths = batch.get("lengths")

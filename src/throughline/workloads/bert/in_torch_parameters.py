@@ -10,14 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import gelu
 
 from throughline.workloads.bert import POSITIONS, Shape
+from throughline.workloads.in_torch_operations import plain_attention
 
 EPSILON = 1e-12
 """Epsilon of the layer norms."""
-ANY_KERNEL = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def encoder(shape: Shape, vocabulary: int) -> Any:
@@ -91,10 +90,7 @@ def states(bert: Any, heads: int, ids: Tensor, segments: Tensor, mask: Tensor | 
     seen = None if mask is None else mask[:, None, None].bool()
     for layer in bert.encoder.layer:
         attention = layer.attention
-        three = (projection(hidden) for projection in attention.self.children())
-        query, key, value = (projected.unflatten(-1, (heads, -1)).transpose(1, 2) for projected in three)
-        with sdpa_kernel(ANY_KERNEL):  # any kernel, even if the training step is pinned to one
-            mixed = scaled_dot_product_attention(query, key, value, seen).transpose(1, 2).flatten(-2)
+        mixed = plain_attention(attention.self.children(), hidden, heads, attn_mask=seen)
         hidden = attention.output.LayerNorm(attention.output.dense(mixed) + hidden)
         wide = gelu(layer.intermediate.dense(hidden))
         hidden = layer.output.LayerNorm(layer.output.dense(wide) + hidden)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,31 +12,25 @@ from throughline.workloads import Arrays, Unsupported, Values
 from throughline.workloads.faces import MARGINS, NETWORKS, SCALE, Parameters
 from throughline.workloads.faces.in_torch_classifier import Classifier
 from throughline.workloads.faces.in_torch_networks import iresnet, mobilefacenet
-from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.in_torch_form import InParts, TorchForm
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 
-class Faces(nn.Module):
+class Faces(InParts):
     """The network for embeddings, and the classifier. `forward` takes the tensors of a batch and returns the loss.
 
     With `half_type`, PyTorch's autocast chooses the operations of the network that have this type. The last layer and
     the softmax are computed in the weights' type.
     """
 
-    half_type: torch.dtype | None = None
-
     def __init__(self, layers: nn.Sequential, classifier: Classifier) -> None:
         super().__init__()
         self.layers: Any = layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.classifier = classifier
-        self.embedded: Callable[[Tensor], Tensor] = self.embed
-
-    def compile_parts(self, dynamic: bool) -> None:
-        """Compile the network for embeddings. The classifier, with its exchange, is not compiled."""
-        self.embedded = torch.compile(self.embed, dynamic=None if dynamic else False)
+        self.parts = (self.embed,)  # the classifier, with its exchange, is not compiled
 
     def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
-        loss: Tensor = self.classifier(self.embedded(pixels), labels.long(), self.half_type)
+        loss: Tensor = self.classifier(self.parts[0](pixels), labels.long(), self.half_type)
         return loss
 
     def embed(self, pixels: Tensor) -> Tensor:

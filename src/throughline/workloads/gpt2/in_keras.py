@@ -18,10 +18,12 @@ from keras_hub.models import GPT2Backbone
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
-from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, recomputed
+from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, of_transformer_layer, through
 
 DEVIATION = 0.02
 """Standard deviation of the initial weights."""
+PARTS = ["attention_norm", "query", "key", "value", "mix", "feed_norm", "up", "down"]
+"""The parts of a layer by their names in the PyTorch form, in the order of `of_transformer_layer`."""
 GELU = {"tanh": partial(keras.activations.gelu, approximate=True), "erf": gelu}
 
 
@@ -67,9 +69,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         words = gpt2.token_embedding(ids[:, :-1])
         hidden = gpt2.embeddings_add((words, gpt2.position_embedding(words)))
         hidden = gpt2.embeddings_dropout(hidden, training=training)
-        for layer in gpt2.transformer_layers:
-            call = partial(recomputed, layer) if self.checkpointing and training else layer
-            hidden = call(hidden, training=training)
+        hidden = through(gpt2.transformer_layers, hidden, self.checkpointing and training, training=training)
         scores = ops.cast(gpt2.token_embedding(gpt2.layer_norm(hidden), reverse=True), "float32")
         return ops.sparse_categorical_crossentropy(ids[:, 1:], scores, from_logits=True)
 
@@ -82,19 +82,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
             **of_layer("norm", gpt2.layer_norm),
         }
         for number, layer in enumerate(gpt2.transformer_layers):
-            attention = layer._self_attention_layer
-            parts = {
-                "attention_norm": layer._self_attention_layer_norm,
-                "query": attention.query_dense,
-                "key": attention.key_dense,
-                "value": attention.value_dense,
-                "mix": attention.output_dense,
-                "feed_norm": layer._feedforward_layer_norm,
-                "up": layer._feedforward_intermediate_dense,
-                "down": layer._feedforward_output_dense,
-            }
-            for name, part in parts.items():
-                weights |= of_layer(f"layers.{number}.{name}", part)
+            weights |= of_transformer_layer([f"layers.{number}.{part}" for part in PARTS], layer)
         return weights
 
 

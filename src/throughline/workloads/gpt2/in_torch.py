@@ -19,7 +19,7 @@ from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
 from throughline.workloads.gpt2 import SHAPES, Parameters, Shape, padded
 from throughline.workloads.gpt2.in_torch_parameters import EPSILON, parts, states
-from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.in_torch_form import InParts, TorchForm
 from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
 
@@ -28,7 +28,7 @@ CUT = {"tokens": 0, "query": 0, "key": 0, "value": 0, "mix": 1, "up": 0, "down":
 by inputs."""
 
 
-class Gpt2(nn.Module):
+class Gpt2(InParts):
     """GPT-2 with its head and its loss. `forward` takes the tensors of `gpt2.batch` and returns the mean over all
     tokens.
 
@@ -36,7 +36,6 @@ class Gpt2(nn.Module):
     activations between them have the half type; norms and losses are computed in the weights' type.
     """
 
-    half_type: torch.dtype | None = None
     ranks: TensorGroup | None = None
     """The ranks that share this replica, if each holds a part of it."""
     attention: str | None = None
@@ -51,11 +50,7 @@ class Gpt2(nn.Module):
         for name, module in parts(shape, padded(vocabulary), given).items():
             self.add_module(name, module)
         self.gelu, self.dropout, self.checkpointing = given.gelu, dropout, checkpointing
-        self.parts: tuple[Callable[..., Tensor], ...] = (embedded, layer, loss)
-
-    def compile_parts(self, dynamic: bool) -> None:
-        """Compile embeddings, layer and loss, each by itself. A layer is compiled once for all layers."""
-        self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
+        self.parts = (embedded, layer, loss)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the loss. The last of the tokens [B, S + 1] is only a label."""

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import gelu, scaled_dot_product_attention
+from torch.nn.functional import gelu
 
 from throughline.workloads.gpt2 import POSITIONS, Parameters, Shape
+from throughline.workloads.in_torch_operations import plain_attention
 
 EPSILON = 1e-5
 """Epsilon of the layer norms."""
@@ -18,7 +18,6 @@ DEVIATION = 0.02
 """Standard deviation of the initial weights."""
 APPROXIMATE = {"tanh": "tanh", "erf": "none"}
 """Map the values of the key `gelu` to PyTorch's names."""
-ANY_KERNEL = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 class Block(nn.Module):
@@ -66,16 +65,9 @@ def states(gpt2: Any, ids: Tensor) -> Tensor:
     """
     hidden = gpt2.tokens(ids) + gpt2.positions.weight[: ids.shape[1]]
     for block in gpt2.layers:
-        hidden = hidden + _mixed(block, block.attention_norm(hidden))
+        projections = block.query, block.key, block.value
+        mixed = plain_attention(projections, block.attention_norm(hidden), block.heads, is_causal=True)
+        hidden = hidden + block.mix(mixed)
         hidden = hidden + block.down(gelu(block.up(block.feed_norm(hidden)), approximate=block.gelu))
     last: Tensor = gpt2.norm(hidden)
     return last
-
-
-def _mixed(block: Any, hidden: Tensor) -> Tensor:
-    three = (linear(hidden) for linear in (block.query, block.key, block.value))
-    query, key, value = (each.unflatten(-1, (block.heads, -1)).transpose(1, 2) for each in three)
-    with sdpa_kernel(ANY_KERNEL):  # any kernel, even if the training step is pinned to one
-        mixed = scaled_dot_product_attention(query, key, value, is_causal=True).transpose(1, 2).flatten(-2)
-    result: Tensor = block.mix(mixed)
-    return result

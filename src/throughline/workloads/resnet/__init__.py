@@ -26,6 +26,14 @@ class Block:
         return self.outputs > self.width
 
     @property
+    def convolutions(self) -> list[tuple[int, int, int, int]]:
+        """Inputs, outputs, size and stride of each convolution, in their order."""
+        if self.is_bottleneck:
+            inside = (self.width, self.width, 3, self.stride)
+            return [(self.inputs, self.width, 1, 1), inside, (self.width, self.outputs, 1, 1)]
+        return [(self.inputs, self.width, 3, self.stride), (self.width, self.outputs, 3, 1)]
+
+    @property
     def has_shortcut(self) -> bool:
         """True if a 1x1 convolution brings the residual to the shape of the block's outputs."""
         return self.stride > 1 or self.inputs != self.outputs
@@ -111,14 +119,9 @@ def multiply_adds(shape: Shape, image: int, classes: int) -> Iterator[int]:
     yield 7 * 7 * 3 * shape.width * side**2
     side = halved(side)  # the pooling
     for block in shape.blocks:
-        before, side = side, halved(side) if block.stride > 1 else side
-        if block.is_bottleneck:
-            yield block.inputs * block.width * before**2
-            yield 9 * block.width * block.width * side**2
-            yield block.width * block.outputs * side**2
-        else:
-            yield 9 * block.inputs * block.width * side**2
-            yield 9 * block.width * block.outputs * side**2
+        for inputs, outputs, size, stride in block.convolutions:
+            side = halved(side) if stride > 1 else side
+            yield size**2 * inputs * outputs * side**2
         if block.has_shortcut:
             yield block.inputs * block.outputs * side**2
     yield shape.blocks[-1].outputs * classes

@@ -49,13 +49,10 @@ class Residual(keras.Layer):  # type: ignore[misc]
 
     def __init__(self, block: Block, policy: str) -> None:
         super().__init__(dtype=policy)
-        inputs, width, outputs, stride = block.inputs, block.width, block.outputs, block.stride
-        if block.is_bottleneck:
-            sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
-        else:
-            sizes = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
-        self.convolutions = [Convolution(*one, policy) for one in sizes]
-        self.shortcut = Convolution(inputs, outputs, 1, stride, policy) if block.has_shortcut else None
+        self.convolutions = [Convolution(*sizes, policy) for sizes in block.convolutions]
+        self.shortcut = None
+        if block.has_shortcut:
+            self.shortcut = Convolution(block.inputs, block.outputs, 1, block.stride, policy)
         self.built = True
 
     def call(self, hidden: Any, training: bool) -> Any:

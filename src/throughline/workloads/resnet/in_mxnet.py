@@ -48,15 +48,12 @@ class Residual(gluon.HybridBlock):  # type: ignore[misc]
 
     def __init__(self, block: Block) -> None:
         super().__init__()
-        inputs, width, outputs, stride = block.inputs, block.width, block.outputs, block.stride
-        if block.is_bottleneck:
-            sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
-        else:
-            sizes = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
         with self.name_scope():
             self.convolutions = gluon.nn.HybridSequential()
-            self.convolutions.add(*(Convolution(*one) for one in sizes))
-            self.shortcut = Convolution(inputs, outputs, 1, stride) if block.has_shortcut else None
+            self.convolutions.add(*(Convolution(*sizes) for sizes in block.convolutions))
+            self.shortcut = None
+            if block.has_shortcut:
+                self.shortcut = Convolution(block.inputs, block.outputs, 1, block.stride)
 
     def hybrid_forward(self, F, hidden) -> Any:  # type: ignore[no-untyped-def]
         residual = hidden if self.shortcut is None else self.shortcut(hidden)
@@ -101,11 +98,8 @@ class ResNet(gluon.HybridBlock):  # type: ignore[misc]
 
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
         """Return every weight by its place in the network. These are the names of the PyTorch form."""
-        return [
-            (name, parameter)
-            for name, parameter in self._collect_params_with_prefix().items()
-            if parameter.grad_req != "null"
-        ]
+        every = self._collect_params_with_prefix().items()
+        return [(name, parameter) for name, parameter in every if parameter.grad_req != "null"]
 
     def hybrid_forward(self, F, pixels, labels, mean, deviation) -> Any:  # type: ignore[no-untyped-def]
         hidden = F.transpose(F.cast(pixels, "float32"), (0, 3, 1, 2))

@@ -6,7 +6,7 @@ the forward pass with Hugging Face's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_p
 
 from throughline.spec import RunSpec
 from throughline.workloads import Values
-from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.in_torch_form import InParts, TorchForm
 from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 MANY = 512
@@ -67,13 +67,10 @@ class Residual(nn.Module):
 
     def __init__(self, block: Block) -> None:
         super().__init__()
-        inputs, width, outputs, stride = block.inputs, block.width, block.outputs, block.stride
-        if block.is_bottleneck:
-            sizes = [(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)]
-        else:
-            sizes = [(inputs, width, 3, stride), (width, outputs, 3, 1)]
-        self.convolutions = nn.ModuleList(Convolution(*one) for one in sizes)
-        self.shortcut = Convolution(inputs, outputs, 1, stride) if block.has_shortcut else None
+        self.convolutions = nn.ModuleList(Convolution(*sizes) for sizes in block.convolutions)
+        self.shortcut = None
+        if block.has_shortcut:
+            self.shortcut = Convolution(block.inputs, block.outputs, 1, block.stride)
 
     def forward(self, hidden: Tensor) -> Tensor:
         residual = hidden if self.shortcut is None else self.shortcut(hidden)
@@ -84,14 +81,13 @@ class Residual(nn.Module):
         return added.relu_()
 
 
-class ResNet(nn.Module):
+class ResNet(InParts):
     """ResNet with its loss. `forward` takes the tensors of `resnet.batch` and returns the mean over all pictures.
 
     With `half_type`, the weights keep their type and are cast where they are used. Convolutions, the last product and
     the activations between them have the half type; batch norms and the loss are computed in the weights' type.
     """
 
-    half_type: torch.dtype | None = None
     mean: Tensor
     deviation: Tensor
     stages: Any
@@ -107,12 +103,8 @@ class ResNet(nn.Module):
             nn.ModuleList(Residual(next(blocks)) for _ in range(count)) for count in shape.stages
         )
         self.head = nn.Linear(shape.blocks[-1].outputs, given.classes)
-        self.parts: tuple[Callable[..., Tensor], ...] = (begun, through, loss)
-
-    def compile_parts(self, dynamic: bool) -> None:
-        """Compile stem, stage and loss, each by itself. So ranks can exchange the gradients of a stage while they
-        compute others."""
-        self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
+        # Stages are compiled apart, so that ranks can exchange the gradients of one while they compute others.
+        self.parts = (begun, through, loss)
 
     def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
         begin, stage, end = self.parts

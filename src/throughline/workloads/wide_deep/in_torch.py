@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,20 +11,18 @@ from torch.nn.functional import binary_cross_entropy_with_logits, linear, relu
 
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
-from throughline.workloads.in_torch_form import TorchForm
+from throughline.workloads.in_torch_form import InParts, TorchForm
 from throughline.workloads.in_torch_operations import dropped
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 from throughline.workloads.wide_deep import BINS, CROSSES, FIELDS, NUMBERS, Parameters
 from throughline.workloads.wide_deep.in_torch_tables import Table
 
 
-class WideDeep(nn.Module):
+class WideDeep(InParts):
     """Wide & deep with its loss. `forward` takes the tensors of a batch and returns the mean over its samples.
 
     With `half_type`, the products of the layers have that type; tables and loss are computed in the weights' type.
     """
-
-    half_type: torch.dtype | None = None
 
     def __init__(self, given: Parameters, dropout: float, exchange: bool, apart: bool) -> None:
         super().__init__()
@@ -39,11 +36,7 @@ class WideDeep(nn.Module):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
         self.layers, self.dropout = nn.ModuleList(layers), dropout
-        self.through: Callable[..., Tensor] = through
-
-    def compile_parts(self, dynamic: bool) -> None:
-        """Compile the layers. Looking up rows is already one kernel."""
-        self.through = torch.compile(through, dynamic=None if dynamic else False)
+        self.parts = (through,)  # looking up rows is already one kernel
 
     def forward(self, ids: Tensor, numbers: Tensor, labels: Tensor) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits(ids, numbers), labels)
@@ -53,7 +46,7 @@ class WideDeep(nn.Module):
         wide = self.wide(crossed(ids.long(), self.wide.rows))
         p = self.dropout if self.training else 0.0
         kind = self.half_type or rows.dtype
-        return self.through(rows, numbers, wide, list(self.layers.parameters()), p, kind)
+        return self.parts[0](rows, numbers, wide, list(self.layers.parameters()), p, kind)
 
 
 def crossed(ids: Tensor, rows: int) -> Tensor:
