@@ -19,6 +19,9 @@ from throughline.workloads import Form, Unsupported
 
 CLIP_AT = 1.0
 """The limit at which gradients are clipped: each value, the norm of each gradient, or the norm of all."""
+FIRST_SCALE = 2.0**16
+"""The first loss scale in fp16, where a library has no loss scaler. It halves when a gradient overflows and never grows
+within a run, so its halvings count the skipped steps."""
 MATMUL_SIZE = 8192
 """Rows and columns of the matrices that `matmul` multiplies, large enough to reach the highest rate of a GPU."""
 CPU_MATMUL_SIZE = 1024

@@ -29,6 +29,6 @@ def srun(nodes: int, cores: int) -> list[str]:
     Every option is written out, because Snakemake removes the variables of Slurm that hold the defaults.
     """
     return [
-        *("srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cores}"),
-        *("--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--quiet"),
-    ]
+        "srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1", f"--cpus-per-task={cores}",
+        "--mpi=none", "--kill-on-bad-exit=0", "--wait=0", "--export=ALL", "--quiet",
+    ]  # fmt: skip

@@ -239,7 +239,8 @@ def first_held_out(manifest: Manifest, samples: int, size: int) -> Iterator[Arra
 
     left = samples
     for shard in manifest.held_out:
-        rows, count = manifest.reader.read(shard, 0), min(left, manifest.reader.rows(shard))
+        rows = manifest.reader.read(shard, 0)
+        count = min(left, manifest.reader.rows(shard))
         for start in range(0, count, size):
             until = min(start + size, count)
             yield {name: np.ascontiguousarray(array[start:until]) for name, array in rows.items()}

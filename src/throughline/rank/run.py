@@ -29,12 +29,14 @@ class Run:
         self.size, self.options = self.spec.size, self.spec.options
         self.job, self.steps = self.spec.job, self.spec.timed
         self.replica = rank // (self.world // self.size.replicas)
-        self.workload, self.trains = workloads.of(self.spec.model), workloads.of(self.spec.model).trains
+        self.workload = workloads.of(self.spec.model)
+        self.trains = self.workload.trains
         self.manifest = Manifest.of_run(self.spec, order.manifest) if order.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
-        self.rates, self.steps_made = self.spec.optimizer.rates() if self.trains else None, 0
+        self.rates = self.spec.optimizer.rates() if self.trains else None
+        self.steps_made = 0
         frameworks.refuse(self.spec)
         self.framework = load(self.spec.framework)(self.spec, rank, rank % order.devices, self.world, order.kind)
 

@@ -82,7 +82,8 @@ class EpochsJob(Part):
                 product = told[rate] * told[time]
                 if abs(product - expected) > _rounding(rate, time, told):
                     contradictions.append(f"{rate} x {time} is {product:.2f}, and {what} are {expected}")
-        evaluated, whole = self.epochs * told.get("eval_runtime", 0.0), told.get("train_runtime", float("inf"))
+        evaluated = self.epochs * told.get("eval_runtime", 0.0)
+        whole = told.get("train_runtime", float("inf"))
         if evaluated >= whole:
             contradictions.append(f"{self.epochs} evaluations take {evaluated:g} s, and the whole job {whole:g} s")
         return contradictions

@@ -22,6 +22,8 @@ MATRICES = ("kernel", "embeddings")
 """Keras' names of the weights that decay. We cannot go by the number of dimensions, because a bias can have two here
 (heads, width)."""
 SEEDS = "seed_generator_state"
+POLICIES = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
+"""Map the precisions in which matrix products and activations have another type than the weights to Keras' names."""
 
 
 class Network(Protocol):
@@ -53,6 +55,10 @@ class KerasForm(Form[P, N]):
             if weight.name == "kernel":
                 array = array.transpose(*range(2, array.ndim), 1, 0)
             weight.assign(array.reshape(weight.shape))
+
+    def policy(self, precision: str) -> str:
+        """Return Keras' name of a precision: `at` of `build`."""
+        return POLICIES.get(precision, "float32")
 
     def versions(self) -> dict[str, str | None]:
         return {"keras": keras.__version__, "keras_hub": keras_hub.__version__}

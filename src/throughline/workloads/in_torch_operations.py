@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import dropout, embedding, layer_norm, scaled_dot_product_attention
+from torch.nn.functional import dropout, embedding, layer_norm, linear, scaled_dot_product_attention
 
 CACHED = 2**19
 """How many scores a CPU computes at a time, so that they stay in its caches."""
@@ -48,6 +48,18 @@ def attended(
         masked = query.new_full((query.shape[-2],) * 2, float("-inf")).triu_(1)
     scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
     return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
+
+
+def projected(hidden: Tensor, parameters: list[Tensor], heads: int) -> Tensor:
+    """Return query, key and value [..., 3, heads, width] of `hidden`, in one product.
+
+    `parameters` are weight and bias of each, in this order.
+    """
+    query, query_bias, key, key_bias, value, value_bias = parameters
+    kind = hidden.dtype
+    packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
+    packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
+    return linear(hidden, packed, packed_bias).view(*hidden.shape[:-1], 3, heads, -1)
 
 
 def plain_attention(projections: Iterable[Any], hidden: Tensor, heads: int, **given: Any) -> Tensor:

@@ -29,17 +29,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from throughline import gpus, memory
 from throughline.frameworks.jax.optimizers import build
-from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
+from throughline.frameworks.rank import FIRST_SCALE, Rank, optimizer_settings, refuse_if
 
 if TYPE_CHECKING:
     from throughline.workloads.in_keras_form import KerasForm
 
 SAME, APART = PartitionSpec(), PartitionSpec("replica")
 """How an array is placed on the mesh: the same on every device, or different rows on each device."""
-HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
-"""Map the precisions in which matrix products and activations have another type than the weights to Keras' names."""
-FIRST_SCALE = 2.0**16
-"""The first loss scale in fp16. The scale never grows within a run, so its halvings count the skipped steps."""
 NEVER_S = 10**6
 """Seconds after which JAX ends a rank because another rank is silent. The default of JAX is 100."""
 
@@ -96,7 +92,7 @@ class Jax(Rank):
         # Each program that draws a weight runs only once, so optimizing it would take much longer than it saves.
         as_it_was = jax.config.read("jax_disable_most_optimizations")
         jax.config.update("jax_disable_most_optimizations", True)
-        self.built = self.form.build(self.spec, facts, HALF.get(self.spec.precision, "float32"))
+        self.built = self.form.build(self.spec, facts, self.form.policy(self.spec.precision))
         jax.config.update("jax_disable_most_optimizations", as_it_was)
         self.seed(self.spec.seed + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 

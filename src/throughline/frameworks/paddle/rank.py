@@ -141,7 +141,8 @@ class Paddle(Rank):
         """
         if self.world == 1:
             return
-        store, self.meetings = paddle.base.core.create_or_get_global_tcp_store(), self.meetings + 1
+        self.meetings += 1
+        store = paddle.base.core.create_or_get_global_tcp_store()
         if store.add(f"meeting {self.meetings}", 1) == self.world:
             store.set(f"meeting {self.meetings} is complete", b"1")
         store.wait(f"meeting {self.meetings} is complete")

@@ -20,7 +20,7 @@ import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
 from throughline import gpus, memory
-from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
+from throughline.frameworks.rank import FIRST_SCALE, Rank, optimizer_settings, refuse_if
 from throughline.frameworks.tensorflow.optimizers import Optimizer, clip
 from throughline.spec import RunSpec
 
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from throughline.workloads.in_keras_form import KerasForm
 
 Batch = dict[str, Any]
-HALF = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
-"""Map the precisions in which matrix products and activations have another type than the weights to Keras' names."""
-FIRST_SCALE = 2.0**16
-"""The first loss scale in fp16. It halves when a gradient overflows, and never grows within a run."""
 NOT_COUNTED = "TensorFlow does not say what its allocator has reserved"
 
 
@@ -72,7 +68,7 @@ class TensorFlow(Rank):
 
     def model(self, facts: dict[str, Any]) -> None:
         with tf.device(self.at):
-            self.network = self.form.build(self.spec, facts, HALF.get(self.spec.precision, "float32"))
+            self.network = self.form.build(self.spec, facts, self.form.policy(self.spec.precision))
         variables = self.network.trainable_variables
         self.weights = [variable.value for variable in variables]
         self.decays = self.form.decays(variables)

@@ -151,10 +151,11 @@ class Bert(Workload[Parameters]):
     def fits(self, parameters: Parameters, manifest: Values) -> str | None:
         if "sequence" not in manifest:
             return f"holds running text; BERT reads finished samples, of {parameters.sequence} tokens here"
-        has, needs = (manifest["sequence"], manifest["predictions"]), (parameters.sequence, parameters.predictions)
-        if has == needs:
+        sequence, predictions = manifest["sequence"], manifest["predictions"]
+        if (sequence, predictions) == (parameters.sequence, parameters.predictions):
             return None
-        return f"holds sequences of {has[0]} tokens with {has[1]} predictions; the run needs {needs[0]} with {needs[1]}"
+        needed = f"{parameters.sequence} with {parameters.predictions}"
+        return f"holds sequences of {sequence} tokens with {predictions} predictions; the run needs {needed}"
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
         return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}

@@ -86,9 +86,10 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
         hidden = F.dropout(hidden, p)
         unseen = None if mask is None else (mask == 0).astype("float32").unsqueeze([1, 2]) * FAR_BELOW
         for layer in self.bert["encoder"]["layer"]:
-            given = hidden, unseen, self.heads, p
-            # The backward pass computes a layer's activations again.
-            hidden = recompute(layer, *given, use_reentrant=False) if self.checkpointing else layer(*given)
+            if self.checkpointing:  # the backward pass computes a layer's activations again
+                hidden = recompute(layer, hidden, unseen, self.heads, p, use_reentrant=False)
+            else:
+                hidden = layer(hidden, unseen, self.heads, p)
         return hidden
 
 

@@ -21,7 +21,7 @@ from throughline.workloads import Values
 from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, Shape, padded
 from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encoder, states
 from throughline.workloads.in_torch_form import InParts, TorchForm
-from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention
+from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention, projected
 
 
 class BertForPretraining(InParts):
@@ -58,8 +58,8 @@ class BertForPretraining(InParts):
         hidden, table = self.encode(input_ids, segments, batch.get("mask"), None if lengths is None else bounds)
         heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
         heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
-        labels = batch["positions"], batch["labels"], batch["following"]
-        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], *labels, heads)
+        positions, labels, following = batch["positions"], batch["labels"], batch["following"]
+        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], positions, labels, following, heads)
 
     def encode(
         self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None, bounds: Tensor | None = None
@@ -122,12 +122,10 @@ def layer(
     hidden is [B, S, H], and `masked` is added to the scores. Or hidden is [T, H], and the samples lie between `bounds`
     and have `longest` tokens at most.
     """
-    query, query_bias, key, key_bias, value, value_bias, out, out_bias, norm, norm_bias, *rest = parameters
+    out, out_bias, norm, norm_bias, *rest = parameters[6:]
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
     kind = hidden.dtype
-    packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
-    packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
-    three = linear(hidden, packed, packed_bias).view(*hidden.shape[:-1], 3, heads, -1)
+    three = projected(hidden, parameters[:6], heads)
     if bounds is None:
         queries, keys, values = torch.unbind(three.permute(2, 0, 3, 1, 4))
         mixed = attended(queries, keys, values, masked, p).transpose(1, 2).flatten(-2)
@@ -157,12 +155,14 @@ def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, lo
             each.append(attended(queries, keys, values, None, p).transpose(1, 2).flatten(0, 1))
         return torch.cat(each)
     mixed: Tensor
-    places = bounds, bounds, longest, longest
     if query.dtype.itemsize == 2:
-        mixed = torch.ops.aten._flash_attention_forward(query, key, value, *places, p, False, False)[0]
+        mixed = torch.ops.aten._flash_attention_forward(
+            query, key, value, bounds, bounds, longest, longest, p, False, False
+        )[0]
     else:
-        whole = query[None], key[None], value[None], None
-        mixed = torch.ops.aten._efficient_attention_forward(*whole, *places, p, 0, True)[0][0]
+        mixed = torch.ops.aten._efficient_attention_forward(
+            query[None], key[None], value[None], None, bounds, bounds, longest, longest, p, 0, True
+        )[0][0]
     return mixed
 
 

@@ -20,7 +20,7 @@ from throughline.workloads import Arrays, Values
 from throughline.workloads.gpt2 import SHAPES, Parameters, Shape, padded
 from throughline.workloads.gpt2.in_torch_parameters import EPSILON, parts, states
 from throughline.workloads.in_torch_form import InParts, TorchForm
-from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention
+from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention, projected
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
 
 CUT = {"tokens": 0, "query": 0, "key": 0, "value": 0, "mix": 1, "up": 0, "down": 1}
@@ -89,12 +89,10 @@ def layer(
 
 def attention(hidden: Tensor, parameters: list[Tensor], heads: int, p: float, ranks: TensorGroup | None) -> Tensor:
     """Causal attention, added to the residual: every position sees itself and the positions before it."""
-    norm, norm_bias, query, query_bias, key, key_bias, value, value_bias, mix, mix_bias = parameters
+    norm, norm_bias, *projections, mix, mix_bias = parameters
     kind = hidden.dtype
-    packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
-    packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
-    three = linear(entered(normed(hidden, norm, norm_bias, EPSILON), ranks), packed, packed_bias)
-    queries, keys, values = torch.unbind(three.view(*hidden.shape[:-1], 3, heads, -1).permute(2, 0, 3, 1, 4))
+    three = projected(entered(normed(hidden, norm, norm_bias, EPSILON), ranks), projections, heads)
+    queries, keys, values = torch.unbind(three.permute(2, 0, 3, 1, 4))
     attend = partial(ranks.apart, attended) if ranks and p else attended
     mixed = attend(queries, keys, values, None, p, True).transpose(1, 2).flatten(-2)
     return hidden + dropped(linear_by_rows(mixed, mix.to(kind), mix_bias.to(kind), ranks), p)

@@ -47,7 +47,8 @@ def _config(spec: RunSpec[Parameters]) -> Any:
 
 def _class(spec: RunSpec[Parameters], config: Any) -> Any:
     """Return the model's class for the task; UserError if the architecture has none."""
-    task, kinds = spec.parameters.task, {name: classes.get(type(config), None) for name, classes in CLASSES.items()}
+    task = spec.parameters.task
+    kinds = {name: classes.get(type(config), None) for name, classes in CLASSES.items()}
     if task == "clm" and kinds["mlm"] and not getattr(config, "is_decoder", False):
         kinds["clm"] = None  # an encoder: its positions would see the word that they predict
     if kinds[task] is None:

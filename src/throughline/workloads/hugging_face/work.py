@@ -11,7 +11,9 @@ GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "
 """Architectures whose feed-forward part has three matrices."""
 PLAIN = {"gpt2", "bert", "roberta", "deberta-v2"}
 """Architectures whose feed-forward part has two matrices."""
-HIDDEN, LAYERS, HEADS = ("hidden_size", "n_embd"), ("num_hidden_layers", "n_layer"), ("num_attention_heads", "n_head")
+HIDDEN = ("hidden_size", "n_embd")
+LAYERS = ("num_hidden_layers", "n_layer")
+HEADS = ("num_attention_heads", "n_head")
 
 
 def trained(content: Mapping[str, Any], task: str, sequence: int, batch: int, *, causal: bool = False) -> float | str:

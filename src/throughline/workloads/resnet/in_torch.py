@@ -48,8 +48,9 @@ class Convolution(nn.Module):
             hidden = product(hidden, weight, self.stride)
         else:
             hidden = conv2d(hidden, weight, stride=self.stride, padding=self.padding)
-        running = self.running_mean, self.running_var
-        return batch_norm(hidden, *running, self.scale, self.shift, self.training, MOMENTUM, EPSILON)
+        return batch_norm(
+            hidden, self.running_mean, self.running_var, self.scale, self.shift, self.training, MOMENTUM, EPSILON
+        )
 
 
 def product(hidden: Tensor, weight: Tensor, stride: int) -> Tensor:

@@ -26,9 +26,10 @@ class WideDeep(InParts):
 
     def __init__(self, given: Parameters, dropout: float, exchange: bool, apart: bool) -> None:
         super().__init__()
-        how = given.update == "lazy", exchange, apart
-        self.deep = Table(given.vocabulary, given.embedding, given.table, *how)
-        self.wide = Table(given.vocabulary, 1, "rows" if given.table == "columns" else given.table, *how)
+        lazy = given.update == "lazy"
+        split = "rows" if given.table == "columns" else given.table
+        self.deep = Table(given.vocabulary, given.embedding, given.table, lazy, exchange, apart)
+        self.wide = Table(given.vocabulary, 1, split, lazy, exchange, apart)
         self.tables = [self.deep, self.wide]
         sizes = [FIELDS * given.embedding + NUMBERS, *[given.width] * given.hidden, 1]
         layers = [nn.Linear(*two) for two in itertools.pairwise(sizes)]
