@@ -9,7 +9,7 @@ import importlib
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from typing import IO, Any
 
 from throughline import memory, workloads
@@ -269,11 +269,10 @@ class Rank(ABC):
         """Leave the other ranks."""
 
 
-def refuse_if(reasons: Mapping[str, bool]) -> None:
-    """Raise Unsupported with the first reason that holds."""
-    for reason, holds in reasons.items():
-        if holds:
-            raise Unsupported(reason)
+def refuse_if(holds: bool, reason: str) -> None:
+    """Raise Unsupported with this reason if it holds."""
+    if holds:
+        raise Unsupported(reason)
 
 
 def optimizer_settings(

@@ -47,16 +47,15 @@ class HfTrainer(TorchDDP):
 
     def device(self) -> None:
         options, cpu = self.options, self.kind == "cpu"
-        reasons = {
-            "the Trainer clips by the global norm only": options.clip not in ("none", "global_norm"),
-            "the Trainer always exchanges gradients": not options.exchange,
-            "accelerate has fp16 on GPUs only": cpu and self.spec.precision == "fp16",
-            "accelerate has FSDP on GPUs only": cpu and options.sharding != "none",
-            "the Trainer splits weights, gradients and states together (FSDP2)": options.sharding == "optimizer",
-            "with FSDP the Trainer makes its own AdamW only":
-                options.sharding != "none" and self.spec.optimizer.name != "adamw",
-        }  # fmt: skip
-        refuse_if(reasons)
+        clips = options.clip not in ("none", "global_norm")
+        refuse_if(clips, "the Trainer clips by the global norm only")
+        refuse_if(not options.exchange, "the Trainer always exchanges gradients")
+        refuse_if(cpu and self.spec.precision == "fp16", "accelerate has fp16 on GPUs only")
+        refuse_if(cpu and options.sharding != "none", "accelerate has FSDP on GPUs only")
+        together = "the Trainer splits weights, gradients and states together (FSDP2)"
+        refuse_if(options.sharding == "optimizer", together)
+        other = options.sharding != "none" and self.spec.optimizer.name != "adamw"
+        refuse_if(other, "with FSDP the Trainer makes its own AdamW only")
         super().device()
 
     def model(self, facts: dict[str, Any]) -> None:

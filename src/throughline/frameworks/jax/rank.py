@@ -75,13 +75,9 @@ class Jax(Rank):
             )  # fmt: skip
 
     def device(self) -> None:
-        precision = self.spec.precision
-        refuse_if(
-            {
-                "tf32 exists on GPUs only": self.kind == "cpu" and precision == "tf32",
-                "JAX has no attention in fp16 on CPUs": self.kind == "cpu" and precision == "fp16",
-            }
-        )
+        precision, cpu = self.spec.precision, self.kind == "cpu"
+        refuse_if(cpu and precision == "tf32", "tf32 exists on GPUs only")
+        refuse_if(cpu and precision == "fp16", "JAX has no attention in fp16 on CPUs")
         jax.config.update("jax_default_matmul_precision", "tensorfloat32" if precision == "tf32" else "highest")
         self.at = jax.local_devices()[0]
         mesh = Mesh(jax.devices() if self.exchanges else [self.at], ("replica",))
@@ -245,7 +241,6 @@ class Jax(Rank):
             jax.distributed.shutdown()
 
     def seed(self, value: int) -> None:
-        """Seed the random numbers of dropout."""
         self.form.reseed(self.network, value)
         if self.state:
             self.state["own"] = self._own()

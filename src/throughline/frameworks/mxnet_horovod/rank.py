@@ -40,12 +40,8 @@ class MXNetHorovod(Rank):
             horovod.join(hvd, self.options, self.kind)
 
     def device(self) -> None:
-        refuse_if(
-            {
-                "MXNet does not say which of its products are in tf32": self.spec.precision == "tf32",
-                "MXNet has no fp16 on CPUs": self.half and self.kind == "cpu",
-            }
-        )
+        refuse_if(self.spec.precision == "tf32", "MXNet does not say which of its products are in tf32")
+        refuse_if(self.half and self.kind == "cpu", "MXNet has no fp16 on CPUs")
         if self.half:
             amp.init("float16")
         mx.random.seed(self.spec.seed)
@@ -168,7 +164,6 @@ class MXNetHorovod(Rank):
             hvd.shutdown()
 
     def seed(self, value: int) -> None:
-        """Seed the random numbers of dropout."""
         mx.random.seed(value & 2**31 - 1)
 
     def save(self, stream: IO[bytes]) -> None:

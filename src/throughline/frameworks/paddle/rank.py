@@ -16,9 +16,8 @@ import paddle.distributed as dist
 
 from throughline import gpus, memory
 from throughline.frameworks.paddle import optimizers
-from throughline.frameworks.rank import Rank
+from throughline.frameworks.rank import Rank, refuse_if
 from throughline.spec import RunSpec
-from throughline.workloads import Unsupported
 
 HALF = {"bf16": "bfloat16", "fp16": "float16"}
 """Map the precisions in which matrix products and activations have another type than the weights to this type."""
@@ -49,14 +48,15 @@ class Paddle(Rank):
 
     def device(self) -> None:
         precision = self.spec.precision
-        if self.kind == "cpu" and precision != "fp32":
-            raise Unsupported(f"Paddle's products of matrices on a CPU are in fp32 or fp64, not in {precision}")
-        if self.options.compile and self.options.checkpointing:
-            raise Unsupported("in a compiled graph Paddle does not recompute activations: it keeps them in memory")
+        products = f"Paddle's products of matrices on a CPU are in fp32 or fp64, not in {precision}"
+        refuse_if(self.kind == "cpu" and precision != "fp32", products)
+        kept = "in a compiled graph Paddle does not recompute activations: it keeps them in memory"
+        refuse_if(self.options.compile and self.options.checkpointing, kept)
         if self.kind == "cuda":
             least = {"tf32": (8, 0), "bf16": (8, 0)}.get(precision, (0, 0))
-            if paddle.device.cuda.get_device_capability(self.at) < least:
-                raise Unsupported(f"{paddle.device.cuda.get_device_name(self.at)} has no {precision} units")
+            cuda = paddle.device.cuda
+            too_old = cuda.get_device_capability(self.at) < least
+            refuse_if(too_old, f"{cuda.get_device_name(self.at)} has no {precision} units")
             paddle.base.core.set_cublas_switch(precision == "tf32")
             paddle.base.core.set_cudnn_switch(precision == "tf32")
         paddle.seed(self.spec.seed)
@@ -199,7 +199,6 @@ class Paddle(Rank):
             dist.destroy_process_group()
 
     def seed(self, value: int) -> None:
-        """Seed the random numbers of dropout."""
         paddle.seed(value)
         self.barrier()  # rank 0 alone may have evaluated held-out data, so the other ranks wait for it here
 

@@ -62,7 +62,7 @@ class TensorFlow(Rank):
 
     def device(self) -> None:
         precision = self.spec.precision
-        refuse_if({"tf32 exists on GPUs only": self.kind == "cpu" and precision == "tf32"})
+        refuse_if(self.kind == "cpu" and precision == "tf32", "tf32 exists on GPUs only")
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
         self.form.seed(self.spec.seed)
 
@@ -225,7 +225,6 @@ class TensorFlow(Rank):
         return isinstance(error, tf.errors.ResourceExhaustedError) or super().is_out_of_memory(error)
 
     def seed(self, value: int) -> None:
-        """Seed the random numbers of dropout."""
         self.form.reseed(self.network, value)
 
     def _state(self) -> dict[str, Any]:

@@ -43,18 +43,23 @@ class TorchDDP(TorchRank):
             self.averaging, self.tensor = mesh.get_group("replica"), TensorGroup(mesh.get_group("tensor"))
 
     def device(self) -> None:
-        reasons = {
-            "a CUDA graph exists on GPUs only": self.kind != "cuda",
-            "torch replays a CUDA graph on one device only: gradients are exchanged from hooks, which no replay calls":
-                self.world > 1,
-            "torch replays compiled steps only: set options.compile as well": not self.options.compile,
-            "recomputed activations draw random numbers anew, which no CUDA graph holds": self.options.checkpointing,
-            "without padding every batch has another shape, and a CUDA graph has one": self.options.unpadded,
-        }  # fmt: skip
         if self.options.graph:
-            refuse_if(reasons)
+            self.refuse_graph()
         sharding.refuse(self.options, self.replicas)
         super().device()
+
+    def refuse_graph(self) -> None:
+        """Raise Unsupported if a step cannot be a CUDA graph."""
+        options = self.options
+        refuse_if(self.kind != "cuda", "a CUDA graph exists on GPUs only")
+        refuse_if(
+            self.world > 1,
+            "torch replays a CUDA graph on one device only: gradients are exchanged from hooks, which no replay calls",
+        )
+        refuse_if(not options.compile, "torch replays compiled steps only: set options.compile as well")
+        anew = "recomputed activations draw random numbers anew, which no CUDA graph holds"
+        refuse_if(options.checkpointing, anew)
+        refuse_if(options.unpadded, "without padding every batch has another shape, and a CUDA graph has one")
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)

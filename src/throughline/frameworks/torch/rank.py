@@ -54,26 +54,21 @@ class TorchRank(Rank):
             torch.cuda.set_device(self.at)
             capability, name = torch.cuda.get_device_capability(self.at), torch.cuda.get_device_name(self.at)
             least = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
-            refuse_if(
-                {
-                    f"{name} has no {precision} units": capability < least,
-                    f"PyTorch's attention of several lengths has no {precision} kernel for this GPU":
-                        self.options.unpadded and precision == "fp16" and capability < (8, 0),
-                }
-            )  # fmt: skip
+            refuse_if(capability < least, f"{name} has no {precision} units")
+            no_kernel = self.options.unpadded and precision == "fp16" and capability < (8, 0)
+            refuse_if(no_kernel, f"PyTorch's attention of several lengths has no {precision} kernel for this GPU")
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
             self.copies: Any = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
         else:
+            refuse_if(precision == "tf32", "tf32 exists on GPUs only")
+            no_product = "PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on"
+            refuse_if(precision == "fp8", no_product)
             refuse_if(
-                {
-                    "tf32 exists on GPUs only": precision == "tf32",
-                    "PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on":
-                        precision == "fp8",
-                    "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
-                    "each of them": self.options.unpadded and self.options.compile,
-                }
-            )  # fmt: skip
+                self.options.unpadded and self.options.compile,
+                "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
+                "each of them",
+            )
             torch.set_num_threads(self.spec.threads)
             if self.keeps_freed_memory:
                 keep_freed_memory()
@@ -225,7 +220,6 @@ class TorchRank(Rank):
         return isinstance(error, (RuntimeError, OSError)) and super().is_out_of_memory(error)
 
     def seed(self, value: int) -> None:
-        """Seed the random numbers of dropout."""
         torch.manual_seed(value)
 
     def save(self, stream: IO[bytes]) -> None:

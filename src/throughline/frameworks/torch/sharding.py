@@ -32,15 +32,17 @@ SETTINGS = {
 
 def refuse(options: Options, replicas: int) -> None:
     """Raise Unsupported if sharding is not possible with these options."""
-    reasons = {
-        "a single replica has no other replica to share its states with: sharding needs several": replicas == 1,
-        "with options.sharding the replicas exchange weights in every step: options.exchange has to be true":
-            not options.exchange,
-        "options.tensor has already split the weights: with it, options.sharding can only be `optimizer`":
-            options.tensor > 1 and options.sharding in WEIGHTS,
-    }  # fmt: skip
-    if options.sharding != "none":
-        refuse_if(reasons)
+    if options.sharding == "none":
+        return
+    refuse_if(replicas == 1, "a single replica has no other replica to share its states with: sharding needs several")
+    refuse_if(
+        not options.exchange,
+        "with options.sharding the replicas exchange weights in every step: options.exchange has to be true",
+    )
+    refuse_if(
+        options.tensor > 1 and options.sharding in WEIGHTS,
+        "options.tensor has already split the weights: with it, options.sharding can only be `optimizer`",
+    )
 
 
 def weights(network: Any, blocks: Sequence[nn.Module], kind: str) -> None:
