@@ -63,7 +63,7 @@ def of_file(path: Path, name: str) -> Iterator[dict[str, Any]]:
         yield {"file": name, "status": "broken", "reason": f"it cannot be read: {error.strerror}"}
         return
     for reading in readings:
-        run = {"file": name, "status": "ok", "kind": kind, **_run(reading, name), "sha256": digest}
+        run = {"file": name, "status": "ok", "kind": kind, **_run(reading, kind, name), "sha256": digest}
         try:
             ImportedRun.model_validate(run)
         except ValidationError as error:
@@ -116,7 +116,7 @@ def _read(log: Log) -> tuple[str, list[Reading]]:
     return name, outcome
 
 
-def _run(reading: Reading, name: str) -> dict[str, Any]:
+def _run(reading: Reading, kind: str, name: str) -> dict[str, Any]:
     """Return a reading with the keys of imported.json. Facts that the log does not state may come from its name."""
     said = {
         "model": reading.model if reading.model and MODEL.fullmatch(reading.model) else None,
@@ -131,7 +131,7 @@ def _run(reading: Reading, name: str) -> dict[str, Any]:
     named = {key: value for key, value in _named(name.lower()).items() if said[key] is None}
     facts = {**said, **named}
     return {
-        "framework": reading.framework,
+        "framework": reading.framework or kind,
         **facts,
         "value": reading.value,
         "unit": reading.unit,

@@ -1,13 +1,12 @@
-"""The text of a log (Log), the result of one run in it (Reading), and functions that the kinds of logs share."""
+"""The text of a log (Log), and the result of one run in it (Reading)."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 from throughline.records.imported import Outcome
@@ -15,7 +14,6 @@ from throughline.records.imported import Outcome
 # The mark that mpirun adds to each line (`Thu Dec 17 15:05:20 2020[1,0]<stdout>:`), at its start or in its middle.
 MPIRUN = re.compile(r"(?:\w{3} \w{3} +\d{1,2} [\d:]{8} \d{4})?\[1,(\d+)\]<std(?:out|err)>:")
 COLOURS = re.compile(r"\[\d{1,3}(?:;\d+)*m")  # the rest of a colour code without its escape character
-NUMBER = r"([-+]?[\d.]+(?:[eE][-+]?\d+)?)"
 NOT_SAID = "the log does not say it"
 
 
@@ -62,19 +60,15 @@ class Log:
         """
         return (self.find(r"DLL (\d{4})-") or "9999") < "2022"
 
-    def find(self, pattern: str) -> str | None:
-        """Return the first group of the pattern's first match; None without a match."""
-        match = re.search(pattern, self.text)
-        return match[1] if match else None
+    def find(self, *patterns: str) -> str | None:
+        """Return the first group of the first pattern that matches; None without a match."""
+        matches = (re.search(pattern, self.text) for pattern in patterns)
+        return next((match[1] for match in matches if match and match[1]), None)
 
-    def count(self, pattern: str) -> int | None:
-        """Return the same group as a positive integer; None without a match or for 0."""
-        found = self.find(pattern)
-        return int(found) or None if found else None
-
-    def part(self, text: str) -> Log:
-        """Return a part of this log as a Log."""
-        return Log(self.name, text)
+    def count(self, *patterns: str) -> int | None:
+        """Return the same group as a positive integer, above 0; None without a match."""
+        texts = (self.find(pattern) for pattern in patterns)
+        return next((count for text in texts if text and (count := int(text))), None)
 
     def named(self, pattern: str) -> str | None:
         """Return the first group of a pattern in the names of the file and its folders; None without a match."""
@@ -84,12 +78,15 @@ class Log:
 
 @dataclass(frozen=True)
 class Reading:
-    """The result of one run in a log. `rule` describes how the value was computed. `reasons` says why a key is None."""
+    """The result of one run in a log. `rule` describes how the value was computed. `reasons` says why a key is None.
 
-    framework: str
+    framework: None if it is called as the kind of log is.
+    """
+
     value: float
     unit: str
     rule: str
+    framework: str | None = None
     model: str | None = None
     precision: str | None = None
     batch: int | None = None
@@ -99,54 +96,3 @@ class Reading:
     hardware: str | None = None
     software: str | None = None
     reasons: Mapping[str, str] = field(default_factory=dict)
-
-
-def mean(values: Iterable[float]) -> float:
-    """Return the arithmetic mean."""
-    every = list(values)
-    return sum(every) / len(every)
-
-
-def numbers(pattern: str, text: str) -> list[float]:
-    """Return the first group of all matches as numbers. Raise Unusable if one is no positive number."""
-    return [number(found) for found in re.findall(pattern, text)]
-
-
-def number(text: str) -> float:
-    """Return a positive number, with or without commas between thousands. Raise Unusable for any other text."""
-    try:
-        value = float(text.replace(",", ""))
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise Unusable("broken", f"a figure in it is no positive number: {text[:40]!r}")
-    return value
-
-
-def after(values: Sequence[float], dropped: int, what: str = "records") -> list[float]:
-    """Return the values after the first `dropped` ones. Raise Unusable if none are left."""
-    if len(values) <= dropped:
-        raise Unusable("cut_off", f"it has {len(values)} {what}, and the rule drops the first {dropped}")
-    return list(values[dropped:])
-
-
-def one(values: Sequence[float], what: str) -> float:
-    """Return the only value, which the log may repeat. Raise Unusable if the log has different values."""
-    if len(set(values)) > 1:
-        raise Unusable("mixed", f"it ends {len(set(values))} runs: {what} stands in it so often; give each a file")
-    return values[0]
-
-
-def ascending(steps: Sequence[int]) -> None:
-    """Raise Unusable if the steps start again, because the log then has several runs."""
-    if any(later < earlier for earlier, later in pairwise(steps)):
-        raise Unusable("mixed", "its steps begin again: it holds several runs; give each a file of its own")
-
-
-def precision(*, half: Any, brain: Any = None) -> str:
-    """Return fp16, bf16 or fp32 from a log's settings of mixed precision."""
-
-    def on(value: Any) -> bool:
-        return str(value).lower() in ("1", "true", "fp16", "float16", "amp", "o1", "o2")
-
-    return "bf16" if on(brain) else "fp16" if on(half) else "fp32"

@@ -5,8 +5,9 @@ The timer itself drops the first steps (`start_step`). Our figure is the last ru
 
 import re
 
+from throughline.comparables.logs.figures import NUMBER, ascending, number, precision, prefixed
 from throughline.comparables.logs.kinds import megatron
-from throughline.comparables.logs.log import NUMBER, Log, Reading, ascending, number, precision
+from throughline.comparables.logs.log import Log, Reading
 
 NAME = "DeepSpeed"
 NEW = rf"global_step=(\d+), RunningAvgSamplesPerSec={NUMBER}"
@@ -22,17 +23,12 @@ def read(log: Log) -> list[Reading]:
     half, brain = (log.find(rf"\b{key} \.+ (\w+)") for key in ("fp16_enabled", "bfloat16_enabled"))
     return [
         Reading(
-            framework="DeepSpeed",
             value=number(lines[-1][1]),
             unit="samples/s",
             rule="the last running average of samples per second; DeepSpeed's timer drops the first two steps",
-            precision=precision(half=half, brain=brain) if half or brain else None,
+            precision=precision(half, brain),
             batch=log.count(r"train_micro_batch_size_per_gpu \.+ (\d+)"),
-            devices=log.count(r"\bworld_size \.+ (\d+)") or log.count(r"\bworld_size=(\d+)"),
-            software=_version(log.find(r"DeepSpeed info: version=([\w.+]+)")),
+            devices=log.count(r"\bworld_size \.+ (\d+)", r"\bworld_size=(\d+)"),
+            software=prefixed("deepspeed ", log.find(r"DeepSpeed info: version=([\w.+]+)")),
         )
     ]
-
-
-def _version(found: str | None) -> str | None:
-    return f"deepspeed {found}" if found else None

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from throughline.comparables.logs.log import Log, Reading, Unusable, number
+from throughline.comparables.logs.figures import number
+from throughline.comparables.logs.log import Log, Reading, Unusable
 from throughline.spec import Topology
 
 NAME = "DLPerf's result"

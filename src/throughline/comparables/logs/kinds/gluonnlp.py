@@ -8,11 +8,13 @@ For a log without latencies, no published rule exists. We take the median of all
 import re
 from statistics import median
 
-from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision, prefixed
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "GluonNLP"
 LINE = rf"\[step (\d+)\].*?throughput={NUMBER}K tks/s(?:.*?latency={NUMBER} ?ms/batch)?"
 DROPPED_LINES, DROPPED_STEPS = 10, 100
+SHAPES = {"12_768_12": "bert-base", "24_1024_16": "bert-large"}
 HORIZONTAL = r"_b(\d+)_\w+_\d+\.log$"
 
 
@@ -34,17 +36,18 @@ def read(log: Log) -> list[Reading]:
         devices, batch, unit = len(gpus.split(",")) if gpus else None, log.count(r"\bbatch_size=(\d+)"), "tokens/s"
         value = 1000 * median(after([number(speed) for _, speed, _ in lines], DROPPED_LINES, "lines"))
         rule = f"the median of the throughput over all lines after the first {DROPPED_LINES}"
+    shape = log.find(r"\bmodel='bert_(\d+_\d+_\d+)_\w+'")
     return [
         Reading(
             framework="MXNet (GluonNLP)",
             value=value,
             unit=unit,
             rule=rule,
-            model=None if (model := log.find(r"\bmodel='bert_(\d+_\d+_\d+)_\w+'")) is None else _model(model),
-            precision=precision(half=kind) if kind else None,
+            model=SHAPES.get(shape or "", prefixed("bert ", shape)),
+            precision=precision(kind),
             batch=batch,
             devices=devices,
-            software=_commit(log.find(r"(?m)^mxnet == ([0-9a-f]{40})")),
+            software=prefixed("mxnet at ", log.find(r"(?m)^mxnet == ([0-9a-f]{12})[0-9a-f]{28}")),
         )
     ]
 
@@ -63,11 +66,3 @@ def _dlperf(log: Log, steps: list[int], latencies: list[float]) -> tuple[float, 
     by_step = [median(speeds[start : start + devices]) for start in range(0, len(speeds), devices)]
     rule = f"DLPerf's: the median over the ranks, then the mean of the steps after the first {DROPPED_STEPS}"
     return round(mean(after(by_step, DROPPED_STEPS, "steps")), 2), devices, int(batch), rule
-
-
-def _model(shape: str) -> str:
-    return {"12_768_12": "bert-base", "24_1024_16": "bert-large"}.get(shape, f"bert {shape}")
-
-
-def _commit(found: str | None) -> str | None:
-    return f"mxnet at {found[:12]}" if found else None

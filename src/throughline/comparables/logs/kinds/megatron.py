@@ -6,7 +6,8 @@ the mean of the other lines' seconds. DeepSpeed prints the same lines when it tr
 
 import re
 
-from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "Megatron-LM"
 LINE = rf" iteration +(\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): {NUMBER}"
@@ -26,6 +27,7 @@ def read(log: Log) -> list[Reading]:
     if batch is None:
         raise Unusable("broken", "it prints times alone, and no global batch size to turn them into a throughput")
     hidden, layers = _argument(log, "hidden_size"), _argument(log, "num_layers")
+    half = log.find(r"\bfp16 \.+ (\w+)")
     return [
         Reading(
             framework="Megatron-LM with DeepSpeed" if "DeepSpeed" in log.text else "Megatron-LM",
@@ -33,9 +35,7 @@ def read(log: Log) -> list[Reading]:
             unit="sequences/s",
             rule="the global batch over the mean time per iteration of all lines after the first",
             model=f"gpt-{hidden}x{layers}" if hidden and layers else None,
-            precision=precision(half=log.find(r"\bfp16 \.+ (\w+)"), brain=log.find(r"\bbf16 \.+ (\w+)"))
-            if log.find(r"\bfp16 (\.)")
-            else None,
+            precision=precision(half, log.find(r"\bbf16 \.+ (\w+)")) if half else None,
             batch=micro,
             devices=devices,
         )

@@ -7,7 +7,8 @@ iteration divided by the mean time. bench.py drops ten iterations and prints the
 
 import re
 
-from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, ascending, mean, number
+from throughline.comparables.logs.figures import NUMBER, ascending, mean, number
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "nanoGPT"
 LINE = rf"(?m)(^step \d+: train loss .*\n(?:saving checkpoint .*\n)?)?^iter (\d+): loss \S+, time {NUMBER}ms(?:, mfu)?"
@@ -37,7 +38,6 @@ def read(log: Log) -> list[Reading]:
     value, unit = (number(tokens) / mean(times) * 1000, "tokens/s") if tokens else (1000 / mean(times), "steps/s")
     return [
         Reading(
-            framework="nanoGPT",
             value=value,
             unit=unit,
             rule=rule if tokens else f"one over {rule.removeprefix('the tokens of an iteration over ')}",

@@ -8,7 +8,8 @@ parameters.
 import re
 from statistics import harmonic_mean
 
-from throughline.comparables.logs.log import Log, Reading, Unusable, after, numbers, precision
+from throughline.comparables.logs.figures import after, numbers, precision, prefixed
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "NGC MXNet"
 START = r"DLL [\d-]+ [\d:.]+ - PARAMETER arch : resnet"
@@ -22,7 +23,7 @@ def read(log: Log) -> list[Reading]:
         return []
     starts = [match.start() for match in re.finditer(START, log.text)] or [0]
     ends = [*starts[1:], len(log.text)]
-    return [_run(log.part(log.text[start:end])) for start, end in zip(starts, ends, strict=True)]
+    return [_run(Log(log.name, log.text[start:end])) for start, end in zip(starts, ends, strict=True)]
 
 
 def _run(log: Log) -> Reading:
@@ -31,15 +32,12 @@ def _run(log: Log) -> Reading:
         raise Unusable("cut_off", f"a run breaks off after {len(epochs)} whole epochs: its summary is missing")
     gpus = log.find(r"\bgpus : \[([\d, ]+)\]")
     devices, total = len(gpus.split(",")) if gpus else None, log.count(r"\bbatch_size : (\d+)")
-    kind = log.find(r"\bdtype : (\w+)")
-    layers = log.find(r"\bnum_layers : (\d+)")
     return Reading(
-        framework="NGC MXNet",
         value=harmonic_mean(after(epochs, 1, "epochs")),
         unit="images/s",
         rule="the harmonic mean of the epochs' train.ips, without the first epoch",
-        model=f"resnet{layers}" if layers else None,
-        precision=precision(half=kind) if kind else None,
+        model=prefixed("resnet", log.find(r"\bnum_layers : (\d+)")),
+        precision=precision(log.find(r"\bdtype : (\w+)")),
         batch=total // devices if total and devices else None,
         devices=devices,
     )

@@ -9,18 +9,8 @@ published logs show this change; its text does not mention it.
 
 import re
 
-from throughline.comparables.logs.log import (
-    Log,
-    Reading,
-    Unusable,
-    after,
-    ascending,
-    mean,
-    number,
-    numbers,
-    one,
-    precision,
-)
+from throughline.comparables.logs.figures import after, ascending, mean, number, numbers, only, precision, prefixed
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "NGC PyTorch"
 BERT = r"training_sequences_per_second : ([\d.]+)"
@@ -43,20 +33,19 @@ def _bert(log: Log) -> Reading:
     if not ends:
         last = re.findall(STEP, log.text)[-1]
         raise Unusable("cut_off", f"it breaks off after iteration {last}: the program prints the throughput at its end")
-    size = log.find(r"bert_config_(\w+?)\.json") or log.find(r"bert-(\w+)-uncased") or log.named(r"bert[_-]([a-z]+)")
-    half = log.find(r"\bfp16=(\w+)") or log.find(r"16-bits training: (\w+)") or log.named(r"_(fp16|fp32|amp)")
+    size = log.find(r"bert_config_(\w+?)\.json", r"bert-(\w+)-uncased") or log.named(r"bert[_-]([a-z]+)")
+    half = log.find(r"\bfp16=(\w+)", r"16-bits training: (\w+)") or log.named(r"_(fp16|fp32|amp)")
     if log.find(r"\bamp=(True)"):
         half = "True"
     started = len(re.findall(r"device: cuda:\d+ n_gpu: 1,", log.text))
     nodes, each = log.count(r"--nnodes[ =](\d+)"), log.count(r"--nproc_per_node[ =](\d+)")
     return Reading(
-        framework="NGC PyTorch",
-        value=one(ends, "training_sequences_per_second"),
+        value=only(ends, "training_sequences_per_second"),
         unit="sequences/s",
         rule="the throughput that the program prints at its end: all sequences over the time since the first "
         "micro-batch, nothing dropped",
-        model=f"bert-{size}" if size else None,
-        precision=precision(half=half) if half else None,
+        model=prefixed("bert-", size),
+        precision=precision(half),
         batch=_batch(log),
         accumulate=log.count(r"gradient_accumulation_steps[ =](\d+)"),
         devices=nodes * each if nodes and each else started or None,
@@ -82,20 +71,18 @@ def _resnet(log: Log) -> Reading:
     several = log.find(r"distributed : (\w+)") == "True"
     started = len(re.findall(r"^\['[^']*python[\d.]*', ", log.text, re.M)) if several else 1
     if log.ranks or log.before_2022:
-        value = one(summaries, "the summary")
+        value = only(summaries, "the summary")
         rule = "the mean of train.total_ips over all iterations, as the program's summary prints it"
     else:
         dropped = 8 if several else 9
         value = mean(after([number(speed) for *_, speed in records], dropped, "iterations"))
         rule = f"the mean of train.total_ips over all iterations after the first {dropped}"
-    half = log.find(r"\bamp : (\w+)")
     return Reading(
-        framework="NGC PyTorch",
         value=value,
         unit="images/s",
         rule=rule,
         model=log.find(r"\barch : (\w+)"),
-        precision=precision(half=half) if half else None,
+        precision=precision(log.find(r"\bamp : (\w+)")),
         batch=log.count(r"\bbatch_size : (\d+)"),
         devices=None if log.ranks else started or None,
         software=log.find(r"(Container nvidia build = +\d+)"),

@@ -13,18 +13,8 @@ logs show these changes; its text does not mention them.
 
 import re
 
-from throughline.comparables.logs.log import (
-    Log,
-    Reading,
-    Unusable,
-    after,
-    ascending,
-    mean,
-    number,
-    numbers,
-    one,
-    precision,
-)
+from throughline.comparables.logs.figures import after, ascending, mean, number, numbers, only, precision, prefixed
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "NGC TensorFlow"
 UPDATE = r"DLL .*Iteration: (\d+) +throughput_train : ([\d.]+) (\w+/s)"
@@ -57,7 +47,7 @@ def _bert(log: Log) -> Reading:
     if updates[0][2] == "sequences/s":
         value, rule = mean(speeds), "the mean of throughput_train over all updates"
     elif average and log.before_2022:
-        value = one(average, "the average throughput_train")
+        value = only(average, "the average throughput_train")
         rule = "the average throughput_train that the program prints at its end, without the updates that it skips"
     elif marked:
         counted = len(re.findall(UPDATE, log.text[: log.text.rindex(SKIPPED)]))
@@ -66,16 +56,15 @@ def _bert(log: Log) -> Reading:
     else:
         value, rule = mean(after(speeds, 1, "updates")), "the mean of throughput_train over all updates after the first"
     size = log.find(r"bert_model=(\w+)") or log.named(r"(base|large)")
-    half = log.find(r"^\+ precision=(\w+)") or log.find(r"\bprecision=(\w+)") or log.named(r"(fp16|fp32|amp)")
+    half = log.find(r"^\+ precision=(\w+)", r"\bprecision=(\w+)") or log.named(r"(fp16|fp32|amp)")
     return Reading(
-        framework="NGC TensorFlow",
         value=value,
         unit="sequences/s",
         rule=rule,
-        model=f"bert-{size}" if size else None,
-        precision=precision(half=half) if half else None,
+        model=prefixed("bert-", size),
+        precision=precision(half),
         accumulate=log.count(r"\bnum_accumulation_steps(?:_phase1)?[=:] ?(\d+)"),
-        batch=log.count(r"\btrain_batch_size: (\d+)") or log.count(r"\+ batch_size=(\d+)"),
+        batch=log.count(r"\btrain_batch_size: (\d+)", r"\+ batch_size=(\d+)"),
         devices=log.count(r"\bnum_gpus=(\d+)") or (log.ranks if log.ranks > 1 else None),
         software=log.find(r"(Container nvidia build = +\d+)"),
     )
@@ -87,13 +76,13 @@ def _resnet(log: Log) -> Reading:
     ends, oldest = numbers(END, log.text), numbers(OLDEST, log.text)
     if oldest:
         value, rule = (
-            one(oldest, "Average total_ips"),
+            only(oldest, "Average total_ips"),
             "Average total_ips, the average that the program prints at its end",
         )
     elif not ends:
         raise Unusable("cut_off", f"it breaks off after iteration {lines[-1][0]}: the program's average is missing")
     elif log.ranks or log.before_2022:
-        value, rule = one(ends, "train_throughput"), "train_throughput, the average that the program prints at its end"
+        value, rule = only(ends, "train_throughput"), "train_throughput, the average that the program prints at its end"
     else:
         value = mean(after([number(speed) for _, speed in lines], DROPPED_LINES, "lines"))
         rule = (
@@ -101,12 +90,11 @@ def _resnet(log: Log) -> Reading:
         )
     half = log.find(r"\bamp : (\w+)") or log.named(r"(amp|fp16|fp32)")
     return Reading(
-        framework="NGC TensorFlow",
         value=value,
         unit="images/s",
         rule=rule,
         model=log.find(r"\barch : (\w+)"),
-        precision=precision(half=half) if half else None,
-        batch=log.count(r"Per-GPU Batch Size (\d+)") or log.count(r"\bbatch_size : (\d+)"),
+        precision=precision(half),
+        batch=log.count(r"Per-GPU Batch Size (\d+)", r"\bbatch_size : (\d+)"),
         devices=log.count(r"Num GPUs (\d+)"),
     )

@@ -7,7 +7,8 @@ ResNet-50, steps 19 and 119 of BERT). Partial FC: the mean of the printed throug
 
 import re
 
-from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "OneFlow"
 IMAGES = r"train: epoch \d+, iter (\d+), .*samples/s: [\d.]+ (\d{9,}\.\d+)"
@@ -34,12 +35,11 @@ def _reading(log: Log, value: float, rule: str, model: str | None, unit: str = "
     each = log.count(r"\b(?:gpu_num_per_node|num_gpus_per_node|device_num_per_node)(?: \.+| =) (\d+)")
     half = log.find(r"\b(?:use_fp16|fp16|use_auto_mixed_precision)(?: \.+| =) (\w+)") or log.named(r"(fp16|fp32)")
     return Reading(
-        framework="OneFlow",
         value=value,
         unit=unit,
         rule=rule,
         model=model,
-        precision=precision(half=half) if half else None,
+        precision=precision(half),
         batch=log.count(r"\b(?:batch_size_per_device|micro_batch_size|train_batch_size_per_device)(?: \.+| =) (\d+)"),
         devices=nodes * each if nodes and each else None,
         nodes=nodes,

@@ -9,12 +9,20 @@ slowest and the 5 fastest lines, or the slowest and fastest 5 percent if these a
 
 import re
 
-from throughline.comparables.logs.log import NUMBER, Log, Reading, Unusable, after, ascending, mean, number, precision
+from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision, prefixed
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "PaddlePaddle"
 STEP = r"(?:(tobal|total|global) step: (\d+),|epoch:(\d+) +train step:(\d+))"
 LINE = rf"{STEP}.*?\bips: {NUMBER} (sequences|images|samples)/s"
 PRESENT = r"(N\d+C\d+_log)"
+BATCH = (
+    r"Namespace\(.*\bbatch_size=(\d+)",
+    r"'--batch_size', '(\d+)'",
+    r"sampler\.batch_size=(\d+)",
+    r"avg_samples: (\d+)",
+    r"(?s)\bTrain : .{0,2500}?\bbatch_size : (\d+)",
+)
 PER_NODE = 8
 DROPPED_STEPS, DROPPED_LINES, ENDS, END_SHARE = 100, 10, 5, 0.05
 
@@ -43,28 +51,22 @@ def read(log: Log) -> list[Reading]:
         dropped = sum(step <= DROPPED_STEPS for step in steps)
         kept, rule = after(speeds, dropped, "lines"), f"the lines after the first {DROPPED_STEPS} steps"
     half = (
-        log.find(r"\buse_amp=(\w+)")
-        or log.find(r"'--use_amp', '(\w+)'")
+        log.find(r"\buse_amp=(\w+)", r"'--use_amp', '(\w+)'")
         or ("True" if re.search(r"INFO: +AMP :|use_pure_fp16[=:] ?True", log.text) else None)
         or ("False" if "ppcls" in log.text else log.named(r"(fp16|fp32|amp)"))
     )
-    model = log.find(r"(bert-\w+)-uncased") or log.find(r"(?s)Arch : .{0,200}?\bname : (\w+)")
+    model = log.find(r"(bert-\w+)-uncased", r"(?s)Arch : .{0,200}?\bname : (\w+)")
     return [
         Reading(
-            framework="PaddlePaddle",
             value=mean(kept) * devices,
             unit="sequences/s" if bert else "images/s",
             rule=f"the mean of ips over {rule}, times the number of cards",
             model=model.lower() if model else None,
-            precision=precision(half=half) if half else None,
-            batch=log.count(r"Namespace\(.*\bbatch_size=(\d+)")
-            or log.count(r"'--batch_size', '(\d+)'")
-            or log.count(r"sampler\.batch_size=(\d+)")
-            or log.count(r"avg_samples: (\d+)")
-            or log.count(r"(?s)\bTrain : .{0,2500}?\bbatch_size : (\d+)"),
+            precision=precision(half),
+            batch=log.count(*BATCH),
             devices=devices,
-            hardware=_with("GPU of compute capability ", log.find(r"GPU Compute Capability: ([\d.]+)")),
-            software=_with("CUDA runtime ", log.find(r"Runtime API Version: ([\d.]+)")),
+            hardware=prefixed("GPU of compute capability ", log.find(r"GPU Compute Capability: ([\d.]+)")),
+            software=prefixed("CUDA runtime ", log.find(r"Runtime API Version: ([\d.]+)")),
         )
     ]
 
@@ -93,7 +95,3 @@ def _devices(log: Log) -> int | None:
     if waited:
         return 1 + len(waited.split(","))
     return 1 if "PADDLE_TRAINER" not in log.text and "paddle.distributed.launch" not in log.text else None
-
-
-def _with(words: str, found: str | None) -> str | None:
-    return words + found if found else None

@@ -5,7 +5,8 @@
 
 import re
 
-from throughline.comparables.logs.log import Log, Reading, Unusable, number
+from throughline.comparables.logs.figures import number
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "Paddle's index"
 KEYS = {"FINAL_RESULT", "model_name", "gpu_num"}
@@ -24,7 +25,6 @@ def read(log: Log) -> list[Reading]:
     devices = value["gpu_num"]
     return [
         Reading(
-            framework=NAME,
             value=number(str(value["FINAL_RESULT"])),
             unit=unit if re.fullmatch(r"[\w.]+/s", unit) else "samples/s",
             rule="FINAL_RESULT: the mean of its run after the steps that its script skips",

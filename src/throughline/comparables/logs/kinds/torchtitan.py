@@ -4,8 +4,10 @@ torchtitan's published benchmarks read the line of step 90. Our figure is its `t
 """
 
 import re
+from math import prod
 
-from throughline.comparables.logs.log import Log, Reading, Unusable, ascending, number
+from throughline.comparables.logs.figures import ascending, number
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "torchtitan"
 LINE = r"step: +(\d+) +loss: .*?memory: .*?(?:tps|wps): +([\d,]+)"
@@ -23,15 +25,10 @@ def read(log: Log) -> list[Reading]:
     if speed is None:
         raise Unusable("cut_off", f"the rule reads the line of step {STEP}; its last is that of step {lines[-1][0]}")
     mesh = re.search(r"Building \d+-D device mesh with .*?\[([\d, ]+)\]", log.text)
-    devices = None
-    if mesh:
-        devices = 1
-        for size in mesh[1].split(","):
-            devices *= int(size)
+    devices = prod(int(size) for size in mesh[1].split(",")) if mesh else None
     size = re.search(r"Model (\S+) (\S+) size: ([\d,]+)", log.text)
     return [
         Reading(
-            framework="torchtitan",
             value=number(speed) * (devices or 1),
             unit="tokens/s" if devices else "tokens/s/device",
             rule=f"tps of the line of step {STEP}" + (", times the devices" if devices else ""),

@@ -6,7 +6,8 @@ evaluations, the logging and the first steps; nothing is dropped.
 
 import json
 
-from throughline.comparables.logs.log import Log, Reading, Unusable, number
+from throughline.comparables.logs.figures import number
+from throughline.comparables.logs.log import Log, Reading, Unusable
 
 NAME = "Hugging Face Trainer"
 
@@ -26,7 +27,6 @@ def read(log: Log) -> list[Reading]:
     name = state.get("model_name") or state.get("_name_or_path")
     return [
         Reading(
-            framework="Hugging Face Trainer",
             value=number(str(last["train_samples_per_second"])),
             unit="samples/s",
             rule="train_samples_per_second: all samples over the runtime of the whole job, nothing dropped",
