@@ -18,8 +18,8 @@ import pytest
 import report_fixture
 from throughline import records
 from throughline.comparables import exports
-from throughline.comparables.logs import folder as reading
-from throughline.comparables.logs.folder import imported, of_file
+from throughline.comparables.logs import kinds
+from throughline.comparables.logs.folder import LARGEST, imported, of_file
 from throughline.files import UserError
 from throughline.report.render import imports
 
@@ -185,6 +185,39 @@ def test_a_kind_is_known_by_its_content_and_has_its_rule(name: str, tmp_path: Pa
     assert len(run["rule"].split()) > 3
 
 
+def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page's code is a kind as soon as its file is where kinds are, and reads the page's log by its rule."""
+    page = (Path(__file__).parents[3] / "docs" / "add-a-kind-of-log.md").read_text(encoding="utf-8")
+    (log,) = re.findall(r"```text\n(.*?)```", page, re.S)
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    (tmp_path / "toytrain.py").write_text(code, encoding="utf-8")
+    monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for name, text in {
+        "a": log,
+        "b": log[: log.index("step 2")],
+        "c": log.replace("batch", "size"),
+        "d": MEGATRON,
+    }.items():
+        (logs / name).write_text(text, encoding="utf-8")
+    read, cut_off, broken, other = imported("x", logs)["files"]
+    assert (read["kind"], read["framework"], read["value"]) == ("Toytrain", "Toytrain", pytest.approx(8 * 16 / 0.4))
+    facts = {"model": "resnet50", "precision": "bf16", "batch_size_per_device": 16, "devices": 8}
+    assert {key: read[key] for key in facts} == facts
+    assert [run["status"] for run in (cut_off, broken)] == ["cut_off", "broken"]
+    assert other["kind"] == "Megatron-LM"
+
+
+def test_every_kind_is_tested_and_documented() -> None:
+    root = Path(__file__).parents[3]
+    page = (root / "docs" / "compare.md").read_text(encoding="utf-8")
+    tested = {kind for _, kind, *_ in LOGS.values()} | {"DLPerf's result", "Paddle's index"}
+    assert set(kinds.found()) == tested
+    for name in tested:
+        assert name.replace("Hugging Face Trainer", "trainer_state.json") in page
+
+
 CUT = {
     "NGC PyTorch": (BERT_TORCH.partition(" e2e")[0] + dll("Training Epoch: 0 Training Iteration: 7  average_loss : 1")),
     "NGC PyTorch ": RESNET_TORCH,
@@ -226,7 +259,7 @@ def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
     put("damaged.log", BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n")
     put("two.log", RESNET_MXNET + RESNET_MXNET.replace("[0, 1]", "[0]"))
     with open(tmp_path / "huge.log", "wb") as huge:
-        huge.truncate(reading.LARGEST + 1)
+        huge.truncate(LARGEST + 1)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / ".hidden").write_text(BERT_TORCH)
     content = imported("others", tmp_path)
