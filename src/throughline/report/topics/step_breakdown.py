@@ -7,8 +7,8 @@ Split a step's time into compute, exposed communication and input, from runs tha
     compute       = step - communication - input
 
 Differences are taken between repeats of the same number. These ran one after the other, so that a slow hour affects
-both. The median of the differences is the figure, and their range is its noise. docs/method-training.md says what this
-assumes.
+both. The median of the differences is the figure, and their range is its noise.
+docs/method-memory-and-time.md says what this assumes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
