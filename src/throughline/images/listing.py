@@ -70,14 +70,13 @@ def classes(found: Sequence[SourcePicture], source: str) -> list[str]:
     """
     seen = {picture.label for picture in found}
     training = {picture.label for picture in found if picture.split != "test"}
-    for wrong, why in (
+    for is_wrong, fault in (
         (not found, "holds no pictures: no .jpg, .jpeg or .png, and no .tar with any"),
         (len(training) < 2, f"has {len(training)} classes to train on; a model learns to tell apart at least two"),
         (seen - training, f"has classes only in its test pictures: {', '.join(sorted(seen - training)[:5])}"),
     ):
-        if wrong:
-            next_step = "name another folder as `source` in config.yaml"
-            raise UserError(f"{source} {why}", next_step=next_step)
+        if is_wrong:
+            raise UserError(f"{source} {fault}", next_step="name another folder as `source` in config.yaml")
     if all(label.isdecimal() for label in seen) and any(picture.part for picture in found):
         return [str(label) for label in range(max(map(int, seen)) + 1)]
     return sorted(seen)

@@ -125,8 +125,8 @@ def _llm_c(path: Path, start: bytes) -> Tokens:
         raise _damaged(path, f"llm.c's header has {_LLM_C_HEADER.size} bytes, and this file only {len(start)}")
     magic, version, count, *_ = _LLM_C_HEADER.unpack(start)
     if (magic, version) != _LLM_C:
-        why = _LLM_C_OTHERS.get(magic, f"it has the magic number {magic} and the version {version}")
-        raise _damaged(path, f"{why}; llm.c's files of GPT-2's tokens have {_LLM_C[0]} and {_LLM_C[1]}")
+        reason = _LLM_C_OTHERS.get(magic, f"it has the magic number {magic} and the version {version}")
+        raise _damaged(path, f"{reason}; llm.c's files of GPT-2's tokens have {_LLM_C[0]} and {_LLM_C[1]}")
     tokens = _mapped(path, "<u2", len(start))
     if len(tokens) != count:
         raise _damaged(path, f"its header says {count} tokens, and it holds {len(tokens)}")
@@ -164,7 +164,7 @@ def _megatron(path: Path, index: Path) -> Tokens:
     documents = np.frombuffer(content, "<i8", bounds, _MEGATRON_HEADER.size + 12 * sequences)
     tokens = _mapped(path, _MEGATRON_TYPES[code])
     offsets = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
-    for fine, why in (
+    for holds, reason in (
         ((lengths >= 0).all(), "a sequence has a negative length"),
         (np.array_equal(begins, offsets[:-1] * tokens.itemsize), "its sequences do not follow each other"),
         (offsets[-1] == len(tokens), f"its sequences have {offsets[-1]} tokens, and {path.name} has {len(tokens)}"),
@@ -173,8 +173,8 @@ def _megatron(path: Path, index: Path) -> Tokens:
             "its documents do not begin with the first sequence, end with the last, and ascend",
         ),
     ):
-        if not fine:
-            raise _damaged(index, why)
+        if not holds:
+            raise _damaged(index, reason)
     return Tokens(MEGATRON, tokens, 0, offsets[documents])
 
 

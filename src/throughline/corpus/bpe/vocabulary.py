@@ -59,8 +59,8 @@ def _checked(path: Path, sha256: str) -> bytes:
     except FileNotFoundError:
         raise UserError(f"the vocabulary {path} does not exist", next_step=again) from None
     if (digest := hashlib.sha256(content).hexdigest()) != sha256:
-        why = f"its sha256 is {digest}, the published file has {sha256}"
-        raise UserError(f"{path} is not GPT-2's published vocabulary", why=why, next_step=again)
+        reason = f"its sha256 is {digest}, the published file has {sha256}"
+        raise UserError(f"{path} is not GPT-2's published vocabulary", why=reason, next_step=again)
     return content
 
 
@@ -120,12 +120,12 @@ def _from_blingfire() -> list[bytes]:
 def _merges(tokens: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
     """Return the two parts from which each token of several bytes is merged."""
     ids = {token: i for i, token in enumerate(tokens)}
-    found = []
+    merges = []
     for token in tokens[256:]:
         parts = [bytes([byte]) for byte in token]
         while len(parts) > 2:  # like the encoder: first join the neighbours whose token has the lowest id
             joined = [ids.get(left + right, SIZE) for left, right in itertools.pairwise(parts)]
             at = joined.index(min(joined))
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        found.append((parts[0], parts[-1]))
-    return found
+        merges.append((parts[0], parts[-1]))
+    return merges

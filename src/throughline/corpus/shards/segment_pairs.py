@@ -76,15 +76,15 @@ def examples(
     most = parameters.copies * (len(documents.sentences) - 1)
     token = np.uint32 if len(documents.tokens) < 1 << 32 else np.int64
     columns = [allocator.empty(most, kind) for kind in (token, np.uint16, token, np.uint16, np.bool_)]
-    made = 0
+    count = 0
     for copy in range(parameters.copies):
-        for some in pairs(documents, parameters, randomness.Stream(*names, copy, "pairs")):
+        for block in pairs(documents, parameters, randomness.Stream(*names, copy, "pairs")):
             for column, field in zip(columns, fields(Pairs), strict=True):
-                column[made : made + len(some)] = getattr(some, field.name)
-            made += len(some)
+                column[count : count + len(block)] = getattr(block, field.name)
+            count += len(block)
         allocator.release()
-    every = Pairs(*(column[:made] for column in columns))
-    return Shuffled(every, _order(randomness.Stream(*names, "order"), made, allocator))
+    whole = Pairs(*(column[:count] for column in columns))
+    return Shuffled(whole, _order(randomness.Stream(*names, "order"), count, allocator))
 
 
 def _order(stream: randomness.Stream, count: int, allocator: Allocator) -> NDArray[np.integer]:
@@ -96,9 +96,9 @@ def _order(stream: randomness.Stream, count: int, allocator: Allocator) -> NDArr
     begin, shares = 0, -(-count // _SORTED)
     for share in range(shares):
         low, high = ((number << 64) // shares for number in (share, share + 1))
-        mine = np.flatnonzero((keys >= np.uint64(low)) & (keys <= np.uint64(high - 1)))
-        order[begin : begin + len(mine)] = mine[np.argsort(keys[mine], kind="stable")]
-        begin += len(mine)
+        numbers = np.flatnonzero((keys >= np.uint64(low)) & (keys <= np.uint64(high - 1)))
+        order[begin : begin + len(numbers)] = numbers[np.argsort(keys[numbers], kind="stable")]
+        begin += len(numbers)
     allocator.release()
     return order
 

@@ -52,7 +52,7 @@ class Text:
     def __init__(self, documents: Documents) -> None:
         self.tokens, self.sentences = np.ascontiguousarray(documents.tokens), documents.sentences
         self.of_sentence = np.repeat(np.arange(len(documents)), np.diff(documents.documents))
-        self._waiting: list[tuple[dict[str, NDArray[Any]], Index]] = []
+        self._waiting: list[dict[str, NDArray[Any]]] = []
 
     @cached_property
     def haystack(self) -> bytes:
@@ -66,13 +66,13 @@ class Text:
         count, sequence = block["input_ids"].shape
         numbers = chosen(rows, sequence, len(self.tokens))
         begin, end = np.searchsorted(numbers, (first, first + count))
-        mine = numbers[begin:end] - first
-        self._waiting.append(({name: array[mine] for name, array in block.items()}, mine + first))
+        rows_here = numbers[begin:end] - first
+        self._waiting.append({name: array[rows_here] for name, array in block.items()})
         if first + count < rows:
             return {}
-        some = {name: np.concatenate([arrays[name] for arrays, _ in self._waiting]) for name in block}
+        arrays = {name: np.concatenate([chosen_rows[name] for chosen_rows in self._waiting]) for name in block}
         self._waiting = []
-        return {"pairs_looked_up": self.check(path, some, numbers)}
+        return {"pairs_looked_up": self.check(path, arrays, numbers)}
 
     def places(self, needle: NDArray[np.int32]) -> Places | None:
         """Return the places of these tokens within documents; None if there are too many places to prove anything."""

@@ -125,8 +125,8 @@ def _text(document: bytes, where: str, in_json: bool) -> str:
         text = json.loads(document)["text"]
         if isinstance(text, str):
             return text
-        why = "its `text` is no text"
+        reason = "its `text` is no text"
     except (ValueError, KeyError, TypeError) as error:
-        why = f"{type(error).__name__}: {error}"
+        reason = f"{type(error).__name__}: {error}"
     asked = 'a line is a map with the document under text, such as {"text": "..."}' if in_json else "text is UTF-8"
-    raise UserError(f"{where} is not what it should be", why=why, next_step=f"correct the file: {asked}")
+    raise UserError(f"{where} is not what it should be", why=reason, next_step=f"correct the file: {asked}")

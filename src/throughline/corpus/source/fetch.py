@@ -253,15 +253,15 @@ class Client:
             yield response
 
     def _refused(self, error: urllib.error.HTTPError, part: Path | None) -> None:
-        why = f"{error.code} {error.reason}".strip()
+        answer = f"{error.code} {error.reason}".strip()
         if error.code == 416 and part is not None:
             part.unlink(missing_ok=True)
-            raise LaterError(f"{why}: it has no such bytes; the download starts from the beginning", 0)
+            raise LaterError(f"{answer}: it has no such bytes; the download starts from the beginning", 0)
         if error.code in _LATER:
-            raise LaterError(why, _retry_after(error.headers.get("Retry-After", "")))
+            raise LaterError(answer, _retry_after(error.headers.get("Retry-After", "")))
         if error.code == 403:
-            why += f"; it was asked as {self.agent!r}"
-        raise ElsewhereError(why)
+            answer += f"; it was asked as {self.agent!r}"
+        raise ElsewhereError(answer)
 
 
 def _extent(response: Any, have: int) -> tuple[int, int | None]:

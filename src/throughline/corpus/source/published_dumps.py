@@ -50,8 +50,8 @@ def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = 
     wanted = choose(name, files_of(name, client, bases))
     folder = listing.parent
     missing = [file for file in wanted if not (folder / file.file).exists()]
-    there = sum(unfinished_download.arrived(folder / f"{file.file}.part") for file in missing)
-    client.room(folder, max(0, sum(file.size or 0 for file in missing) - there))
+    arrived = sum(unfinished_download.arrived(folder / f"{file.file}.part") for file in missing)
+    client.room(folder, max(0, sum(file.size or 0 for file in missing) - arrived))
     for file in wanted:
         urls = [f"{base}/{file.file}" for base in bases]
         client.file(urls, folder / file.file, Digest("sha1", file.sha1), file.size)
@@ -81,13 +81,13 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
     summed = client.text([f"{base}/{name}-sha1sums.txt" for base in bases])
     described = client.text([f"{base}/dumpstatus.json" for base in bases])
     if summed is None and described is None:
-        wiki, why = name.rsplit("-", 1)[0], f"neither its checksums nor its status is at {' or '.join(bases)}"
-        there = dates(client, bases)
-        other = f"available dates of {wiki}: {', '.join(there)}; " if there else ""
-        choice = f", such as {wiki}-{there[-1]}" if there else f": {OFFICIAL}/{wiki}/ lists the dates"
+        wiki, listed_dates = name.rsplit("-", 1)[0], dates(client, bases)
+        other = f"available dates of {wiki}: {', '.join(listed_dates)}; " if listed_dates else ""
+        choice = f", such as {wiki}-{listed_dates[-1]}" if listed_dates else f": {OFFICIAL}/{wiki}/ lists the dates"
+        reason = f"neither its checksums nor its status is at {' or '.join(bases)}"
         raise UserError(
             f"there is no dump {name}",
-            why=f"{other}{why}; Wikimedia removes a dump after some months",
+            why=f"{other}{reason}; Wikimedia removes a dump after some months",
             next_step=f"name another date in corpus.dump{choice} (its text differs, so the whole corpus is made again);"
             " or add a mirror that keeps this one to corpus.mirrors; or name your own copy of its file",
         )

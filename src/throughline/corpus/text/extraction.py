@@ -60,10 +60,10 @@ def extract(
     with files.atomic(articles) as temporary:
         if dump.parts[number]:
             site = pages.Site.of(dump.header)
-            handed_on = _articles_of(dump, number, site, seen, expected)
-            made = _by_us(handed_on, site) if extractor == "throughline" else _by_program(handed_on, site, stall_s)
+            found = _articles_of(dump, number, site, seen, expected)
+            lines = _by_us(found, site) if extractor == "throughline" else _by_program(found, site, stall_s)
             with temporary.open("wb") as out:
-                for article, line in made:
+                for article, line in lines:
                     extracted.append(int(article["id"]))
                     seen["characters"] += len(article["text"])
                     out.write(_raised(article, raised) if raised else line)
