@@ -1,0 +1,88 @@
+"""The files of the corpus, and the errors for those that the configuration does not ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from throughline.corpus.targets import CorpusTargets
+from throughline.files import UserError
+from throughline.study.config import load
+
+
+def corpus(**changes: Any) -> CorpusTargets:
+    section = load([], {"corpus": {"shards": {"training": 3, "test": 1}, **changes}}).corpus
+    return CorpusTargets(section, section.made({"seq32", "bpe"}), None)
+
+
+def test_files_of_the_corpus() -> None:
+    made = corpus()
+    assert made.shards("seq32").names == ["training_0000", "training_0001", "training_0002", "test_0000"]
+    assert made.parts == ["0000", "0001", "0002", "0003"]
+    assert made.dump() == ["data/sample/dump/sample.xml.bz2"]
+    assert made.verified(corpus="sample", sequence="32")[-1] == "data/sample/seq32/verified/test_0000.json"
+    assert made.vocabulary() == ["--name", "bert-base-uncased"] and made.extractor() == []
+    assert made.verified_against("32", "t.hdf5")[:3] == ["--tokens", "t.hdf5", "--parameters"]
+    assert corpus(dump="enwiki-20261101").dump() == ["data/sample/dump/enwiki-20261101.json"]
+    assert corpus(dump=["a.xml", "b.xml"]).dump() == ["a.xml", "b.xml"]
+    assert corpus(extractor="throughline").extractor() == ["--extractor", "throughline"]
+    own = {"url": "https://example.org/v.txt", "sha256": "a" * 64}
+    assert corpus(vocabulary=own).vocabulary() == ["--url", own["url"], "--sha256", own["sha256"]]
+    assert made.case() == corpus(vocabulary=own).case() == []
+    cased = corpus(vocabulary={**own, "lower_case": False})
+    assert cased.vocabulary()[-1:] == cased.case() == ["--cased"]
+
+
+def test_parts_of_several_sources_follow_each_other() -> None:
+    made = corpus(parts=2, dump=["enwiki-20261101", {"text": "books.txt"}, {"text": "web.jsonl"}, ["a.xml", "b.xml"]])
+    folder = "data/sample/dump"
+    assert made.parts == [f"{part:04d}" for part in range(8)]
+    assert [made.cut(part) for part in made.parts[::2]] == [f"{folder}/parts_{source}.json" for source in range(4)]
+    assert made.cut("0003") == made.cut("0002")
+    files = [[f"{folder}/enwiki-20261101.json"], ["books.txt"], ["web.jsonl"], ["a.xml", "b.xml"]]
+    assert [made.dump(f"_{source}") for source in range(4)] == files
+    assert [made.form(f"_{source}") for source in range(4)] == [[], ["--text"], ["--text"], []]
+    (lines,) = made.lines()
+    said = [lines(SimpleNamespace(part=part)) for part in made.parts]
+    assert said == ["", "", "--lines", "--lines", "", "", "", ""]
+    with pytest.raises(UserError, match=r"parts\.json is not in the configuration"):
+        made.dump()
+    with pytest.raises(UserError, match="part 0008 is not in the configuration"):
+        made.cut("0008")
+
+
+@pytest.mark.parametrize("dump", ["sample", ["a.xml", "b.xml"], [["a.xml", "b.xml"]], {"text": "a.txt"}, ["sample"]])
+def test_one_source_has_the_files_and_arguments_that_it_always_had(dump: Any) -> None:
+    made = corpus(dump=dump)
+    assert list(made.cuts) == [""] and made.cut("0003") == "data/sample/dump/parts.json"
+    assert [lines(SimpleNamespace(part="0001")) for lines in made.lines()] == (["--lines"] if "text" in dump else [])
+
+
+def test_finished_shards_of_another_maker() -> None:
+    section = load([], {"corpus": {"dump": {"shards": "x"}}}).corpus
+    made = CorpusTargets(section, [], {"seq32": {"training_0000": Path("x/a.hdf5")}})
+    where = {"corpus": "sample", "sequence": "32", "split": "training"}
+    assert made.finished_shard(**where, number="0000") == "x/a.hdf5"
+    assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("seq128").names == []
+    with pytest.raises(UserError, match=r"shard training_0001 is not .* It holds: training_0000"):
+        made.finished_shard(**where, number="0001")
+    with pytest.raises(UserError, match="no part of a dump is extracted"):
+        made.dump()
+
+
+@pytest.mark.parametrize(
+    ("wildcards", "message"),
+    [
+        ({"corpus": "other"}, "corpus other is not in the configuration. It holds: sample"),
+        ({"sequence": "48"}, "sequence 48 is not in the configuration. It holds: 32, 128"),
+        ({"part": "0009"}, "part 0009 is not in the configuration. It holds: 0000, ..., 0008"),
+        ({"split": "test", "number": "0001"}, "shard test_0001 is not in the configuration. It holds: training_0000,"),
+    ],
+)
+def test_what_the_corpus_does_not_have(wildcards: dict[str, str], message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        corpus(parts=9).check(**wildcards)
+    assert message in str(caught.value)
