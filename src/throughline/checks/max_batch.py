@@ -16,7 +16,7 @@ from typing import Any
 from throughline import records
 from throughline.files import UserError, now
 from throughline.launch import launcher, machine
-from throughline.launch.request import RunRequest, lacks
+from throughline.launch.request import RunRequest, lacks_environment
 from throughline.spec import RunSpec, Steps, Topology, values
 from throughline.study.config import Config
 from throughline.study.targets import SEARCH
@@ -154,7 +154,7 @@ class _Search:
         """Search, and return this framework's entry in the result."""
         status, largest, refused = "unsupported", None, None
         try:
-            if lacking := lacks(self.spec.framework, self.python):
+            if lacking := lacks_environment(self.spec.framework, self.python):
                 raise _UnsupportedError(lacking)
             if self._is_unlimited():
                 raise _UnsupportedError(NO_LIMIT)

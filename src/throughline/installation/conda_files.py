@@ -9,7 +9,6 @@ from pathlib import Path
 
 from throughline import frameworks, recipes
 from throughline.files import write_text
-from throughline.recipes import Recipe
 
 PYTHON = "3.11"
 """The Python of a framework that runs in the workflow's own environment."""
@@ -32,17 +31,14 @@ def files(name: str) -> dict[Path, str]:
     script = path.with_suffix(".post-deploy.sh")
     pins = f"the pins of {recipe.framework}.txt"
     title = f"# An environment for snakemake --sdm conda: {script.name} installs {pins} into it."
-    packages = [f"python={recipe.python}", "pip", *_compilers(recipe), f"uv={_uv()}", *recipe.conda]
+    compilers = COMPILERS if recipe.compiled else ()
+    packages = [f"python={recipe.python}", "pip", *compilers, f"uv={_uv()}", *recipe.conda]
     return {path: _environment([title, f"# pins: {recipe.pins}"], packages), script: POST_DEPLOY.format(name=name)}
 
 
 def _environment(title: list[str], packages: list[str]) -> str:
     listed = [f"  - {package}" for package in packages]
     return "\n".join([*title, "channels: [conda-forge, nodefaults]", "dependencies:", *listed]) + "\n"
-
-
-def _compilers(recipe: Recipe) -> tuple[str, ...]:
-    return COMPILERS if recipe.compiled else ()
 
 
 def _uv() -> str:

@@ -15,7 +15,7 @@ from throughline import files, records, temporary, workloads
 from throughline.files import UserError, now
 from throughline.launch import agent_commands, lock, outcome
 from throughline.launch.progress import Progress
-from throughline.launch.request import Log, RunRequest
+from throughline.launch.request import Log, RunRequest, lacks_environment
 from throughline.launch.site import IN_WORDS, Site, host_names, last_doubts, survey
 from throughline.launch.supervision import Agents, Interrupted, interruptible, supervise
 from throughline.messages import Order, RankReport
@@ -138,8 +138,8 @@ def _attempt(request: RunRequest, turn: Turn) -> Ended:
     device = site.device
     turn.log.write(f"device: {device.kind}, {device.name}; {order.world} ranks on {IN_WORDS[site.nodes.kind]}")
     with _work_folder(request, order.shared) as folder:
-        if request.lacks:
-            reports = {0: RankReport(0, time.time(), "unsupported", request.lacks)}
+        if lacking := lacks_environment(request.spec.framework, request.python):
+            reports = {0: RankReport(0, time.time(), "unsupported", lacking)}
         else:
             agents = Agents(order, folder, turn.log.write, site.nodes.names)
             reports = supervise(request, agents, turn.progress, turn.parent)

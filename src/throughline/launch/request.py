@@ -44,11 +44,6 @@ class RunRequest:
         return self.part_of or (str(self.record) if self.convergence else self.spec.record)
 
     @property
-    def lacks(self) -> str | None:
-        """Why this machine cannot build the framework's environment; None if there is an environment to run in."""
-        return lacks(self.spec.framework, self.python)
-
-    @property
     def with_content(self) -> RunSpec:
         """The specification with the content of the files that it names by digest, as ranks get it."""
         return replace(self.spec, content=workloads.of(self.spec.model).content(self.spec))
@@ -62,8 +57,8 @@ class RunRequest:
         )
 
 
-def lacks(framework: str, python: str) -> str | None:
-    """Return why a framework has no interpreter of its own, if the workflow gave it none; None if it can run."""
+def lacks_environment(framework: str, python: str) -> str | None:
+    """Return why this machine cannot build the framework's environment; None if there is one, or if it needs none."""
     return recipes.lacking(framework) if python == sys.executable else None
 
 

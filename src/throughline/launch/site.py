@@ -8,7 +8,7 @@ from typing import Any
 from throughline import files
 from throughline.launch import machine, nodes
 from throughline.launch.nodes import Nodes
-from throughline.launch.request import RunRequest
+from throughline.launch.request import RunRequest, lacks_environment
 from throughline.messages import Device, Question
 from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses
@@ -50,7 +50,7 @@ def survey(request: RunRequest) -> Site:
     on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
     question = Question(
         # In the workflow's own environment, torch can tell which devices there are.
-        framework="torch" if request.lacks else spec.framework,
+        framework="torch" if lacks_environment(spec.framework, request.python) else spec.framework,
         model=spec.model,
         device=spec.device,
         seen=str(request.log.resolve()),
