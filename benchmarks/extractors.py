@@ -17,7 +17,6 @@ text. Sentences are compared article by article, without quotation marks, becaus
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import json
 import random
@@ -26,16 +25,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import median
 
-from corpus import repeated, script
+import harness
+from corpus_steps import repeated
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "src"))
-
-from throughline.corpus.source import dumps, pages, part_pages  # noqa: E402
-from throughline.corpus.text import sentences, wikitext  # noqa: E402
+from throughline.corpus.source import dumps, pages, part_pages
+from throughline.corpus.text import sentences, wikitext
 
 NAMES = ("wikiextractor", "throughline")
 OTHERS: dict[str, tuple[str, Callable[..., Callable[[str], str]]]] = {
@@ -79,20 +76,19 @@ def found_sentences(texts: Texts) -> list[tuple[str, str]]:
     return [(number, sentence) for number, sentence in clean if sentence]
 
 
-def row(name: str, cost: str, items: dict[str, list[str]], texts: Texts) -> None:
+def cells(cost: float, items: dict[str, list[str]], texts: Texts) -> list[str]:
+    """Return the cells of an extractor: its cost, how much text it keeps, and the markup that it leaves."""
     text = "\n".join(texts.values())
     left = [len(re.findall(pattern, text, re.MULTILINE)) for pattern in LEFT.values()]
-    cells = [name, cost, f"{len(text) / 1e6:.2f}", kept(items, texts), *map(str, left)]
-    print(f"| {' | '.join(cells)} |", flush=True)
+    return [f"{cost:.3f}", f"{len(text) / 1e6:.2f}", kept(items, texts), *map(str, left)]
 
 
 def compare_odd() -> None:
     """Print what each extractor of the workflow keeps of every odd dump that has articles."""
-    sys.path.insert(0, str(ROOT / "tests"))
     from corpus_odd_dumps import ODD, articles
 
-    print("| dump | articles | list items |" + "".join(f" {name}: M characters | list items kept |" for name in NAMES))
-    print(f"|---|--:|--:|{'--:|--:|' * len(NAMES)}")
+    names = [name for extractor in NAMES for name in (f"{extractor}: M characters", "list items kept")]
+    table = harness.Table("dump", "articles", "list items", *names)
     for odd in ODD:
         if not odd.articles:
             continue
@@ -102,42 +98,44 @@ def compare_odd() -> None:
             site = pages.Site.of(cut.header)
             parsed = [pages.parse(page, site, "a page") for page in part_pages.pages(cut, 0)]
         items = probes({str(page.id): pages.unescaped(page.text) for page in parsed if page.kind == "article"})
-        cells = [odd.what, str(odd.articles), str(sum(map(len, items.values())))]
+        row = [odd.what, odd.articles, sum(map(len, items.values()))]
         for extractor in NAMES:
             found = {str(number): text for number, text in texts[extractor].items()}
-            cells += [f"{sum(map(len, found.values())) / 1e6:.3f}", kept(items, found)]
-        print(f"| {' | '.join(cells)} |", flush=True)
+            row += [f"{sum(map(len, found.values())) / 1e6:.3f}", kept(items, found)]
+        table.add(*row)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.options(__doc__, rounds=5)
     parser.add_argument("dump", nargs="?", type=Path, help="a dump (default: the sample)")
     parser.add_argument("--times", type=int, default=1, help="repeat its pages so many times, unpacked")
-    parser.add_argument("--rounds", type=int, default=5, help="how often each is measured, in turn")
     parser.add_argument("--differences", type=int, default=0, help="sentences to show that only one of the two has")
     parser.add_argument("--odd", action="store_true", help="compare what is kept of the odd dumps of the tests")
-    arguments = parser.parse_args()
-    if arguments.odd:
+    given = parser.parse_args()
+    if given.odd:
         compare_odd()
         return
-    spent: dict[str, list[float]] = {name: [] for name in NAMES}
     texts: dict[str, Texts] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        dump = arguments.dump or dumps.find_sample()
-        if arguments.times > 1:
-            repeated(dump, arguments.times, folder / "dump.xml")
+        dump = given.dump or dumps.find_sample()
+        if given.times > 1:
+            repeated(dump, folder / "dump.xml", times=given.times)
             dump = folder / "dump.xml"
         cut = dumps.cut([dump], 1)
         read = list(part_pages.pages(cut, 0))
         dumps.write(folder / "parts.json", cut)
-        for _ in range(arguments.rounds):
-            for extractor in NAMES:
-                out = folder / f"{extractor}.jsonl"
-                asked = {"cut": folder / "parts.json", "part": 0, "output": out, "counts": folder / "counts.json"}
-                spent[extractor].append(script("extract", extractor=extractor, **asked)[0])
-                lines = map(json.loads, out.open(encoding="utf-8"))
-                texts[extractor] = {article["id"]: article["text"] for article in lines}
+
+        def extract(extractor: str) -> float:
+            out = folder / f"{extractor}.jsonl"
+            asked = {"cut": folder / "parts.json", "part": 0, "output": out, "counts": folder / "counts.json"}
+            spent = harness.script("corpus_extract", extractor=extractor, **asked)
+            lines = map(json.loads, out.open(encoding="utf-8"))
+            texts[extractor] = {article["id"]: article["text"] for article in lines}
+            return spent.cpu_seconds
+
+        rounds = harness.in_turn({extractor: partial(extract, extractor) for extractor in NAMES}, given.rounds)
+    harness.write(given.json, rounds)
     site = pages.Site.of(cut.header)
     parsed = [page for page in (pages.parse(page, site, "a page") for page in read) if page.kind == "article"]
     megabytes = sum(map(len, read)) / 1e6
@@ -145,10 +143,9 @@ def main() -> None:
     items = probes(wiki)
     print(f"{megabytes:.2f} MB of XML, {len(wiki)} articles, {sum(map(len, items.values()))} list items\n")
 
-    heads = ["extractor", "CPU-s per MB of XML", "M characters", "list items kept", *LEFT]
-    print(f"| {' | '.join(heads)} |\n|---|--:|--:|--:|{'--:|' * len(LEFT)}")
+    table = harness.Table("extractor", "CPU-s per MB of XML", "M characters", "list items kept", *LEFT)
     for extractor in NAMES:
-        row(extractor, f"{median(spent[extractor]) / megabytes:.3f}", items, texts[extractor])
+        table.add(extractor, *cells(harness.middle(rounds, extractor) / megabytes, items, texts[extractor]))
     alone: list[tuple[str, Callable[[str], str]]] = [("throughline", wikitext.plain_text)]
     for other, (module, made) in OTHERS.items():
         try:
@@ -158,10 +155,9 @@ def main() -> None:
     for other, convert in alone:
         before = time.process_time()
         converted = {number: convert(text) for number, text in wiki.items()}
-        row(f"{other}, alone", f"{(time.process_time() - before) / megabytes:.3f}", items, converted)
+        table.add(f"{other}, alone", *cells((time.process_time() - before) / megabytes, items, converted))
 
-    ratios = [theirs / ours for theirs, ours in zip(*spent.values(), strict=True)]
-    print(f"\nwikiextractor / throughline: {median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+    print(f"\nwikiextractor / throughline: {harness.ratio(rounds, *NAMES)}")
     theirs, ours = (found_sentences(texts[extractor]) for extractor in NAMES)
     lost, new = (
         [one for one in mine if one not in other] for mine, other in ((theirs, set(ours)), (ours, set(theirs)))
@@ -169,7 +165,7 @@ def main() -> None:
     print(f"of {len(theirs)} sentences of wikiextractor, throughline has {1 - len(lost) / len(theirs):.1%}")
     print(f"of {len(ours)} sentences of throughline, wikiextractor has {1 - len(new) / len(ours):.1%}")
     for extractor, only in zip(NAMES, (lost, new), strict=True):
-        for number, sentence in random.Random(1).sample(only, min(arguments.differences, len(only))):
+        for number, sentence in random.Random(1).sample(only, min(given.differences, len(only))):
             print(f"{extractor} alone, page {number}: {sentence}")
 
 

@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(self, *given: Any, **named: Any) -> Any:
         asked = super().parse_args(*given, **named)
         load = os.getloadavg()[0]
-        if load > BUSY:
+        if load > BUSY and not getattr(asked, "child", None):
             advice = "read the ratios, not the seconds"
             print(f"this machine is not idle (load {load:.1f}): {advice}", file=sys.stderr, flush=True)
         return asked
@@ -86,6 +86,11 @@ def timed(work: Callable[[], Any], clock: str = "cpu_seconds") -> float:
     start = CLOCKS[clock]()
     work()
     return CLOCKS[clock]() - start
+
+
+def least(work: Callable[[], Any], calls: int = 5) -> float:
+    """Return the CPU-seconds of one call: the least of several."""
+    return min(timed(work) for _ in range(calls))
 
 
 def middle(rounds: Sequence[Round], way: str) -> float:
@@ -187,12 +192,14 @@ def snakemake(folder: Path, *words: object) -> Spent:
     return run([sys.executable, "-m", "snakemake", *words], folder, THROUGHLINE_CONSOLE="snakemake")
 
 
-def script(name: str, **given: object) -> Spent:
-    """Run one of the workflow's commands (workflow/scripts/), with these options."""
-    words: list[object] = []
+def script(name: str, *arguments: object, **given: object) -> Spent:
+    """Run one of the workflow's commands (workflow/scripts/), with these arguments and options."""
+    words = [*arguments]
     for option, value in given.items():
         words += [f"--{option}", *(value if isinstance(value, list) else [value])]
-    return run([sys.executable, ROOT / "src/start.py", ROOT / f"workflow/scripts/{name}.py", *words])
+    spent = run([sys.executable, ROOT / "src/start.py", ROOT / f"workflow/scripts/{name}.py", *words])
+    print(f"{name}: {spent.cpu_seconds:.2f} CPU-s, {spent.memory_mb:.0f} MB", file=sys.stderr, flush=True)
+    return spent
 
 
 def rows_of(texts: Sequence[str], names: str) -> Iterator[tuple[str, ...]]:

@@ -12,8 +12,6 @@ started, after a quarter, a half and three quarters of the time that the undistu
 
 from __future__ import annotations
 
-import argparse
-import bz2
 import contextlib
 import json
 import os
@@ -27,30 +25,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+import harness
+from corpus_steps import repeated
+from harness import ROOT
 
-from throughline import files, processes  # noqa: E402
-from throughline.corpus.source import dumps  # noqa: E402
+from throughline import files, processes
+from throughline.corpus.source import dumps
 
 PER_PART_MB = 32
 """MB of XML in a part. There is one shard for each part."""
-
-
-def multiplied(megabytes: int, path: Path) -> None:
-    """Write a dump of so many MB: the sample's pages, repeated with other ids and titles."""
-    head, *pages = bz2.decompress(dumps.find_sample().read_bytes()).split(b"  <page>\n")
-    pages[-1], closing = pages[-1].split(b"</mediawiki>")
-    turn = 0
-    with path.open("wb") as stream:
-        stream.write(head)
-        while stream.tell() < megabytes * 1e6:
-            for page in pages:
-                page = re.sub(rb"<title>(.*?)</title>", rb"<title>\1 (%d)</title>" % turn, page, count=1)
-                before, number, after = re.split(rb"<id>(\d+)</id>", page, maxsplit=1)
-                stream.write(b"  <page>\n%b<id>%d</id>%b" % (before, int(number) + turn * 10**8, after))
-            turn += 1
-        stream.write(b"</mediawiki>" + closing)
 
 
 def memory_mb(root: int) -> float:
@@ -102,7 +85,7 @@ def disk(name: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.options(__doc__)
     parser.add_argument(
         "--megabytes", type=int, default=1000, help="MB of XML; a corpus of half the size is made first"
     )
@@ -120,13 +103,13 @@ def main() -> None:
             return path
 
         try:
-            print("| MB of XML | parts | seconds | s per MB | memory, MB | disk |\n|--:|--:|--:|--:|--:|---|")
+            table = harness.Table("MB of XML", "parts", "seconds", "s per MB", "memory, MB", "disk", left=0)
             for number, megabytes in enumerate((asked.megabytes // 2, asked.megabytes)):
                 dump, parts = Path(place) / f"dump{number}.xml", -(-megabytes // PER_PART_MB)
-                multiplied(megabytes, dump)
+                repeated(dumps.find_sample(), dump, megabytes=megabytes)
                 seconds, memory = made(configured(f"large_{number}", dump, parts), asked.cores)
-                cells = [str(megabytes), str(parts), f"{seconds:.0f}", f"{seconds / megabytes:.3f}", f"{memory:.0f}"]
-                print(f"| {' | '.join([*cells, ', '.join(disk(names[-1]))])} |", flush=True)
+                cells = [megabytes, parts, f"{seconds:.0f}", f"{seconds / megabytes:.3f}", f"{memory:.0f}"]
+                table.add(*cells, ", ".join(disk(names[-1])))
             undisturbed, whole = shards(names[-1]), seconds
             configuration = configured("large_killed", dump, parts)
             for number in range(asked.kills):

@@ -1,7 +1,7 @@
 """Measure what the workflow itself costs: planning thousands of runs, starting with nothing to do, time between runs.
 
     python benchmarks/overhead.py                 all of it, about three minutes
-    python benchmarks/overhead.py --repeats 3
+    python benchmarks/overhead.py --rounds 1 --runs 100    to try it
 
 Every figure is compared with a bare Snakefile that has the same graph (the same files, no library, no configuration).
 The two take turns, and their ratio says what Throughline adds to Snakemake. Nothing is trained: the graph is only
@@ -10,18 +10,17 @@ planned. The time between two runs is read from finished records (--records resu
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-ROOT = Path(__file__).parents[1]
+import harness
+from harness import ROOT
+
 TOPOLOGIES, REPEATS = 10, 10
 
 BARE = """
@@ -51,20 +50,10 @@ def configuration(runs: int) -> str:
     """Return a configuration of `runs` runs that read no corpus: batch sizes x 10 topologies x 10 repeats."""
     batches = list(range(1, runs // (TOPOLOGIES * REPEATS) + 1))
     topologies = [f"1n{devices}g" for devices in range(1, TOPOLOGIES + 1)]
-    return json.dumps(
-        {
-            "corpus": {"sequences": {"32": 5}, "shards": {"training": 1, "test": 0}, "parts": 1},
-            "runs": {"repeats": REPEATS, "device": "cpu"},
-            "benchmarks": {
-                "wide": {
-                    "sequence": 32,
-                    "topologies": topologies,
-                    "batch": {"fp32": batches},
-                    "options": {"data": "synthetic"},
-                }
-            },
-        }
-    )
+    wide = {"sequence": 32, "topologies": topologies, "batch": {"fp32": batches}, "options": {"data": "synthetic"}}
+    corpus = {"sequences": {"32": 5}, "shards": {"training": 1, "test": 0}, "parts": 1}
+    runs_of_all = {"repeats": REPEATS, "device": "cpu"}
+    return json.dumps({"corpus": corpus, "runs": runs_of_all, "benchmarks": {"wide": wide}})
 
 
 def clone(folder: Path, runs: int) -> tuple[Path, Path]:
@@ -81,24 +70,12 @@ def clone(folder: Path, runs: int) -> tuple[Path, Path]:
     return ours, bare
 
 
-def seconds(folder: Path, *arguments: str) -> float:
-    """Return the wall-clock seconds of one Snakemake call. The script ends if the call fails."""
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "snakemake", *arguments], cwd=folder, capture_output=True, text=True, check=False
+def compare(ours: Path, bare: Path, words: list[str], rounds: int) -> list[dict[str, float]]:
+    """Return the wall-clock seconds of one Snakemake call in both folders, in turn."""
+    ways = {"throughline": ours, "bare": bare}
+    return harness.in_turn(
+        {name: lambda folder=folder: harness.snakemake(folder, *words).seconds for name, folder in ways.items()}, rounds
     )
-    if done.returncode:
-        raise SystemExit(f"snakemake {' '.join(arguments)} failed in {folder}:\n{done.stdout}{done.stderr}")
-    return time.perf_counter() - start
-
-
-def compare(what: str, ours: Path, bare: Path, arguments: list[str], repeats: int) -> None:
-    """Print medians of interleaved calls, and their ratio with its range over the pairs."""
-    pairs = [(seconds(ours, *arguments), seconds(bare, *arguments)) for _ in range(repeats)]
-    ratios = sorted(mine / theirs for mine, theirs in pairs)
-    mine, theirs = (median(pair[side] for pair in pairs) for side in (0, 1))
-    spread = f"{median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
-    print(f"| {what} | {mine:.2f} | {theirs:.2f} | {spread} |", flush=True)
 
 
 def between_windows(records: Path) -> None:
@@ -114,39 +91,46 @@ def _span(start: str, end: str) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--repeats", type=int, default=5, help="interleaved pairs per figure")
+    parser = harness.options(__doc__, rounds=5)
+    parser.add_argument("--runs", type=int, nargs="+", default=[1000, 10000], help="sizes of the graphs, in hundreds")
     finished = ROOT / "results" / "bert" / "bz32_fp32"
     parser.add_argument("--records", type=Path, default=finished, help="finished records of one configuration")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
+    table = harness.Table("what", "throughline, s", "bare Snakefile, s", "ratio")
+    every: dict[str, Any] = {}
+
+    def measure(what: str, ours: Path, bare: Path, *words: str) -> None:
+        rounds = every[what] = compare(ours, bare, [*words], given.rounds)
+        seconds = [f"{harness.middle(rounds, name):.2f}" for name in rounds[0]]
+        table.add(what, *seconds, harness.ratio(rounds, "throughline", "bare"))
+        harness.write(given.json, every)
+
+    plan = ("--dry-run", "--quiet", "all")
     with tempfile.TemporaryDirectory() as folder:
-        print("| what | throughline, s | bare Snakefile, s | ratio (range) |\n|---|--:|--:|--:|", flush=True)
-        for runs in (1000, 10000):
+        for runs in given.runs:
             ours, bare = clone(Path(folder), runs)
-            compare(f"dry run of {runs:,} runs", ours, bare, ["--dry-run", "--quiet", "all"], arguments.repeats)
-        target = "results/wide/bz7_fp32/torch/1n3g/run5.json"
-        one = ["--dry-run", "--quiet", "all", "--", target]
-        compare("one target of 10,000 runs", ours, bare, one, arguments.repeats)
-        ours, bare = clone(Path(folder) / "done", 1000)
-        for place in (ours, bare):
-            _pretend(place)
-        compare("1,000 runs, nothing to do", ours, bare, ["--quiet", "all"], arguments.repeats)
-    between_windows(arguments.records)
+            measure(f"dry run of {runs:,} runs", ours, bare, *plan)
+        measure(f"one target of {runs:,} runs", ours, bare, *plan, "--", "results/wide/bz1_fp32/torch/1n3g/run5.json")
+        least = min(given.runs)
+        ours, bare = clone(Path(folder) / "done", least)
+        for each in (ours, bare):
+            _pretend(each)
+        measure(f"{least:,} runs, nothing to do", ours, bare, "--quiet", "all")
+    between_windows(given.records)
 
 
 def _pretend(folder: Path) -> None:
     """Mark every file of the graph as made."""
-    listed = subprocess.run(
-        [sys.executable, "-m", "snakemake", "--summary"], cwd=folder, capture_output=True, text=True, check=True
-    )
-    for line in listed.stdout.splitlines()[1:]:
-        path = folder / line.split("\t")[0]
+    for row in harness.snakemake(folder, "--summary").output.splitlines()[1:]:
+        if "\t" not in row:  # a message
+            continue
+        path = folder / row.split("\t")[0]
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix:
             path.touch()
         else:
             path.mkdir(exist_ok=True)
-    subprocess.run([sys.executable, "-m", "snakemake", "--touch", "--quiet", "all"], cwd=folder, check=True)
+    harness.snakemake(folder, "--touch", "--quiet", "all")
 
 
 if __name__ == "__main__":

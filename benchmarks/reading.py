@@ -16,23 +16,19 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import median
 from types import SimpleNamespace
 from typing import Any
 
 import h5py
+import harness
 import numpy as np
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "src"))
-
-from throughline.corpus.shards import layout, making  # noqa: E402
-from throughline.rank.data import Loader, Manifest, batches  # noqa: E402
+from throughline.corpus.shards import layout, making
+from throughline.rank.data import Loader, Manifest, batches
 
 BATCH = 64
 SHARDS = 16
@@ -97,58 +93,47 @@ def slices(manifest: Path, rows: int) -> Callable[[], int]:
     return read
 
 
-def of_tokens(manifest: Path, rounds: int) -> None:
-    """Print windows per CPU-second of the loop and of slices, in turn."""
-    ways = {
-        "loop": loop(manifest, WINDOWS, SimpleNamespace(sequence=SEQUENCE)),
-        "slices, to i8": slices(manifest, WINDOWS),
-    }
-    print(f"{WINDOWS} windows of {SEQUENCE} + 1 tokens, {rounds} rounds in turn\n")
-    table(measured(ways, rounds), "windows")
+def measured(ways: dict[str, Callable[[], int]], what: str, given: argparse.Namespace) -> None:
+    """Print what each way reads per CPU-second."""
 
+    def speed(read: Callable[[], int]) -> float:
+        counts: list[int] = []
+        seconds = harness.timed(lambda: counts.append(read()))
+        return counts[0] / seconds
 
-def measured(ways: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
-    """Return what each way reads per CPU-second, for every round. The ways take turns."""
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for _ in range(rounds):
-        for name, read in ways.items():
-            begun = time.process_time()
-            count = read()
-            found[name].append(count / (time.process_time() - begun))
-    return found
-
-
-def table(found: dict[str, list[float]], what: str) -> None:
-    print(f"| | {what} per CPU-second | least | most |\n|---|--:|--:|--:|")
-    for name, speeds in found.items():
-        print(f"| {name} | {median(speeds):,.0f} | {min(speeds):,.0f} | {max(speeds):,.0f} |")
+    rounds = harness.in_turn({name: partial(speed, read) for name, read in ways.items()}, given.rounds)
+    table = harness.Table("", f"{what} per CPU-second", "least", "most", "over loop")
+    for name in ways:
+        speeds = [each[name] for each in rounds]
+        cells = (f"{value:,.0f}" for value in (harness.middle(rounds, name), min(speeds), max(speeds)))
+        table.add(name, *cells, harness.ratio(rounds, name, "loop"))
+    harness.write(given.json, rounds)
 
 
 def main() -> None:
     """Measure all ways in turn, for several rounds."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.options(__doc__, rounds=5)
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("shards", type=Path, nargs="*", default=[])
     what.add_argument("--tokens", type=Path, metavar="MANIFEST")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    if arguments.tokens:
-        of_tokens(arguments.tokens, arguments.rounds)
+    given = parser.parse_args()
+    if given.tokens:
+        windows = loop(given.tokens, WINDOWS, SimpleNamespace(sequence=SEQUENCE))
+        print(f"{WINDOWS} windows of {SEQUENCE} + 1 tokens\n")
+        measured({"loop": windows, "slices, to i8": slices(given.tokens, WINDOWS)}, "windows", given)
         return
-    with tempfile.TemporaryDirectory() as place:
-        packed, unpacked = Path(place, "packed"), Path(place, "unpacked")
+    with tempfile.TemporaryDirectory() as name:
+        packed, unpacked = Path(name, "packed"), Path(name, "unpacked")
         packed.mkdir()
         unpacked.mkdir()
-        one = manifest_of(packed, arguments.shards, unpack=False)
-        other = manifest_of(unpacked, arguments.shards, unpack=True)
-        rows = Manifest(one, "corpus").rows
-        ways = {"loop": loop(one, rows), "loop, unpacked": loop(other, rows), "whole, h5py": whole(one)}
-        found = measured(ways, arguments.rounds)
-        size = [sum(path.stat().st_size for path in folder.glob("*.hdf5")) for folder in (packed, unpacked)]
-    size = [total / sum(layout.size(path)[0] for path in arguments.shards) for total in size]
-    print(f"{rows} sequences of {layout.size(arguments.shards[0])[1]} tokens, {arguments.rounds} rounds in turn")
-    print(f"bytes per sequence: {size[0]:.0f}, unpacked {size[1]:.0f}\n")
-    table(found, "sequences")
+        ours, mapped = (manifest_of(folder, given.shards, unpack=folder is unpacked) for folder in (packed, unpacked))
+        rows = Manifest(ours, "corpus").rows
+        stored = sum(layout.size(path)[0] for path in given.shards)
+        sizes = [sum(path.stat().st_size for path in folder.glob("*.hdf5")) for folder in (packed, unpacked)]
+        print(f"{rows} sequences of {layout.size(given.shards[0])[1]} tokens")
+        print(f"bytes per sequence: {sizes[0] / stored:.0f}, unpacked {sizes[1] / stored:.0f}\n")
+        ways = {"loop": loop(ours, rows), "loop, unpacked": loop(mapped, rows), "whole, h5py": whole(ours)}
+        measured(ways, "sequences", given)
 
 
 if __name__ == "__main__":

@@ -11,28 +11,26 @@ loader's processes.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
 import resource
-import sys
 import tempfile
-import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
+from typing import Any
 
+import harness
 import numpy as np
 from PIL import Image
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
-
-from images_helpers import made  # noqa: E402
-from throughline.images import crops, sample  # noqa: E402
-from throughline.randomness import Stream  # noqa: E402
-from throughline.rank.data import Loader, Manifest, batches  # noqa: E402
+from images_helpers import made
+from throughline.images import crops, sample
+from throughline.randomness import Stream
+from throughline.rank.data import Loader, Manifest, batches
 
 BATCH = 32
 
@@ -80,35 +78,44 @@ def cpu_s() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.options(__doc__, rounds=5)
     parser.add_argument("--image", type=int, default=224)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--pictures", type=int, default=1024, help="pictures that are read in each round")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         source = pictures(Path(place, "source"), 128)
         manifest, paths = made(source, Path(place, "made"), 4, 0), sorted(source.rglob("*.JPEG"))
-        found: dict[str, list[tuple[float, float]]] = {}
-        for _ in range(arguments.rounds):
-            for processes in (0, *arguments.processes):
-                name = f"loader, {processes} process{'es' * (processes > 1)}" if processes else "plain"
-                way = loader(manifest, arguments.image, processes) if processes else None
-                begun, cpu = time.monotonic(), cpu_s()
-                if way is None:
-                    plain(paths, arguments.image, arguments.pictures)
-                for _ in range(arguments.pictures // BATCH if way else 0):
-                    way.next()
-                seconds, used = time.monotonic() - begun, cpu_s() - cpu
-                found.setdefault(name, []).append((arguments.pictures / seconds, arguments.pictures / used))
-                if way:
-                    way.close()
+        ways = {"plain": partial(spent, lambda: plain(paths, given.image, given.pictures), given.pictures)}
+        for processes in given.processes:
+            name = f"loader, {processes} process{'es' * (processes > 1)}"
+            ways[name] = partial(by_loader, manifest, given.image, processes, given.pictures)
+        every = harness.in_turn(ways, given.rounds)
         size = json.loads(manifest.read_text())["statistics"]["bytes"] // 128
-    print(f"{arguments.pictures} pictures of 500 x 375 ({size:,} bytes), to {arguments.image} x {arguments.image}\n")
-    print("| | pictures per second | per CPU-second | least | most |\n|---|--:|--:|--:|--:|")
-    for name, rates in found.items():
-        speeds, per_cpu = zip(*rates, strict=True)
-        print(f"| {name} | {median(speeds):,.0f} | {median(per_cpu):,.0f} | {min(speeds):,.0f} | {max(speeds):,.0f} |")
+    print(f"{given.pictures} pictures of 500 x 375 ({size:,} bytes), to {given.image} x {given.image}\n")
+    table = harness.Table("", "pictures per second", "least", "most", "per CPU-second", "over plain")
+    rounds = [{name: per_cpu for name, (_, per_cpu) in each.items()} for each in every]
+    for name in ways:
+        speeds = [each[name][0] for each in every]
+        cells = [f"{value:,.0f}" for value in (median(speeds), min(speeds), max(speeds), harness.middle(rounds, name))]
+        table.add(name, *cells, harness.ratio(rounds, name, "plain"))
+    harness.write(given.json, every)
+
+
+def by_loader(manifest: Path, image: int, processes: int, pictures: int) -> tuple[float, float]:
+    """Return what `spent` returns, for the loader of a training run."""
+    way = loader(manifest, image, processes)
+    try:
+        return spent(lambda: [way.next() for _ in range(pictures // BATCH)], pictures)
+    finally:
+        way.close()
+
+
+def spent(work: Callable[[], Any], pictures: int) -> tuple[float, float]:
+    """Return the pictures per second and per CPU-second."""
+    cpu = cpu_s()
+    seconds = harness.timed(work, "seconds")
+    return pictures / seconds, pictures / (cpu_s() - cpu)
 
 
 if __name__ == "__main__":

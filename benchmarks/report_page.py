@@ -8,18 +8,14 @@ The records are made up. The real commands make each summary and then the page, 
 CPU-seconds are those of a process and of all that it started (user and system).
 """
 
-import argparse
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
+from statistics import median
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+import harness
 
-from report_fixture import jitter, write_series  # noqa: E402
+from report_fixture import jitter, write_series
 
 FRAMEWORKS = ("torch", "torch-horovod", "mxnet-horovod", "jax", "tensorflow")
 TOPOLOGIES = ("1n1g", "1n2g", "1n4g", "1n8g", "2n8g", "4n8g", "8n8g", "16n8g")
@@ -27,9 +23,8 @@ BATCHES = (16, 32, 64, 96, 128)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.options(__doc__, rounds=3)
     parser.add_argument("--batches", type=int, default=len(BATCHES), help="40 cells each")
-    parser.add_argument("--rounds", type=int, default=3, help="how often the page is made")
     parser.add_argument("--keep", type=Path, help="a folder that does not exist")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="throughline-") as temporary:
@@ -37,9 +32,10 @@ def main() -> None:
         places, seconds = zip(*(summarized(results, batch) for batch in BATCHES[: given.batches]), strict=True)
         cells = given.batches * len(FRAMEWORKS) * len(TOPOLOGIES)
         print(f"{len(places)} summaries of {cells} cells: {sum(seconds):.2f} CPU-seconds")
-        page = ["report.py", "--results", results, "--summaries", *places, "--output", results / "report.html"]
-        for number in range(1, given.rounds + 1):
-            print(f"page of {cells} cells, round {number}: {cpu_seconds(*page):.2f} CPU-seconds")
+        page = {"results": results, "summaries": [*places], "output": results / "report.html"}
+        pages = [harness.script("report", **page).cpu_seconds for _ in range(given.rounds)]
+        print(f"page of {cells} cells, median of {len(pages)}: {median(pages):.2f} CPU-seconds")
+        harness.write(given.json, {"summaries": seconds, "page": pages})
         if given.keep:
             shutil.copytree(results, given.keep)
 
@@ -54,16 +50,7 @@ def summarized(results: Path, batch: int) -> tuple[Path, float]:
             settings = {"framework": framework, "batch_per_device": batch, "framework_versions": versions}
             records += write_series(results, {topology: jitter(speed)}, complete=True, **settings)
     place = results / f"bert/bz{batch}_fp32.json"
-    return place, cpu_seconds("summarize.py", *records, "--asked", 5, "--output", place)
-
-
-def cpu_seconds(script: str, *arguments: object) -> float:
-    """Run a command of the workflow; return the CPU-seconds of its process."""
-    before = os.times()
-    start = [sys.executable, ROOT / "src/start.py", ROOT / "workflow/scripts" / script]
-    subprocess.run([*start, *map(str, arguments)], check=True)
-    after = os.times()
-    return after.children_user - before.children_user + after.children_system - before.children_system
+    return place, harness.script("summarize", *records, asked=5, output=place).cpu_seconds
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Show where a run spends the seconds that are neither warm-up nor timed window.
 
-    python benchmarks/run_cost.py                                      two ranks, five runs: about a minute
-    python benchmarks/run_cost.py --topology 1n1g --runs 9
+    python benchmarks/run_cost.py                                      two ranks, five rounds: about a minute
+    python benchmarks/run_cost.py --topology 1n1g --rounds 1
 
 Each run is the command that the workflow calls for a run, with synthetic data and a window of a second or two. Every
 Python process writes down when it starts and when it ends. The other figures come from the run's log and record.
@@ -9,22 +9,18 @@ Seconds of a rank are those of rank 0. On a busy machine, CPU-seconds change les
 itself needs for a job is not included: see benchmarks/overhead.py.
 """
 
-import argparse
 import json
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+import harness
 
-from throughline import frameworks  # noqa: E402
-from throughline.study.runs import PROTOCOL  # noqa: E402
+from throughline.study.runs import PROTOCOL
 
 NOTES = """
 import atexit, json, os, sys, time
@@ -59,30 +55,27 @@ OWNERS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
+    parser = harness.options(__doc__, rounds=5)
     parser.add_argument("--topology", default="1n2g")
     parser.add_argument("--model", default="bert-tiny")
     parser.add_argument("--framework", default="torch")
     parser.add_argument("--python", default=sys.executable, help="the Python of the framework's environment")
     given = parser.parse_args()
-    runs = [measure(given) for _ in range(given.runs)]
+    runs = [measure(given) for _ in range(given.rounds)]
     for place, unit in enumerate(("s", "CPU-s")):
-        print(f"| | {unit}, median of {len(runs)} | from | to |\n|---|--:|--:|--:|")
+        table = harness.Table("", f"{unit}, median of {len(runs)}", "from", "to")
         for name in runs[0][place]:
             values = [run[place].get(name, 0.0) for run in runs]
-            print(f"| {name} | {median(values):.2f} | {min(values):.2f} | {max(values):.2f} |")
+            table.add(name, *(f"{value:.2f}" for value in (median(values), min(values), max(values))))
         print()
+    harness.write(given.json, runs)
 
 
-def measure(given: argparse.Namespace) -> tuple[dict[str, float], dict[str, float]]:
+def measure(given: Any) -> tuple[dict[str, float], dict[str, float]]:
     """Make one run. Return the seconds of every stage, and the CPU-seconds of every kind of process."""
-    spec = frameworks.specification(
-        {
-            "benchmark": "cost", "framework": given.framework, "model": given.model, "sequence": 32, "predictions": 5,
-            "batch_per_device": 4, "precision": "fp32", "topology": given.topology, "repeat": 1, "device": "cpu",
-            "steps": {"warmup": 2, "timed": 100}, "options": {"data": "synthetic"}, "protocol": PROTOCOL,
-        }
+    spec = harness.specification(
+        given.model, 4, framework=given.framework, topology=given.topology, device="cpu", protocol=PROTOCOL,
+        steps={"warmup": 2, "timed": 100}, sequence=32, predictions=5,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -90,7 +83,7 @@ def measure(given: argparse.Namespace) -> tuple[dict[str, float], dict[str, floa
         command = [sys.executable, "src/start.py", "workflow/scripts/run_training.py", "--spec", spec.canonical]
         command += ["--record", f"{name}/run1.json", "--log", f"{name}/run1.log", "--python", given.python]
         start = time.monotonic()
-        subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": name}, check=True, capture_output=True)
+        harness.run(command, PYTHONPATH=name)
         end = time.monotonic()
         record = json.loads((folder / "run1.json").read_text())
         log = (folder / "run1.log").read_text().splitlines()

@@ -10,16 +10,16 @@ a ledger, so the script measures Snakemake and Slurm. Shards share jobs (`--grou
 
 from __future__ import annotations
 
-import argparse
 import collections
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-PROFILE = Path(__file__).parents[1] / "slurm" / "config.yaml"
+import harness
+
+PROFILE = harness.ROOT / "slurm" / "config.yaml"
 
 SNAKEFILE = """
 SHARDS, RUNS = int(config["shards"]), int(config["runs"])
@@ -49,25 +49,25 @@ rule run:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = harness.options(__doc__)
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--per-job", type=int, default=100, help="shards that share a job of Slurm's")
     parser.add_argument("--folder", type=Path, help="work in this folder and keep it; another call goes on there")
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="slurm-load-") as temporary:
-        folder = arguments.folder or Path(temporary)
+        folder = given.folder or Path(temporary)
         (folder / "slurm").mkdir(parents=True, exist_ok=True)
         shutil.copy(PROFILE, folder / "slurm")
         (folder / "Snakefile").write_text(SNAKEFILE)
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", "--quiet", "all"]
-        command += ["--group-components", f"shards={arguments.per_job}"]
+        command += ["--group-components", f"shards={given.per_job}"]
         command += ["--slurm-init-seconds-before-status-checks", "5"]
-        command += ["--config", f"shards={arguments.shards}", f"runs={arguments.runs}", "--"]
-        for what, target in ((f"{arguments.shards} shards", "data/manifest.json"), (f"{arguments.runs} runs", "all")):
+        command += ["--config", f"shards={given.shards}", f"runs={given.runs}", "--"]
+        for what, target in ((f"{given.shards} shards", "data/manifest.json"), (f"{given.runs} runs", "all")):
             timed(what, [*command, target], folder)
         signed = collections.Counter((folder / "ledger").read_text().split())
-    expected = arguments.shards + arguments.runs
+    expected = given.shards + given.runs
     twice = [line for line, count in signed.items() if count > 1]
     print(f"lost: {expected - len(signed)}; twice: {len(twice)}")
     sys.exit(len(signed) != expected or bool(twice))
@@ -75,11 +75,9 @@ def main() -> None:
 
 def timed(what: str, command: list[str], folder: Path) -> None:
     """Call Snakemake; print how long the call took and how many Slurm jobs it needed."""
-    before, start = jobs(), time.monotonic()
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode:
-        sys.exit(done.stdout)
-    print(f"{what} in {time.monotonic() - start:.0f} s, {jobs() - before} jobs of Slurm's", flush=True)
+    before = jobs()
+    seconds = harness.run(command, folder).seconds
+    print(f"{what} in {seconds:.0f} s, {jobs() - before} jobs of Slurm's", flush=True)
 
 
 def jobs() -> int:

@@ -14,7 +14,6 @@ if there is a fault. It tests survival and measures no speed.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -29,12 +28,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+import harness
+from harness import ROOT
 
-from throughline import files, records  # noqa: E402
-from throughline.study import runs  # noqa: E402
-from throughline.study.config import load  # noqa: E402
+from throughline import files, records
+from throughline.study import runs
+from throughline.study.config import load
 
 CONFIGURATION = """
 corpus: {{name: little, parts: 2, shards: {{training: 2, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
@@ -284,7 +283,7 @@ def faults(project: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.options(__doc__)
     parser.add_argument("cluster", type=Path, help="the folder that start.sh was given")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--jobs", type=int, default=2, help="at most so many jobs at a time in Slurm's queue")

@@ -1,7 +1,7 @@
 """Measure what telemetry costs a run: its CPU-seconds in the timed window, and whether runs without it are faster.
 
     python benchmarks/telemetry.py                         about five minutes on two cores
-    python benchmarks/telemetry.py --topology 1n1g --rounds 9
+    python benchmarks/telemetry.py --topology 1n1g --rounds 1 --seconds 1         to try it
 
 The runs take turns, each in new processes: with telemetry, without it, and with it once more (`again`), in an order
 that rotates. `with` and `again` are the same thing twice, so their difference is the machine's noise. A smaller
@@ -11,77 +11,57 @@ finds no idle core.
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+import harness
 
-from throughline import frameworks  # noqa: E402
-from throughline.launch import launcher  # noqa: E402
-from throughline.launch.request import RunRequest  # noqa: E402
-from throughline.study.runs import PROTOCOL  # noqa: E402
+from throughline.launch import launcher
+from throughline.launch.request import RunRequest
+from throughline.study.runs import PROTOCOL
 
 KINDS = {"with": True, "without": False, "again": True}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=7)
+    parser = harness.options(__doc__, rounds=7)
     parser.add_argument("--topology", default="1n2g")
     parser.add_argument("--model", default="bert-tiny")
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument(
         "--seconds", type=float, default=9.0, help="seconds of training per run; a third of them is warm-up"
     )
-    parser.add_argument("--json", type=Path, help="also write every run to this file")
     given = parser.parse_args()
-    speeds: dict[str, list[float]] = {kind: [] for kind in KINDS}
-    costs: list[float] = []
-    for number in range(given.rounds):
-        for place in range(len(KINDS)):
-            kind = list(KINDS)[(number + place) % len(KINDS)]
-            record = measure(given, KINDS[kind])
-            speeds[kind].append(record["samples_per_s"])
-            if KINDS[kind]:
-                costs.append(record["telemetry"][0]["cost_cpu_share"])
-        if given.json:
-            given.json.write_text(json.dumps({"samples_per_s": speeds, "cost_cpu_share": costs}, indent=1) + "\n")
-    show(speeds, costs)
+    records = harness.in_turn({kind: partial(measure, given, on) for kind, on in KINDS.items()}, given.rounds)
+    rounds = [{kind: record["samples_per_s"] for kind, record in each.items()} for each in records]
+    costs = [each[kind]["telemetry"][0]["cost_cpu_share"] for each in records for kind, on in KINDS.items() if on]
+    harness.write(given.json, {"samples_per_s": rounds, "cost_cpu_share": costs})
+    show(rounds, costs)
 
 
-def measure(given: argparse.Namespace, telemetry: bool) -> dict[str, Any]:
+def measure(given: Any, telemetry: bool) -> dict[str, Any]:
     """Make one run and return its record."""
-    spec = frameworks.specification(
-        {
-            "benchmark": "telemetry", "framework": "torch", "model": given.model, "sequence": 32, "predictions": 5,
-            "batch_per_device": given.batch, "precision": "fp32", "topology": given.topology, "repeat": 1,
-            "steps": {"warmup": 10, "timed": 100_000, "at_most_s": given.seconds}, "options": {"data": "synthetic"},
-            "protocol": PROTOCOL,
-        }
-    )  # fmt: skip
+    steps = {"warmup": 10, "timed": 100_000, "at_most_s": given.seconds}
+    sizes = {"topology": given.topology, "sequence": 32, "predictions": 5}
+    spec = harness.specification(given.model, given.batch, steps=steps, protocol=PROTOCOL, **sizes)
     with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder, spec.record)
-        return launcher.run(RunRequest(spec=spec, record=place, log=place.with_suffix(".log"), telemetry=telemetry))
+        record = Path(folder, spec.record)
+        return launcher.run(RunRequest(spec=spec, record=record, log=record.with_suffix(".log"), telemetry=telemetry))
 
 
-def show(speeds: dict[str, list[float]], costs: list[float]) -> None:
-    """Print the cost, and a table of the ratios of the medians with the range over the rounds."""
+def show(rounds: list[dict[str, float]], costs: list[float]) -> None:
+    """Print the cost, and a table of the ratios."""
     share = f"{100 * median(costs):.2f} % ({100 * min(costs):.2f} to {100 * max(costs):.2f})"
     print(f"CPU-seconds of the sampler over the window, of one core: {share}, {len(costs)} runs\n")
-    print("| | samples/s, median | over `with` | range over the rounds |\n|---|--:|--:|--:|")
-    middle = {kind: median(values) for kind, values in speeds.items()}
-    for kind, values in speeds.items():
-        ratios = [value / base for value, base in zip(values, speeds["with"], strict=True)]
-        row = f"| {kind} | {middle[kind]:.1f} | {middle[kind] / middle['with']:.4f} |"
-        print(row + (f" {min(ratios):.3f} to {max(ratios):.3f} |" if kind != "with" else " |"))
-    cost = middle["without"] / median([*speeds["with"], *speeds["again"]]) - 1
-    noise = abs(middle["again"] / middle["with"] - 1)
+    table = harness.Table("", "samples/s, median", "over `with`")
+    for kind in KINDS:
+        table.add(kind, f"{harness.middle(rounds, kind):.1f}", harness.ratio(rounds, kind, "with"))
+    every = [each[kind] for each in rounds for kind, on in KINDS.items() if on]
+    cost = harness.middle(rounds, "without") / median(every) - 1
+    noise = abs(harness.middle(rounds, "again") / harness.middle(rounds, "with") - 1)
     print(
         f"\nWithout telemetry against all runs with it: {100 * cost:+.2f} %. The same twice: {100 * noise:.2f} %. "
         + ("No difference beyond the noise." if abs(cost) <= noise else "More than the noise of this one comparison.")

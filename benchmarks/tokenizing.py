@@ -12,30 +12,25 @@ work on the machine raises the CPU-seconds of all of them, so read the ratios.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
-os.environ["TOKENIZERS_PARALLELISM"] = "false"
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "src"))
+import harness
+import numpy as np
+import tiktoken
+from tiktoken_ext.openai_public import r50k_pat_str
 
-import numpy as np  # noqa: E402
-import tiktoken  # noqa: E402
-from tiktoken_ext.openai_public import r50k_pat_str  # noqa: E402
-
-from throughline.corpus import kernel  # noqa: E402
-from throughline.corpus.bpe import encoding, vocabulary  # noqa: E402
-from throughline.corpus.bpe.vocabulary import Vocabulary  # noqa: E402
-from throughline.corpus.source import dumps  # noqa: E402
-from throughline.corpus.text import extraction  # noqa: E402
+from throughline.corpus import kernel
+from throughline.corpus.bpe import encoding, vocabulary
+from throughline.corpus.bpe.vocabulary import Vocabulary
+from throughline.corpus.source import dumps
+from throughline.corpus.text import extraction
 
 Encode = Callable[[list[str]], list[Any]]
 PASSES = ("new", "later", "again")
@@ -81,52 +76,49 @@ def openai(words: Vocabulary) -> Encode:
 CONTESTANTS = {"ours": ours, "ours, without a compiler": plain, "tokenizers": package, "tiktoken": openai}
 
 
-def spent(encode: Encode, texts: list[str]) -> tuple[float, list[Any]]:
-    """Return MB of text per CPU-second, and the ids."""
-    began = time.process_time()
-    ids = encode(texts)
-    return sum(len(text.encode()) for text in texts) / 1e6 / (time.process_time() - began), ids
-
-
 def measured(make: Callable[[Vocabulary], Encode], words: Vocabulary, texts: list[str]) -> tuple[dict[str, float], Any]:
-    """Return the speed of each pass, and the ids of all texts."""
-    known, encode = make(words), make(words)
-    known(texts[: len(texts) * 3 // 4])
-    later, _ = spent(known, texts[len(texts) * 3 // 4 :])
-    new, ids = spent(encode, texts)
-    again, _ = spent(encode, texts)
-    return {"new": new, "later": later, "again": again}, ids
+    """Return the MB of text per CPU-second of each pass, and the ids of all texts."""
+    known, new = make(words), make(words)
+    last = len(texts) * 3 // 4
+    known(texts[:last])
+    ids: list[Any] = []
+
+    def speed(encode: Encode, some: list[str]) -> float:
+        seconds = harness.timed(lambda: ids.append(encode(some)))
+        return sum(len(text.encode()) for text in some) / 1e6 / seconds
+
+    speeds = {"later": speed(known, texts[last:]), "new": speed(new, texts), "again": speed(new, texts)}
+    return {name: speeds[name] for name in PASSES}, ids[1]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    parser = harness.options(__doc__, rounds=5)
     parser.add_argument("articles", type=Path, nargs="*")
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+    given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         vocabulary.build(Path(folder))
         words = vocabulary.read(Path(folder))
-        paths = arguments.articles or [sample(Path(folder))]
+        paths = given.articles or [sample(Path(folder))]
         texts = [json.loads(line)["text"] for path in paths for line in path.open(encoding="utf-8")]
-    print(f"{len(texts)} articles, {sum(len(text.encode()) for text in texts) / 1e6:.2f} MB, {arguments.rounds} rounds")
-    rounds: list[dict[str, dict[str, float]]] = []
-    for _ in range(arguments.rounds):
-        rounds.append({})
-        first = None
-        for name, make in CONTESTANTS.items():
-            rounds[-1][name], ids = measured(make, words, texts)
-            first = first or ids
-            if not all(map(np.array_equal, first, ids)):
-                sys.exit(f"{name} gives other ids than {next(iter(CONTESTANTS))}")
-    print(f"the same {sum(map(len, first)):,} ids from all\n")
-    print("| MB per CPU-second | " + " | ".join(PASSES) + " |\n|---|" + "--:|" * len(PASSES))
+    print(f"{len(texts)} articles, {sum(len(text.encode()) for text in texts) / 1e6:.2f} MB, {given.rounds} rounds")
+    ways = {name: partial(measured, make, words, texts) for name, make in CONTESTANTS.items()}
+    made = harness.in_turn(ways, given.rounds)
+    ids = made[0]["ours"][1]
+    for each in made:
+        for name, (_, others) in each.items():
+            if not all(map(np.array_equal, ids, others)):
+                sys.exit(f"{name} gives other ids than ours")
+    rounds = {kind: [{name: speeds[kind] for name, (speeds, _) in each.items()} for each in made] for kind in PASSES}
+    print(f"the same {sum(map(len, ids)):,} ids from all\n")
+    table = harness.Table("MB per CPU-second", *PASSES)
     for name in CONTESTANTS:
-        print(f"| {name} | " + " | ".join(f"{median(r[name][p] for r in rounds):.2f}" for p in PASSES) + " |")
-    print("\n| ours is faster by | " + " | ".join(PASSES) + " |\n|---|" + "--:|" * len(PASSES))
+        table.add(name, *(f"{harness.middle(rounds[kind], name):.2f}" for kind in PASSES))
+    print()
+    table = harness.Table("ours is faster by", *PASSES)
     for name in CONTESTANTS:
-        ratios = {p: sorted(r["ours"][p] / r[name][p] for r in rounds) for p in PASSES}
-        cells = (f"{median(ratio):.2f} ({ratio[0]:.2f} to {ratio[-1]:.2f})" for ratio in ratios.values())
-        print(f"| {name} | " + " | ".join(cells) + " |")
+        table.add(name, *(harness.ratio(rounds[kind], "ours", name) for kind in PASSES))
+    harness.write(given.json, rounds)
 
 
 if __name__ == "__main__":

@@ -255,13 +255,14 @@ def real_token_share(manifest: Path) -> float:
 def serve(order: dict[str, Any], turn: Path) -> None:
     """Run one contestant. Its answers go to the real standard output; what libraries print goes to standard error."""
     from throughline import frameworks
+    from throughline.frameworks.rank import load
     from throughline.processes import die_with_parent
 
     die_with_parent(os.getppid(), signal.SIGKILL)
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     spec = frameworks.specification(order["spec"])
-    kind = frameworks.load(spec.framework)  # its libraries are loaded before its turn
+    kind = load(spec.framework)  # its libraries are loaded before its turn
 
     def say(**answer: Any) -> None:
         answers.write(json.dumps(answer) + "\n")

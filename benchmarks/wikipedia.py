@@ -13,22 +13,19 @@ Nothing waits for a disk. The longest chain of jobs, with download and cut, is a
 
 from __future__ import annotations
 
-import argparse
 import bz2
 import hashlib
 import heapq
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
-import time
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
 
-from corpus import ROOT, ours_chain, repeated
+import harness
+from corpus_steps import ours_chain, repeated
 
 from throughline.corpus.source import dumps
 from throughline.corpus.text import vocabulary
@@ -48,19 +45,14 @@ def graph(parts: int, shards: int, folder: Path) -> tuple[Graph, float]:
         f"corpus: {{name: english, dump: enwiki-20261101, contact: me@example.org, parts: {parts}, "
         f"shards: {{training: {shards}, test: 0}}, sequences: {{128: 20, 512: 80}}}}\n"
     )
-    command = [sys.executable, "-m", "snakemake", "corpus", "--dag", "dot", "--configfile", str(configuration)]
-    environment = {**os.environ, "THROUGHLINE_CONSOLE": "snakemake"}
-    before = os.times()
-    said = subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, text=True).stdout
-    after = os.times()
+    found = harness.snakemake(harness.ROOT, "corpus", "--dag", "dot", "--configfile", configuration)
     steps: dict[int, str] = {}
-    for number, label in re.findall(r'^\s*(\d+)\[label = "([^"]*)"', said, re.MULTILINE):
+    for number, label in re.findall(r'^\s*(\d+)\[label = "([^"]*)"', found.output, re.MULTILINE):
         steps[int(number)] = label.split("\\n")[0]
     needed = defaultdict(list)
-    for job, then in re.findall(r"^\s*(\d+) -> (\d+)", said, re.MULTILINE):
+    for job, then in re.findall(r"^\s*(\d+) -> (\d+)", found.output, re.MULTILINE):
         needed[int(job)].append(int(then))
-    found = after.children_user + after.children_system - before.children_user - before.children_system
-    return (steps, needed), found
+    return (steps, needed), found.cpu_seconds
 
 
 def measured(folder: Path) -> dict[str, tuple[float, float]]:
@@ -71,9 +63,9 @@ def measured(folder: Path) -> dict[str, tuple[float, float]]:
     for times in (1, LARGER):
         here = folder / str(times)
         here.mkdir()
-        repeated(dumps.find_sample(), times, plain)
+        repeated(dumps.find_sample(), plain, times=times)
         dump.write_bytes(bz2.compress(plain.read_bytes()))
-        costs.append({step: seconds for step, (seconds, _) in ours_chain(here, words, dump).items()})
+        costs.append({step: spent.cpu_seconds for step, spent in ours_chain(here, words, dump).items()})
         text = json.loads((here / "counts.json").read_text())["characters"] / 1e6
         sizes.append({step: plain.stat().st_size / 1e6 if step in OF_XML else text for step in costs[-1]})
     found = {}
@@ -138,7 +130,7 @@ def _behind(of: Graph, seconds: list[float]) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = harness.options(__doc__)
     parser.add_argument("--parts", type=int, default=256)
     parser.add_argument("--shards", type=int, default=256)
     parser.add_argument("--cores", type=int, nargs="+", default=[1, 16, 128, 1024])
@@ -154,15 +146,14 @@ def main() -> None:
         of, found_s = graph(asked.parts, asked.shards, Path(folder))
         costs = measured(Path(folder))
     data = os.urandom(1 << 27)
-    begun = time.perf_counter()
-    hashlib.sha1(data, usedforsecurity=False).hexdigest()
-    checked = (time.perf_counter() - begun) / (len(data) / 1e6) * PACKED_GB * 1000
+    digest_s = harness.timed(lambda: hashlib.sha1(data, usedforsecurity=False), "seconds")
+    checked = digest_s / (len(data) / 1e6) * PACKED_GB * 1000
     # For each cut between parts, the step looks for a border near its place and unpacks one bz2 block there.
     fixed = {"download": PACKED_GB * 1000 / asked.download + checked, "cut": 1 + 0.08 * asked.parts}
     seconds = seconds_of_jobs(of[0], costs, fixed, asked.parts, asked.shards)
-    print("| step | start, CPU-s | CPU-s per MB of XML or text |\n|---|--:|--:|")
+    table = harness.Table("step", "start, CPU-s", "CPU-s per MB of XML or text")
     for step, (start, slope) in costs.items():
-        print(f"| {step} | {start:.2f} | {slope:.4f} |")
+        table.add(step, f"{start:.2f}", f"{slope:.4f}")
     started_s = len(of[0]) * asked.snakemake
     print(f"\n{len(of[0]):,} jobs, which Snakemake finds in {found_s:.0f} CPU-s and starts in {started_s:.0f} s")
     print(f"download and its SHA-1: {fixed['download'] / 60:.1f} min; cut: {fixed['cut']:.0f} s")
@@ -170,10 +161,10 @@ def main() -> None:
         whole = [one + per_job for one in seconds]
         longest = max(_behind(of, whole)) / 60
         print(f"\n{per_job:g} s more for a job: {sum(whole) / 3600:.1f} core-hours; longest chain: {longest:.1f} min\n")
-        print("| cores | hours | of all cores' time is work |\n|--:|--:|--:|")
+        table = harness.Table("cores", "hours", "of all cores' time is work", left=0)
         for cores in asked.cores:
             took = found_s + simulated(of, whole, cores, asked.snakemake)
-            print(f"| {cores:,} | {took / 3600:.2f} | {sum(whole) / cores / took:.0%} |")
+            table.add(f"{cores:,}", f"{took / 3600:.2f}", f"{sum(whole) / cores / took:.0%}")
 
 
 if __name__ == "__main__":
