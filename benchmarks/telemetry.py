@@ -1,7 +1,7 @@
 """Measure what telemetry costs a run: its CPU-seconds in the timed window, and whether runs without it are faster.
 
     python benchmarks/telemetry.py                         about five minutes on two cores
-    python benchmarks/telemetry.py --topology 1n1g --rounds 1 --seconds 1         to try it
+    python benchmarks/telemetry.py --topology 1n1g --rounds 1 --seconds 4         to try it
 
 The runs take turns, each in new processes: with telemetry, without it, and with it once more (`again`), in an order
 that rotates. `with` and `again` are the same thing twice, so their difference is the machine's noise. A smaller
