@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline import workloads
-from throughline.records import Cell
+from throughline.records import Cell, Result
 from throughline.spec import example
 from throughline.workloads.decoder import Decoder
 
@@ -72,6 +72,11 @@ def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, flo
         each = workload.flops_per_sample(spec, workload.facts(None), {})
         return {} if isinstance(each, str) else {"model": float(each)}
     return {}
+
+
+def of_row(row: Result) -> dict[str, float]:
+    """Map each convention to the FLOPs to train on a sample of a row."""
+    return flops_per_sample(row.model, ({"sequence": row.sequence} if row.sequence else {}) | row.parameters)
 
 
 def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, float]:

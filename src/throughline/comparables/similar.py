@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from throughline import gpus
 from throughline.comparables import plausibility, published
 from throughline.comparables.measured import Measured
 from throughline.comparables.plausibility import Doubt
@@ -72,17 +71,12 @@ def differences(own: Result, other: Result) -> Iterator[str]:
     """Yield what differs between two rows: their value, and our value too if it is short."""
     for name in ("device", "nodes", "framework", "software", "batch_per_device", "accumulate", "options", "date"):
         here, there = getattr(own, name), getattr(other, name)
-        if here != there and not (name == "device" and _gpu(own) and _gpu(own) is _gpu(other)):
+        if here != there and not (name == "device" and own.gpu and own.gpu is other.gpu):
             ours = "" if name in ("software", "options", "date") else f" (ours {here})"
             yield f"{name.replace('_', ' ')} {there or 'not stated'}{ours}"
     if other.convention:
         yield f"figure: {other.convention}"
 
 
-def _gpu(row: Result) -> gpus.Gpu | None:
-    return gpus.find(row.device) if row.device else None
-
-
 def _kind(row: Result) -> str | None:
-    gpu = _gpu(row)
-    return gpu.kind if gpu else row.device
+    return row.gpu.kind if row.gpu else row.device

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
+from throughline import gpus
 from throughline.records.entry import Count, Entry
 from throughline.study.section import Value
 
@@ -96,6 +97,11 @@ class Result(Entry):
         if self.value is None or len(self.value.replace(".", "")) <= 9:
             return self.value
         return f"{float(self.value):.6g}"
+
+    @property
+    def gpu(self) -> gpus.Gpu | None:
+        """The device, if it is a GPU that resources/gpus.csv has."""
+        return gpus.find(self.device) if self.device else None
 
     @property
     def samples_per_s(self) -> tuple[float, float] | None:

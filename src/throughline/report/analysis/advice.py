@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
-from throughline.comparables import plausibility
+from throughline.comparables.plausibility import arithmetic, speedups
 from throughline.numbers import percent
 from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
 from throughline.report.analysis import merged_notes, windows
@@ -36,7 +36,7 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
     strong = bool(ok) and ok[0].spec.scaling == "strong"
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
     ideal = cell.world_size / Topology.parse(base).world
-    if cell.speedup and plausibility.more_than_devices(cell.speedup, ideal):
+    if cell.speedup and speedups.more_than_devices(cell.speedup, ideal):
         also = ", or smaller batches are faster here (strong scaling)" if strong else ""
         notes.append(
             f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
@@ -76,7 +76,7 @@ def _sums(ok: Sequence[RunRecord]) -> list[str]:
     return [
         f"the figures of repeat {run.spec.repeat} do not add up: {fault}"
         for run in ok
-        for fault in plausibility.sums(run)
+        for fault in arithmetic.sums(run)
     ]
 
 
