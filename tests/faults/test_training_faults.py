@@ -169,21 +169,21 @@ def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
     dog = Watchdog(300.0, time.monotonic())
     monkeypatch.setattr(supervision, "Watchdog", lambda limit_s, now: dog)
     spec = training_fixtures.spec(framework=framework, topology="1n2g", steps=LONG)
-    job = RunRequest(spec, tmp_path / "r.json", tmp_path / "r.log", manifest, python(framework))
+    request = RunRequest(spec, tmp_path / "r.json", tmp_path / "r.log", manifest, python(framework))
     with ThreadPoolExecutor(1) as thread:
-        run = thread.submit(launcher.run, job)
+        run = thread.submit(launcher.run, request)
         try:
             until(lambda: run.done() or [beat.phase for beat in dog.seen] == ["training"] * 2)
             workers = ranks_below(os.getpid())
-            assert len(workers) == 2, job.log.read_text()
+            assert len(workers) == 2, request.log.read_text()
             os.kill(workers[1], signal.SIGSTOP)
             dog.limit_s = 3.0  # TensorFlow's own limit is 10 s, that of Paddle's gloo is 30 s
             with pytest.raises(UserError, match=r"no progress for 3 s: rank [01] in training, step \d+ of 100000"):
                 run.result(60)
         finally:
             dog.limit_s = 0.0  # the run ends in any case
-    assert "most recent call first" in job.log.read_text()
-    assert not job.record.exists() and not any(alive(pid) for pid in workers.values())
+    assert "most recent call first" in request.log.read_text()
+    assert not request.record.exists() and not any(alive(pid) for pid in workers.values())
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])

@@ -102,7 +102,7 @@ def _output(command: list[str]) -> str:
         ) from None
 
 
-def survey(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> tuple[Answer, list[str]]:
+def ask(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> tuple[Answer, list[str]]:
     """Return the first node's answer, with the GPUs of the node that has the fewest, and the warnings of all nodes.
 
     Raise UserError unless every node answers, sees the file `question.seen`, has the same software, and is fit for a

@@ -62,7 +62,7 @@ def survey(request: RunRequest) -> Site:
     )
     doubts: list[str] = []
     if found.elsewhere:
-        answer, doubts = nodes.survey(found, question, request.python, variables)
+        answer, doubts = nodes.ask(found, question, request.python, variables)
         gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
     else:
         variables["GLOO_SOCKET_IFNAME"] = "lo"

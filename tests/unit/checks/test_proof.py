@@ -147,8 +147,8 @@ def proved(
 ) -> Equivalence:
     """Make a proof whose runs have these outcomes: precision -> changes of the record, or an error."""
 
-    def run(job: RunRequest) -> dict[str, Any]:
-        outcome = outcomes[job.spec.precision]
+    def run(request: RunRequest) -> dict[str, Any]:
+        outcome = outcomes[request.spec.precision]
         if isinstance(outcome, Exception):
             raise outcome
         return {"status": "ok", "reason": None, "scaler_skipped_steps": 0, "ranks": [], **outcome}

@@ -211,9 +211,9 @@ def test_hosts_are_checked_before_anything_runs(
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer()};; *) {body};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UserError) as error:
-        nodes.survey(nodes.Nodes("ssh", ("one", "two")), question(), "python", {})
+        nodes.ask(nodes.Nodes("ssh", ("one", "two")), question(), "python", {})
     assert message in str(error.value) and "host two" not in str(error.value)
-    same, warnings = nodes.survey(nodes.Nodes("ssh", ("one", "one")), question(), "python", {})
+    same, warnings = nodes.ask(nodes.Nodes("ssh", ("one", "one")), question(), "python", {})
     assert same.software == {"torch": "2.13"} and warnings == []
 
 
@@ -222,11 +222,11 @@ def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, mo
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer(environment={"kernel": "6.1"})};; *) {lesser};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     both = nodes.Nodes("ssh", ("one", "two"))
-    first, (warning,) = nodes.survey(both, question(), "python", {})
+    first, (warning,) = nodes.ask(both, question(), "python", {})
     assert first.gpus.count == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
     assert "GPU is V100, not A100" in warning
     with pytest.raises(UserError, match=r"entry 2 of runs.hosts: it is not like node 0 .*\n.*runs.strict"):
-        nodes.survey(both, question(strict=True), "python", {})
+        nodes.ask(both, question(strict=True), "python", {})
 
 
 def test_a_record_has_one_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -190,15 +190,15 @@ def test_the_launcher_checks_the_file_and_hands_its_content_to_the_ranks(
 ) -> None:
     model = tiny("llama", tmp_path)
     spec, config = asked(model)
-    job = RunRequest(spec=spec, record=tmp_path / "run1.json", log=tmp_path / "run1.log")
+    request = RunRequest(spec=spec, record=tmp_path / "run1.json", log=tmp_path / "run1.log")
     with pytest.raises(UserError, match="start the run through snakemake"):
-        _ = job.with_content
+        _ = request.with_content
     monkeypatch.setenv(configuration.FILES, json.dumps(config.model_files()))
-    assert job.with_content.content == json.loads(Path(model["transformers"]).read_text())
-    assert job.with_content.values() == job.spec.values() and job.spec.content is None
+    assert request.with_content.content == json.loads(Path(model["transformers"]).read_text())
+    assert request.with_content.values() == request.spec.values() and request.spec.content is None
     written(tmp_path, {"model_type": "llama", **TINY["llama"], "vocab_size": 98})
     with pytest.raises(UserError, match="is not the file with which the run was planned"):
-        _ = job.with_content
+        _ = request.with_content
 
 
 GOOD = {"model_type": "llama", **TINY["llama"]}
