@@ -46,48 +46,48 @@ def changed(spec: RunSpec, options: dict[str, Any] | None = None, **changes: Any
 
 
 def built(framework: Any, spec: RunSpec, weights: dict[str, Any]) -> Any:
-    one = framework(spec, 0, 0, 1, "cpu")
-    one.join()
-    one.device()
-    one.model({"vocabulary": 1000})
-    one.load(weights)
-    one.optimizer()
-    return one
+    rank = framework(spec, 0, 0, 1, "cpu")
+    rank.join()
+    rank.device()
+    rank.model({"vocabulary": 1000})
+    rank.load(weights)
+    rank.optimizer()
+    return rank
 
 
-def steps(one: Any, spec: RunSpec, which: range) -> list[float]:
+def steps(rank: Any, spec: RunSpec, which: range) -> list[float]:
     """Make steps with batches that are the same for every framework; return the losses."""
     count = spec.options.accumulate
     losses = []
     for step in which:
         batches = [batch(spec, 10 + step * count + turn) for turn in range(count)]
-        losses.append(one.step([one.deliver(one.data(arrays)) for arrays in batches]))
-    one.sync()
-    found: list[float] = one.losses(losses)
+        losses.append(rank.step([rank.deliver(rank.data(arrays)) for arrays in batches]))
+    rank.sync()
+    found: list[float] = rank.losses(losses)
     return found
 
 
-def looked(one: Any, spec: RunSpec) -> list[dict[str, float]]:
+def looked(rank: Any, spec: RunSpec) -> list[dict[str, float]]:
     """Return the sums of two held-out batches of different sizes."""
     whole = batch(spec, 5)
     part = {name: array[:3] for name, array in whole.items()}
-    return [one.form.sums(one.network, one.deliver(one.data(arrays))) for arrays in (whole, part)]
+    return [rank.form.sums(rank.network, rank.deliver(rank.data(arrays))) for arrays in (whole, part)]
 
 
 def train(framework: Any, spec: RunSpec, weights: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
     """Train without interruption, and train again from a checkpoint of that training."""
-    one, middle = built(framework, spec, weights), STEPS // 2
-    before = looked(one, spec)
-    losses = steps(one, spec, range(middle))
+    rank, middle = built(framework, spec, weights), STEPS // 2
+    before = looked(rank, spec)
+    losses = steps(rank, spec, range(middle))
     with checkpoint.open("wb") as stream:
-        one.save(stream)
-    losses += steps(one, spec, range(middle, STEPS))
+        rank.save(stream)
+    losses += steps(rank, spec, range(middle, STEPS))
     other = built(framework, spec, weights)
     with checkpoint.open("rb") as stream:
         other.restore(stream)
     resumed = steps(other, spec, range(middle, STEPS))
-    found = {"losses": losses, "resumed": resumed, "before": before, "after": looked(one, spec)}
-    return {**found, "after_resuming": looked(other, spec), "settings": one.settings()}
+    found = {"losses": losses, "resumed": resumed, "before": before, "after": looked(rank, spec)}
+    return {**found, "after_resuming": looked(other, spec), "settings": rank.settings()}
 
 
 def refused(name: str, spec: RunSpec) -> list[str]:
@@ -104,9 +104,9 @@ def refused(name: str, spec: RunSpec) -> list[str]:
 
 def operands(framework: Any, spec: RunSpec, weights: dict[str, Any]) -> list[float]:
     """Return the standard deviation of each matrix that the large matrix product multiplies."""
-    one = built(framework, spec, weights)
+    rank = built(framework, spec, weights)
     return [float(np.std(operand.asnumpy() if hasattr(operand, "asnumpy") else np.asarray(operand)))
-            for operand in one.product(256).args]  # fmt: skip
+            for operand in rank.product(256).args]  # fmt: skip
 
 
 def main() -> None:

@@ -20,11 +20,11 @@ from throughline.frameworks.rank import load
 from throughline.spec import RunSpec
 
 
-def trained(one: Any, windows: Any) -> list[float]:
+def trained(rank: Any, windows: Any) -> list[float]:
     """Make steps over windows of tokens [steps, micro-batches, B, S + 1]; return the losses."""
-    found = [one.step([one.deliver(one.data({"tokens": each})) for each in step]) for step in windows]
-    one.sync()
-    losses: list[float] = one.losses(found)
+    found = [rank.step([rank.deliver(rank.data({"tokens": each})) for each in step]) for step in windows]
+    rank.sync()
+    losses: list[float] = rank.losses(found)
     return losses
 
 
@@ -39,14 +39,14 @@ def arrays(network: Any, like: dict[str, Any]) -> dict[str, Any]:
 
 def built(framework: Any, spec: RunSpec, weights: dict[str, Any], seed: int = 1) -> tuple[Any, dict[str, Any]]:
     """Return a rank that trains from `weights`, and the random weights that its network had before."""
-    one = framework(replace(spec, seed=seed), 0, 0, 1, "cpu")
-    one.join()
-    one.device()
-    one.model({"vocabulary": 1000})
-    drawn = arrays(one.network, weights)
-    one.load(weights)
-    one.optimizer()
-    return one, drawn
+    rank = framework(replace(spec, seed=seed), 0, 0, 1, "cpu")
+    rank.join()
+    rank.device()
+    rank.model({"vocabulary": 1000})
+    drawn = arrays(rank.network, weights)
+    rank.load(weights)
+    rank.optimizer()
+    return rank, drawn
 
 
 def main() -> None:
@@ -55,10 +55,10 @@ def main() -> None:
     specs = json.loads((folder / "specs.json").read_text())
     plain, optioned = (frameworks.specification({**spec, "framework": name}) for spec in specs)
     weights, tokens = (dict(np.load(folder / f"{one}.npz")) for one in ("weights", "tokens"))
-    one, first = built(framework, plain, weights)
-    found = {"sums": one.form.sums(one.network, one.deliver(one.data({"tokens": tokens["plain"][0, 0]})))}
-    found["plain"] = trained(one, tokens["plain"])
-    np.savez(folder / "moved.npz", **arrays(one.network, weights))
+    rank, first = built(framework, plain, weights)
+    found = {"sums": rank.form.sums(rank.network, rank.deliver(rank.data({"tokens": tokens["plain"][0, 0]})))}
+    found["plain"] = trained(rank, tokens["plain"])
+    np.savez(folder / "moved.npz", **arrays(rank.network, weights))
     other, again = built(framework, optioned, weights)
     found["optioned"], found["settings"] = trained(other, tokens["optioned"]), other.settings()
     with_dropout = changed(plain, {"dropout": 0.1})

@@ -20,21 +20,21 @@ from throughline.spec import RunSpec
 
 def trained(spec: RunSpec, vocabulary: int, folder: Path, number: int) -> dict[str, Any]:
     frameworks.refuse(spec)
-    one: Any = load("paddle")(spec, 0, 0, 1, "cpu")
-    one.join()
-    one.device()
-    one.model({"vocabulary": vocabulary})
-    scatter = {name: float(np.std(parameter.numpy())) for name, parameter in one.network.named_parameters()}
-    one.load(dict(np.load(folder / f"weights{number}.npz")))
-    one.optimizer()
-    batch = one.deliver(one.data({"tokens": np.load(folder / "tokens.npy")}))
-    found = {"settings": one.form.settings(one.network), "sums": one.form.sums(one.network, batch)}
-    loss = one.parallel(**batch)
+    rank: Any = load("paddle")(spec, 0, 0, 1, "cpu")
+    rank.join()
+    rank.device()
+    rank.model({"vocabulary": vocabulary})
+    scatter = {name: float(np.std(parameter.numpy())) for name, parameter in rank.network.named_parameters()}
+    rank.load(dict(np.load(folder / f"weights{number}.npz")))
+    rank.optimizer()
+    batch = rank.deliver(rank.data({"tokens": np.load(folder / "tokens.npy")}))
+    found = {"settings": rank.form.settings(rank.network), "sums": rank.form.sums(rank.network, batch)}
+    loss = rank.parallel(**batch)
     loss.backward()
-    gradients = {name: parameter.grad.numpy() for name, parameter in one.network.named_parameters()}
+    gradients = {name: parameter.grad.numpy() for name, parameter in rank.network.named_parameters()}
     np.savez(folder / f"gradients{number}.npz", **gradients)
-    one.update.step()
-    return {**found, "scatter": scatter, "loss": float(loss), "after": float(one.parallel(**batch))}
+    rank.update.step()
+    return {**found, "scatter": scatter, "loss": float(loss), "after": float(rank.parallel(**batch))}
 
 
 def main() -> None:

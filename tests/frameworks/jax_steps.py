@@ -54,30 +54,30 @@ def main() -> None:
     }
     np.savez(output, **every)
 
-    one, found = built(framework, spec, weights), dict[str, Any]()
-    found["plain"] = steps(one, spec, range(2))
+    rank, found = built(framework, spec, weights), dict[str, Any]()
+    found["plain"] = steps(rank, spec, range(2))
     checkpoint = io.BytesIO()
-    one.save(checkpoint)
-    found["after"] = steps(one, spec, range(2, 4))
+    rank.save(checkpoint)
+    found["after"] = steps(rank, spec, range(2, 4))
     checkpoint.seek(0)
-    one.restore(checkpoint)
-    found["resumed"] = steps(one, spec, range(2, 4))
+    rank.restore(checkpoint)
+    found["resumed"] = steps(rank, spec, range(2, 4))
     other = built(framework, changed(spec, {"checkpointing": True}), weights)
     found["checkpointing"] = steps(other, spec, range(2))
 
     # Loss scaling is tried with a model in fp32, because a CPU has no fp16.
-    one.spec = changed(spec, precision="fp16")
-    one.load(weights)
-    one.state = None
-    one.seed(spec.seed + 1)
-    one.optimizer()
-    found["scaled"] = steps(one, spec, range(2))
-    one.state["weights"][0] = one.state["weights"][0] * np.float32(np.nan)
-    before = [np.asarray(weight) for weight in one.state["weights"]]
-    steps(one, spec, range(1))
-    after = [np.asarray(weight) for weight in one.state["weights"]]
+    rank.spec = changed(spec, precision="fp16")
+    rank.load(weights)
+    rank.state = None
+    rank.seed(spec.seed + 1)
+    rank.optimizer()
+    found["scaled"] = steps(rank, spec, range(2))
+    rank.state["weights"][0] = rank.state["weights"][0] * np.float32(np.nan)
+    before = [np.asarray(weight) for weight in rank.state["weights"]]
+    steps(rank, spec, range(1))
+    after = [np.asarray(weight) for weight in rank.state["weights"]]
     same = all(np.array_equal(*pair, equal_nan=True) for pair in zip(before, after, strict=True))
-    found["overflow"] = [one.skipped(), same]
+    found["overflow"] = [rank.skipped(), same]
     found["refused"] = refused("jax", spec)
     print(json.dumps(found))
 

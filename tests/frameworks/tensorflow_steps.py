@@ -30,9 +30,9 @@ def ticks() -> dict[str, int]:
     return found
 
 
-def busy_threads(one: Any) -> int:
+def busy_threads(rank: Any) -> int:
     """Return the number of threads, without the first, that take part in the computation of a device."""
-    multiply = tf.function(one.product(1024), autograph=False)
+    multiply = tf.function(rank.product(1024), autograph=False)
     multiply()
     before, after = ticks(), {}
     for _ in range(100):
@@ -45,10 +45,10 @@ def busy_threads(one: Any) -> int:
 
 def drawn(framework: Any, spec: RunSpec, seed: int) -> list[Any]:
     """Return the weights of a new network."""
-    one = framework(changed(spec, seed=seed), 0, 0, 1, "cpu")
-    one.device()
-    one.model({"vocabulary": 1000})
-    return [weight.numpy() for weight in one.weights]
+    rank = framework(changed(spec, seed=seed), 0, 0, 1, "cpu")
+    rank.device()
+    rank.model({"vocabulary": 1000})
+    return [weight.numpy() for weight in rank.weights]
 
 
 def main() -> None:
@@ -58,20 +58,20 @@ def main() -> None:
     found: dict[str, Any] = {}
 
     def trained(**changes: Any) -> tuple[Any, list[float]]:
-        one = built(framework, changed(spec, **changes), arrays)
-        return one, steps(one, spec, range(2))
+        rank = built(framework, changed(spec, **changes), arrays)
+        return rank, steps(rank, spec, range(2))
 
-    one, found["plain"] = trained()
-    found["traces"] = one.finish.experimental_get_tracing_count()
-    found["busy"] = busy_threads(one)
-    one.set_rate(0.0)
-    before = [weight.numpy() for weight in one.weights]
-    steps(one, spec, range(1))
-    found["still"] = all(np.array_equal(*pair) for pair in zip(before, (w.numpy() for w in one.weights), strict=True))
+    rank, found["plain"] = trained()
+    found["traces"] = rank.finish.experimental_get_tracing_count()
+    found["busy"] = busy_threads(rank)
+    rank.set_rate(0.0)
+    before = [weight.numpy() for weight in rank.weights]
+    steps(rank, spec, range(1))
+    found["still"] = all(np.array_equal(*pair) for pair in zip(before, (w.numpy() for w in rank.weights), strict=True))
     try:
         tf.zeros((1 << 20, 1 << 20, 1 << 8))
     except tf.errors.OpError as error:
-        found["out_of_memory"] = one.is_out_of_memory(error)
+        found["out_of_memory"] = rank.is_out_of_memory(error)
     _, found["checkpointing"] = trained(options={"checkpointing": True})
     _, found["compile"] = trained(options={"compile": True})
     half, found["fp16"] = trained(precision="fp16")

@@ -187,19 +187,19 @@ class Proof:
     def losses(self, spec: RunSpec, spoil: Callable[[Any], None] | None = None) -> list[float]:
         """Of every step; `spoil` changes what has been built."""
         model = workloads.of(spec.model)
-        one = load("torch")(spec, 0, 0, 1, "cpu")
-        one.join()
-        one.device()
-        one.model(model.facts(self.manifest.content))
+        rank = load("torch")(spec, 0, 0, 1, "cpu")
+        rank.join()
+        rank.device()
+        rank.model(model.facts(self.manifest.content))
         with np.load(self.weights) as file:
-            one.load({name: file[name] for name in file.files})
-        one.optimizer()
+            rank.load({name: file[name] for name in file.files})
+        rank.optimizer()
         if spoil:
-            spoil(one)
+            spoil(rank)
         rows = batches(self.manifest, spec.seed, 0, 1, spec.batch)
-        made = (one.deliver(one.data(model.batch(some, spec.options))) for some in rows)
+        made = (rank.deliver(rank.data(model.batch(some, spec.options))) for some in rows)
         steps = range(spec.steps.timed)
-        return one.losses([one.step(list(itertools.islice(made, spec.options.accumulate))) for _ in steps])
+        return rank.losses([rank.step(list(itertools.islice(made, spec.options.accumulate))) for _ in steps])
 
 
 @pytest.fixture(scope="module")
@@ -211,9 +211,9 @@ def changed(spec: RunSpec, place: str, **changes: Any) -> RunSpec:
     return replace(spec, **{place: replace(getattr(spec, place), **changes)})
 
 
-def decay_everything(one: Any) -> None:
-    for group in one.update.param_groups:
-        group["weight_decay"] = one.spec.optimizer.weight_decay
+def decay_everything(rank: Any) -> None:
+    for group in rank.update.param_groups:
+        group["weight_decay"] = rank.spec.optimizer.weight_decay
 
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
@@ -260,19 +260,19 @@ def test_every_option_that_is_measured_is_the_reference(proof: Proof, options: d
         assert equivalence.judged(half, found.loss, equivalence.TOLERANCE).verdict == "different"
 
 
-def weights_in_bf16(one: Any) -> None:
-    step = one.update.step
+def weights_in_bf16(rank: Any) -> None:
+    step = rank.update.step
 
     def rounded(*given: Any, **more: Any) -> None:
         step(*given, **more)
-        for parameter in one.parameters:
+        for parameter in rank.parameters:
             parameter.data.copy_(parameter.data.bfloat16())
 
-    one.update.step = rounded
+    rank.update.step = rounded
 
 
-def clips_what_is_scaled(one: Any) -> None:
-    one.scaler.unscale_ = lambda update: None
+def clips_what_is_scaled(rank: Any) -> None:
+    rank.scaler.unscale_ = lambda update: None
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -61,13 +61,13 @@ def built(spec: RunSpec, kind: str) -> TorchDDP:
     return made
 
 
-def batch(one: TorchDDP, seed: int, masked: bool = False) -> Any:
-    arrays = bert.WORKLOAD.synthetic(4, one.spec, seed)
-    if masked or one.options.unpadded:
+def batch(rank: TorchDDP, seed: int, masked: bool = False) -> Any:
+    arrays = bert.WORKLOAD.synthetic(4, rank.spec, seed)
+    if masked or rank.options.unpadded:
         lengths = torch.tensor([32, 20, 32, 30])[:, None].numpy()
         arrays["mask"] = (torch.arange(32).numpy() < lengths).astype("int8")
         arrays["positions"][arrays["positions"] >= lengths] = 0
-    return one.data(bert.unpadded(arrays) if one.options.unpadded else arrays)
+    return rank.data(bert.unpadded(arrays) if rank.options.unpadded else arrays)
 
 
 STEPS: list[dict[str, Any]] = [
@@ -83,15 +83,15 @@ STEPS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("changes", STEPS, ids=lambda changes: "-".join(map(str, changes)) or "plain")
 @pytest.mark.parametrize("masked", [False, True], ids=["full", "padded"])
 def test_a_step_reads_no_value(changes: dict[str, Any], masked: bool) -> None:
-    one = framework(**changes)
+    rank = framework(**changes)
     losses = []
     with Reading() as reading:
         for step in range(2):
-            micro = [batch(one, 10 * step + turn, masked) for turn in range(one.options.accumulate)]
-            losses.append(one.step([one.deliver(each) for each in micro]))
-            one.mark()
+            micro = [batch(rank, 10 * step + turn, masked) for turn in range(rank.options.accumulate)]
+            losses.append(rank.step([rank.deliver(each) for each in micro]))
+            rank.mark()
     assert not reading.found
-    assert all(5 < loss < 15 for loss in one.losses(losses))
+    assert all(5 < loss < 15 for loss in rank.losses(losses))
 
 
 def test_reading_a_value_is_noticed() -> None:
@@ -211,10 +211,10 @@ def test_the_option_alone_decides_whether_steps_are_recorded(
     """The work of a step and the number of devices do not decide it. So all runs of a series run the same program."""
     monkeypatch.setattr(TorchDDP, "device", lambda self: None)
     spec = training_fixtures.spec(batch_per_device=batch_size, options={"compile": True, "graph": graph})
-    one = TorchDDP(spec, 0, 0, 1, "cpu")
-    one.model(bert.WORKLOAD.facts(None))
-    one.optimizer()
-    assert (one.replayed is not None) == graph == one.settings()["graph"]
+    rank = TorchDDP(spec, 0, 0, 1, "cpu")
+    rank.model(bert.WORKLOAD.facts(None))
+    rank.optimizer()
+    assert (rank.replayed is not None) == graph == rank.settings()["graph"]
 
 
 @pytest.mark.parametrize(
@@ -244,30 +244,30 @@ def test_attention_has_one_kernel(
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
 def test_batches_with_and_without_a_mask_take_the_same_kernel(kind: str, precision: str) -> None:
-    one = framework(kind, precision=precision, options={"dropout": 0.0})
+    rank = framework(kind, precision=precision, options={"dropout": 0.0})
     called = []
     for masked in (False, True):
-        given = one.deliver(batch(one, 1, masked))
+        given = rank.deliver(batch(rank, 1, masked))
         with Reading() as reading:
-            one.step([given])
+            rank.step([given])
         called.append({name for name in reading.every if "attention" in name})
     name = {"cpu": "flash_attention_for_cpu", "cuda": "efficient_attention"}[kind]
     ours = f"_scaled_dot_product_{name}"
     assert called == [{ours, f"{ours}_backward"}] * 2
-    assert one.settings()["attention"].startswith({"cpu": "PyTorch's flash", "cuda": "memory-efficient"}[kind])
+    assert rank.settings()["attention"].startswith({"cpu": "PyTorch's flash", "cuda": "memory-efficient"}[kind])
 
 
 def test_gradients_that_stay_in_place_are_written_anew() -> None:
     """A recorded step relies on this: gradients that were dropped before the step are written, not added to."""
-    one = framework(options={"dropout": 0.0})
-    replayed = Replayed(one.passes, one.parameters)
+    rank = framework(options={"dropout": 0.0})
+    replayed = Replayed(rank.passes, rank.parameters)
     replayed._drop()
-    assert all(parameter.grad is None for parameter in one.parameters)
-    one.passes([one.deliver(batch(one, 1))])
-    first = [parameter.grad.clone() for parameter in one.parameters]
+    assert all(parameter.grad is None for parameter in rank.parameters)
+    rank.passes([rank.deliver(batch(rank, 1))])
+    first = [parameter.grad.clone() for parameter in rank.parameters]
     replayed._drop()
-    one.passes([one.deliver(batch(one, 1))])
-    for parameter, before in zip(one.parameters, first, strict=True):
+    rank.passes([rank.deliver(batch(rank, 1))])
+    for parameter, before in zip(rank.parameters, first, strict=True):
         torch.testing.assert_close(parameter.grad, before, rtol=1e-4, atol=1e-7)
 
 
@@ -298,24 +298,24 @@ def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(
             monkeypatch.setattr(torch.cuda, name, replacement)
 
     def recorded() -> TorchDDP:
-        one = framework(kind, options=options)
-        one.network.register_buffer("running_mean", torch.zeros(1, device=one.at))
+        rank = framework(kind, options=options)
+        rank.network.register_buffer("running_mean", torch.zeros(1, device=rank.at))
         if kind == "cpu":
-            one.replayed = Graph.replayed = Replayed(counting(one), one.parameters, [one.network.running_mean])
-        return one
+            rank.replayed = Graph.replayed = Replayed(counting(rank), rank.parameters, [rank.network.running_mean])
+        return rank
 
-    def counting(one: TorchDDP) -> Any:
+    def counting(rank: TorchDDP) -> Any:
         def passes(batches: Any) -> Any:
-            one.network.running_mean += 1
-            return one.passes(batches)
+            rank.network.running_mean += 1
+            return rank.passes(batches)
 
         return passes
 
-    def segment(one: TorchDDP, number: int) -> list[float]:
-        one.seed(number)
-        losses = [one.step([one.deliver(batch(one, 2 * number + step))]) for step in range(2)]
-        one.sync()
-        return one.losses(losses)
+    def segment(rank: TorchDDP, number: int) -> list[float]:
+        rank.seed(number)
+        losses = [rank.step([rank.deliver(batch(rank, 2 * number + step))]) for step in range(2)]
+        rank.sync()
+        return rank.losses(losses)
 
     whole = recorded()
     segment(whole, 0)
@@ -352,9 +352,9 @@ def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: ask(nullcontext()))
     monkeypatch.setattr(torch.Tensor, "pin_memory", ask)
     monkeypatch.setattr(torch.Tensor, "to", lambda tensor, *given, **more: tensor)
-    one = TorchDDP(training_fixtures.spec(), 1, 1, 2, "cuda")
-    one.copies = SimpleNamespace(record_event=lambda: None)
-    loader = Loader(iter([{"input_ids": np.zeros((2, 3), "i4")}]), one.data)
+    rank = TorchDDP(training_fixtures.spec(), 1, 1, 2, "cuda")
+    rank.copies = SimpleNamespace(record_event=lambda: None)
+    loader = Loader(iter([{"input_ids": np.zeros((2, 3), "i4")}]), rank.data)
     loader.next()
     loader.close()
     assert asked == [1, 1]
@@ -402,16 +402,16 @@ def synchronizing_is_an_error() -> Iterator[None]:
 @NEEDS_GPU
 @pytest.mark.parametrize("changes", GPU_STEPS, ids=str)
 def test_the_window_never_waits_for_the_gpu(changes: dict[str, Any]) -> None:
-    one = framework("cuda", **changes)
+    rank = framework("cuda", **changes)
     for seed in range(3):
-        one.step([one.deliver(batch(one, seed))])
-    ready = [batch(one, seed) for seed in range(4)]
+        rank.step([rank.deliver(batch(rank, seed))])
+    ready = [batch(rank, seed) for seed in range(4)]
     torch.cuda.synchronize()
     with synchronizing_is_an_error():
-        losses = [one.step([one.deliver(each)]) for each in ready]
-        one.mark()
-    one.sync()
-    assert all(5 < loss < 15 for loss in one.losses(losses))
+        losses = [rank.step([rank.deliver(each)]) for each in ready]
+        rank.mark()
+    rank.sync()
+    assert all(5 < loss < 15 for loss in rank.losses(losses))
 
 
 @NEEDS_GPU
@@ -420,11 +420,11 @@ def test_a_recorded_step_trains_as_one_that_is_not(precision: str) -> None:
     found = []
     for compiled in (False, True):
         options = {"compile": compiled, "graph": compiled, "dropout": 0.0, "accumulate": 2}
-        one = framework("cuda", precision=precision, options=options)
-        assert (one.replayed is not None) == compiled
-        losses = [one.step([one.deliver(batch(one, 2 * step + turn)) for turn in (0, 1)]) for step in range(6)]
-        one.sync()
-        found.append(one.losses(losses))
+        rank = framework("cuda", precision=precision, options=options)
+        assert (rank.replayed is not None) == compiled
+        losses = [rank.step([rank.deliver(batch(rank, 2 * step + turn)) for turn in (0, 1)]) for step in range(6)]
+        rank.sync()
+        found.append(rank.losses(losses))
     assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)
 
 
@@ -434,15 +434,15 @@ def test_a_step_of_gpt2_reads_no_value(kind: str) -> None:
     found = []
     for compiled in (False, True)[: 1 + (kind == "cuda")]:
         options = {"dropout": 0.0, "clip": "global_norm", "compile": compiled, "graph": compiled}
-        one = framework(kind, model="gpt2-tiny", sequence=32, precision="bf16", options=options)
-        ready = [one.data(gpt2.WORKLOAD.synthetic(4, one.spec, seed)) for seed in range(4)]
-        losses = [one.step([one.deliver(ready[0])]) for _ in range(2)]
-        one.sync()
+        rank = framework(kind, model="gpt2-tiny", sequence=32, precision="bf16", options=options)
+        ready = [rank.data(gpt2.WORKLOAD.synthetic(4, rank.spec, seed)) for seed in range(4)]
+        losses = [rank.step([rank.deliver(ready[0])]) for _ in range(2)]
+        rank.sync()
         with Reading() if kind == "cpu" else synchronizing_is_an_error() as reading:
-            losses += [one.step([one.deliver(each)]) for each in ready]
-        one.sync()
+            losses += [rank.step([rank.deliver(each)]) for each in ready]
+        rank.sync()
         assert reading is None or not reading.found
-        found.append(one.losses(losses))
+        found.append(rank.losses(losses))
     assert all(8 < loss < 13 for loss in found[0]) and found[-1] == pytest.approx(found[0], rel=5e-3)
 
 
@@ -452,14 +452,14 @@ def test_a_step_of_gpt2_reads_no_value(kind: str) -> None:
 def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -> None:
     found = []
     for options in ({}, {"unpadded": True, "compile": compiled}):
-        one = framework("cuda", precision=precision, options={"dropout": 0.0, **options})
+        rank = framework("cuda", precision=precision, options={"dropout": 0.0, **options})
         losses = []
         for seed in range(6):
-            arrays = bert.WORKLOAD.synthetic(4, one.spec, seed)
+            arrays = bert.WORKLOAD.synthetic(4, rank.spec, seed)
             lengths = torch.tensor([32, 20 + seed, 32, 30 - seed])
             arrays["mask"] = (torch.arange(32) < lengths[:, None]).to(torch.int8).numpy()
             arrays["positions"][arrays["positions"] >= lengths.numpy()[:, None]] = 0
-            losses.append(one.step([one.deliver(one.data(bert.unpadded(arrays) if options else arrays))]))
-        one.sync()
-        found.append(one.losses(losses))
+            losses.append(rank.step([rank.deliver(rank.data(bert.unpadded(arrays) if options else arrays))]))
+        rank.sync()
+        found.append(rank.losses(losses))
     assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)

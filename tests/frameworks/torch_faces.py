@@ -85,14 +85,14 @@ def batches(place: int) -> list[dict[str, Any]]:
 
 def trained(classifier: str, ranks: TensorGroup) -> dict[str, Any]:
     """Train with the exchange of `torch`; return the losses, and the whole network's weights before and after."""
-    one = TorchDDP(spec(classifier, ranks.size), ranks.place, ranks.place, ranks.size, "cpu")
-    one.together = ranks if ranks.size > 1 else None
-    one.device()
-    one.model({})
-    one.optimizer()
-    before = {name: array.copy() for name, array in one.form.weights(one.network).items()}
-    losses = [one.step([one.deliver(one.data(arrays))]) for arrays in batches(ranks.place)]
-    return {"before": before, "losses": one.losses(losses), "after": one.form.weights(one.network)}
+    rank = TorchDDP(spec(classifier, ranks.size), ranks.place, ranks.place, ranks.size, "cpu")
+    rank.together = ranks if ranks.size > 1 else None
+    rank.device()
+    rank.model({})
+    rank.optimizer()
+    before = {name: array.copy() for name, array in rank.form.weights(rank.network).items()}
+    losses = [rank.step([rank.deliver(rank.data(arrays))]) for arrays in batches(ranks.place)]
+    return {"before": before, "losses": rank.losses(losses), "after": rank.form.weights(rank.network)}
 
 
 def rank(folder: Path, world: int, place: int) -> None:

@@ -51,39 +51,41 @@ def small(batch: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def trained(one: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def trained(rank: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Train; return the results of a rank, and the weights at the end."""
-    spec = one.spec
-    one.device()
-    one.model({"vocabulary": VOCABULARY})
-    one.changing = {"norm.running_mean": torch.full((3,), float(one.rank))}
-    given = one.form.weights(one.network)
-    one.load({name: array * np.float32(1.5) for name, array in given.items()})
-    one.optimizer()
+    spec = rank.spec
+    rank.device()
+    rank.model({"vocabulary": VOCABULARY})
+    rank.changing = {"norm.running_mean": torch.full((3,), float(rank.rank))}
+    given = rank.form.weights(rank.network)
+    rank.load({name: array * np.float32(1.5) for name, array in given.items()})
+    rank.optimizer()
     held: dict[str, int] = {}
-    one.update.register_step_pre_hook(lambda *_: held.update(gradients=numbers(p.grad for p in one.parameters)))
+    rank.update.register_step_pre_hook(lambda *_: held.update(gradients=numbers(p.grad for p in rank.parameters)))
     losses, read = [], []
-    passes, model, count = one.passes, workloads.of(spec.model), spec.options.accumulate
+    passes, model, count = rank.passes, workloads.of(spec.model), spec.options.accumulate
     for step in range(STEPS):
-        one.passes = partial(overflowing, one, passes) if overflows and step == OVERFLOW else passes
-        seeds = [1 + (step * count + turn) * one.replicas + one.replica for turn in range(count)]
-        batches = [one.deliver(one.data(small(model.synthetic(4, spec, seed)))) for seed in seeds]
+        rank.passes = partial(overflowing, rank, passes) if overflows and step == OVERFLOW else passes
+        seeds = [1 + (step * count + turn) * rank.replicas + rank.replica for turn in range(count)]
+        batches = [rank.deliver(rank.data(small(model.synthetic(4, spec, seed)))) for seed in seeds]
         with Reading() as reading:
-            losses.append(one.step(batches))
+            losses.append(rank.step(batches))
         read += reading.found
-    held["weights"] = numbers(one.parameters)
-    local = getattr(one.update, "optim", one.update)
+    held["weights"] = numbers(rank.parameters)
+    local = getattr(rank.update, "optim", rank.update)
     held["states"] = numbers(value for state in local.state.values() for value in state.values() if value.ndim)
-    told = {"losses": one.losses(losses), "skipped": one.skipped(), "read": read, "held": held}
-    told["buffer"] = one.changing["norm.running_mean"].tolist()
-    return {**told, "settings": one.settings()}, {name: whole(one) for name, one in one.network.named_parameters()}
+    told = {"losses": rank.losses(losses), "skipped": rank.skipped(), "read": read, "held": held}
+    told["buffer"] = rank.changing["norm.running_mean"].tolist()
+    return {**told, "settings": rank.settings()}, {
+        name: whole(parameter) for name, parameter in rank.network.named_parameters()
+    }
 
 
-def overflowing(one: TorchDDP, passes: Any, batches: Any) -> Any:
+def overflowing(rank: TorchDDP, passes: Any, batches: Any) -> Any:
     """Do the passes, then make one gradient infinite: on every rank, or only on the last one if gradients are split."""
     total = passes(batches)
-    if one.rank == one.world - 1 or not one.in_parts:
-        next(grad for p in one.parameters if (grad := own(p.grad)).numel()).view(-1)[0] = float("inf")
+    if rank.rank == rank.world - 1 or not rank.in_parts:
+        next(grad for p in rank.parameters if (grad := own(p.grad)).numel()).view(-1)[0] = float("inf")
     return total
 
 

@@ -81,55 +81,55 @@ def trained(name: str, tensor: int, joined: TorchDDP, weights: dict[str, Any]) -
     """Train a case; return the results of a rank."""
     asked = spec(name, tensor)
     torch.set_default_dtype(torch.float64 if name in EXACT else torch.float32)
-    one = TorchDDP(asked, joined.rank, joined.rank, WORLD, "cpu")
-    one.averaging, one.tensor = joined.averaging, type(joined.tensor)(joined.tensor.group)
-    one.device()
+    rank = TorchDDP(asked, joined.rank, joined.rank, WORLD, "cpu")
+    rank.averaging, rank.tensor = joined.averaging, type(joined.tensor)(joined.tensor.group)
+    rank.device()
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
-    one.model(gpt2.WORKLOAD.facts(None))
-    one.load(weights)
-    one.optimizer()
-    ranks, told = one.tensor, {}
+    rank.model(gpt2.WORKLOAD.facts(None))
+    rank.load(weights)
+    rank.optimizer()
+    ranks, told = rank.tensor, {}
     if name in EXACT:
-        told["loaded"] = {key: array.copy() for key, array in one.form.weights(one.network).items()}
+        told["loaded"] = {key: array.copy() for key, array in rank.form.weights(rank.network).items()}
 
     masks: list[np.ndarray] = []
     hidden: list[str] = []
-    in_torch.attended = functools.partial(masked, masks, one.options.dropout)
-    for block in one.form.blocks(one.network):
+    in_torch.attended = functools.partial(masked, masks, rank.options.dropout)
+    for block in rank.form.blocks(rank.network):
         block.register_forward_hook(lambda _, given, result: hidden.append(digest(result)))
     losses, read = [], []
     for step in range(STEPS):
-        batches = [one.deliver(one.data(arrays)) for arrays in micro_batches(asked, step, one.replica)]
+        batches = [rank.deliver(rank.data(arrays)) for arrays in micro_batches(asked, step, rank.replica)]
         if step == 0 and name in EXACT:
-            one.passes(batches)
-            gradients = {key: parameter.grad for key, parameter in one.network.named_parameters()}
+            rank.passes(batches)
+            gradients = {key: parameter.grad for key, parameter in rank.network.named_parameters()}
             cut = {key: ranks.whole(gradients[key], axis) for key, axis in ranks.dimensions.items()}
             told["gradients"] = {key: gradient.numpy().copy() for key, gradient in {**gradients, **cut}.items()}
-            one.update.zero_grad()
+            rank.update.zero_grad()
         overflowing = name.startswith("overflow") and step == 1
-        last = one.network.get_parameter("layers.0.up.weight")
-        hook = last.register_hook(infinite) if overflowing and one.rank == WORLD - 1 else None
-        before = digest(*one.parameters)
+        last = rank.network.get_parameter("layers.0.up.weight")
+        hook = last.register_hook(infinite) if overflowing and rank.rank == WORLD - 1 else None
+        before = digest(*rank.parameters)
         # Under a mode that sees every operation, PyTorch would compile nothing.
-        with nullcontext() if one.options.compile else Reading() as reading:
-            losses.append(one.step(batches))
+        with nullcontext() if rank.options.compile else Reading() as reading:
+            losses.append(rank.step(batches))
         read += reading.found if reading else []
         if overflowing:
-            told["kept"] = digest(*one.parameters) == before
+            told["kept"] = digest(*rank.parameters) == before
         if hook:
             hook.remove()
-    whole = [p for key, p in one.network.named_parameters() if key not in ranks.dimensions]
+    whole = [p for key, p in rank.network.named_parameters() if key not in ranks.dimensions]
     return {
         **told,
-        "replica": one.replica,
-        "losses": one.losses(losses),
-        "weights": digest(*map(torch.from_numpy, one.form.weights(one.network).values())),
-        "held": sum(parameter.numel() for parameter in one.parameters),
-        "settings": one.settings(),
-        "skipped": one.skipped(),
+        "replica": rank.replica,
+        "losses": rank.losses(losses),
+        "weights": digest(*map(torch.from_numpy, rank.form.weights(rank.network).values())),
+        "held": sum(parameter.numel() for parameter in rank.parameters),
+        "settings": rank.settings(),
+        "skipped": rank.skipped(),
         "read": read,
-        "compiled": torch._dynamo.utils.counters["frames"]["ok"] if one.options.compile else 0,
+        "compiled": torch._dynamo.utils.counters["frames"]["ok"] if rank.options.compile else 0,
         "hidden": hidden,
         "masks": masks,
         "random": digest(torch.get_rng_state()),

@@ -62,23 +62,28 @@ def dense(table: in_torch.Table) -> Any:
 
 def trained(asked: RunSpec, joined: TorchDDP, weights: dict[str, Any] | None) -> dict[str, Any]:
     """Train; return the results of a rank."""
-    one = TorchDDP(asked, joined.rank, joined.rank, joined.world, "cpu")
-    one.together = joined.together if wide_deep.WORKLOAD.own_exchange(asked) else None
-    one.device()
-    one.model({})
-    told: dict[str, Any] = {"held": sum(table.weight.numel() for table in one.network.tables)}
+    rank = TorchDDP(asked, joined.rank, joined.rank, joined.world, "cpu")
+    rank.together = joined.together if wide_deep.WORKLOAD.own_exchange(asked) else None
+    rank.device()
+    rank.model({})
+    told: dict[str, Any] = {"held": sum(table.weight.numel() for table in rank.network.tables)}
     if weights is not None:
-        one.load(weights)
-    one.optimizer()
+        rank.load(weights)
+    rank.optimizer()
     losses = []
     for step in range(STEPS):
-        batches = [one.deliver(one.data(batch(one.world, one.rank, step)))]
+        batches = [rank.deliver(rank.data(batch(rank.world, rank.rank, step)))]
         if step == 0:
-            one.passes(batches)
-            told["gradients"] = {name: dense(getattr(one.network, name)) for name in ("deep", "wide")}
-            one.update.zero_grad()
-        losses.append(one.step(batches))
-    return {**told, "losses": one.losses(losses), "weights": one.form.weights(one.network), "settings": one.settings()}
+            rank.passes(batches)
+            told["gradients"] = {name: dense(getattr(rank.network, name)) for name in ("deep", "wide")}
+            rank.update.zero_grad()
+        losses.append(rank.step(batches))
+    return {
+        **told,
+        "losses": rank.losses(losses),
+        "weights": rank.form.weights(rank.network),
+        "settings": rank.settings(),
+    }
 
 
 def rank(folder: Path, world: int, number: int) -> None:
