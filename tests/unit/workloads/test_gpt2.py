@@ -96,7 +96,7 @@ def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def theirs(own: Any, gelu: str = "gelu_new") -> Any:
+def theirs(ours: Any, gelu: str = "gelu_new") -> Any:
     """Return Hugging Face's own model with our weights and their type."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -112,8 +112,8 @@ def theirs(own: Any, gelu: str = "gelu_new") -> Any:
         use_cache=False,
     )
     config._attn_implementation = "eager"
-    network = GPT2LMHeadModel(config).to(own.norm.weight.dtype)
-    weights = {name: one.detach().clone() for name, one in as_theirs(dict(own.named_parameters())).items()}
+    network = GPT2LMHeadModel(config).to(ours.norm.weight.dtype)
+    weights = {name: tensor.detach().clone() for name, tensor in as_theirs(dict(ours.named_parameters())).items()}
     network.load_state_dict({**weights, "lm_head.weight": weights["transformer.wte.weight"]})
     network.tie_weights()
     return network
@@ -154,17 +154,17 @@ def their_loss(network: Any, batch: Any) -> Any:
 
 @pytest.mark.parametrize(("gelu", "name"), [("tanh", "gelu_new"), ("erf", "gelu")])
 def test_scores_loss_gradients_and_one_step_are_hugging_faces(gelu: str, name: str) -> None:
-    own, batch = network(gelu=gelu).double(), tokens()
-    other = theirs(own, name)
+    ours, batch = network(gelu=gelu).double(), tokens()
+    other = theirs(ours, name)
     expected, scores = their_loss(other, batch)
     ids = batch.long()[:, :-1]
-    hidden = in_torch.states(own, ids)
-    torch.testing.assert_close(hidden @ own.tokens.weight.T, scores, rtol=0, atol=1e-10)
-    loss = own(batch)
+    hidden = in_torch.states(ours, ids)
+    torch.testing.assert_close(hidden @ ours.tokens.weight.T, scores, rtol=0, atol=1e-10)
+    loss = ours(batch)
     torch.testing.assert_close(loss, expected, rtol=0, atol=1e-10)
     loss.backward()
     expected.backward()
-    gradients = as_theirs({name: one.grad for name, one in own.named_parameters()})
+    gradients = as_theirs({name: parameter.grad for name, parameter in ours.named_parameters()})
     for name, one in other.named_parameters():
         torch.testing.assert_close(gradients[name], one.grad, rtol=0, atol=1e-10, msg=name)
 
@@ -172,15 +172,15 @@ def test_scores_loss_gradients_and_one_step_are_hugging_faces(gelu: str, name: s
         torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01, eps=1e-6).step()
         return dict(model.named_parameters())
 
-    after, right = as_theirs(updated(own)), updated(other)
+    after, right = as_theirs(updated(ours)), updated(other)
     for name in right:
         torch.testing.assert_close(after[name], right[name], rtol=0, atol=1e-12, msg=name)
 
 
 def test_held_out_sums_are_hugging_faces_without_dropout_in_training_mode() -> None:
-    own, batch = network(dropout=0.5).double(), tokens()
-    expected, _ = their_loss(theirs(own), batch)
-    sums = in_torch.FORM.sums(own, {"tokens": batch})
+    ours, batch = network(dropout=0.5).double(), tokens()
+    expected, _ = their_loss(theirs(ours), batch)
+    sums = in_torch.FORM.sums(ours, {"tokens": batch})
     assert gpt2.WORKLOAD.look(sums)["loss"] == pytest.approx(float(expected.detach()), rel=1e-12)
     assert (sums["tokens"], sums["samples"]) == (3 * SEQUENCE, 3)
 
@@ -189,15 +189,15 @@ def test_no_position_sees_what_is_behind_it() -> None:
     """With dropout, a CPU uses our own attention with our own mask, so the test covers it as well."""
     batch, last = tokens(), VOCABULARY - 1
     for dropout in (0.0, 0.3):
-        own = network(dropout=dropout)
+        ours = network(dropout=dropout)
         found = []
         for changed in (False, True):
             ids = batch.long()
             ids[:, 10:] = last if changed else ids[:, 10:]
             torch.manual_seed(1)
-            hidden = own.parts[0](own.tokens(ids), own.positions.weight, dropout, torch.float32)
-            for block in in_torch.FORM.blocks(own):
-                hidden = block(hidden, own.parts[1], dropout)
+            hidden = ours.parts[0](ours.tokens(ids), ours.positions.weight, dropout, torch.float32)
+            for block in in_torch.FORM.blocks(ours):
+                hidden = block(hidden, ours.parts[1], dropout)
             found.append(hidden)
         assert torch.equal(found[0][:, :10], found[1][:, :10]) and not torch.equal(found[0][:, 10:], found[1][:, 10:])
 
@@ -209,9 +209,9 @@ def test_no_position_sees_what_is_behind_it() -> None:
 def test_initial_weights_have_their_standard_deviations(
     parameters: dict[str, Any], residual: float, positions: float
 ) -> None:
-    own = network(**parameters)
+    ours = network(**parameters)
     expected = {"mix": residual, "down": residual, "positions": positions}
-    for name, module in own.named_modules():
+    for name, module in ours.named_modules():
         if isinstance(module, torch.nn.Linear | torch.nn.Embedding):
             right = expected.get(name.rpartition(".")[2], 0.02)
             assert float(module.weight.detach().std()) == pytest.approx(right, rel=0.1), name

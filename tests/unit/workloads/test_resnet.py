@@ -89,7 +89,7 @@ def as_theirs(named: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def theirs(own: Any, kind: str) -> Any:
+def theirs(ours: Any, kind: str) -> Any:
     """Return Hugging Face's own model with our weights and running statistics and their type."""
     from transformers import ResNetConfig, ResNetForImageClassification
 
@@ -102,16 +102,16 @@ def theirs(own: Any, kind: str) -> Any:
         downsample_in_bottleneck=False,
         num_labels=CLASSES,
     )
-    other = ResNetForImageClassification(config).to(own.head.weight.dtype)
-    tensors = {name: one.detach().clone() for name, one in as_theirs(own.state_dict()).items()}
+    other = ResNetForImageClassification(config).to(ours.head.weight.dtype)
+    tensors = {name: tensor.detach().clone() for name, tensor in as_theirs(ours.state_dict()).items()}
     missing = other.load_state_dict(tensors, strict=False)
     assert not missing.unexpected_keys and all(key.endswith("num_batches_tracked") for key in missing.missing_keys)
     return other
 
 
-def their_scores(own: Any, other: Any, batch: dict[str, Any]) -> Any:
-    pixels = batch["pixels"].permute(0, 3, 1, 2).to(own.mean.dtype)
-    return other(pixel_values=(pixels - own.mean) / own.deviation).logits
+def their_scores(ours: Any, other: Any, batch: dict[str, Any]) -> Any:
+    pixels = batch["pixels"].permute(0, 3, 1, 2).to(ours.mean.dtype)
+    return other(pixel_values=(pixels - ours.mean) / ours.deviation).logits
 
 
 @pytest.mark.parametrize(
@@ -122,10 +122,10 @@ def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
     kind: str, smoothing: float, channels_last: bool, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(in_torch, "MANY", many)
-    own = network(kind, label_smoothing=smoothing, channels_last=channels_last).double()
-    other = theirs(own, kind)
+    ours = network(kind, label_smoothing=smoothing, channels_last=channels_last).double()
+    other = theirs(ours, kind)
     updates = [
-        in_torch_optimizer(own),
+        in_torch_optimizer(ours),
         torch.optim.SGD(  # a convolution's weight has four dimensions; a norm's tensors and the last bias have one
             [
                 {"params": [one for one in other.parameters() if one.ndim > 1], "weight_decay": 0.1},
@@ -137,32 +137,32 @@ def test_scores_loss_gradients_statistics_and_steps_are_hugging_faces(
     ]
     for step in range(2):  # the second step has a momentum
         batch = pictures(seed=step)
-        scores = their_scores(own, other, batch)
+        scores = their_scores(ours, other, batch)
         expected = torch.nn.functional.cross_entropy(scores, batch["labels"].long(), label_smoothing=smoothing)
-        loss = own(**batch)
+        loss = ours(**batch)
         torch.testing.assert_close(loss, expected, rtol=0, atol=1e-10)
         loss.backward()
         expected.backward()
-        gradients = as_theirs({name: one.grad for name, one in own.named_parameters()})
+        gradients = as_theirs({name: parameter.grad for name, parameter in ours.named_parameters()})
         for name, one in other.named_parameters():
             torch.testing.assert_close(gradients[name], one.grad, rtol=0, atol=1e-10, msg=name)
         for update in updates:
             update.step()
             update.zero_grad()
     right = other.state_dict()
-    for name, tensor in as_theirs(own.state_dict()).items():
+    for name, tensor in as_theirs(ours.state_dict()).items():
         torch.testing.assert_close(tensor, right[name], rtol=0, atol=1e-12, msg=name)
     # in eval mode, the running statistics are used
     with torch.no_grad():
-        scores = their_scores(own.eval(), other.eval(), batch)
-        torch.testing.assert_close(own.scores(batch["pixels"]), scores, rtol=0, atol=1e-10)
+        scores = their_scores(ours.eval(), other.eval(), batch)
+        torch.testing.assert_close(ours.scores(batch["pixels"]), scores, rtol=0, atol=1e-10)
 
 
-def in_torch_optimizer(own: Any) -> Any:
+def in_torch_optimizer(ours: Any) -> Any:
     from throughline.frameworks.torch import optimizers
 
     settings = Optimizer("sgd", learning_rate=0.01, momentum=0.875, weight_decay=0.1)
-    return optimizers.build(settings, list(own.parameters()))
+    return optimizers.build(settings, list(ours.parameters()))
 
 
 def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same() -> None:
@@ -172,13 +172,13 @@ def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same() -> None:
     torch._dynamo.reset()
     counter, found = CompileCounter(), []
     for compiled in (False, True):
-        own = network()
+        ours = network()
         if compiled:
-            own.parts = tuple(torch.compile(part, backend=counter, fullgraph=True) for part in own.parts)
+            ours.parts = tuple(torch.compile(part, backend=counter, fullgraph=True) for part in ours.parts)
         for seed in (1, 2):
-            loss = own(**pictures(seed=seed))
+            loss = ours(**pictures(seed=seed))
         loss.backward()
-        found.append([loss.detach(), *(one.grad for one in own.parameters()), *own.state_dict().values()])
+        found.append([loss.detach(), *(parameter.grad for parameter in ours.parameters()), *ours.state_dict().values()])
     torch.testing.assert_close(found[0], found[1])
     assert counter.frame_count == 2 + len(MADE["bottleneck"].stages)
 
@@ -187,40 +187,40 @@ def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same() -> None:
 def test_a_half_types_loss_is_near_and_weights_and_statistics_stay_whole(kind: Any, alike: float) -> None:
     found = []
     for half in (None, kind):
-        own, seen = network(), set[Any]()
+        ours, seen = network(), set[Any]()
 
         def note(_: Any, given: Any, made: Any, seen: set[Any] = seen) -> None:
             seen.update({given[0].dtype, made.dtype})
 
-        own.half_type = half
-        for module in own.modules():
+        ours.half_type = half
+        for module in ours.modules():
             if isinstance(module, in_torch.Convolution):
                 module.register_forward_hook(note)
-        loss = own(**pictures())
+        loss = ours(**pictures())
         loss.backward()
-        every = [*(one.grad for one in own.parameters()), *own.state_dict().values()]
+        every = [*(parameter.grad for parameter in ours.parameters()), *ours.state_dict().values()]
         assert all(one.dtype == torch.float32 for one in every) and loss.dtype == torch.float32
         assert seen == {half or torch.float32}
-        found.append((float(loss.detach()), torch.cat([one.grad.flatten() for one in own.parameters()])))
+        found.append((float(loss.detach()), torch.cat([parameter.grad.flatten() for parameter in ours.parameters()])))
     (true, right), (near, gradient) = found
     assert near == pytest.approx(true, rel=1e-2)
     assert float(torch.nn.functional.cosine_similarity(gradient, right, dim=0)) > alike
 
 
 def test_held_out_sums_are_from_the_running_statistics_without_smoothing() -> None:
-    own, batch = network(label_smoothing=0.5).double(), pictures()
-    own(**batch)
-    own.half_type = torch.bfloat16  # only training uses it
-    before = {name: one.clone() for name, one in own.state_dict().items()}
-    sums = in_torch.FORM.sums(own, batch)
-    assert own.training and all(torch.equal(one, before[name]) for name, one in own.state_dict().items())
-    scores, labels = theirs(own, "bottleneck").eval(), batch["labels"].long()
-    scores = their_scores(own, scores, batch).detach()
+    ours, batch = network(label_smoothing=0.5).double(), pictures()
+    ours(**batch)
+    ours.half_type = torch.bfloat16  # only training uses it
+    before = {name: tensor.clone() for name, tensor in ours.state_dict().items()}
+    sums = in_torch.FORM.sums(ours, batch)
+    assert ours.training and all(torch.equal(one, before[name]) for name, one in ours.state_dict().items())
+    scores, labels = theirs(ours, "bottleneck").eval(), batch["labels"].long()
+    scores = their_scores(ours, scores, batch).detach()
     assert sums["loss"] == pytest.approx(float(torch.nn.functional.cross_entropy(scores, labels)) * 4, rel=1e-9)
     found = float((scores.argmax(1) == labels).sum())
     assert (sums["found"], sums["samples"]) == (found, 4)
     assert (
-        resnet.WORKLOAD.look(sums) == {"loss": sums["loss"] / 4, "top1": found / 4} and own.half_type == torch.bfloat16
+        resnet.WORKLOAD.look(sums) == {"loss": sums["loss"] / 4, "top1": found / 4} and ours.half_type == torch.bfloat16
     )
 
 

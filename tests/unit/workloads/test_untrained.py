@@ -145,7 +145,7 @@ def test_a_layer_in_fp8_is_that_in_bf16(model: str, matrices: int, monkeypatch: 
         network = in_torch.FORM.build(replace(spec, precision=precision), {}, torch.device("cpu"))
         output = network.output()
         network()
-        found[precision] = [output, network.hidden.grad, *(one.grad for one in network.layer.parameters())]
+        found[precision] = [output, network.hidden.grad, *(parameter.grad for parameter in network.layer.parameters())]
     assert len(in_torch.in_torch_fp8.matrices(network.layer)) == matrices
     for exact, coarse in zip(found["bf16"], found["fp8"], strict=True):
         if exact.ndim > 1:
