@@ -1,6 +1,6 @@
 """The base of every `rank.py`: the part of a framework that runs in a rank (`Rank`), and what those parts share.
 
-This file imports the standard library only. The subclasses import the library of their framework.
+This file imports the standard library and numpy only. The subclasses import the library of their framework.
 """
 
 # ruff: noqa: B027  (an empty method is something that a single process need not do; a framework may leave it empty)
@@ -11,6 +11,8 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import IO, Any
+
+import numpy as np
 
 from throughline import memory, workloads
 from throughline.frameworks import of
@@ -257,13 +259,23 @@ class Rank(ABC):
         """Seed the random numbers of dropout, for a convergence check."""
         raise NotImplementedError
 
-    def save(self, stream: IO[bytes]) -> None:
-        """Write everything that a step changes, such as the weights and the optimizer's states, as plain arrays."""
+    def states(self) -> dict[str, Any]:
+        """Return everything that a step changes, as numpy arrays by name. The names of weights begin with `weight `."""
         raise NotImplementedError
 
-    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Read what `save` has written, or only its weights. Nothing in the file may run code."""
+    def set_states(self, arrays: dict[str, Any]) -> None:
+        """Set the states of these names: all, or only the weights. It is called before the first step."""
         raise NotImplementedError
+
+    def save(self, stream: IO[bytes]) -> None:
+        """Write everything that a step changes, such as the weights and the optimizer's states, as plain arrays."""
+        np.savez(stream, **self.states())
+
+    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
+        """Read what `save` has written, or only its weights. Only arrays are read, so nothing in the file runs code."""
+        arrays = np.load(stream, allow_pickle=False)
+        wanted = [name for name in arrays.files if name.startswith("weight ") or not weights_alone]
+        self.set_states({name: arrays[name] for name in wanted})
 
     def close(self) -> None:
         """Leave the other ranks."""

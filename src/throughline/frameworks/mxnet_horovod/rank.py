@@ -6,11 +6,10 @@ A single rank runs without it.
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import horovod.mxnet as hvd
 import mxnet as mx
-import numpy as np
 from mxnet.contrib import amp
 
 from throughline import gpus, memory
@@ -166,27 +165,23 @@ class MXNetHorovod(Rank):
     def seed(self, value: int) -> None:
         mx.random.seed(value & 2**31 - 1)
 
-    def save(self, stream: IO[bytes]) -> None:
-        """Write the weights, the optimizer's states and number of updates, and the loss scaler's state.
-
-        They are written as arrays by name, because Trainer.save_states would use pickle.
-        """
+    def states(self) -> dict[str, Any]:
         arrays = {f"weight {name}": parameter.data() for name, parameter in self.network.named_parameters()}
         for index, state in self.trainer._updaters[0].states.items():
-            moments = state if isinstance(state, tuple) else (state,)  # SGD has one, which stands alone
+            # SGD has one moment, which stands alone, and none without momentum.
+            moments = [state] if isinstance(state, mx.nd.NDArray) else state or []
             arrays |= {f"state {index} {part}": array for part, array in enumerate(moments)}
         arrays["updates"] = mx.nd.array([self.trainer._optimizer.num_update], dtype="int64")
         if self.half:
             scaler = self.trainer._amp_loss_scaler
             arrays["scaler"] = mx.nd.array([getattr(scaler, name) for name in SCALER], dtype="float64")
-        np.savez(stream, **{name: array.asnumpy() for name, array in arrays.items()})
+        return {name: array.asnumpy() for name, array in arrays.items()}
 
-    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Read from a file what `save` has written. Call this before the first step."""
-        arrays = {name: mx.nd.array(array, self.at, array.dtype) for name, array in np.load(stream).items()}
+    def set_states(self, arrays: dict[str, Any]) -> None:
+        arrays = {name: mx.nd.array(array, self.at, array.dtype) for name, array in arrays.items()}
         for name, parameter in self.network.named_parameters():
             parameter.set_data(arrays[f"weight {name}"])
-        if weights_alone:
+        if "updates" not in arrays:  # only the weights
             return
         states: dict[int, Any] = {}
         for name in sorted(arrays):  # sorted, so that the parts of a weight's state come in their order

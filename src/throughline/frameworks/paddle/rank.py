@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import paddle
@@ -202,24 +202,18 @@ class Paddle(Rank):
         paddle.seed(value)
         self.barrier()  # rank 0 alone may have evaluated held-out data, so the other ranks wait for it here
 
-    def save(self, stream: IO[bytes]) -> None:
-        """Write the weights, the optimizer's states and the loss scale.
+    def states(self) -> dict[str, Any]:
+        arrays = {name: tensor.numpy() for name, tensor in self._tensors().items()}
+        return {"scale": np.array([self.scale()], np.float32), **arrays}
 
-        They are written as arrays by name, because paddle.save would use pickle.
-        """
-        arrays = {name: tensor.numpy() for name, tensor in self._states().items()}
-        np.savez(stream, scale=np.array([self.scale()], np.float32), **arrays)
-
-    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Read from a file what `save` has written. Call this before the first step."""
-        arrays = dict(np.load(stream))
-        if self.scaler.is_enable() and not weights_alone:
+    def set_states(self, arrays: dict[str, Any]) -> None:
+        if self.scaler.is_enable() and "scale" in arrays:
             self.scaler.load_state_dict({**self.scaler.state_dict(), "scale": arrays["scale"]})
-        for name, tensor in self._states().items():
-            if name.startswith("weight ") or not weights_alone:
+        for name, tensor in self._tensors().items():
+            if name in arrays:
                 tensor.set_value(arrays[name])
 
-    def _states(self) -> dict[str, Any]:
+    def _tensors(self) -> dict[str, Any]:
         """Return the weights and the optimizer's states, by names that are the same in every process."""
         optimizers.begin(self.update, self.parameters)
         tensors = {f"weight {number}": parameter for number, parameter in enumerate(self.parameters)}

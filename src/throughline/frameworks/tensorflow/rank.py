@@ -10,12 +10,11 @@ import os
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")  # warnings and errors
 
-import numpy as np
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
@@ -227,17 +226,14 @@ class TensorFlow(Rank):
     def seed(self, value: int) -> None:
         self.form.reseed(self.network, value)
 
-    def _state(self) -> dict[str, Any]:
+    def _variables(self) -> dict[str, Any]:
         weights = {f"weight {i}": weight for i, weight in enumerate(self.weights)}
         return {**weights, **self.update.state(), "scale": self.scale}
 
-    def save(self, stream: IO[bytes]) -> None:
-        """Write the weights and the states of the optimizer and the loss scaler, as arrays by name."""
-        np.savez(stream, **{name: variable.numpy() for name, variable in self._state().items()})
+    def states(self) -> dict[str, Any]:
+        return {name: variable.numpy() for name, variable in self._variables().items()}
 
-    def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
-        """Read from a file what `save` has written. Only arrays are read, so it cannot run code."""
-        arrays = np.load(stream)
-        for name, variable in self._state().items():
-            if name.startswith("weight ") or not weights_alone:
-                variable.assign(arrays[name])
+    def set_states(self, arrays: dict[str, Any]) -> None:
+        variables = self._variables()
+        for name, array in arrays.items():
+            variables[name].assign(array)
