@@ -201,6 +201,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"optimizer": {"name": "adamw", "weight_decay": 0.1}, "options": {"clip": "global_norm", "accumulate": 2}},
     {"optimizer": {"name": "lamb", "weight_decay": 0.1}, "options": {"clip": "value"}},
     {"optimizer": {"name": "adam"}, "options": {"clip": "norm", "accumulate": 2}},
+    {"optimizer": {"name": "sgd", "weight_decay": 0.1}},
 ]
 
 
