@@ -53,11 +53,22 @@ SHOWN = {
 }
 """How docs/architecture.md calls rooms that are not one folder or file."""
 IN_A_RANK = [
-    *("rank", "frameworks", "workloads"),
-    *("randomness.py", "corpus/reading.py", "datasets/hdf5.py", "datasets/faults.py", "datasets/leftovers.py"),
-    *("corpus/shards/__init__.py", "corpus/shards/layout.py", "corpus/shards/masks.py"),
-    *("images/reading.py", "images/shared_batches.py", "images/shard_index.py"),
-    *("clicks/reading.py", "faces/reading.py"),
+    "rank",
+    "frameworks",
+    "workloads",
+    "randomness.py",
+    "corpus/reading.py",
+    "datasets/hdf5.py",
+    "datasets/faults.py",
+    "datasets/leftovers.py",
+    "corpus/shards/__init__.py",
+    "corpus/shards/layout.py",
+    "corpus/shards/masks.py",
+    "images/reading.py",
+    "images/shared_batches.py",
+    "images/shard_index.py",
+    "clicks/reading.py",
+    "faces/reading.py",
 ]
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from throughline import files
+from throughline.datasets.faults import fault
 from throughline.files import UserError
 
 SIZE = 50_257
@@ -53,14 +54,13 @@ def read(folder: Path) -> Vocabulary:
 
 
 def _checked(path: Path, sha256: str) -> bytes:
-    again = f"make it again: {files.snakemake('--force', str(path))}"
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise UserError(f"the vocabulary {path} does not exist", next_step=again) from None
+        raise fault(path, "does not exist") from None
     if (digest := hashlib.sha256(content).hexdigest()) != sha256:
         reason = f"its sha256 is {digest}, the published file has {sha256}"
-        raise UserError(f"{path} is not GPT-2's published vocabulary", why=reason, next_step=again)
+        raise fault(path, "is not GPT-2's published vocabulary", reason)
     return content
 
 
