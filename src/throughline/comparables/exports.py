@@ -26,8 +26,8 @@ def write(summaries: Iterable[Summary], folder: Path) -> None:
             cell_name = f"bz{summary.batch}_{summary.precision}"
             result = {name: _result(cell) for name, cell in known.items()}
             if result:
-                place = folder / "dlperf" / f"{framework}_{cell_name}_result.json"
-                write_text(place, json.dumps({summary.benchmark: result}) + "\n")
+                path = folder / "dlperf" / f"{framework}_{cell_name}_result.json"
+                write_text(path, json.dumps({summary.benchmark: result}) + "\n")
             for name, cell in known.items():
                 case = _case(summary, name)
                 write_text(folder / "index" / framework / case, json.dumps(_index(summary, name, cell, case)) + "\n")

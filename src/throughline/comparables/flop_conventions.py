@@ -49,8 +49,8 @@ def parts(model: str, parameters: Mapping[str, Any]) -> tuple[Decoder, int] | No
     """Return a decoder's parts and its tokens per sample; None if it is no decoder or its FLOPs are unknown."""
     workload = workloads.of(model)
     with suppress(TypeError, KeyError, ValueError):  # a row may state too little
-        found = workload.decoder(example(model, workload.parameters(**parameters)))
-        return (found, int(parameters["sequence"])) if found else None
+        decoder = workload.decoder(example(model, workload.parameters(**parameters)))
+        return (decoder, int(parameters["sequence"])) if decoder else None
     return None
 
 
@@ -65,9 +65,9 @@ def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, flo
     workload = workloads.of(model)
     with suppress(TypeError, KeyError, ValueError):
         values = {**_implied(model, parameters), **parameters}
-        if found := parts(model, values):
-            decoder, tokens = found
-            return {one.key: one.count(decoder, tokens) for one in CONVENTIONS}
+        if decoder_and_tokens := parts(model, values):
+            decoder, tokens = decoder_and_tokens
+            return {convention.key: convention.count(decoder, tokens) for convention in CONVENTIONS}
         spec = example(model, workload.parameters(**values))
         each = workload.flops_per_sample(spec, workload.facts(None), {})
         return {} if isinstance(each, str) else {"model": float(each)}
@@ -81,11 +81,14 @@ def of_row(row: Result) -> dict[str, float]:
 
 def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, float]:
     """Map each convention to the FLOP/s of a device, from a cell's median; empty if the model is no decoder."""
-    found = parts(model, parameters)
-    if found is None or cell.median_speed is None:
+    decoder_and_tokens = parts(model, parameters)
+    if decoder_and_tokens is None or cell.median_speed is None:
         return {}
-    decoder, tokens = found
-    return {one.key: one.count(decoder, tokens) * cell.median_speed / cell.world_size for one in CONVENTIONS}
+    decoder, tokens = decoder_and_tokens
+    return {
+        convention.key: convention.count(decoder, tokens) * cell.median_speed / cell.world_size
+        for convention in CONVENTIONS
+    }
 
 
 def _implied(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

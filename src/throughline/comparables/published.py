@@ -33,11 +33,11 @@ def read(path: Path) -> Iterator[Result]:
             try:
                 yield Result.model_validate(_values({key: text for key, text in row.items() if text}))
             except (ValidationError, ValueError) as error:
-                first = error.errors()[0] if isinstance(error, ValidationError) else None
-                why = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first else str(error)
+                fault = error.errors()[0] if isinstance(error, ValidationError) else None
+                reason = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault else str(error)
                 raise UserError(
                     f"{path}, line {number} is no published result",
-                    why=why,
+                    why=reason,
                     next_step="correct the line; docs/compare.md describes the columns",
                 ) from None
 

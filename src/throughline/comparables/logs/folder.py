@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from throughline.comparables.logs import kinds
+from throughline.comparables.logs import file_names, kinds
 from throughline.comparables.logs.log import NOT_SAID, Log, Reading, Unusable
 from throughline.files import UserError, natural, scrubbed
 from throughline.records import SCHEMA, ImportedRun
@@ -20,20 +20,6 @@ CONTROL, ODD_AT_MOST = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")), 0.1
 
 Ranks that write at the same time leave some.
 """
-FACTS = ("model", "precision", "batch_size_per_device", "accumulate", "devices", "nodes", "hardware", "software")
-NAMES = {
-    "model": r"(resnet50|bert[_-](?:base|large)|gpt2[_-](?:small|medium|large|xl))",
-    "precision": r"(?<![a-z0-9])(fp32|tf32|bf16|fp16|amp|fp8)(?![a-z0-9])",
-    "batch_size_per_device": r"(?<![a-z0-9])b(?:s|z)?(\d+)(?![a-z0-9])",
-    "devices": r"gpus?(\d+)(?![a-z0-9])|(?<![a-z0-9])(\d+)gpus?(?![a-z])",
-    "topology": r"(?<![a-z0-9])n?(\d+)[nc](\d+)g?(?![a-z0-9])",
-}
-"""Patterns for facts in the names of a file and its folders, such as `bz32/4n8g/bert_b32_fp32_1.log`.
-
-We use them if the log itself does not state the fact.
-"""
-
-
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 MODEL = re.compile(r"[A-Za-z][\w .,+-]*(?:/[\w.+-]+)?")
 """The form of a model's name. A path on somebody's machine does not match it."""
@@ -96,21 +82,21 @@ def _text(content: bytes) -> str:
 
 def _read(log: Log) -> tuple[str, list[Reading]]:
     """Return the kind of a log and its runs. Raise Unusable if it has none, or is of several kinds."""
-    found: dict[str, list[Reading] | Unusable] = {}
+    outcomes: dict[str, list[Reading] | Unusable] = {}
     known = kinds.found()
     for name, read in known.items():
         try:
             if runs := list(read(log)):
-                found[name] = runs
+                outcomes[name] = runs
         except Unusable as unusable:
-            found[name] = unusable
+            outcomes[name] = unusable
         except Exception as error:  # a fault in one file must not keep us from reading the others
-            found[name] = Unusable("broken", f"its lines cannot be read ({type(error).__name__})")
-    if not found:
+            outcomes[name] = Unusable("broken", f"its lines cannot be read ({type(error).__name__})")
+    if not outcomes:
         raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(known)}")
-    if len(found) > 1:
-        raise Unusable("mixed", f"it holds lines of {' and '.join(found)}; give each run a file of its own")
-    ((name, outcome),) = found.items()
+    if len(outcomes) > 1:
+        raise Unusable("mixed", f"it holds lines of {' and '.join(outcomes)}; give each run a file of its own")
+    ((name, outcome),) = outcomes.items()
     if isinstance(outcome, Unusable):
         raise Unusable(outcome.status, f"{name}: {outcome.reason}")
     return name, outcome
@@ -118,7 +104,7 @@ def _read(log: Log) -> tuple[str, list[Reading]]:
 
 def _run(reading: Reading, kind: str, name: str) -> dict[str, Any]:
     """Return a reading with the keys of imported.json. Facts that the log does not state may come from its name."""
-    said = {
+    stated = {
         "model": reading.model if reading.model and MODEL.fullmatch(reading.model) else None,
         "precision": reading.precision,
         "batch_size_per_device": reading.batch,
@@ -128,8 +114,8 @@ def _run(reading: Reading, kind: str, name: str) -> dict[str, Any]:
         "hardware": reading.hardware,
         "software": reading.software,
     }
-    named = {key: value for key, value in _named(name.lower()).items() if said[key] is None}
-    facts = {**said, **named}
+    named = {key: value for key, value in file_names.facts(name).items() if stated[key] is None}
+    facts = {**stated, **named}
     return {
         "framework": reading.framework or kind,
         **facts,
@@ -137,22 +123,5 @@ def _run(reading: Reading, kind: str, name: str) -> dict[str, Any]:
         "unit": reading.unit,
         "rule": reading.rule,
         "named": sorted(named),
-        "reasons": {key: reading.reasons.get(key, NOT_SAID) for key in FACTS if facts[key] is None},
+        "reasons": {key: reading.reasons.get(key, NOT_SAID) for key, fact in facts.items() if fact is None},
     }
-
-
-def _named(name: str) -> dict[str, Any]:
-    """Return the facts in a file's name, with the keys of imported.json."""
-    found = {key: re.search(pattern, name) for key, pattern in NAMES.items()}
-    words = {key: next(filter(None, match.groups())) for key, match in found.items() if match and key != "topology"}
-    values: dict[str, Any] = {key: int(word) for key, word in words.items() if word.isdigit() and int(word)}
-    if "model" in words:
-        values["model"] = words["model"].replace("_", "-")
-    if "precision" in words:
-        values["precision"] = words["precision"].replace("amp", "fp16")
-    if re.search(r"without_grad_?acc", name):
-        values["accumulate"] = 1
-    if (match := found["topology"]) and int(match[1]) and int(match[2]):
-        nodes, each = int(match[1]), int(match[2])
-        values |= {"nodes": nodes, "devices": each if match[0].startswith("n") else nodes * each}
-    return values

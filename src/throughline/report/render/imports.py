@@ -33,18 +33,9 @@ INTRO = (
     "a log."
 )
 HEADER = [
-    "framework",
-    "model",
-    "precision",
-    "batch per device",
-    "devices",
-    "throughput",
-    "unit",
-    "speedup",
-    "",
-    "file",
+    "framework", "model", "precision", "batch per device", "devices", "throughput", "unit", "speedup", "", "file",
     "rule",
-]
+]  # fmt: skip
 Alike = tuple[str | None, ...]
 
 
@@ -57,29 +48,26 @@ def alike(run: ImportedRun) -> Alike:
 def speedup(every: Iterable[ImportedRun], run: ImportedRun) -> float | None:
     """Return a run's value divided by the median of the same runs on one device."""
     same = (other for other in every if alike(other) == alike(run) and other.framework == run.framework)
-    one = [other.value for other in same if other.devices == 1 and other.value]
-    return run.value / median(one) if one and run.value else None
+    on_one_device = [other.value for other in same if other.devices == 1 and other.value]
+    return run.value / median(on_one_device) if on_one_device and run.value else None
 
 
 def table(imported: Imported) -> Table:
     """Return a row for each run, and one for each file without a run."""
-    return HEADER, [*(_row(imported, run) for run in imported.read), *map(_left, _unread(imported))]
+    unread = [run for run in imported.files if run.status != "ok"]
+    return HEADER, [*(_row(imported, run) for run in imported.read), *map(_left, unread)]
 
 
 def _row(imported: Imported, run: ImportedRun) -> list[str | Chip]:
     over = speedup(imported.read, run)
     facts = (run.framework, run.model, run.precision, run.batch_size_per_device, run.devices)
-    said = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
+    texts = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
     figures = [reading(run.value), run.unit or "", "" if over is None else f"{over:.2f}"]
-    return [*said, *figures, ("imported", IMPORTED), run.file, run.rule or ""]
+    return [*texts, *figures, ("imported", IMPORTED), run.file, run.rule or ""]
 
 
 def _left(run: ImportedRun) -> list[str | Chip]:
     return [run.kind or "", *[""] * 7, ("unsupported", run.status.replace("_", " ")), run.file, run.reason or ""]
-
-
-def _unread(imported: Imported) -> list[ImportedRun]:
-    return [run for run in imported.files if run.status != "ok"]
 
 
 def frame(imported: Imported) -> pd.DataFrame:
@@ -111,7 +99,11 @@ def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:
 
 def _scaling(imported: Imported) -> list[tuple[str, str, Any, str]]:
     """Return the plots with several numbers of devices. With one number, the page's table says as much."""
-    return [one for one in plots(imported) if len({p.topology.world for s in one[2].args[2] for p in s.points}) > 1]
+    return [
+        plot
+        for plot in plots(imported)
+        if len({point.topology.world for series in plot[2].args[2] for point in series.points}) > 1
+    ]
 
 
 def _series(runs: Sequence[ImportedRun]) -> list[Series]:
@@ -163,8 +155,10 @@ def section(imported: Imported) -> dict[str, Any]:
 
 def doubts(imported: Imported) -> list[str]:
     """Return a sentence for each row and rule where a figure cannot be true or is doubtful."""
-    found = plausibility.doubts(imported.results())
-    return [f"Doubtful ({one.rule}), {(one.row.place or '').rpartition(', ')[2]}: {one.text}" for one in found]
+    return [
+        f"Doubtful ({doubt.rule}), {(doubt.row.place or '').rpartition(', ')[2]}: {doubt.text}"
+        for doubt in plausibility.doubts(imported.results())
+    ]
 
 
 def outcome(imported: Imported) -> str:
@@ -172,13 +166,11 @@ def outcome(imported: Imported) -> str:
     statuses = [run.status for run in imported.files]
     read = len({run.file for run in imported.read})
     others = [
-        f"{statuses.count(status)} {status.replace('_', ' ')} ({words})"
+        f"; {statuses.count(status)} {status.replace('_', ' ')} ({words})"
         for status, words in OUTCOMES.items()
         if status != "ok" and status in statuses
     ]
-    return f"{imported.name}: {read} of {len({run.file for run in imported.files})} files are read" + "".join(
-        f"; {one}" for one in others
-    )
+    return f"{imported.name}: {read} of {len({run.file for run in imported.files})} files are read{''.join(others)}"
 
 
 def write(imported: Imported, folder: Path) -> None:

@@ -9,8 +9,8 @@ from throughline.report.topic import Scope, Topic
 
 COLUMNS = (
     Column("tokens_per_s_per_device", "tokens/s", "per device"),
-    *(Column(f"tflops_{one.key}", "TFLOPS", one.name) for one in CONVENTIONS),
-    *(Column(f"mfu_{one.key}", "MFU", one.name) for one in CONVENTIONS),
+    *(Column(f"tflops_{convention.key}", "TFLOPS", convention.name) for convention in CONVENTIONS),
+    *(Column(f"mfu_{convention.key}", "MFU", convention.name) for convention in CONVENTIONS),
 )
 
 
@@ -32,7 +32,7 @@ def grid(scope: Scope) -> Grid | None:
             *(Entry.of(share, lambda share: percent(share, 1), why) for share in shares),
         ]
 
-    facts = [(one.name, f"{one.formula} FLOPs per token") for one in CONVENTIONS]
+    facts = [(convention.name, f"{convention.formula} FLOPs per token") for convention in CONVENTIONS]
     return Grid(COLUMNS, lines(scope.groups, figures), facts, [SYMBOLS])
 
 
