@@ -42,7 +42,7 @@ doctor:
 	@$$(command -v $(PYTHON) || command -v python3) src/throughline/installation/doctor.py
 
 demo-report: $(VENV)/main.ready
-	@$(ACTIVATE) && python workflow/scripts/demo_report.py
+	@$(ACTIVATE) && python src/start.py workflow/scripts/demo_report.py
 
 frameworks: $(VENV)/main.ready
 	@$(ACTIVATE) && TORCH_INDEX="$(TORCH_INDEX)" python workflow/scripts/environment.py $(FRAMEWORKS)

@@ -31,6 +31,7 @@ from throughline.report.render import overview, page, run_environment, sparks
 from throughline.report.topic import Scope
 from throughline.study import config
 
+ROOT = Path(__file__).parents[3]
 EXPECTED = [
     cells.Asked(
         benchmark="bert", batch=32, precision="fp32", frameworks=["mxnet-horovod", "torch"],
@@ -167,7 +168,7 @@ def test_it_is_the_same_every_time(results: Path) -> None:
         code = (
             "import pickle, sys; from throughline.report.render import page; page.write(*pickle.load(sys.stdin.buffer))"
         )
-        variables = {**os.environ, "PYTHONHASHSEED": seed}
+        variables = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT / "src")}
         subprocess.run([sys.executable, "-c", code], input=pickle.dumps(values), env=variables, check=True)
         pages.append((results / "report.html").read_text(encoding="utf-8").splitlines())
     assert pages[0] == pages[1]
@@ -360,7 +361,7 @@ def test_the_range_of_a_speedup_has_its_probability(tmp_path: Path) -> None:
 
 def test_the_commands_that_repeat_it(tmp_path: Path) -> None:
     """The commit, what was not committed, and each configuration as a file that the workflow can read."""
-    kept = [json.loads(line) for line in (Path(__file__).parents[3] / "docs/demo/runs.jsonl").read_text().splitlines()]
+    kept = [json.loads(line) for line in (ROOT / "docs/demo/runs.jsonl").read_text().splitlines()]
     whole = next(one for one in kept if one.get("configuration"))
     whole["environment"]["tree_clean"] = True
     paths = [write_record(tmp_path, whole)]
