@@ -15,6 +15,7 @@ import matplotlib
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import offset_copy
 
@@ -230,7 +231,8 @@ def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) ->
     axes.plot([world], [value.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
     for index, repeat in enumerate(value.repeats):
         beside = offset_copy(axes.transData, axes.get_figure(root=True), x=7.5 + 2.3 * index, units="points")
-        axes.plot([world], [repeat], ".", color=colour, ms=3.0, alpha=0.6, mew=0, zorder=4, transform=beside)
+        look: dict[str, Any] = {"ls": "", "marker": ".", "ms": 3.0, "alpha": 0.6, "mew": 0, "zorder": 4}
+        axes.add_line(Line2D([world], [repeat], color=colour, transform=beside, **look))  # faster than axes.plot
 
 
 def finish(figure: Plot, axes: Axes, labels: Sequence[Label], theme: Theme, legend: str) -> Plot:
