@@ -20,12 +20,12 @@ PREFIX = f"throughline-run-{hashlib.sha256(platform.node().encode()).hexdigest()
 
 
 @contextlib.contextmanager
-def folder(place: Path | None = None) -> Iterator[Path]:
-    """Make a folder in `place` or in the system's temporary folder, yield it, and remove it at the end.
+def folder(parent: Path | None = None) -> Iterator[Path]:
+    """Make a folder in `parent` or in the system's temporary folder, yield it, and remove it at the end.
 
     Folders whose owners have ended are removed first.
     """
-    parent = Path(place or tempfile.gettempdir())
+    parent = Path(parent or tempfile.gettempdir())
     _remove_stale(parent)
     path, lock = _locked(parent)
     try:
