@@ -38,7 +38,7 @@ from corpus_steps import COPIES, LENGTHS, Costs, ours_chain, ours_create, parame
 from harness import ROOT, Spent, script
 
 from throughline.corpus import reading
-from throughline.corpus.shards import Parameters, instances, making, row_checks, segment_pairs, text_lookup
+from throughline.corpus.shards import Parameters, making, row_checks, segment_pairs, text_lookup
 from throughline.corpus.source import dumps
 from throughline.corpus.text import sentences, tokens, vocabulary
 
@@ -133,7 +133,7 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
             table.add(f"{length}, {who}", *(f"{found[who][name]:.6g}" for name in names))
         drawn = []
         for seed in range(SEEDS):
-            given = instances.Parameters(length, predictions, copies=COPIES, seed=seed)
+            given = Parameters(length, predictions, copies=COPIES, seed=seed)
             pairs = segment_pairs.examples(documents, given, "training", 0).pairs
             tokens_of_row = float(pairs.a_length.mean() + pairs.b_length.mean()) + 3
             drawn.append((len(pairs), tokens_of_row, float(pairs.random_next.mean())))
@@ -224,7 +224,7 @@ def same_ids(text: Path, words: Path, nvidia: Path) -> None:
             (Path(folder) / name).parent.mkdir(exist_ok=True)
             (Path(folder) / name).write_text(content)
         sys.path[:0] = [str(nvidia), folder]
-        from tokenization import BertTokenizer  # type: ignore[import-not-found]
+        from tokenization import BertTokenizer
     from throughline.corpus.text.wordpiece import WordPiece
 
     theirs = BertTokenizer(str(words))

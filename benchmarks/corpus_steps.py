@@ -24,7 +24,7 @@ def parameters(length: int) -> str:
 def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Costs:
     """Make shards from articles, in `folder`. `lines`: every line of an article is a sentence already."""
     part, tokens = folder / "part.hdf5", folder / "tokens.hdf5"
-    options = {"lines": []} if lines else {}
+    options: dict[str, object] = {"lines": []} if lines else {}
     shard = {"split": "training", "shard": 0}
     costs = {"tokens": script("corpus_tokens", articles=articles, vocabulary=words, output=part, **options)}
     costs["gather"] = script("corpus_gather", parts=part, training=1, test=0, output=tokens, **shard)

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
 from math import comb
 from pathlib import Path
@@ -200,15 +200,6 @@ def script(name: str, *arguments: object, **given: object) -> Spent:
     spent = run([sys.executable, ROOT / "src/start.py", ROOT / f"workflow/scripts/{name}.py", *words])
     print(f"{name}: {spent.cpu_seconds:.2f} CPU-s, {spent.memory_mb:.0f} MB", file=sys.stderr, flush=True)
     return spent
-
-
-def rows_of(texts: Sequence[str], names: str) -> Iterator[tuple[str, ...]]:
-    """Yield the parts of each row that was asked for, such as model:batch:precision."""
-    for text in texts:
-        parts = tuple(text.split(":"))
-        if len(parts) != len(names.split(":")):
-            sys.exit(f"row {text!r}: write {names}")
-        yield parts
 
 
 def specification(model: str, batch: int, **given: Any) -> RunSpec:

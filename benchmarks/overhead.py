@@ -14,6 +14,7 @@ import json
 import shutil
 import tempfile
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -70,12 +71,15 @@ def clone(folder: Path, runs: int) -> tuple[Path, Path]:
     return ours, bare
 
 
+def seconds(folder: Path, *words: str) -> float:
+    """Return the wall-clock seconds of one Snakemake call."""
+    return harness.snakemake(folder, *words).seconds
+
+
 def compare(ours: Path, bare: Path, words: list[str], rounds: int) -> list[dict[str, float]]:
     """Return the wall-clock seconds of one Snakemake call in both folders, in turn."""
     ways = {"throughline": ours, "bare": bare}
-    return harness.in_turn(
-        {name: lambda folder=folder: harness.snakemake(folder, *words).seconds for name, folder in ways.items()}, rounds
-    )
+    return harness.in_turn({name: partial(seconds, folder, *words) for name, folder in ways.items()}, rounds)
 
 
 def between_windows(records: Path) -> None:
@@ -101,8 +105,8 @@ def main() -> None:
 
     def measure(what: str, ours: Path, bare: Path, *words: str) -> None:
         rounds = every[what] = compare(ours, bare, [*words], given.rounds)
-        seconds = [f"{harness.middle(rounds, name):.2f}" for name in rounds[0]]
-        table.add(what, *seconds, harness.ratio(rounds, "throughline", "bare"))
+        medians = [f"{harness.middle(rounds, name):.2f}" for name in ("throughline", "bare")]
+        table.add(what, *medians, harness.ratio(rounds, "throughline", "bare"))
         harness.write(given.json, every)
 
     plan = ("--dry-run", "--quiet", "all")

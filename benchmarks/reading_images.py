@@ -14,7 +14,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -28,6 +27,7 @@ import numpy as np
 from PIL import Image
 
 from images_helpers import made
+from throughline import processes
 from throughline.images import crops, sample
 from throughline.randomness import Stream
 from throughline.rank.data import Loader, Manifest, batches
@@ -54,10 +54,10 @@ def plain(paths: list[Path], image: int, count: int) -> None:
         np.asarray(part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part)
 
 
-def loader(manifest: Path, image: int, processes: int) -> Loader:
+def loader(manifest: Path, image: int, count: int) -> Loader:
     """Return the loader of a training run, after it has read its first batch."""
     read = Manifest(manifest, "images", SimpleNamespace(image=image), 1)
-    source = read.decoded(batches(read, 1, 0, 1, BATCH), BATCH, processes)
+    source = read.decoded(batches(read, 1, 0, 1, BATCH), BATCH, count)
     made = Loader(source, dict, read.ahead(BATCH))
     made.next()
     return made
@@ -65,16 +65,8 @@ def loader(manifest: Path, image: int, processes: int) -> Loader:
 
 def cpu_s() -> float:
     """Return the processor seconds of this process and of those that it has started."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    total = own.ru_utime + own.ru_stime
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == os.getpid():
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    return total
+    every = filter(None, map(processes.stat, [os.getpid(), *processes.descendants(os.getpid())]))
+    return sum(int(fields[11]) + int(fields[12]) for fields in every) / os.sysconf("SC_CLK_TCK")
 
 
 def main() -> None:
@@ -87,9 +79,9 @@ def main() -> None:
         source = pictures(Path(place, "source"), 128)
         manifest, paths = made(source, Path(place, "made"), 4, 0), sorted(source.rglob("*.JPEG"))
         ways = {"plain": partial(spent, lambda: plain(paths, given.image, given.pictures), given.pictures)}
-        for processes in given.processes:
-            name = f"loader, {processes} process{'es' * (processes > 1)}"
-            ways[name] = partial(by_loader, manifest, given.image, processes, given.pictures)
+        for count in given.processes:
+            name = f"loader, {count} process{'es' * (count > 1)}"
+            ways[name] = partial(by_loader, manifest, given.image, count, given.pictures)
         every = harness.in_turn(ways, given.rounds)
         size = json.loads(manifest.read_text())["statistics"]["bytes"] // 128
     print(f"{given.pictures} pictures of 500 x 375 ({size:,} bytes), to {given.image} x {given.image}\n")
@@ -102,9 +94,9 @@ def main() -> None:
     harness.write(given.json, every)
 
 
-def by_loader(manifest: Path, image: int, processes: int, pictures: int) -> tuple[float, float]:
+def by_loader(manifest: Path, image: int, count: int, pictures: int) -> tuple[float, float]:
     """Return what `spent` returns, for the loader of a training run."""
-    way = loader(manifest, image, processes)
+    way = loader(manifest, image, count)
     try:
         return spent(lambda: [way.next() for _ in range(pictures // BATCH)], pictures)
     finally:

@@ -26,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -178,14 +178,16 @@ def main() -> None:
     step = "CPU-ms a step" if given.clock == "cpu_seconds" else "ms a step"
     table = harness.Table("row", f"ours, {step}", *others)
     every = []
-    for manifest, row in itertools.product(given.manifests, harness.rows_of(given.rows, "model:batch:precision")):
-        rounds = measured(contestants(row, manifest, given, others), given.rounds, given.seconds)
+    for manifest, row in itertools.product(given.manifests, given.rows):
+        model, batch, precision = row.split(":")
+        asked = contestants(model, int(batch), precision, manifest, given)
+        rounds = measured({label: asked[label] for label in ("ours", *others)}, given.rounds, given.seconds)
         if manifest:  # of the step with padding
             ratios = [harness.ratio(rounds, "ours", label) for label in others]
         else:
             ratios = [harness.ratio(rounds, label, "ours") for label in others]
-        name = ", ".join([row[0], f"batch {row[1]}", row[2], *([manifest.parent.name] if manifest else [])])
-        name += f", {real_token_share(manifest):.1%} real" if manifest else ""
+        name = f"{model}, batch {batch}, {precision}"
+        name += f", {manifest.parent.name}, {real_token_share(manifest):.1%} real" if manifest else ""
         table.add(name, f"{1000 * harness.middle(rounds, 'ours'):.0f}", *ratios)
         every.append({"row": name, "rounds": rounds, "ratios": dict(zip(others, ratios, strict=True))})
         harness.write(given.json, every)
@@ -195,37 +197,36 @@ Asked = dict[str, tuple["RunSpec", dict[str, Any]]]
 """Label -> the specification of a contestant, and how it reads its data."""
 
 
-def contestants(row: tuple[str, ...], manifest: Path | None, given: Any, others: list[str]) -> tuple[Asked, str]:
-    """Return the contestants of a row with their specifications, and the clock."""
-    model, batch, precision = row
+def contestants(model: str, batch: int, precision: str, manifest: Path | None, given: Any) -> Asked:
+    """Return every contestant that a row can have."""
     sizes = {name: getattr(given, name) for name in ("sequence", "predictions", "image")} | {"label_smoothing": 0.0}
     options = {"data": "real" if manifest else "synthetic"}
     if manifest:
         content = json.loads(manifest.read_text())
         sizes = {name: content[name] for name in ("sequence", "predictions")}
     ours = specification(
-        model, int(batch), precision=precision, device=given.device, threads=given.threads, options=options, **sizes
+        model, batch, precision=precision, device=given.device, threads=given.threads, options=options, **sizes
     )
     kinds = {
         "ours": ours, "again": ours, "unpadded": replace(ours, options=replace(ours.options, unpadded=True)),
         "hf-trainer": replace(ours, framework="hf-trainer"), "hf-loop": replace(ours, framework="hf-loop"),
     }  # fmt: skip
     data = {"manifest": manifest, "clock": given.clock}
-    return {label: (kinds[label], data) for label in ("ours", *others)}, precision
+    return {label: (spec, data) for label, spec in kinds.items()}
 
 
-def measured(asked: tuple[Asked, str], rounds: int, seconds: float) -> list[dict[str, float]]:
+def measured(asked: Asked, rounds: int, seconds: float) -> list[dict[str, float]]:
     """Return the seconds of a step per round and contestant.
 
     The losses must agree; otherwise the contestants do not do the same work, and the benchmark ends.
     """
-    specs, precision = asked
+    tolerance = TOLERANCE[asked["ours"][0].precision]
     with tempfile.TemporaryDirectory() as folder:
-        every = [Contestant(label, spec, Path(folder, "turn"), **data) for label, (spec, data) in specs.items()]
+        every = [Contestant(label, spec, Path(folder, "turn"), **data) for label, (spec, data) in asked.items()]
         try:
             losses = {each.label: each.ready() for each in every}
             for label, loss in losses.items():
-                if loss and abs(loss / (losses["ours"] or loss) - 1) > TOLERANCE[precision]:
+                if loss and abs(loss / (losses["ours"] or loss) - 1) > tolerance:
                     sys.exit(f"{label} computes another loss: {losses}")
             return take_turns(every, rounds, seconds)
         except Failed as error:
@@ -250,6 +251,9 @@ def real_token_share(manifest: Path) -> float:
 
 
 # Everything below runs inside a contestant's process.
+
+Steps = Generator[None, Any, None]
+"""A generator that is sent the loss of every step."""
 
 
 def serve(order: dict[str, Any], turn: Path) -> None:
@@ -345,7 +349,7 @@ def first_loss(rank: Any, batch: dict[str, Any]) -> float:
     return loss
 
 
-def steps(rank: Any, loss: float | None, say: Callable[..., None], leave_turn: Callable[[], None]) -> Iterator[Any]:
+def steps(rank: Any, loss: float | None, say: Callable[..., None], leave_turn: Callable[[], None]) -> Steps:
     """Count the steps, without end: three of warm-up, then as many as each question asks for.
 
     On a GPU each question begins with a step that is not timed, because it has to allocate memory again.
@@ -390,7 +394,7 @@ KINDS = {
 """Kind of kernel -> what its name contains. All other kernels are passes over memory (norms, GELU, dropout, casts)."""
 
 
-def profiled(rank: Any, count: int, say: Callable[..., None]) -> Iterator[Any]:
+def profiled(rank: Any, count: int, say: Callable[..., None]) -> Steps:
     from torch.profiler import ProfilerActivity, profile
 
     gpu = rank.kind == "cuda"
