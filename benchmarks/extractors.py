@@ -158,14 +158,18 @@ def main() -> None:
         table.add(f"{other}, alone", *cells((time.process_time() - before) / megabytes, items, converted))
 
     print(f"\nwikiextractor / throughline: {harness.ratio(rounds, *NAMES)}")
-    theirs, ours = (found_sentences(texts[extractor]) for extractor in NAMES)
-    lost, new = (
-        [one for one in mine if one not in other] for mine, other in ((theirs, set(ours)), (ours, set(theirs)))
-    )
-    print(f"of {len(theirs)} sentences of wikiextractor, throughline has {1 - len(lost) / len(theirs):.1%}")
-    print(f"of {len(ours)} sentences of throughline, wikiextractor has {1 - len(new) / len(ours):.1%}")
-    for extractor, only in zip(NAMES, (lost, new), strict=True):
-        for number, sentence in random.Random(1).sample(only, min(given.differences, len(only))):
+    compare_sentences(texts, given.differences)
+
+
+def compare_sentences(texts: dict[str, Texts], shown: int) -> None:
+    """Print how many sentences of each extractor the other one has, and some that only one of them has."""
+    found = {extractor: found_sentences(texts[extractor]) for extractor in NAMES}
+    for extractor, other in (NAMES, NAMES[::-1]):
+        there = set(found[other])
+        only = [sentence for sentence in found[extractor] if sentence not in there]
+        count = len(found[extractor])
+        print(f"of {count} sentences of {extractor}, {other} has {1 - len(only) / count:.1%}")
+        for number, sentence in random.Random(1).sample(only, min(shown, len(only))):
             print(f"{extractor} alone, page {number}: {sentence}")
 
 

@@ -108,7 +108,7 @@ def measure(given: Any) -> tuple[dict[str, float], dict[str, float]]:
         "rank: interpreter, our modules; its report and parting": first[1] - first[0] - trained - sum(phases.values()),
         "rank: imports the framework": phases["start"],
         "rank: joins the others": phases["join"],
-        "rank: device, model, data, optimizer": sum(phases[one] for one in ("device", "model", "data", "optimizer")),
+        "rank: device, model, data, optimizer": sum(phases[name] for name in ("device", "model", "data", "optimizer")),
         "rank: matrix product and figures after the window": phases["end"],
         "agent: after the last rank": agent[1] - last,
         "launcher: the record, and its end": end - agent[1],

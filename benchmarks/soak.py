@@ -72,7 +72,7 @@ class Cluster:
         """Return the nodes that have a job; the nodes of jobs on several nodes come first."""
         listed = self.ask("squeue", "--noheader", "--states", "RUNNING", "--format", "%D %N").splitlines()
         nodes = [line.split()[1] for line in sorted(listed, reverse=True)]
-        return [name for one in nodes for name in self.ask("scontrol", "show", "hostnames", one).split()]
+        return [name for several in nodes for name in self.ask("scontrol", "show", "hostnames", several).split()]
 
     def jobs(self) -> list[str]:
         return self.ask("squeue", "--noheader", "--format", "%A").split()
@@ -137,8 +137,8 @@ class Soak:
         found = faults(self.path)
         found += [f"made twice: {name}" for name in sorted(self.twice)]
         self.begin_on_every_node()
-        found += [f"left in the temporary folder: {one.name}" for one in self.temporary.glob("throughline*")]
-        found += [f"left running: process {one}" for one in self.left_running()]
+        found += [f"left in the temporary folder: {path.name}" for path in self.temporary.glob("throughline*")]
+        found += [f"left running: process {words}" for words in self.left_running()]
         if "Nothing to be done" not in self.call("--dry-run")[1]:
             found.append("one more call would make something again")
         ledger = (self.cluster.folder / "log" / "completed.txt").read_text()

@@ -84,7 +84,7 @@ def seconds_of_jobs(
     found = {"vocabulary": 0.0, "corpus": 0.0, **fixed}
     for step in set(steps.values()) - found.keys():
         name = {"tokenize": "tokens"}.get(step, step)
-        alike = [cost for one, cost in costs.items() if one.split()[0] == name]
+        alike = [cost for measured, cost in costs.items() if measured.split()[0] == name]
         start, slope = (mean(each) for each in zip(*alike, strict=True))
         found[step] = start + slope * gigabytes.get(step, TEXT_GB / shards) * 1000
     return [found[steps[job]] for job in range(len(steps))]
@@ -158,7 +158,7 @@ def main() -> None:
     print(f"\n{len(of[0]):,} jobs, which Snakemake finds in {found_s:.0f} CPU-s and starts in {started_s:.0f} s")
     print(f"download and its SHA-1: {fixed['download'] / 60:.1f} min; cut: {fixed['cut']:.0f} s")
     for per_job in asked.per_job:
-        whole = [one + per_job for one in seconds]
+        whole = [job_s + per_job for job_s in seconds]
         longest = max(_behind(of, whole)) / 60
         print(f"\n{per_job:g} s more for a job: {sum(whole) / 3600:.1f} core-hours; longest chain: {longest:.1f} min\n")
         table = harness.Table("cores", "hours", "of all cores' time is work", left=0)
