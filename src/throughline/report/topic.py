@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure as Plot
 
 from throughline.comparables import plausibility, similar
@@ -20,7 +19,7 @@ from throughline.records import MaxBatch, Result
 from throughline.report.analysis import judged_pairs, our_results
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import Grid, Sheet, Table
+from throughline.report.render.tables import Table
 
 MADE_UP = "made-up data"
 """The mark on tables and plots of runs that did not train on real data."""
@@ -112,10 +111,9 @@ class Topic:
     """The forms of one topic. `name` names its files and its place on the page; `intro` stands below its title.
 
     order: topics stand in the order of this number
-    grid: figures by cell, on the page and in files
-    frame: the CSV file of a topic without a grid
-    sheets: its tables in Markdown and LaTeX, if they differ from the grid
-    table: its rows on the page, if they are not by cell
+    table: its table, on the page and in files
+    csv: the table of its CSV file, if that has other lines
+    text: its tables in Markdown and LaTeX, if they are others
     drawings: its plots
     remarks: sentences below its table
     notes: sentences below the table of a group
@@ -126,10 +124,9 @@ class Topic:
     title: str
     intro: str = ""
     order: int = 0
-    grid: Callable[[Scope], Grid | None] = field(default=lambda scope: None)
-    frame: Callable[[Scope], pd.DataFrame | None] = field(default=lambda scope: None)
-    sheets: Callable[[Scope], Sequence[Sheet]] = field(default=lambda scope: ())
     table: Callable[[Scope], Table | None] = field(default=lambda scope: None)
+    csv: Callable[[Scope], Table | None] = field(default=lambda scope: None)
+    text: Callable[[Scope], Sequence[Table]] = field(default=lambda scope: ())
     drawings: Callable[[Scope], Iterable[Drawing]] = field(default=lambda scope: ())
     remarks: Callable[[Scope], Iterable[str]] = field(default=lambda scope: ())
     notes: Callable[[Scope, Group], Iterable[Note]] = field(default=lambda scope, group: ())

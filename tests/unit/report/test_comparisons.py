@@ -15,7 +15,7 @@ from report_fixture import CPU, jitter, write_series
 from throughline.records import Mathematics, Summary
 from throughline.report.analysis import cells, judged_pairs, summary
 from throughline.report.analysis.values import Value
-from throughline.report.render import head, page
+from throughline.report.render import head, page, tables
 from throughline.report.topic import Finding, Scope
 from throughline.report.topics import TOPICS, write_tables
 from throughline.report.topics.comparisons import TOPIC
@@ -198,9 +198,9 @@ def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path
     mine = Value("torch", 156.0, (155.0, 156.0, 157.0))
     pair = judged_pairs.Pair("torch over published", "1n1g", published, mine)
     assert (pair.ratio, pair.range, pair.verdict) == (pytest.approx(156 / 150.11), None, "not told apart")
-    from throughline.report.topics.comparisons import _row
+    from throughline.report.topics.comparisons import _entries
 
-    assert _row(pair)[2] == "156.0 against 150.1 (published: DLPerf)"
+    assert _entries(pair)[2].text == "156.0 against 150.1 (published: DLPerf)"
 
 
 def made(root: Path, *names: str) -> dict[tuple[str, str], tuple[str, str]]:
@@ -253,9 +253,12 @@ def test_page_and_csv_say_the_same_of_every_pair(
     monkeypatch.setattr(page, "_benchmark", lambda scope, prefix: printed.setdefault(scope.benchmark, scope) and {})
     monkeypatch.setattr(page.Environment, "get_template", lambda *_: type("", (), {"render": lambda self, **_: ""})())
     page.render(found, [], None, tmp_path / "report.html")
-    header, rows = TOPIC.table(printed["quick"])  # type: ignore[misc]
+    table = TOPIC.table(printed["quick"])
+    on_page = table and table.in_form(tables.PAGE)
+    assert on_page
+    header, rows = tables.printed(on_page)
     assert header[-2:] == ["verdict", "because"]
-    shown = {(row[0], row[1]): (row[-2][1], row[-1]) for row in rows}
+    shown = {(row[0], row[1]): (row[-2], row[-1]) for row in rows}
     assert shown == made(tmp_path, *(f"{name}/bz32_fp32.json" for name in ("quick", "plain", "plain__aa")))
     assert len(shown) == 3
     verdict, why = shown["compile over none", "1n1g, fp32, batch 32, quick against plain"]
@@ -326,7 +329,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
         texts = [finding.text for finding in findings(here, groups)]
         assert not any("faster" in text for text in texts)
         assert any("mxnet-horovod is not ranked and is in no headline: it does not compute" in text for text in texts)
-        (cost,) = [topic.grid(Scope(here)) for topic in TOPICS if topic.name == "cost"]
+        (cost,) = [topic.table(Scope(here)) for topic in TOPICS if topic.name == "cost"]
         assert cost and next(note for note in cost.notes if "best value" in note).startswith("best value: torch 1n1g")
     alone = [replace(groups[0], rows=groups[0].rows[:1])]
     assert head.fastest(alone) is None
@@ -342,8 +345,8 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     assert {(pair.verdict, pair.family) for pair in pairs} == {("not told apart", 7)}
     assert all(pair.p == pytest.approx(2 / 252) and pair.adjusted == pytest.approx(14 / 252) for pair in pairs)
     assert pairs[0].why == "p = 0.008 (Holm over 7 pairs: p = 0.056)"
-    rows = TOPIC.frame(scope)
-    assert rows is not None and rows["rank_test_p_holm"][0] == pytest.approx(14 / 252)
+    table = TOPIC.table(scope)
+    assert table and tables.csv(table)["rank_test_p_holm"][0] == pytest.approx(14 / 252)
     said = " ".join(TOPIC.remarks(scope))
     assert "Holm's correction (1979) for all 7 tested pairs of this benchmark" in said
     few = (

@@ -68,7 +68,7 @@ def test_what_a_step_hides(tmp_path: Path, without: list[cells.Group]) -> None:
 def test_a_reason_stands_for_the_figures_and_nothing_for_runs_that_were_not_asked(tmp_path: Path) -> None:
     unknown = {**dict.fromkeys(ALONE), "reason": "not here"}
     groups = cells.groups([measured(tmp_path, "bert", 154, unknown)])
-    grid = topic.grid(Scope(groups, groups))
-    assert grid and grid.lines[0].figures[4].why == "not here" and not list(topic.findings(Scope(groups, groups)))
+    table = topic.table(Scope(groups, groups))
+    assert table and table.lines[0].entries[4].reason == "not here" and not list(topic.findings(Scope(groups, groups)))
     before = cells.groups([measured(tmp_path, "early", 154, None)])
-    assert topic.grid(Scope(before, before)) is None
+    assert topic.table(Scope(before, before)) is None

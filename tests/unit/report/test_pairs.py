@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from report_fixture import CPU, jitter, write_series
@@ -16,7 +17,7 @@ from throughline.numbers import MIB
 from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs, summary
 from throughline.report.analysis.option_changes import Figures, OffOn, switched
-from throughline.report.render import page
+from throughline.report.render import page, tables
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import oneflow_cases, options_off_and_on, write_tables
@@ -58,10 +59,20 @@ def published_cases() -> list[Case]:
     return every
 
 
+def cells_of(cases: list[Case]) -> pd.DataFrame:
+    return tables.csv(oneflow_cases.cells(cases))
+
+
+def changes(both: OffOn) -> list[str]:
+    """Memory in MiB, use in per cent, and throughput, as the page shows how they change."""
+    scales = ((both.memory, 1 / MIB), (both.use, 100), (both.throughput, 1))
+    return [options_off_and_on.text(change, scale) for change, scale in scales]
+
+
 def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
     """Six of its eight changes are right. One of the two wrong changes also has a wrong difference. One more figure is
     cut off instead of rounded: 25 of 717 is 3.49 %."""
-    table = oneflow_cases.cells(published_cases())
+    table = cells_of(published_cases())
     assert list(table.columns[:7]) == [
         "date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
     ]  # fmt: skip
@@ -85,12 +96,12 @@ def test_off_and_on_of_the_published_figures() -> None:
         OffOn(published(off), published(on), GPT2_SMALL * (1 - 1 / Topology.parse(topology).world))
         for _, topology, _, off, on in ONEFLOW
     ]
-    assert options_off_and_on.changes(both[1]) == [
+    assert changes(both[1]) == [
         "11301 → 9547 (-1754, ↓15.5 %)", "95 → 88 (-7, ↓7.4 %)", "239 → 235 (-4, ↓1.7 %)",
     ]  # fmt: skip
-    assert options_off_and_on.changes(both[3])[-1] == "717 → 742 (+25, ↑3.5 %)"
+    assert changes(both[3])[-1] == "717 → 742 (+25, ↑3.5 %)"
     same, unknown = Figures(None, 0.5, 10.04), Figures(3 * MIB, 0.5, 10.04)
-    assert options_off_and_on.changes(OffOn(same, unknown)) == ["n/a → 3", "50 → 50", "10 → 10"]
+    assert changes(OffOn(same, unknown)) == ["n/a → 3", "50 → 50", "10 → 10"]
     assert [one.saved_bytes_per_parameter for one in both[1:]] == pytest.approx([16.9, 17.3, 17.5], abs=0.05)
 
 
@@ -100,7 +111,7 @@ def test_off_and_on_of_the_published_figures() -> None:
 )
 def test_names_of_cases(topology: str, tensor: int, batch: int, name: str) -> None:
     assert Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None)).name == name
-    table = oneflow_cases.cells([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
+    table = cells_of([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
     assert list(table.iloc[0, 4:7]) == ["", "", ""]
 
 

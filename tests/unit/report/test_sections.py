@@ -15,7 +15,7 @@ from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, page
 from throughline.report.render.page import Results
-from throughline.report.render.tables import Grid
+from throughline.report.render.tables import TEXT, Table, printed
 from throughline.report.topic import Scope
 from throughline.report.topics import TOPICS, doubtful, write_tables
 from throughline.study.goals import Goals, Price
@@ -32,44 +32,51 @@ def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
     return cells.groups([summary.summarize(paths, repeats=5, terms=TERMS) for paths in (fits, tight)])
 
 
-def shown(found: list[cells.Group], name: str) -> Grid:
-    grid = next(topic for topic in TOPICS if topic.name == name).grid(Scope(found))
-    assert grid is not None
-    return grid
+def shown(found: list[cells.Group], name: str) -> Table:
+    table = next(topic for topic in TOPICS if topic.name == name).table(Scope(found))
+    assert table is not None
+    return table
 
 
-def row(grid: Grid, topology: str = "1n1g") -> dict[str, str]:
+def condensed(found: list[cells.Group], name: str) -> Table:
+    """Return a table as Markdown shows it, without columns that have no figure."""
+    table = shown(found, name).in_form(TEXT)
+    assert table is not None
+    return table
+
+
+def row(table: Table, topology: str = "1n1g") -> dict[str, str]:
     """Return the figures of a row, by the keys of their columns."""
-    line = next(line for line in grid.lines if str(line.row.topology) == topology)
-    return {column.key: figure.text for column, figure in zip(grid.columns, line.figures, strict=True)}
+    line = next(line for line in table.lines if str(line.row.topology) == topology)
+    return {column.key: entry.text for column, entry in zip(table.columns, line.entries, strict=True)}
 
 
 def test_memory_used_of_total_with_the_row_that_did_not_fit(tmp_path: Path) -> None:
-    grid = shown(groups(tmp_path, True), "memory").condensed()
-    assert row(grid) == {
+    table = condensed(groups(tmp_path, True), "memory")
+    assert row(table) == {
         "peak_memory_bytes": "8,583", "needed_bytes": "7,982", "reserved_bytes": "8,583",
         "device_used_bytes": "9,012", "device_total_bytes": "16,160", "device_used_share": "56 %",
     }  # fmt: skip
-    assert (grid.lines[-1].row.status, grid.lines[-1].row.label) == ("oom", "OOM")
+    assert (table.lines[-1].row.status, table.lines[-1].row.label) == ("oom", "OOM")
     assert cells.STATUS_MEANINGS["oom"] == "out of memory: the configuration does not fit this device"
 
 
 def test_use_of_the_hardware(tmp_path: Path) -> None:
-    grid = shown(groups(tmp_path, True), "use")
+    table = shown(groups(tmp_path, True), "use")
     assert {"gpu_busy_share": "93 %", "devices_power_w_mean": "271", "machine_cpu_share_mean": "21.0 %",
             "processes_cpu_cores_mean": "2.00", "throttle_reasons": "power",
-            "machine_network_sent_bytes_per_s_mean": "910.0"}.items() <= row(grid, "1n2g").items()  # fmt: skip
-    notes = " ".join(grid.condensed().notes)
+            "machine_network_sent_bytes_per_s_mean": "910.0"}.items() <= row(table, "1n2g").items()  # fmt: skip
+    notes = " ".join(condensed(groups(tmp_path, True), "use").notes)
     assert "n/a: SM active. Reason: this card has no such counters (GPM needs Hopper)" in notes
-    power = next(f for c, f in zip(grid.columns, grid.lines[0].figures, strict=True) if c.heading == "power")
-    assert power.why == "266 to 276"
+    power = next(e for c, e in zip(table.columns, table.lines[0].entries, strict=True) if c.heading == "power")
+    assert power.reason == "266 to 276"
 
 
 def test_work_with_its_conventions(tmp_path: Path) -> None:
-    grid = shown(groups(tmp_path, True), "work").condensed()
+    table = condensed(groups(tmp_path, True), "work")
     assert {"flops_per_sample": "69.9 G", "datasheet_flops_per_s": "15.7 T", "mfu": "44.5 %", "matmul_share": "49.6 %",
-            "real_tokens_per_s": "11,136"}.items() <= row(grid).items()  # fmt: skip
-    assert {"attention", "vocabulary head", "peak", "recomputation", "positions"} <= dict(grid.facts).keys()
+            "real_tokens_per_s": "11,136"}.items() <= row(table).items()  # fmt: skip
+    assert {"attention", "vocabulary head", "peak", "recomputation", "positions"} <= dict(table.facts).keys()
 
 
 def test_a_head_on_all_positions_counts_in_the_share_of_matmul_alone(tmp_path: Path) -> None:
@@ -99,7 +106,7 @@ def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, 
     run["work"]["matmul_flops_per_s"] /= slower
     run["work"]["matmul_share"] *= slower
     scope = Scope(cells.groups([summary.summarize([*runs, write_record(tmp_path, run)], repeats=1)]))
-    ((rule, row, text),) = doubtful.table(scope)[1]
+    ((rule, row, text),) = printed(doubtful.table(scope))[1]
     assert (rule, row) == ("above the measured matrix product", "bert bz32_fp32, mxnet-horovod, 1 device")
     assert "share of matmul 109.1 %" in text and cause in text
     assert [one.text for one in doubtful.findings(scope)] == [
@@ -108,22 +115,22 @@ def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, 
 
 
 def test_cost_with_the_best_value(tmp_path: Path) -> None:
-    grid = shown(groups(tmp_path, True), "cost")
-    assert row(grid) == {
+    table = shown(groups(tmp_path, True), "cost")
+    assert row(table) == {
         "price_per_device_hour": "3.6 EUR", "price_per_million_samples": "10.00 EUR",
         "samples_per_currency_unit": "100,000", "task_hours": "2.778", "task_price": "10.00 EUR",
         "energy_j_per_sample": "2.710",
     }  # fmt: skip
-    best = [line for line in grid.lines if any(figure.kind == "best" for figure in line.figures)]
+    best = [line for line in table.lines if any(entry.kind == "best" for entry in line.entries)]
     assert [(line.group.batch, str(line.row.topology)) for line in best] == [(96, "1n1g")]
-    assert "best value: torch 1n1g, fp32, batch 96, 120,000 samples for 1 EUR" in grid.notes
+    assert "best value: torch 1n1g, fp32, batch 96, 120,000 samples for 1 EUR" in table.notes
 
 
 @pytest.mark.parametrize("name", ["memory", "use", "work"])
 def test_old_records_say_that_they_are_old(tmp_path: Path, name: str) -> None:
-    grid = shown(groups(tmp_path, False), name).condensed()
-    assert any("the records are older than this figure" in note for note in grid.notes)
-    assert all(figure.value is not None for line in grid.lines for figure in line.figures)
+    table = condensed(groups(tmp_path, False), name)
+    assert any("the records are older than this figure" in note for note in table.notes)
+    assert all(entry.value is not None for line in table.lines for entry in line.entries)
 
 
 def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
@@ -140,14 +147,14 @@ def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
 
 def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
     found = groups(tmp_path, True, device_found=CPU)
-    grid = shown(found, "work").condensed()
-    assert "mfu" not in [column.key for column in grid.columns]
-    assert any("MFU" in note and "a CPU's peak depends on its clock" in note for note in grid.notes)
-    assert any("no price is known for AMD EPYC" in note for note in shown(found, "cost").condensed().notes)
+    table = condensed(found, "work")
+    assert "mfu" not in [column.key for column in table.columns]
+    assert any("MFU" in note and "a CPU's peak depends on its clock" in note for note in table.notes)
+    assert any("no price is known for AMD EPYC" in note for note in condensed(found, "cost").notes)
     value = observed(record(spec(), 100.0, device={**CPU, "name": "A processor that nobody sells"}))
     value["telemetry"][0] |= {"devices": [], "reasons": {"devices": "the run is on the processor"}}
     plain = cells.groups([summary.summarize([write_record(tmp_path / "plain", value)], repeats=1)])
-    cost = shown(plain, "cost").condensed()
+    cost = condensed(plain, "cost")
     assert not cost.columns and any("energy" in note and "Reason" in note for note in cost.notes)
     older = groups(tmp_path / "older", False, device_found=CPU)
     work = shown(older, "work")

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from matplotlib.text import Text
 
@@ -13,9 +14,9 @@ from report_fixture import write_series
 from throughline import numbers
 from throughline.records import Summary, read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page
+from throughline.report.render import page, tables
 from throughline.report.render.plots import PAGE
-from throughline.report.topic import Scope
+from throughline.report.topic import Scope, Topic
 from throughline.report.topics import hardware, step_breakdown, throughput, write_plots, write_tables
 from throughline.report.topics import step_breakdown as topic
 
@@ -41,6 +42,13 @@ def study(tmp_path: Path) -> tuple[list[cells.Group], list[cells.Group]]:
         tmp_path, "bert__synthetic", {"1n1g": [95, 105, 97], "1n4g": [152, 159, 156]}, options={"data": "synthetic"}
     )
     return cells.groups([whole]), cells.groups([kept, made])
+
+
+def csv(topic: Topic, scope: Scope) -> pd.DataFrame:
+    """Return what a topic writes as CSV."""
+    table = topic.csv(scope)
+    assert table
+    return tables.csv(table)
 
 
 def test_the_split_is_the_median_of_the_differences(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
@@ -77,8 +85,7 @@ def test_what_no_run_tells_stays_with_compute(study: tuple[list[cells.Group], li
     assert step_breakdown.split(group, []) == []
     (four,) = step_breakdown.split(group, derived[:1])[1:]
     assert (four.input, four.rest) == (None, "compute and input")
-    rows = topic.frame(Scope([group], derived[:1]))
-    assert rows is not None
+    rows = csv(topic, Scope([group], derived[:1]))
     assert rows["compute_s"].isna().all() and rows["input_s"].isna().all()
     assert rows["communication_s"].tolist() == pytest.approx([0.0, 0.039])
 
@@ -107,8 +114,8 @@ def test_other_machines_split_nothing_and_it_is_said(
         one, four = step_breakdown.split(group, [*cells.groups([kept]), *derived[1:]])
         assert four.communication is None and four.input and four.rest == "compute and communication"
         assert said in four.notes[0]
-        rows = topic.frame(Scope([group], cells.groups([kept])))
-        assert rows is not None and rows["communication_s"].isna().all() and said in rows["notes"][0]
+        rows = csv(topic, Scope([group], cells.groups([kept])))
+        assert rows["communication_s"].isna().all() and said in rows["notes"][0]
         (text,) = [found.text for found in topic.findings(Scope(cells.groups([kept]), [group, *cells.groups([kept])]))]
         assert text.startswith("2 of 2 are not compared with bert: ") and said in text
 
@@ -120,8 +127,8 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
     write_tables(Scope(derived[:1]), tmp_path / "tables")
     for name in ("throughput.md", "throughput.tex"):
         assert "torch (no exchange)" in (tmp_path / "tables" / name).read_text()
-    assert set(throughput.frame(Scope(derived[:1]))["exchange"]) == {False}
-    assert set(throughput.frame(Scope(groups))["exchange"]) == {True}
+    assert set(csv(throughput.TOPIC, Scope(derived[:1]))["exchange"]) == {False}
+    assert set(csv(throughput.TOPIC, Scope(groups))["exchange"]) == {True}
     assert "no exchange" in throughput.settings(derived[0])
 
 
@@ -163,13 +170,15 @@ def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cel
 
 def test_the_table_has_the_range_of_every_part(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
     groups, derived = study
-    found = topic.table(Scope(groups, derived))
-    assert found is not None
-    header, (one, four) = found
+    table = topic.table(Scope(groups, derived))
+    assert table
+    header, (one, four) = tables.printed(table)
     assert header[3:] == ["step, ms", "compute, ms", "communication, ms", "input, ms"]
     assert one == ["torch", "1n1g", "fp32, 32", "101", "96 (95 %)", "0, a single rank", "5 (5 %), 4 to 5"]
     assert four[4:] == ["112 (74 %)", "39 (26 %), 39 to 40", "0 (0 %), -5 to 1"]
-    (_, (_, four)) = topic.table(Scope(groups, derived[:1])) or ((), ())
+    table = topic.table(Scope(groups, derived[:1]))
+    assert table
+    four = tables.printed(table)[1][1]
     assert four[4:] == ["112 (74 %), compute and input", "39 (26 %), 39 to 40", "n/a"]
 
 

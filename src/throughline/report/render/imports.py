@@ -11,7 +11,7 @@ from textwrap import shorten
 from typing import Any
 
 import pandas as pd
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure as Plot
 
 from throughline.comparables import plausibility
 from throughline.files import write_text
@@ -21,7 +21,7 @@ from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, PAGE, Theme, inline
-from throughline.report.render.tables import Chip, Sheet, Table
+from throughline.report.render.tables import TEXT, Entry, Table
 from throughline.report.topic import Topic
 from throughline.spec import Topology
 
@@ -53,21 +53,22 @@ def speedup(every: Iterable[ImportedRun], run: ImportedRun) -> float | None:
 
 
 def table(imported: Imported) -> Table:
-    """Return a row for each run, and one for each file without a run."""
+    """Return a line for each run, and one for each file without a run."""
     unread = [run for run in imported.files if run.status != "ok"]
-    return HEADER, [*(_row(imported, run) for run in imported.read), *map(_left, unread)]
+    return tables.texts(HEADER, [*(_row(imported, run) for run in imported.read), *map(_left, unread)])
 
 
-def _row(imported: Imported, run: ImportedRun) -> list[str | Chip]:
+def _row(imported: Imported, run: ImportedRun) -> list[str | Entry]:
     over = speedup(imported.read, run)
     facts = (run.framework, run.model, run.precision, run.batch_size_per_device, run.devices)
     texts = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
     figures = [reading(run.value), run.unit or "", "" if over is None else f"{over:.2f}"]
-    return [*texts, *figures, ("imported", IMPORTED), run.file, run.rule or ""]
+    return [*texts, *figures, Entry.words(IMPORTED, chip="imported"), run.file, run.rule or ""]
 
 
-def _left(run: ImportedRun) -> list[str | Chip]:
-    return [run.kind or "", *[""] * 7, ("unsupported", run.status.replace("_", " ")), run.file, run.reason or ""]
+def _left(run: ImportedRun) -> list[str | Entry]:
+    status = Entry.words(run.status.replace("_", " "), chip="unsupported")
+    return [run.kind or "", *[""] * 7, status, run.file, run.reason or ""]
 
 
 def frame(imported: Imported) -> pd.DataFrame:
@@ -131,7 +132,7 @@ def _words(lines: Sequence[Series], unit: str) -> str:
     return " ".join(texts)
 
 
-def draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Figure:
+def draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Plot:
     """Draw throughput over devices. The markers are hollow, because nothing was measured here."""
     figure, axes = draws.blank(theme, title, unit)
     labels = []
@@ -150,7 +151,7 @@ def section(imported: Imported) -> dict[str, Any]:
     shown = [inline(draw(PAGE), f"{identity}-{name}", title, words) for name, title, draw, words in _scaling(imported)]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
     remarks = [outcome(imported), *doubts(imported)]
-    return {"topic": topic, "grid": None, "table": table(imported), "plots": shown, "remarks": remarks}
+    return {"topic": topic, "table": table(imported), "plots": shown, "remarks": remarks}
 
 
 def doubts(imported: Imported) -> list[str]:
@@ -176,10 +177,9 @@ def outcome(imported: Imported) -> str:
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
     write_text(folder / "throughput.csv", frame(imported).to_csv(index=False, lineterminator="\n"))
-    header, rows = table(imported)
-    plain = [[value if isinstance(value, str) else value[1] for value in row] for row in rows]
-    sheet = Sheet(f"{imported.name}, {IMPORTED}", (header, plain), [INTRO, outcome(imported), *doubts(imported)])
-    write_text(folder / "throughput.md", tables.markdown(sheet))
-    write_text(folder / "throughput.tex", "% Needs no package; \\input this file.\n" + tables.latex(sheet))
+    notes = [INTRO, outcome(imported), *doubts(imported)]
+    text = replace(table(imported), heading=f"{imported.name}, {IMPORTED}", notes=notes, forms=(TEXT,))
+    write_text(folder / "throughput.md", tables.markdown(text))
+    write_text(folder / "throughput.tex", tables.NO_PACKAGE + tables.latex(text))
     for name, _, draw, _ in plots(imported):
         draws.save(draw(LIGHT), folder / name)

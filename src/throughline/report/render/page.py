@@ -28,7 +28,7 @@ from throughline.numbers import percent, reading
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.render import head, imports, markup, overview, run_environment, sparks
+from throughline.report.render import head, imports, markup, overview, run_environment, sparks, tables
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
 from throughline.report.topic import Drawing, Scope, Topic
@@ -273,15 +273,13 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
 
 def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawing]) -> dict[str, Any] | None:
     """Return a topic's own section on the page; None if the topic has nothing to show there."""
-    grid, table, plots = topic.grid(scope), topic.table(scope), _plots(drawings, identity, None)
-    grid = grid.condensed() if grid and grid.tells else None
-    table = table if table and table[1] else None
-    if not (grid or table or plots):
+    table, plots = topic.table(scope), _plots(drawings, identity, None)
+    shown = table.in_form(tables.PAGE) if table and table.tells else None
+    if not (shown or plots):
         return None
     return {
         "topic": topic,
-        "grid": grid,
-        "table": table,
+        "table": shown,
         "plots": plots,
         "remarks": [*scope.marks, *topic.remarks(scope)],
     }

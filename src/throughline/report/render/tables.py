@@ -1,12 +1,13 @@
-"""Tables for the page and for files: a row for each cell, with its figures, or why a figure is not known.
+"""One kind of table, of which the page, CSV, Markdown and LaTeX each show the columns that are meant for them.
 
-A column without any known figure is left out, and named below the table with the reason. Markdown and LaTeX look as
-DLPerf prints them. A CSV has a row for each cell.
+Most tables have a line for each cell, with its figures, or why a figure is not known. In these a column without any
+known figure is left out, and named below the table with the reason. Markdown and LaTeX look as DLPerf prints them. A
+CSV has every figure, unrounded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,33 +21,47 @@ from throughline.report.render import markup
 
 NOT_KNOWN = "n/a"
 OLD = "the records are older than this figure"
+PAGE, TEXT, CSV = "page", "text", "csv"
+"""The forms of a table. TEXT: Markdown and LaTeX."""
+FORMS = (PAGE, TEXT, CSV)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One figure: `text` is for people, `value` for sorting and CSV. If unknown, `value` is None and `why` says why."""
+    """What stands in one line and column: `text` is for people, `value` for sorting and CSV; None if not known.
+
+    reason: why it is not known; a title, if it is known. kind: a class on the page. chip: a status, if the page shows
+    the text in its colour.
+    """
 
     text: str = NOT_KNOWN
     value: float | str | None = None
-    why: str | None = None
+    reason: str | None = None
     kind: str = ""
+    chip: str = ""
 
     @classmethod
-    def of(cls, value: float | str | None, read: Callable[[Any], str], why: str | None = None) -> Entry:
-        return cls(why=why or "not recorded") if value is None else cls(read(value), value)
+    def of(cls, value: float | str | None, read: Callable[[Any], str], reason: str | None = None) -> Entry:
+        return cls(reason=reason or "not recorded") if value is None else cls(read(value), value)
+
+    @classmethod
+    def words(cls, text: str, chip: str = "") -> Entry:
+        """Return an entry that is the same text in every form."""
+        return cls(text, text, chip=chip)
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: `key` is its name in the CSV, with the unit; `small` stands below the heading.
 
-    A `minor` column is in the CSV only.
+    forms: where it is shown. whole: its values are whole numbers, even if some are missing.
     """
 
-    key: str
+    key: str = ""
     heading: str = ""
     small: str = ""
-    minor: bool = False
+    forms: Collection[str] = FORMS
+    whole: bool = False
 
     @property
     def name(self) -> str:
@@ -56,63 +71,92 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
+    """The entries of one line, one for each column."""
+
+    entries: Sequence[Entry]
+    group: Group | None = None
+    row: Row | None = None
+
+
+@dataclass(frozen=True)
+class CellLine(Line):
     """The figures of one cell. If it has none, its outcome stands in their place."""
 
     group: Group
     row: Row
-    figures: Sequence[Entry]
 
 
 @dataclass(frozen=True)
-class Grid:
-    """A table; below it stand the `facts` (name and text) and the `notes` (sentences)."""
+class Table:
+    """A table; below it stand the `facts` (name and text) and the `notes` (sentences).
+
+    heading: stands above it in Markdown and LaTeX. forms: where it is shown. spaced: in Markdown an empty line follows
+    it, even if nothing stands below it; it always follows a table of cells.
+    """
 
     columns: Sequence[Column]
     lines: Sequence[Line]
     facts: Sequence[tuple[str, str]] = ()
     notes: Sequence[str] = ()
+    heading: str = ""
+    forms: Collection[str] = FORMS
+    spaced: bool = False
+
+    @property
+    def of_cells(self) -> bool:
+        """True if each line has a cell. What the cell is stands at the left, without columns for it."""
+        return any(isinstance(line, CellLine) for line in self.lines)
 
     @property
     def tells(self) -> bool:
-        """True if there is a figure to show, or if the records are new enough to say why there is none."""
-        known = any(figure.value is not None for line in self.lines for figure in line.figures)
-        return known or any(line.row.cell and line.row.cell.work for line in self.lines)
+        """True if there is something to show, or if the records are new enough to say why there is none."""
+        known = any(entry.value is not None for line in self.lines for entry in line.entries)
+        return known or any(line.row.cell and line.row.cell.work for line in self.lines if line.row)
 
     @property
     def below(self) -> list[str]:
         """The lines below the table."""
         return [*(f"{name}: {text}" for name, text in self.facts), *self.notes]
 
-    def condensed(self) -> Grid:
-        """Return the grid without minor columns and without columns that have no figure; the notes name the latter."""
-        measured = [line.figures for line in self.lines if line.figures]
-        major = [index for index, column in enumerate(self.columns) if not column.minor]
-        kept = [index for index in major if any(figures[index].value is not None for figures in measured)]
+    def in_form(self, form: str) -> Table | None:
+        """Return the table with the columns of one form; None if it does not have this form.
+
+        For people, a table of cells has no columns without a figure; the notes name these.
+        """
+        if form not in self.forms:
+            return None
+        shown = self._kept([index for index, column in enumerate(self.columns) if form in column.forms])
+        return shown._condensed() if self.of_cells and form != CSV else shown
+
+    def _kept(self, kept: Sequence[int], notes: Sequence[str] = ()) -> Table:
+        lines = [replace(line, entries=[line.entries[i] for i in kept] if line.entries else ()) for line in self.lines]
+        return replace(self, columns=[self.columns[i] for i in kept], lines=lines, notes=[*self.notes, *notes])
+
+    def _condensed(self) -> Table:
+        measured = [line.entries for line in self.lines if line.entries]
+        every = range(len(self.columns))
+        kept = [index for index in every if any(entries[index].value is not None for entries in measured)]
         missing: dict[str, list[str]] = {}
-        for index in major:
+        for index in every:
             if measured and index not in kept:
-                reasons = dict.fromkeys(figures[index].why or "not recorded" for figures in measured)
+                reasons = dict.fromkeys(entries[index].reason or "not recorded" for entries in measured)
                 missing.setdefault("; ".join(reasons), []).append(self.columns[index].name)
         partly: dict[str, set[int]] = {}
-        for figures in measured:
+        for entries in measured:
             for index in kept:
-                if figures[index].value is None and (why := figures[index].why):
-                    partly.setdefault(why, set()).add(index)
-        notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {why}" for why, names in missing.items()]
-        for why, indices in partly.items():
-            notes.append(f"{', '.join(self.columns[index].name for index in sorted(indices))}: {NOT_KNOWN} where {why}")
-        return Grid(
-            [self.columns[index] for index in kept],
-            [replace(line, figures=[line.figures[i] for i in kept] if line.figures else ()) for line in self.lines],
-            self.facts,
-            [*self.notes, *notes],
-        )
+                if entries[index].value is None and (reason := entries[index].reason):
+                    partly.setdefault(reason, set()).add(index)
+        notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {reason}" for reason, names in missing.items()]
+        for reason, indices in partly.items():
+            names = ", ".join(self.columns[index].name for index in sorted(indices))
+            notes.append(f"{names}: {NOT_KNOWN} where {reason}")
+        return self._kept(kept, notes)
 
 
-def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Entry]]) -> list[Line]:
+def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Entry]]) -> list[CellLine]:
     """Return a line for each cell of `groups`. `figures` gives the figures of a measured cell."""
     return [
-        Line(group, row, figures(row.cell) if row.cell and row.cell.n_ok else ())
+        CellLine(figures(row.cell) if row.cell and row.cell.n_ok else (), group, row)
         for group in groups
         for row in group.rows
     ]
@@ -124,36 +168,57 @@ def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older
     If the cell lacks the part, the reason of every figure is `older`.
     """
     if part is None:
-        return [Entry(why=older) for _ in names]
+        return [Entry(reason=older) for _ in names]
     return [Entry.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
 
 
-Chip = tuple[str, str]
-"""A status, and the word that the page shows in the status' colour."""
-Table = tuple[list[str], Sequence[Sequence[str | Chip]]]
-"""Header and rows. Only the page shows chips."""
+def records(rows: Sequence[Mapping[str, float | str | None]]) -> Table | None:
+    """Return a table for the CSV only, of rows that map each key to its value; None without rows.
+
+    A key that only some rows have is a column, too.
+    """
+    columns = [Column(key) for key in dict.fromkeys(key for row in rows for key in row)]
+    lines = [Line([Entry("", row.get(column.key)) for column in columns]) for row in rows]
+    return Table(columns, lines, forms=(CSV,)) if rows else None
 
 
-@dataclass(frozen=True)
-class Sheet:
-    """A table with its heading and the lines below it. An empty line always follows a `spaced` one."""
-
-    heading: str
-    table: Table
-    below: Sequence[str] = ()
-    spaced: bool = False
+def texts(headings: Iterable[str], rows: Iterable[Sequence[str | Entry]]) -> Table:
+    """Return a table of words for the page."""
+    lines = [Line([Entry.words(text) if isinstance(text, str) else text for text in row]) for row in rows]
+    return Table([Column(heading=heading) for heading in headings], lines, forms=(PAGE,))
 
 
-def markdown(sheet: Sheet) -> str:
-    """Return a table in Markdown, with its heading, and its remarks as a list."""
-    header, body = sheet.table
-    lines = [[markup.markdown(str(text)) for text in line] for line in [header, *body]]
-    rule = ["---" if index == header.index("framework") else "--:" for index in range(len(header))]
-    table = "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
-    remarks = "".join(f"* {markup.markdown(line)}\n" for line in sheet.below)
-    return f"**{markup.markdown(sheet.heading)}**\n\n{table}" + (f"\n{remarks}" if remarks or sheet.spaced else "")
+def printed(table: Table) -> tuple[list[str], list[list[str]]]:
+    """Return header and rows as Markdown and LaTeX show them, without markup.
+
+    What a cell is stands on the left, and an outcome in the first figure's place.
+    """
+    columns = [f"{column.heading} {column.small}".strip() for column in table.columns]
+    if not table.of_cells:
+        return columns, [[entry.text for entry in line.entries] for line in table.lines]
+    cells = [line for line in table.lines if isinstance(line, CellLine)]
+    body = []
+    for line in cells:
+        start = [line.group.batch_of(line.row), line.group.precision, line.row.shown, str(line.row.topology)]
+        figures = [entry.text for entry in line.entries] or [line.row.label, *[""] * (len(columns) - 1)]
+        body.append([*start, *figures[: len(columns)]])
+    return [batch_heading([line.group for line in cells]), "precision", "framework", "topology", *columns], body
 
 
+def markdown(table: Table) -> str:
+    """Return a table in its form for TEXT as Markdown, with its heading, and what stands below it as a list."""
+    header, body = printed(table)
+    lines = [[markup.markdown(text) for text in line] for line in [header, *body]]
+    rule = ["---" if name == "framework" else "--:" for name in header]
+    shown = "".join(f"| {' | '.join(line)} |\n" for line in [lines[0], rule, *lines[1:]])
+    below = "".join(f"* {markup.markdown(line)}\n" for line in table.below)
+    return f"**{markup.markdown(table.heading)}**\n\n{shown}" + (
+        f"\n{below}" if below or table.spaced or table.of_cells else ""
+    )
+
+
+NO_PACKAGE = "% Needs no package; \\input this file.\n"
+"""Stands above the tables in a LaTeX file."""
 LATEX = r"""\begin{table}[ht]
 \centering
 \caption{%s}
@@ -166,51 +231,36 @@ LATEX = r"""\begin{table}[ht]
 """
 
 
-def latex(sheet: Sheet) -> str:
-    """Return a table as a LaTeX environment that needs no package."""
-    header, body = sheet.table
+def latex(table: Table) -> str:
+    """Return a table in its form for TEXT as a LaTeX environment that needs no package."""
+    header, body = printed(table)
     columns = "".join("l" if name == "framework" else "r" for name in header)
-    lines = [" & ".join(markup.latex(str(text)) for text in line) + " \\\\\n" for line in [header, *body]]
-    below = "\n\\\\ ".join(map(markup.latex, sheet.below)).rstrip()
-    note = rf"\par\footnotesize {below}" + "\n" if sheet.below else ""
-    return LATEX % (markup.latex(sheet.heading), columns, lines[0], "".join(lines[1:]), note)
+    lines = [" & ".join(markup.latex(text) for text in line) + " \\\\\n" for line in [header, *body]]
+    below = "\n\\\\ ".join(map(markup.latex, table.below)).rstrip()
+    note = rf"\par\footnotesize {below}" + "\n" if table.below else ""
+    return LATEX % (markup.latex(table.heading), columns, lines[0], "".join(lines[1:]), note)
 
 
-def frame(cells: Iterable[tuple[Group, Row, dict[str, Any]]], *counts: str) -> pd.DataFrame:
-    """Return a row for each cell: what it is, then its figures.
+def csv(table: Table) -> pd.DataFrame:
+    """Return a table in its form for the CSV, unrounded; in a table of cells, what each cell is stands on the left.
 
-    The columns `counts` hold whole numbers, even if some are missing.
+    A number that is not known is empty.
     """
-    every = list(cells)
-    names = dict.fromkeys(name for group, *_ in every if group.summary for name in workload.parameters(group.summary))
-    rows = [{**_identity(group, row, names), **values} for group, row, values in every]
-    whole = [name for name in names if all(isinstance(row[name], int | None) for row in rows)]
-    table = pd.DataFrame(rows)
-    return table.astype(dict.fromkeys([*counts, "global_batch_size", *whole], "Int64")) if rows else table
-
-
-def of_cells(grid: Grid) -> pd.DataFrame:
-    """Return a row for each cell with all figures of a grid, unrounded. A number that is not known is empty."""
-    keys = [column.key for column in grid.columns]
-    cells = []
-    for line in grid.lines:
-        values = [figure.value for figure in line.figures] or [None] * len(keys)
-        inert = [markup.spreadsheet(value) if isinstance(value, str) else value for value in values]
-        cells.append((line.group, line.row, dict(zip(keys, inert, strict=True))))
-    return frame(cells, *(key for key in keys if key.endswith("_bytes")))
-
-
-def of_grid(grid: Grid, heading: str) -> Sheet:
-    """Return a grid as a sheet, with what each cell is on the left. An outcome stands in the first figure's place."""
-    grid = grid.condensed()
-    header = [batch_heading([line.group for line in grid.lines]), "precision", "framework", "topology"]
-    columns = [f"{column.heading} {column.small}".strip() for column in grid.columns]
-    body = []
-    for line in grid.lines:
-        start = [line.group.batch_of(line.row), line.group.precision, line.row.shown, str(line.row.topology)]
-        texts = [figure.text for figure in line.figures] or [line.row.label, *[""] * (len(columns) - 1)]
-        body.append([*start, *texts[: len(columns)]])
-    return Sheet(heading, ([*header, *columns], body), grid.below, spaced=True)
+    keys = [column.key for column in table.columns]
+    whole = [column.key for column in table.columns if column.whole or column.key.endswith("_bytes")]
+    cells = [line for line in table.lines if isinstance(line, CellLine)]
+    summaries = [line.group.summary for line in cells if line.group.summary]
+    names = dict.fromkeys(name for summary in summaries for name in workload.parameters(summary))
+    rows = []
+    for line in table.lines:
+        figures = [entry.value for entry in line.entries] or [None] * len(keys)
+        inert = [markup.spreadsheet(value) if isinstance(value, str) else value for value in figures]
+        identity = _identity(line.group, line.row, names) if isinstance(line, CellLine) else {}
+        rows.append({**identity, **dict(zip(keys, inert, strict=True))})
+    frame = pd.DataFrame(rows, columns=None if rows else keys)
+    if cells:
+        whole += ["global_batch_size", *(n for n in names if all(isinstance(row[n], int | None) for row in rows))]
+    return frame.astype(dict.fromkeys(whole, "Int64")) if rows else frame
 
 
 def batch_heading(groups: Sequence[Group]) -> str:

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure as Plot
 from throughline.files import write_text
 from throughline.report.render import tables
 from throughline.report.render.plots import LIGHT, Theme, save
+from throughline.report.render.tables import CSV, TEXT
 from throughline.report.topic import MADE_UP, Drawing, Scope, Topic
 from throughline.sources import every_module
 
@@ -34,17 +35,18 @@ def write_tables(scope: Scope, folder: Path) -> None:
     Markdown and LaTeX tables of throughput look as DLPerf prints them; our additional columns are on the right.
     """
     for topic in TOPICS:
-        grid = topic.grid(scope)
-        frame = tables.of_cells(grid) if grid else topic.frame(scope)
-        sheets = topic.sheets(scope) or ([tables.of_grid(grid, topic.title)] if grid else [])
-        if frame is not None:
+        table = topic.table(scope)
+        figures = topic.csv(scope) or (table and table.in_form(CSV))
+        text = table and table.in_form(TEXT)
+        texts = topic.text(scope) or ([replace(text, heading=topic.title)] if text else [])
+        if figures:
+            frame = tables.csv(figures)
             frame = frame.assign(made_up_data=True) if scope.made_up else frame
             write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
-        if sheets:
-            sheets = [replace(sheet, below=[*sheet.below, *scope.marks]) for sheet in sheets]
-            write_text(folder / f"{topic.name}.md", "\n".join(map(tables.markdown, sheets)))
-            latex = "% Needs no package; \\input this file.\n" + "\n".join(map(tables.latex, sheets))
-            write_text(folder / f"{topic.name}.tex", latex)
+        if texts:
+            texts = [replace(text, notes=[*text.notes, *scope.marks]) for text in texts]
+            write_text(folder / f"{topic.name}.md", "\n".join(map(tables.markdown, texts)))
+            write_text(folder / f"{topic.name}.tex", tables.NO_PACKAGE + "\n".join(map(tables.latex, texts)))
 
 
 def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:

@@ -2,51 +2,62 @@
 
 from collections.abc import Iterable, Iterator
 
-import pandas as pd
-
 from throughline.numbers import percent, reading, span
 from throughline.report.analysis import advice, judged_pairs
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.judged_pairs import Pair
 from throughline.report.analysis.values import MEASURED
-from throughline.report.render import markup
 from throughline.report.render.head import Best, fastest
-from throughline.report.render.tables import Chip, Table
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import GAIN, LOSS, Finding, Scope, Topic
-
-COLUMNS = ["compared", "where", "ratio", "ratio_at_least", "ratio_at_most", "rank_test_p", "rank_test_p_holm",
-           "pairs_tested", "smallest_difference", "a_a_pairs", "verdict", "because"]  # fmt: skip
 
 DECIDED = ("slower", "no difference")
 """The verdicts that say that an option, a precision or more devices gain nothing."""
 
 
-def frame(scope: Scope) -> pd.DataFrame:
-    """Return a row per pair, with its verdict."""
-    rows = []
-    for pair in scope.pairs:
-        ends, floor = pair.range or (None, None), pair.floor
-        noise = (floor.share, floor.compared) if floor else (None, 0)
-        names = markup.spreadsheet(pair.what), markup.spreadsheet(pair.where)
-        tested = pair.p, pair.adjusted, pair.family
-        rows.append([*names, pair.ratio, *ends, *tested, *noise, pair.verdict, markup.spreadsheet(pair.why)])
-    return pd.DataFrame(rows, columns=COLUMNS)
-
-
 def table(scope: Scope) -> Table:
-    """Return the same pairs as the page shows them."""
-    unit = scope.groups[0].unit if scope.groups else ""
-    header = ["compared", "where", f"{unit}, medians", "ratio", "range of the ratio", "verdict", "because"]
-    return header, [_row(pair) for pair in scope.pairs]
+    """Return a line for each pair, with its verdict."""
+    columns = (
+        Column("compared", "compared"),
+        Column("where", "where"),
+        Column(heading=f"{scope.groups[0].unit if scope.groups else ''}, medians", forms=(PAGE,)),
+        Column("ratio", "ratio"),
+        Column("ratio_at_least", forms=(CSV,)),
+        Column("ratio_at_most", forms=(CSV,)),
+        Column(heading="range of the ratio", forms=(PAGE,)),
+        Column("rank_test_p", forms=(CSV,)),
+        Column("rank_test_p_holm", forms=(CSV,)),
+        Column("pairs_tested", forms=(CSV,)),
+        Column("smallest_difference", forms=(CSV,)),
+        Column("a_a_pairs", forms=(CSV,)),
+        Column("verdict", "verdict"),
+        Column("because", "because"),
+    )
+    return Table(columns, [Line(_entries(pair)) for pair in scope.pairs], forms=(PAGE, CSV))
 
 
-def _row(pair: Pair) -> list[str | Chip]:
+def _entries(pair: Pair) -> list[Entry]:
     medians = " against ".join(
         reading(value.median) + ("" if value.source == MEASURED else f" ({value.source})")
         for value in (pair.other, pair.one)
     )
-    verdict = (pair.verdict.replace(" ", "-"), pair.verdict)
-    return [pair.what, pair.where, medians, f"{pair.ratio:.3f}", span(pair.range, 3) or "n/a", verdict, pair.why]
+    low, high = pair.range or (None, None)
+    return [
+        Entry.words(pair.what),
+        Entry.words(pair.where),
+        Entry.words(medians),
+        Entry(f"{pair.ratio:.3f}", pair.ratio),
+        Entry(value=low),
+        Entry(value=high),
+        Entry.words(span(pair.range, 3) or NOT_KNOWN),
+        Entry(value=pair.p),
+        Entry(value=pair.adjusted),
+        Entry(value=pair.family),
+        Entry(value=pair.floor.share if pair.floor else None),
+        Entry(value=pair.floor.compared if pair.floor else 0),
+        Entry.words(pair.verdict, chip=pair.verdict.replace(" ", "-")),
+        Entry.words(pair.why),
+    ]
 
 
 def remarks(scope: Scope) -> Iterator[str]:
@@ -219,4 +230,4 @@ def _no_faster(pair: Pair) -> Finding:
     )
 
 
-TOPIC = Topic("comparisons", "Comparisons", order=180, frame=frame, table=table, remarks=remarks, findings=findings)
+TOPIC = Topic("comparisons", "Comparisons", order=180, table=table, remarks=remarks, findings=findings)

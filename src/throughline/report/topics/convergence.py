@@ -13,7 +13,7 @@ from throughline.numbers import percent, reading
 from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, Theme, save
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
 
 LOSS = "loss"
@@ -40,17 +40,13 @@ def table(scope: Scope) -> Table:
     figures = list(workloads.of(scope.checks[0].verdict.spec.model).held_out) if scope.checks else []
     rows = []
     for check in scope.checks:
-        one = check.verdict
-        spec, known = one.spec, one.last.figures if one.last else {}
-        against = f" (against {one.against}, tolerance {one.tolerance:g})" if one.against else ""
-        precision, step = (
-            f"{spec.precision}, batch {spec.batch}",
-            f"{one.last.step:,}" if one.last else "n/a",
-        )
-        texts = [_text(name, known.get(name)) for name in figures]
-        why = one.reason + against + _begun(check.curve)
-        rows.append([spec.framework, spec.topology, precision, one.verdict, step, *texts, why])
-    return ["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"], rows
+        verdict, spec = check.verdict, check.verdict.spec
+        last = verdict.last.figures if verdict.last else {}
+        against = f" (against {verdict.against}, tolerance {verdict.tolerance:g})" if verdict.against else ""
+        row = [spec.framework, str(spec.topology), f"{spec.precision}, batch {spec.batch}", verdict.verdict]
+        row += [f"{verdict.last.step:,}" if verdict.last else "n/a", *(_text(name, last.get(name)) for name in figures)]
+        rows.append([*row, verdict.reason + against + _begun(check.curve)])
+    return texts(["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"], rows)
 
 
 def _begun(curve: Curve | None) -> str:

@@ -11,13 +11,13 @@ from throughline.report.analysis.cells import Group
 from throughline.report.analysis.values import Value
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import Column, Entry, Grid, lines
+from throughline.report.render.tables import Column, Entry, Table, lines
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics.single_calls import alone
 from throughline.spec import job
 
 
-def grid(scope: Scope) -> Grid | None:
+def table(scope: Scope) -> Table | None:
     """Return a row for each cell; None if no record has such a figure or another unit.
 
     The figures of single calls have a topic of their own.
@@ -42,7 +42,7 @@ def grid(scope: Scope) -> Grid | None:
         values = {_key(one): one.value for one in cell.figures}
         return [Entry.of(value, reading) for value in (*speeds, *map(values.get, declared))]
 
-    return Grid(columns, lines(scope.groups, shown))
+    return Table(columns, lines(scope.groups, shown))
 
 
 def _key(one: Figure) -> str:
@@ -86,4 +86,4 @@ def _value(name: str, at: object, cell: Cell) -> Value | None:
     return Value(name, values[0]) if values else None
 
 
-TOPIC = Topic("figures", "Other figures", order=60, grid=grid, drawings=drawings)
+TOPIC = Topic("figures", "Other figures", order=60, table=table, drawings=drawings)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from throughline.comparables.plausibility import Doubt
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import LOSS, Finding, Scope, Topic
 
 INTRO = (
@@ -14,10 +14,11 @@ INTRO = (
 
 def table(scope: Scope) -> Table:
     """Return a row for each doubt about our rows."""
-    return ["rule", "row", "how it follows"], [
+    rows = [
         [doubt.rule, f"{doubt.row.source}, {doubt.row.framework}, {_devices(doubt.row.devices or 0)}", doubt.text]
         for doubt in _about_ours(scope)
     ]
+    return texts(["rule", "row", "how it follows"], rows)
 
 
 def _about_ours(scope: Scope) -> list[Doubt]:

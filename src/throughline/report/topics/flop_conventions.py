@@ -4,7 +4,7 @@ from throughline.comparables import flop_conventions
 from throughline.comparables.flop_conventions import CONVENTIONS, SYMBOLS
 from throughline.numbers import percent, reading
 from throughline.records import Cell
-from throughline.report.render.tables import OLD, Column, Entry, Grid, lines
+from throughline.report.render.tables import OLD, Column, Entry, Table, lines
 from throughline.report.topic import Scope, Topic
 
 COLUMNS = (
@@ -14,7 +14,7 @@ COLUMNS = (
 )
 
 
-def grid(scope: Scope) -> Grid | None:
+def table(scope: Scope) -> Table | None:
     """Return a row per cell; None if the model is no decoder."""
     summary = next((group.summary for group in scope.groups if group.summary), None)
     if summary is None or flop_conventions.parts(summary.model, summary.parameters) is None:
@@ -33,11 +33,11 @@ def grid(scope: Scope) -> Grid | None:
         ]
 
     facts = [(convention.name, f"{convention.formula} FLOPs per token") for convention in CONVENTIONS]
-    return Grid(COLUMNS, lines(scope.groups, figures), facts, [SYMBOLS])
+    return Table(COLUMNS, lines(scope.groups, figures), facts, [SYMBOLS])
 
 
 INTRO = (
     "These columns count the FLOPs of the same speed by several conventions. Compare a figure from elsewhere with the "
     "column of its own convention."
 )
-TOPIC = Topic("conventions", "FLOP/s as others count them", INTRO, order=150, grid=grid)
+TOPIC = Topic("conventions", "FLOP/s as others count them", INTRO, order=150, table=table)

@@ -9,7 +9,19 @@ from throughline.records import Cell, Series
 from throughline.report.analysis.cells import Row
 from throughline.report.analysis.judged_pairs import Side, differences
 from throughline.report.render.head import Best, measured
-from throughline.report.render.tables import OLD, Column, Entry, Grid, Line, Sheet, batch_heading, lines, read
+from throughline.report.render.tables import (
+    CSV,
+    OLD,
+    TEXT,
+    CellLine,
+    Column,
+    Entry,
+    Line,
+    Table,
+    batch_heading,
+    lines,
+    read,
+)
 from throughline.report.topic import LOSS, Finding, Scope, Topic
 
 MEMORY_COLUMNS = (
@@ -58,25 +70,25 @@ USE_COLUMNS = (
     Column("devices_dram_active_mean", "DRAM active"),
     Column("devices_nvlink_bytes_per_s_mean", "NVLink", "MB/s"),
     Column("devices_sm_clock_mhz_mean", "SM clock", "MHz"),
-    Column("devices_memory_clock_mhz_mean", minor=True),
+    Column("devices_memory_clock_mhz_mean", forms=(CSV,)),
     Column("devices_power_w_mean", "power", "W"),
     Column("devices_temperature_c_mean", "temperature", "°C"),
-    Column("devices_memory_used_bytes_mean", minor=True),
+    Column("devices_memory_used_bytes_mean", forms=(CSV,)),
     Column("processes_cpu_cores_mean", "CPU", "of the run, cores"),
     Column("processes_memory_bytes_mean", "memory", "of the run, MiB"),
-    Column("processes_threads_mean", minor=True),
-    Column("processes_disk_read_bytes_per_s_mean", minor=True),
-    Column("processes_disk_written_bytes_per_s_mean", minor=True),
+    Column("processes_threads_mean", forms=(CSV,)),
+    Column("processes_disk_read_bytes_per_s_mean", forms=(CSV,)),
+    Column("processes_disk_written_bytes_per_s_mean", forms=(CSV,)),
     Column("machine_cpu_share_mean", "CPU", "of the machine"),
     Column("machine_cpu_others_share_mean", "CPU", "of others"),
     Column("machine_cpu_steal_share_mean", "CPU", "stolen by the host"),
-    Column("machine_memory_used_bytes_mean", minor=True),
+    Column("machine_memory_used_bytes_mean", forms=(CSV,)),
     Column("machine_disk_read_bytes_per_s_mean", "disk read", "MB/s"),
     Column("machine_disk_written_bytes_per_s_mean", "disk written", "MB/s"),
     Column("machine_network_received_bytes_per_s_mean", "network in", "MB/s"),
     Column("machine_network_sent_bytes_per_s_mean", "network out", "MB/s"),
-    Column("machine_infiniband_received_bytes_per_s_mean", minor=True),
-    Column("machine_infiniband_sent_bytes_per_s_mean", minor=True),
+    Column("machine_infiniband_received_bytes_per_s_mean", forms=(CSV,)),
+    Column("machine_infiniband_sent_bytes_per_s_mean", forms=(CSV,)),
     Column("machine_loopback_bytes_per_s_mean", "loopback", "MB/s"),
     Column("throttle_reasons", "throttled by"),
     Column("telemetry_cpu_share", "telemetry", "CPU cost"),
@@ -84,14 +96,14 @@ USE_COLUMNS = (
 """Between the first three columns and the last two are the series of `Use`; each key begins with the series' part."""
 
 
-def memory(scope: Scope) -> Grid:
+def memory(scope: Scope) -> Table:
     """Return peak memory: needed and reserved by the framework, and used as the device sees it.
 
     A cell that ran out of memory says so.
     """
     devices = [group.summary.device for group in scope.groups if group.summary]
     note = "on a CPU the device is the whole machine: what all of its processes use, and what it has"
-    return Grid(
+    return Table(
         MEMORY_COLUMNS,
         lines(scope.groups, _memory),
         notes=[note] if any(device and device.kind == "cpu" for device in devices) else [],
@@ -109,19 +121,23 @@ def _memory(cell: Cell) -> list[Entry]:
     ]
 
 
-def memory_sheet(scope: Scope) -> Sheet:
+def memory_text(scope: Scope) -> Table:
     """Return peak memory per device in MiB, as used / total if the total is known, with a column for each topology."""
     groups = scope.groups
     topologies = sorted({row.topology for group in groups for row in group.rows}, key=lambda t: (t.world, t))
     header = [batch_heading(groups), "precision", "framework", *map(str, topologies)]
-    body = []
+    peaks = []
     for group in groups:
         for framework in group.frameworks:
             rows = [group.row(framework, topology) for topology in topologies]
             shown = next(row.shown for row in rows if row)
             batch = group.batch_of(*(row for row in rows if row))
-            body.append([batch, group.precision, shown, *(_peak(row) if row else "" for row in rows)])
-    return Sheet("Peak memory per device, MiB", (header, body), memory(scope).condensed().below, spaced=True)
+            texts = [batch, group.precision, shown, *(_peak(row) if row else "" for row in rows)]
+            peaks.append(Line(list(map(Entry.words, texts))))
+    columns = [Column(heading=heading) for heading in header]
+    by_cell = memory(scope).in_form(TEXT)
+    notes = by_cell.below if by_cell else ()
+    return Table(columns, peaks, notes=notes, heading="Peak memory per device, MiB", spaced=True)
 
 
 def _peak(row: Row) -> str:
@@ -131,7 +147,7 @@ def _peak(row: Row) -> str:
     return mebibytes(row.cell.peak_memory_bytes) + (f" / {mebibytes(total)}" if total else "")
 
 
-def work(scope: Scope) -> Grid:
+def work(scope: Scope) -> Table:
     """Return FLOPs, shares of the peaks and real tokens. Every convention is explained below the table."""
     conventions: dict[str, dict[str, None]] = {}
     every = [row.cell.work for group in scope.groups for row in group.rows if row.cell and row.cell.work]
@@ -142,16 +158,16 @@ def work(scope: Scope) -> Grid:
     stated = (CAUSAL,) if any(work.mfu_causal is not None for work in every) else ()
     columns = (*WORK_COLUMNS[:4], *stated, *WORK_COLUMNS[4:])
     names = [column.key.removesuffix("_per_device") for column in columns]
-    return Grid(columns, lines(scope.groups, lambda cell: read(cell.work, names, _text)), facts)
+    return Table(columns, lines(scope.groups, lambda cell: read(cell.work, names, _text)), facts)
 
 
-def use(scope: Scope) -> Grid:
+def use(scope: Scope) -> Table:
     """Return means over the window for devices, processes and the machine, with the extremes as titles."""
     note = (
         "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
         "its lowest and its highest value"
     )
-    return Grid(USE_COLUMNS, lines(scope.groups, _use), notes=[note])
+    return Table(USE_COLUMNS, lines(scope.groups, _use), notes=[note])
 
 
 def _use(cell: Cell) -> list[Entry]:
@@ -176,7 +192,7 @@ def _series(cell: Cell, part: str, name: str) -> Entry:
     Without the series, return the reason that is recorded for its name or for its part.
     """
     if cell.use is None:
-        return Entry(why=OLD)
+        return Entry(reason=OLD)
     every: Mapping[str, Series | None] = getattr(cell.use, part)
     reasons, series = cell.use.reasons, every.get(name)
     if series is not None:
@@ -186,7 +202,7 @@ def _series(cell: Cell, part: str, name: str) -> Entry:
     silent = "not sampled"
     if part == "devices":
         silent = "the driver does not say" if every or reasons else "the run used no GPU"
-    return Entry(why=next((reasons[key] for key in keys if key in reasons), silent))
+    return Entry(reason=next((reasons[key] for key in keys if key in reasons), silent))
 
 
 def _text(name: str, value: float) -> str:
@@ -235,7 +251,7 @@ def _synthetic(best: Best, scope: Scope) -> Best | None:
     return None
 
 
-def cost(scope: Scope) -> Grid:
+def cost(scope: Scope) -> Table:
     """Return a row for each cell. The cheapest one is marked and named; the fastest one is named beside it."""
     made = lines(scope.groups, _cost)
     costs = [line.row.cell.cost for line in made if line.row.cell and line.row.cell.cost]
@@ -245,10 +261,10 @@ def cost(scope: Scope) -> Grid:
     ranked = [line for line in made if not line.row.unequal]
     best = _cheapest(ranked)
     if best is None:
-        return Grid(COST_COLUMNS, made, facts)
-    hour, price, *others = best.figures
-    marked = replace(best, figures=[hour, replace(price, kind="best"), *others])
-    return Grid(COST_COLUMNS, [marked if line is best else line for line in made], facts, list(_value(ranked, best)))
+        return Table(COST_COLUMNS, made, facts)
+    hour, price, *others = best.entries
+    marked = replace(best, entries=[hour, replace(price, kind="best"), *others])
+    return Table(COST_COLUMNS, [marked if line is best else line for line in made], facts, list(_value(ranked, best)))
 
 
 def _cost(cell: Cell) -> list[Entry]:
@@ -265,7 +281,7 @@ def _cost(cell: Cell) -> list[Entry]:
     return [hour, *read(cost, names, text, old), joules]
 
 
-def _cheapest(made: Iterable[Line]) -> Line | None:
+def _cheapest(made: Iterable[CellLine]) -> CellLine | None:
     """Return the line with the lowest cost per sample; None if not all costs are in one currency."""
     priced = [(line, c) for line in made if line.row.cell and (c := line.row.cell.cost) and c.per_million_samples]
     if len({cost.currency for _, cost in priced}) != 1:
@@ -273,7 +289,7 @@ def _cheapest(made: Iterable[Line]) -> Line | None:
     return min(priced, key=lambda one: one[1].per_million_samples or 0.0)[0]
 
 
-def _value(made: Sequence[Line], best: Line) -> Iterator[str]:
+def _value(made: Sequence[CellLine], best: CellLine) -> Iterator[str]:
     cell = best.row.cell
     assert cell and cell.cost and cell.median_speed
     samples = reading(cell.cost.samples_per_currency_unit)
@@ -289,11 +305,11 @@ def _value(made: Sequence[Line], best: Line) -> Iterator[str]:
         )
 
 
-def _named(line: Line) -> str:
+def _named(line: CellLine) -> str:
     return f"{line.row.shown} {line.row.topology}, {line.group.precision}, {line.group.batch_name}"
 
 
-MEMORY = Topic("memory", "Memory", order=110, grid=memory, sheets=lambda scope: [memory_sheet(scope)])
-USE = Topic("use", "Use of the hardware", order=120, grid=use, findings=waiting)
-WORK = Topic("work", "Work done", order=130, grid=work)
-COST = Topic("cost", "Cost", order=140, grid=cost)
+MEMORY = Topic("memory", "Memory", order=110, table=memory, text=lambda scope: [memory_text(scope)])
+USE = Topic("use", "Use of the hardware", order=120, table=use, findings=waiting)
+WORK = Topic("work", "Work done", order=130, table=work)
+COST = Topic("cost", "Cost", order=140, table=cost)

@@ -2,7 +2,7 @@
 
 from throughline.numbers import mebibytes
 from throughline.records import Largest
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Scope, Topic
 
 
@@ -28,7 +28,7 @@ def table(scope: Scope) -> Table:
             tries = (f"{t.size or t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in found.tries)
             cell = [framework, search.precision, search.topology, limit, _answer(found, search.quantity)]
             rows.append([*cell, refused, peak, ", ".join(tries)])
-    return [*header, "tries"], rows
+    return texts([*header, "tries"], rows)
 
 
 def _answer(found: Largest, quantity: str) -> str:

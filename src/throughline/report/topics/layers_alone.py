@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from throughline import workloads
 from throughline.numbers import percent, reading
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Finding, Scope, Topic
 from throughline.report.topics.single_calls import Reached, reached
 from throughline.workloads import layers
@@ -80,7 +80,7 @@ def table(scope: Scope) -> Table | None:
         ]
         for one in parts(scope.groups, scope.everything)
     ]
-    return (HEADER, rows) if rows else None
+    return texts(HEADER, rows) if rows else None
 
 
 def findings(scope: Scope) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from throughline.numbers import milliseconds, reading
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.render.tables import Column, Entry, Grid, Line
+from throughline.report.render.tables import CellLine, Column, Entry, Table
 from throughline.report.topic import Finding, Scope, Topic
 from throughline.report.topics.step_breakdown import split
 from throughline.spec import Topology
@@ -98,9 +98,9 @@ NOTES = (
 )
 
 
-def grid(scope: Scope) -> Grid | None:
-    lines = [Line(one.group, one.row, _figures(one)) for one in exchanges(scope.groups, scope.everything)]
-    return Grid(COLUMNS, lines, notes=NOTES) if lines else None
+def table(scope: Scope) -> Table | None:
+    lines = [CellLine(_figures(one), one.group, one.row) for one in exchanges(scope.groups, scope.everything)]
+    return Table(COLUMNS, lines, notes=NOTES) if lines else None
 
 
 def _figures(one: Exchange) -> list[Entry]:
@@ -143,4 +143,4 @@ def words(one: Exchange) -> str:
     return f"{said}: at that rate its gradients take {alone} ms. The step hides {hidden} ms of it behind computation."
 
 
-TOPIC = Topic("network", "A step's exchange, and the network alone", order=40, grid=grid, findings=findings)
+TOPIC = Topic("network", "A step's exchange, and the network alone", order=40, table=table, findings=findings)

@@ -4,15 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-import pandas as pd
-
 from throughline import workloads
 from throughline.numbers import MIB
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.judged_pairs import Pair
 from throughline.report.analysis.option_changes import Change, Figures, OffOn, option
-from throughline.report.render import markup
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics.options_off_and_on import as_printed
 from throughline.spec import Topology
@@ -88,8 +85,8 @@ CASE_COLUMNS = ["date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_ut
                 "framework", "precision"]  # fmt: skip
 
 
-def cells(cases: Sequence[Case]) -> pd.DataFrame:
-    """Return OneFlow's table. If an option is on, brackets after memory and throughput say how they changed."""
+def cells(cases: Sequence[Case]) -> Table:
+    """Return OneFlow's table. Brackets say how an option changes memory and throughput."""
     rows = []
     for first, (_, here) in enumerate(groupby(cases, key=lambda case: case.topology), start=1):
         for second, case in enumerate(here, start=1):
@@ -99,12 +96,11 @@ def cells(cases: Sequence[Case]) -> pd.DataFrame:
             if change:
                 memory += _bracket(change.memory, 1 / MIB)
                 samples_per_s += _bracket(change.throughput)
-            use, framework = as_printed(case.figures.use, 100), markup.spreadsheet(case.framework)
-            number = f"test-{first}-{second}"
-            rows.append(
-                [case.date, number, case.description, case.name, memory, use, samples_per_s, framework, case.precision]
-            )
-    return pd.DataFrame(rows, columns=CASE_COLUMNS)
+            which = [case.date, f"test-{first}-{second}", case.description, case.name]
+            use = as_printed(case.figures.use, 100)
+            rows.append([*which, memory, use, samples_per_s, case.framework, case.precision])
+    columns = [Column(name, name) for name in CASE_COLUMNS]
+    return Table(columns, [Line(list(map(Entry.words, row))) for row in rows], forms=(PAGE, CSV))
 
 
 def _bracket(change: Change, scale: float | None = None) -> str:
@@ -115,14 +111,10 @@ def _bracket(change: Change, scale: float | None = None) -> str:
     return f"({by}{change.arrow}{100 * abs(change.share):.1f}%)"
 
 
-def frame(scope: Scope) -> pd.DataFrame | None:
+def table(scope: Scope) -> Table | None:
+    """Return the table of this benchmark; None if its model cannot be split, or nothing was measured."""
     made = cases(scope.groups, scope.pairs)
     return cells(made) if made else None
-
-
-def table(scope: Scope) -> Table | None:
-    found = frame(scope)
-    return None if found is None else (list(found.columns), found.to_numpy().tolist())
 
 
 TOPIC = Topic(
@@ -131,6 +123,5 @@ TOPIC = Topic(
     "The same cells in the form of OneFlow's study of GPT-2: dp is data parallel, mp is one model on several devices, "
     "bs is the batch of a replica. On a CPU, memory and use are those of processes and threads.",
     order=170,
-    frame=frame,
     table=table,
 )

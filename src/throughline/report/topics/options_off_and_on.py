@@ -2,13 +2,10 @@
 
 from collections.abc import Iterator
 
-import pandas as pd
-
 from throughline.numbers import MIB, percent
 from throughline.report.analysis.judged_pairs import Pair
 from throughline.report.analysis.option_changes import Change, OffOn, option, settings, switched
-from throughline.report.render import markup
-from throughline.report.render.tables import Chip, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Scope, Topic
 
 ELSEWHERE = (
@@ -18,53 +15,56 @@ ELSEWHERE = (
 )
 
 
-def frame(scope: Scope) -> pd.DataFrame | None:
-    """Return one row per pair, unrounded; None if there is no benchmark without the option that this one has on."""
-    rows = []
-    for pair, both in switched(scope.pairs):
-        assert pair.sides
-        (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
-        rows.append(
-            {
-                "benchmark": markup.spreadsheet(group.benchmark),
-                "without": markup.spreadsheet(base.benchmark),
-                "switched_on": markup.spreadsheet(_switched_on(pair)),
-                "precision": group.precision,
-                "batch": group.batch,
-                "framework": markup.spreadsheet(row.framework),
-                "topology": str(row.topology),
-                "devices": row.topology.world,
-                **_columns("memory_bytes", both.memory),
-                **_columns("use_share", both.use),
-                **_columns("samples_per_s", both.throughput),
-                "saved_bytes_per_parameter": both.saved_bytes_per_parameter,
-                "verdict": pair.verdict,
-            }
-        )
-    return pd.DataFrame(rows) if rows else None
-
-
-def _columns(name: str, change: Change) -> dict[str, float | None]:
-    return {
-        f"{name}_off": change.off,
-        f"{name}_on": change.on,
-        f"{name}_change": change.by,
-        f"{name}_change_of_off": change.share,
-    }
-
-
 def table(scope: Scope) -> Table | None:
-    """Return the same pairs as the page shows them."""
+    """Return a line for each pair with a benchmark that does not have the option on; None if there is none."""
     unit = scope.groups[0].unit if scope.groups else ""
-    header = ["switched on", "where", "memory, MiB", "use, %", unit, "bytes saved", "throughput is"]
-    rows = [
-        [
-            *(_switched_on(pair), _where(pair), *changes(both), _saved(both)),
-            (pair.verdict.replace(" ", "-"), pair.verdict),
-        ]
-        for pair, both in switched(scope.pairs)
+    columns = (
+        *(Column(key, forms=(CSV,)) for key in ("benchmark", "without")),
+        Column("switched_on", "switched on"),
+        Column(heading="where", forms=(PAGE,)),
+        *(Column(key, forms=(CSV,)) for key in ("precision", "batch", "framework", "topology", "devices")),
+        *_columns("memory_bytes", "memory, MiB"),
+        *_columns("use_share", "use, %"),
+        *_columns("samples_per_s", unit),
+        Column("saved_bytes_per_parameter", "bytes saved"),
+        Column("verdict", "throughput is"),
+    )
+    pairs = [Line(_entries(pair, both)) for pair, both in switched(scope.pairs)]
+    return Table(columns, pairs, forms=(PAGE, CSV)) if pairs else None
+
+
+def _columns(name: str, heading: str) -> list[Column]:
+    """Return the column of a change on the page, and those in the CSV."""
+    keys = [f"{name}_{part}" for part in ("off", "on", "change", "change_of_off")]
+    return [Column(heading=heading, forms=(PAGE,)), *(Column(key, forms=(CSV,)) for key in keys)]
+
+
+def _entries(pair: Pair, both: OffOn) -> list[Entry]:
+    assert pair.sides
+    base, group, row = pair.sides[0].group, pair.sides[1].group, pair.sides[1].row
+    saved = both.saved_bytes_per_parameter
+    return [
+        Entry(value=group.benchmark),
+        Entry(value=base.benchmark),
+        Entry.words(_switched_on(pair)),
+        Entry.words(f"{row.shown} {row.topology}, {group.precision}, {group.batch_name}"),
+        Entry(value=group.precision),
+        Entry(value=group.batch),
+        Entry(value=row.framework),
+        Entry(value=str(row.topology)),
+        Entry(value=row.topology.world),
+        *_change(both.memory, 1 / MIB),
+        *_change(both.use, 100),
+        *_change(both.throughput, 1),
+        Entry("" if saved is None else f"{saved:.1f}", saved),
+        Entry.words(pair.verdict, chip=pair.verdict.replace(" ", "-")),
     ]
-    return header, rows
+
+
+def _change(change: Change, scale: float) -> list[Entry]:
+    """Return a change as the page shows it, and its figures: off, on, the change, and its share of the figure off."""
+    figures = (change.off, change.on, change.by, change.share)
+    return [Entry(text(change, scale)), *(Entry(value=figure) for figure in figures)]
 
 
 def _switched_on(pair: Pair) -> str:
@@ -72,28 +72,13 @@ def _switched_on(pair: Pair) -> str:
     return pair.what.partition(" over ")[0]
 
 
-def _where(pair: Pair) -> str:
-    assert pair.sides
-    group, row = pair.sides[1].group, pair.sides[1].row
-    return f"{row.shown} {row.topology}, {group.precision}, {group.batch_name}"
-
-
-def changes(both: OffOn) -> list[str | Chip]:
-    """Return memory in MiB, use in per cent and throughput: off, on, and the change."""
-    return [_text(both.memory, 1 / MIB), _text(both.use, 100), _text(both.throughput, 1)]
-
-
-def _text(change: Change, scale: float) -> str:
+def text(change: Change, scale: float) -> str:
     """Return off, on, and the change, absolute and in per cent with an arrow: `95 → 88 (-7, ↓7.4 %)`."""
     off, on = (as_printed(value, scale) or "n/a" for value in (change.off, change.on))
     if not change.by or change.share is None:
         return f"{off} → {on}"
     by = f"{'+' if change.by > 0 else '-'}{as_printed(abs(change.by), scale)}"
     return f"{off} → {on} ({by}, {change.arrow}{percent(abs(change.share), 1)})"
-
-
-def _saved(both: OffOn) -> str:
-    return "" if both.saved_bytes_per_parameter is None else f"{both.saved_bytes_per_parameter:.1f}"
 
 
 def remarks(scope: Scope) -> Iterator[str]:
@@ -127,4 +112,4 @@ def as_printed(value: float | None, scale: float) -> str:
     return "" if value is None else f"{scale * value:.0f}" if scale * value >= 20 else f"{scale * value:.3g}"
 
 
-TOPIC = Topic("pairs", "Off and on", order=160, frame=frame, table=table, remarks=remarks)
+TOPIC = Topic("pairs", "Off and on", order=160, table=table, remarks=remarks)

@@ -4,16 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-import pandas as pd
 from matplotlib.figure import Figure as Plot
 
 from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.values import Point, Series, Value
-from throughline.report.render import markup
+from throughline.report.render import tables
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import throughput
 
@@ -25,19 +24,17 @@ LINES = 6
 """The most lines in a plot, including ours: as many as there are colours."""
 
 
-def frame(scope: Scope) -> pd.DataFrame | None:
+def csv(scope: Scope) -> Table | None:
     """Return every row of others that is like one of ours, with the ratio of the two; None if there is none."""
-    rows = [_record(similar) for similar in scope.similar]
-    return pd.DataFrame(rows, columns=COLUMNS) if rows else None
+    return tables.records([dict(zip(COLUMNS, _record(similar), strict=True)) for similar in scope.similar])
 
 
-def _record(similar: SimilarResult) -> list[object]:
+def _record(similar: SimilarResult) -> list[float | str | None]:
     ours, other = similar.ours, similar.other
-    who = [other.origin, *(markup.spreadsheet(text or "") for text in (other.source, other.place))]
+    who = [other.origin, other.source or "", other.place or ""]
     which = [ours.result.framework, str(ours.topology), ours.result.precision, other.batch_per_device]
     figures = [ours.cell.median_speed, similar.samples_per_s, similar.ratio, *similar.range]
-    texts = [markup.spreadsheet("; ".join(texts)) for texts in (similar.differs, similar.doubts)]
-    return [*who, *which, *figures, *texts]
+    return [*who, *which, *figures, "; ".join(similar.differs), "; ".join(similar.doubts)]
 
 
 def table(scope: Scope) -> Table:
@@ -52,7 +49,7 @@ def table(scope: Scope) -> Table:
     for (ours, theirs, differs), results in alike.items():
         doubts = [f"{result.ours.topology}: {'; '.join(result.doubts)}" for result in results if result.doubts]
         rows.append([ours, theirs, "\n".join(map(_ratio, results)), differs, "\n".join(doubts)])
-    return ["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "doubtful"], rows
+    return texts(["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "doubtful"], rows)
 
 
 def _ratio(similar: SimilarResult) -> str:
@@ -97,4 +94,4 @@ INTRO = (
     "ratio is our median divided by their figure. Its range is that of our slowest and our fastest repeat, divided by "
     "the largest and the smallest value that their printed digits allow."
 )
-TOPIC = Topic("beside", "Beside others", INTRO, order=190, frame=frame, table=table, drawings=drawings)
+TOPIC = Topic("beside", "Beside others", INTRO, order=190, csv=csv, table=table, drawings=drawings)

@@ -6,11 +6,10 @@ Every figure has its size, the datasheet's peak, and the largest matrix product 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
@@ -19,10 +18,10 @@ from throughline import gpus, workloads
 from throughline.numbers import percent, reading
 from throughline.records import Cell
 from throughline.report.analysis.cells import PRECISIONS, Group, Row
-from throughline.report.render import markup
 from throughline.report.render import plots as draws
+from throughline.report.render import tables
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import NOT_KNOWN, Sheet, Table
+from throughline.report.render.tables import NOT_KNOWN, Table
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.spec import example
 
@@ -141,15 +140,15 @@ REMARKS = (
 )
 
 
-def frame(scope: Scope) -> pd.DataFrame | None:
-    """Return a row for each figure and size, unrounded."""
+def csv(scope: Scope) -> Table | None:
+    """Return a line for each figure and size, unrounded."""
     rows = [
         {
-            "benchmark": markup.spreadsheet(one.group.benchmark),
+            "benchmark": one.group.benchmark,
             "model": one.model,
-            "device": markup.spreadsheet(one.device),
+            "device": one.device,
             "precision": one.group.precision,
-            "framework": markup.spreadsheet(one.row.framework),
+            "framework": one.row.framework,
             "topology": str(one.row.topology),
             "figure": one.name,
             "size": one.size,
@@ -162,18 +161,19 @@ def frame(scope: Scope) -> pd.DataFrame | None:
         }
         for one in reached(scope.groups)
     ]
-    return pd.DataFrame(rows) if rows else None
+    return tables.records(rows)
 
 
 def table(scope: Scope) -> Table | None:
     """Return the same rows as the page shows them."""
     rows = list(map(_shown, reached(scope.groups)))
-    return (HEADER, rows) if rows else None
+    return tables.texts(HEADER, rows) if rows else None
 
 
-def sheets(scope: Scope) -> Sequence[Sheet]:
-    found = table(scope)
-    return [Sheet(TITLE, found, REMARKS)] if found else ()
+def text(scope: Scope) -> Sequence[Table]:
+    """Return them for Markdown and LaTeX, with the remarks."""
+    shown = table(scope)
+    return [replace(shown, heading=TITLE, notes=REMARKS)] if shown else ()
 
 
 def _shown(one: Reached) -> list[str]:
@@ -188,7 +188,7 @@ def _shown(one: Reached) -> list[str]:
 def device(scope: Scope) -> Table | None:
     """Return one row for each test, over all benchmarks."""
     rows = [[one.device, *_shown(one)] for one in best(reached(scope.everything))] if _is_first(scope) else []
-    return (["device", *HEADER], rows) if rows else None
+    return tables.texts(["device", *HEADER], rows) if rows else None
 
 
 def _is_first(scope: Scope) -> bool:
@@ -277,7 +277,7 @@ def _logarithmic(axes: Axes, theme: Theme) -> None:
 
 
 SIZES = Topic(
-    "reached", TITLE, order=80, frame=frame, sheets=sheets, table=table, drawings=curves, remarks=lambda scope: REMARKS
+    "reached", TITLE, order=80, table=table, csv=csv, text=text, drawings=curves, remarks=lambda scope: REMARKS
 )
 DEVICE = Topic(
     "device",

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure as Plot
 
 from throughline import statistics
@@ -24,8 +23,8 @@ from throughline.numbers import milliseconds, percent
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Note, Row
 from throughline.report.analysis.judged_pairs import Side, differences
-from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
+from throughline.report.render import tables
 from throughline.report.render.head import Best, measured
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
@@ -167,7 +166,7 @@ WHISKERS = {"communication": -0.2, "input": 0.2}
 """The distance from the middle of a bar to the range of a part: no range covers another."""
 LOOKS = {"communication": (1, "///"), "input": (2, "\\\\\\")}
 """Colour and hatch of a part. Without colours the hatch tells the parts apart."""
-COLUMNS = {
+FIELDS = {
     "_s": "shown_s",
     "_difference_s": "median_s",
     "_difference_min_s": "low_s",
@@ -184,26 +183,26 @@ INTRO = (
 )
 
 
-def frame(scope: Scope) -> pd.DataFrame | None:
-    """Return a row for each split, in unrounded seconds; None if there are no derived runs."""
+def csv(scope: Scope) -> Table | None:
+    """Return a line for each split, in unrounded seconds; None if there are no derived runs."""
     rows = [
         {
-            "benchmark": markup.spreadsheet(group.benchmark),
+            "benchmark": group.benchmark,
             "precision": group.precision,
             **tables.batch_columns(group, one.row),
-            "framework": markup.spreadsheet(one.row.framework),
+            "framework": one.row.framework,
             "topology": str(one.row.topology),
             "devices": one.row.topology.world,
             "step_s": one.step_s,
             "compute_s": one.rest_s if one.communication and one.input else None,
-            **{f"communication{column}": getattr(one.communication, name, None) for column, name in COLUMNS.items()},
-            **{f"input{column}": getattr(one.input, name, None) for column, name in COLUMNS.items()},
-            "notes": markup.spreadsheet("; ".join(one.notes)),
+            **{f"communication{end}": getattr(one.communication, name, None) for end, name in FIELDS.items()},
+            **{f"input{end}": getattr(one.input, name, None) for end, name in FIELDS.items()},
+            "notes": "; ".join(one.notes),
         }
         for group in scope.groups
         for one in split(group, scope.everything)
     ]
-    return pd.DataFrame(rows) if rows else None
+    return tables.records(rows)
 
 
 def shown(one: Split) -> dict[str, float]:
@@ -282,7 +281,7 @@ def table(scope: Scope) -> Table | None:
         for one in split(group, scope.everything)
         if one.parts
     ]
-    return (HEADER, rows) if rows else None
+    return tables.texts(HEADER, rows) if rows else None
 
 
 def _rest(one: Split) -> str:
@@ -348,7 +347,7 @@ TOPIC = Topic(
     "Where a step's time goes",
     INTRO,
     order=30,
-    frame=frame,
+    csv=csv,
     table=table,
     drawings=drawings,
     notes=notes,

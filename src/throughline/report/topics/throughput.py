@@ -1,9 +1,9 @@
 """Throughput, the primary figure: tables as DLPerf prints them, plots over devices, and precisions side by side."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
-import pandas as pd
 from matplotlib.figure import Figure as Plot
 
 from throughline.numbers import percent, reading
@@ -11,11 +11,11 @@ from throughline.records import Cell
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_MEANINGS, Group, Row, notes, title
 from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
-from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
+from throughline.report.render import tables
 from throughline.report.render.head import baseline, over
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import Sheet, Table
+from throughline.report.render.tables import TEXT, CellLine, Column, Entry, Table
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import equal_mathematics
 from throughline.spec import Topology
@@ -36,31 +36,34 @@ COLUMNS = {
 """Map the columns of the CSV to the fields of a cell."""
 
 
-def frame(scope: Scope) -> pd.DataFrame:
-    """Return a row for each cell. A number that is not known is empty."""
-    rows = [(group, row) for group in scope.groups for row in group.rows]
-    units = list(dict.fromkeys(unit for _, row in rows if row.cell for unit in row.cell.other_units))
-    every = ((group, row, _values(row, units)) for group, row in rows)
-    return tables.frame(every, "repeats_asked", "repeats_left_out")
+def csv(scope: Scope) -> Table:
+    """Return a line for each cell."""
+    cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
+    units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
+    columns = [
+        *(Column(key, whole=key == "repeats_asked") for key in COLUMNS),
+        *map(Column, ("speedup_at_least", "speedup_at_most")),
+        Column("repeats_left_out", whole=True),
+        Column("reasons"),
+        *(Column(f"median_{unit.replace('/', '_per_')}") for unit in units),
+    ]
+    lines = [CellLine(_values(row.cell, units), group, row) for group in scope.groups for row in group.rows]
+    return Table(columns, lines)
 
 
-def _values(row: Row, units: Sequence[str]) -> dict[str, object]:
-    cell = row.cell
+def _values(cell: Cell | None, units: Sequence[str]) -> list[Entry]:
+    figures = {key: getattr(cell, name, None) for key, name in COLUMNS.items()}
+    figures["repeats_ok"] = cell.n_ok if cell else 0
     low, high = (cell.speedup_range if cell else None) or (None, None)
-    return {
-        **{column: getattr(cell, name, None) for column, name in COLUMNS.items()},
-        "repeats_ok": cell.n_ok if cell else 0,
-        "speedup_at_least": low,
-        "speedup_at_most": high,
-        "repeats_left_out": sum(len(part.repeats) for part in cell.left_out) if cell else None,
-        "reasons": markup.spreadsheet("; ".join(cell.reasons)) if cell else None,
-        **{f"median_{unit.replace('/', '_per_')}": cell.other_units.get(unit) if cell else None for unit in units},
-    }
+    left_out = sum(len(part.repeats) for part in cell.left_out) if cell else None
+    reasons = "; ".join(cell.reasons) if cell else None
+    others = [cell.other_units.get(unit) if cell else None for unit in units]
+    return [Entry(value=value) for value in (*figures.values(), low, high, left_out, reasons, *others)]
 
 
-def sheets(scope: Scope) -> list[Sheet]:
+def text(scope: Scope) -> list[Table]:
     """Return a table for each batch size and precision, with its remarks and warnings."""
-    return [Sheet(title(group), table(group), _below(group)) for group in scope.groups]
+    return [table(group) for group in scope.groups]
 
 
 def table(group: Group) -> Table:
@@ -70,7 +73,8 @@ def table(group: Group) -> Table:
     each = [tables.batch_heading([group]) if group.by_iteration else "batch per replica"] if _states(group) else []
     over = "speedup (strong scaling)" if group.strong else "speedup"
     header = ["framework", "node_num", devices, *each, group.unit, over, "average", "range", "repeats", "efficiency"]
-    return header, [_row(group, row) for row in group.rows]
+    shown = tables.texts(header, [_row(group, row) for row in group.rows])
+    return replace(shown, heading=title(group), notes=_below(group), forms=(TEXT,))
 
 
 def _row(group: Group, row: Row) -> list[str]:
@@ -250,8 +254,8 @@ TOPIC = Topic(
     "throughput",
     "Throughput",
     order=10,
-    frame=frame,
-    sheets=sheets,
+    csv=csv,
+    text=text,
     drawings=drawings,
     notes=lambda _, group: notes(group),
 )

@@ -11,7 +11,7 @@ from throughline import gpus
 from throughline.numbers import percent, reading
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.render.tables import Column, Entry, Grid, Line
+from throughline.report.render.tables import CellLine, Column, Entry, Table
 from throughline.report.topic import Scope, Topic
 from throughline.spec import job
 
@@ -76,14 +76,14 @@ READ: dict[str, Callable[[Any], str]] = {
 }
 
 
-def grid(scope: Scope) -> Grid | None:
+def table(scope: Scope) -> Table | None:
     """Return a row for each cell; None if no run is a whole job."""
     if not any(row.cell and is_one(row.cell) for group in scope.groups for row in group.rows):
         return None
     theirs = ["name", "fp16", "train_bs", "total_train_bs", *COLUMNS.values()]
     columns = [*(Column(key, key) for key in theirs), *OWN]
-    made = [Line(group, row, _shown(group, row, row.cell)) for group in scope.groups for row in group.rows]
-    return Grid(columns, made)
+    made = [CellLine(_shown(group, row, row.cell), group, row) for group in scope.groups for row in group.rows]
+    return Table(columns, made)
 
 
 def _shown(group: Group, row: Row, cell: Cell | None) -> list[Entry]:
@@ -97,4 +97,4 @@ def _digits(value: float | str) -> str:
     return value if isinstance(value, str) else f"{round(value, 4):.10g}"
 
 
-TOPIC = Topic("jobs", "Whole jobs", INTRO, order=20, grid=grid)
+TOPIC = Topic("jobs", "Whole jobs", INTRO, order=20, table=table)
