@@ -6,6 +6,7 @@ For a log without latencies, no published rule exists. We take the median of all
 """
 
 import re
+from collections.abc import Iterator
 from statistics import median
 
 from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision, prefixed
@@ -18,11 +19,11 @@ SHAPES = {"12_768_12": "bert-base", "24_1024_16": "bert-large"}
 HORIZONTAL = r"_b(\d+)_\w+_\d+\.log$"
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the run of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text)
     if not lines:
-        return []
+        return
     kind = log.find(r"\bdtype='(\w+)'") or log.named(r"(fp16|fp32)")
     latencies = [number(latency) for *_, latency in lines if latency]
     devices: int | None
@@ -37,19 +38,17 @@ def read(log: Log) -> list[Reading]:
         value = 1000 * median(after([number(speed) for _, speed, _ in lines], DROPPED_LINES, "lines"))
         rule = f"the median of the throughput over all lines after the first {DROPPED_LINES}"
     shape = log.find(r"\bmodel='bert_(\d+_\d+_\d+)_\w+'")
-    return [
-        Reading(
-            framework="MXNet (GluonNLP)",
-            value=value,
-            unit=unit,
-            rule=rule,
-            model=SHAPES.get(shape or "", prefixed("bert ", shape)),
-            precision=precision(kind),
-            batch=batch,
-            devices=devices,
-            software=prefixed("mxnet at ", log.find(r"(?m)^mxnet == ([0-9a-f]{12})[0-9a-f]{28}")),
-        )
-    ]
+    yield Reading(
+        framework="MXNet (GluonNLP)",
+        value=value,
+        unit=unit,
+        rule=rule,
+        model=SHAPES.get(shape or "", prefixed("bert ", shape)),
+        precision=precision(kind),
+        batch=batch,
+        devices=devices,
+        software=prefixed("mxnet at ", log.find(r"(?m)^mxnet == ([0-9a-f]{12})[0-9a-f]{28}")),
+    )
 
 
 def _dlperf(log: Log, steps: list[int], latencies: list[float]) -> tuple[float, int, int, str]:

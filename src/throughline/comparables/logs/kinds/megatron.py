@@ -5,6 +5,7 @@ the mean of the other lines' seconds. DeepSpeed prints the same lines when it tr
 """
 
 import re
+from collections.abc import Iterator
 
 from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision
 from throughline.comparables.logs.log import Log, Reading, Unusable
@@ -13,11 +14,11 @@ NAME = "Megatron-LM"
 LINE = rf" iteration +(\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): {NUMBER}"
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the run of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text)
     if not lines:
-        return []
+        return
     ascending([int(step) for step, _ in lines])
     seconds = mean(after([number(time) / 1000 for _, time in lines], 1, "lines"))
     batch = log.count(r"global batch size: +(\d+)") or _argument(log, "global_batch_size")
@@ -28,18 +29,16 @@ def read(log: Log) -> list[Reading]:
         raise Unusable("broken", "it prints times alone, and no global batch size to turn them into a throughput")
     hidden, layers = _argument(log, "hidden_size"), _argument(log, "num_layers")
     half = log.find(r"\bfp16 \.+ (\w+)")
-    return [
-        Reading(
-            framework="Megatron-LM with DeepSpeed" if "DeepSpeed" in log.text else "Megatron-LM",
-            value=batch / seconds,
-            unit="sequences/s",
-            rule="the global batch over the mean time per iteration of all lines after the first",
-            model=f"gpt-{hidden}x{layers}" if hidden and layers else None,
-            precision=precision(half, log.find(r"\bbf16 \.+ (\w+)")) if half else None,
-            batch=micro,
-            devices=devices,
-        )
-    ]
+    yield Reading(
+        framework="Megatron-LM with DeepSpeed" if "DeepSpeed" in log.text else "Megatron-LM",
+        value=batch / seconds,
+        unit="sequences/s",
+        rule="the global batch over the mean time per iteration of all lines after the first",
+        model=f"gpt-{hidden}x{layers}" if hidden and layers else None,
+        precision=precision(half, log.find(r"\bbf16 \.+ (\w+)")) if half else None,
+        batch=micro,
+        devices=devices,
+    )
 
 
 def _argument(log: Log, name: str) -> int | None:

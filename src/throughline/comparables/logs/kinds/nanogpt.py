@@ -6,6 +6,7 @@ iteration divided by the mean time. bench.py drops ten iterations and prints the
 """
 
 import re
+from collections.abc import Iterator
 
 from throughline.comparables.logs.figures import NUMBER, ascending, mean, number
 from throughline.comparables.logs.log import Log, Reading, Unusable
@@ -16,12 +17,12 @@ WINDOW = rf"time per iteration: {NUMBER}ms, MFU: "
 SETTLED = 5
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the run of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text) if "\niter " in f"\n{log.text}" else []
     window = re.findall(WINDOW, log.text)
     if not (lines or window):
-        return []
+        return
     if window:
         times, rule = [number(window[-1])], "the time per iteration that bench.py prints: the mean of 20 after 10"
     else:
@@ -36,16 +37,12 @@ def read(log: Log) -> list[Reading]:
         tokens = str(batch * length)
     size = log.find(r"number of parameters: ([\d.]+M)")
     value, unit = (number(tokens) / mean(times) * 1000, "tokens/s") if tokens else (1000 / mean(times), "steps/s")
-    return [
-        Reading(
-            value=value,
-            unit=unit,
-            rule=rule if tokens else f"one over {rule.removeprefix('the tokens of an iteration over ')}",
-            model=f"nanoGPT, {size} parameters" if size else None,
-            precision={"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}.get(
-                log.find(r"dtype = '(\w+)'") or ""
-            ),
-            batch=batch,
-            devices=log.count(r"(?:world_size|WORLD_SIZE)\W+(\d+)"),
-        )
-    ]
+    yield Reading(
+        value=value,
+        unit=unit,
+        rule=rule if tokens else f"one over {rule.removeprefix('the tokens of an iteration over ')}",
+        model=f"nanoGPT, {size} parameters" if size else None,
+        precision={"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}.get(log.find(r"dtype = '(\w+)'") or ""),
+        batch=batch,
+        devices=log.count(r"(?:world_size|WORLD_SIZE)\W+(\d+)"),
+    )

@@ -6,6 +6,7 @@ parameters.
 """
 
 import re
+from collections.abc import Iterator
 from statistics import harmonic_mean
 
 from throughline.comparables.logs.figures import after, numbers, precision, prefixed
@@ -17,13 +18,14 @@ EPOCH = r"DLL .*Epoch: \d+ +train\.loss : \S+ +train\.ips : ([\d.]+)"
 END = r"DLL .*Summary: .*train\.ips : [\d.]+"
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the runs of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the runs of a log; none if the log is of another kind."""
     if not re.search(r"DLL .*\btrain\.ips : ", log.text):
-        return []
+        return None
     starts = [match.start() for match in re.finditer(START, log.text)] or [0]
     ends = [*starts[1:], len(log.text)]
-    return [_run(Log(log.name, log.text[start:end])) for start, end in zip(starts, ends, strict=True)]
+    for start, end in zip(starts, ends, strict=True):
+        yield _run(Log(log.name, log.text[start:end]))
 
 
 def _run(log: Log) -> Reading:

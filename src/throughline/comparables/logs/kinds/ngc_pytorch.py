@@ -8,6 +8,7 @@ published logs show this change; its text does not mention it.
 """
 
 import re
+from collections.abc import Iterator
 
 from throughline.comparables.logs.figures import after, ascending, mean, number, numbers, only, precision, prefixed
 from throughline.comparables.logs.log import Log, Reading, Unusable
@@ -19,13 +20,12 @@ IMAGES = r"DLL .*Epoch: (\d+) Iteration: (\d+) .*train\.total_ips : ([\d.]+)"
 SUMMARY = r"DLL .*Summary: .*train\.total_ips : ([\d.]+)"
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the run of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the run of a log; none if the log is of another kind."""
     if re.search(f"{BERT}|{STEP}", log.text):
-        return [_bert(log)]
-    if re.search(IMAGES, log.text):
-        return [_resnet(log)]
-    return []
+        yield _bert(log)
+    elif re.search(IMAGES, log.text):
+        yield _resnet(log)
 
 
 def _bert(log: Log) -> Reading:

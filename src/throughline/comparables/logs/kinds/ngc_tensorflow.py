@@ -12,6 +12,7 @@ logs show these changes; its text does not mention them.
 """
 
 import re
+from collections.abc import Iterator
 
 from throughline.comparables.logs.figures import after, ascending, mean, number, numbers, only, precision, prefixed
 from throughline.comparables.logs.log import Log, Reading, Unusable
@@ -26,13 +27,12 @@ OLDEST = r":::NVLOG.* Average total_ips: ([\d.]+)"
 DROPPED_LINES = 5
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the run of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the run of a log; none if the log is of another kind."""
     if re.search(UPDATE, log.text):
-        return [_bert(log)]
-    if re.search(IMAGES, log.text) or re.search(OLDEST, log.text):
-        return [_resnet(log)]
-    return []
+        yield _bert(log)
+    elif re.search(IMAGES, log.text) or re.search(OLDEST, log.text):
+        yield _resnet(log)
 
 
 def _bert(log: Log) -> Reading:

@@ -6,6 +6,7 @@ ResNet-50, steps 19 and 119 of BERT). Partial FC: the mean of the printed throug
 """
 
 import re
+from collections.abc import Iterator
 
 from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision
 from throughline.comparables.logs.log import Log, Reading, Unusable
@@ -17,17 +18,16 @@ FACES = rf"train: iter (\d+), loss.*throughput: {NUMBER}"
 ROW = rf"\| (\d+) +\| \d+ +\| \d+ +\| {NUMBER} +\| {NUMBER} +\| \S+ +\|"
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the run of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the run of a log; none if the log is of another kind."""
     if lines := re.findall(IMAGES, log.text):
-        return [_clock(log, lines, 20, 120, log.find(r"\bmodel = (\w+)"))]
-    if lines := re.findall(BERT, log.text):
-        return [_clock(log, lines, 19, 119, _bert(log))]
-    if lines := re.findall(FACES, log.text):
-        return [_faces(log, lines)]
-    if lines := re.findall(ROW, log.text):
-        return [_gpt(log, lines)]
-    return []
+        yield _clock(log, lines, 20, 120, log.find(r"\bmodel = (\w+)"))
+    elif lines := re.findall(BERT, log.text):
+        yield _clock(log, lines, 19, 119, _bert(log))
+    elif lines := re.findall(FACES, log.text):
+        yield _faces(log, lines)
+    elif lines := re.findall(ROW, log.text):
+        yield _gpt(log, lines)
 
 
 def _reading(log: Log, value: float, rule: str, model: str | None, unit: str = "samples/s") -> Reading:

@@ -8,6 +8,7 @@ slowest and the 5 fastest lines, or the slowest and fastest 5 percent if these a
 """
 
 import re
+from collections.abc import Iterator
 
 from throughline.comparables.logs.figures import NUMBER, after, ascending, mean, number, precision, prefixed
 from throughline.comparables.logs.log import Log, Reading, Unusable
@@ -27,11 +28,11 @@ PER_NODE = 8
 DROPPED_STEPS, DROPPED_LINES, ENDS, END_SHARE = 100, 10, 5, 0.05
 
 
-def read(log: Log) -> list[Reading]:
-    """Return the run of a log; none if the log is of another kind."""
+def read(log: Log) -> Iterator[Reading]:
+    """Yield the run of a log; none if the log is of another kind."""
     lines = re.findall(LINE, log.text)
     if not lines:
-        return []
+        return
     steps = [int(step) if step else int(epoch) * 10**6 + int(within) for _, step, epoch, within, *_ in lines]
     ascending(steps)
     speeds = [number(speed) for *_, speed, _ in lines]
@@ -56,19 +57,17 @@ def read(log: Log) -> list[Reading]:
         or ("False" if "ppcls" in log.text else log.named(r"(fp16|fp32|amp)"))
     )
     model = log.find(r"(bert-\w+)-uncased", r"(?s)Arch : .{0,200}?\bname : (\w+)")
-    return [
-        Reading(
-            value=mean(kept) * devices,
-            unit="sequences/s" if bert else "images/s",
-            rule=f"the mean of ips over {rule}, times the number of cards",
-            model=model.lower() if model else None,
-            precision=precision(half),
-            batch=log.count(*BATCH),
-            devices=devices,
-            hardware=prefixed("GPU of compute capability ", log.find(r"GPU Compute Capability: ([\d.]+)")),
-            software=prefixed("CUDA runtime ", log.find(r"Runtime API Version: ([\d.]+)")),
-        )
-    ]
+    yield Reading(
+        value=mean(kept) * devices,
+        unit="sequences/s" if bert else "images/s",
+        rule=f"the mean of ips over {rule}, times the number of cards",
+        model=model.lower() if model else None,
+        precision=precision(half),
+        batch=log.count(*BATCH),
+        devices=devices,
+        hardware=prefixed("GPU of compute capability ", log.find(r"GPU Compute Capability: ([\d.]+)")),
+        software=prefixed("CUDA runtime ", log.find(r"Runtime API Version: ([\d.]+)")),
+    )
 
 
 def _trimmed(speeds: list[float]) -> tuple[list[float], str]:
