@@ -27,8 +27,9 @@ from report_fixture import (
 )
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import overview, page, run_environment, sparks
+from throughline.report.render import page, run_environment, sparks
 from throughline.report.topic import Scope
+from throughline.report.topics import overview
 from throughline.study import config
 
 ROOT = Path(__file__).parents[3]
@@ -254,7 +255,7 @@ def test_only_a_framework_that_is_told_apart_from_the_second_has_a_star(
         for path in write_series(tmp_path, {"1n1g": jitter(100.0 * times)}, framework=name)
     ]
     [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
-    found = list(overview.lines(Scope(cells.groups([read_summary(place)]))))
+    found = list(overview.fastest_cells(Scope(cells.groups([read_summary(place)]))))
     assert [line.row.framework for line in found if line.leads] == ([starred] if starred else [])
 
 

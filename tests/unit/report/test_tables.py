@@ -15,7 +15,7 @@ from throughline import numbers
 from throughline.files import UserError
 from throughline.records import read_equivalence, read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import markup, tables
+from throughline.report.render import markup, page, tables
 from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
 
@@ -173,3 +173,19 @@ def test_a_precision_that_is_no_fp32_is_marked_alone(tmp_path: Path) -> None:
     fp16 = fp32.model_copy(update={"precision": "fp16", "mathematics": {"torch": half}})
     found = {group.precision: group.rows[0].shown for group in cells.groups([fp32, fp16])}
     assert found == {"fp32": "torch", "fp16": "torch (unequal)"}
+
+
+def test_a_new_column_of_the_results_is_declared_in_one_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the page, Markdown, LaTeX and the CSV have it."""
+    declared = throughput.columns
+    entry = tables.Entry("1 run", 1)
+    column = tables.Column("repeats_wanted", "wanted", read=lambda group, row: entry)
+    monkeypatch.setattr(throughput, "columns", lambda *arguments: [*declared(*arguments), column])
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1)
+    write_tables(Scope(cells.groups([found])), tmp_path / "tables")
+    for name, heading, shown in (("csv", ",repeats_wanted", ",1"), ("md", "| wanted |", "| 1 run |"),
+                                 ("tex", "& wanted ", "& 1 run ")):  # fmt: skip
+        text = (tmp_path / f"tables/throughput.{name}").read_text()
+        assert heading in text and shown in text
+    html = page.render(page.Results({tmp_path / "bz32_fp32.json": found}), [], None, tmp_path / "report.html")
+    assert "<th>wanted</th>" in html and "<td>1 run</td>" in html

@@ -21,18 +21,18 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from throughline import frameworks, numbers, workloads
+from throughline import frameworks, workloads
 from throughline.files import UserError, json_text, snakemake, write_text
 from throughline.frameworks.description import FEATURES
 from throughline.numbers import percent, reading
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.render import head, imports, markup, overview, run_environment, sparks, tables
+from throughline.report.render import head, imports, markup, run_environment, sparks, tables
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.tables import batch_heading
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics import TOPICS, convergence
+from throughline.report.topics import TOPICS, convergence, overview, throughput
 from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
 
@@ -133,6 +133,12 @@ def render(
         """Return the path of a group's summary."""
         return places.get((group.benchmark, group.batch, group.precision))
 
+    def log(group: Group, name: str) -> str | None:
+        """Return the address of a log of a group; None if the log is not there."""
+        path = place(group)
+        path = path and path.with_suffix("") / name
+        return quote(os.path.relpath(path, output.parent)) if path and path.exists() else None
+
     def traces(group: Group) -> list[tuple[Row, list[list[float]]]]:
         """Return the rows whose records exist, with the seconds of every step of their valid runs."""
         where = place(group)
@@ -156,9 +162,9 @@ def render(
             note=note,
             imports=list(map(imports.section, results.imports)),
             snakemake=snakemake,
-            place=place,
+            results=lambda group: throughput.results(group, log),
+            overview=overview.table,
             traces=traces,
-            link=lambda path: quote(os.path.relpath(path, output.parent)),
             unreadable=results.unreadable,
             environments=run_environment.environments([*results.present.values(), *results.earlier.values()]),
             data=run_environment.data(manifests),
@@ -186,7 +192,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    texts = (reading, percent, numbers.mebibytes, numbers.span, scatter, others, switches, batch_heading, download)
+    texts = (reading, percent, switches, batch_heading, download)
     filters = [*texts, least_coverage, sparks.strip, sparks.clipped, sparks.trace, sparks.span_of]
     environment.filters |= {one.__name__: one for one in filters}
     environment.globals["symbols"] = {"dot": sparks.DOT, "arrow": sparks.ARROW}
@@ -256,7 +262,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "id": identity,
         "name": scope.benchmark,
         "derived": [],
-        "overview": list(overview.lines(scope)),
+        "overview": list(overview.lines(scope, identity)),
         "headline": head.headline(scope.groups),
         "figures": head.figures(head.fastest(scope.groups)),
         "further": sorted(findings, key=lambda one: one.order),
@@ -295,19 +301,3 @@ def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> l
 def least_coverage(cells: Iterable[Cell]) -> float | None:
     """Return the smallest probability that the range of a speedup contains the true speedup; None without a range."""
     return min((cell.speedup_coverage for cell in cells if cell.speedup_coverage is not None), default=None)
-
-
-def scatter(cell: Cell) -> str:
-    """Return how far the repeats are apart: median absolute deviation and coefficient of variation, as text."""
-    deviation = cell.median_absolute_deviation
-    if deviation is None:
-        return ""
-    text = f"{deviation:.2g}" if deviation < 100 else f"{deviation:,.0f}"
-    return f"MAD {text}, CV {percent(cell.coefficient_of_variation, 1)}"
-
-
-def others(cell: Cell) -> str:
-    """Return the statuses of repeats that are not ok, such as `2 invalid, 1 failed`."""
-    parts = [f"{n} {STATUS_LABELS.get(status, status)}" for status, n in cell.statuses.items() if status != "ok"]
-    missing = cell.n - sum(cell.statuses.values())
-    return ", ".join([*parts, *([f"{missing} missing"] if missing > 0 else [])])

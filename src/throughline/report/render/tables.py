@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import pandas as pd
+from markupsafe import Markup
 
 from throughline.records import Cell
 from throughline.report.analysis import workload_figures as workload
@@ -31,7 +32,7 @@ class Entry:
     """What stands in one line and column: `text` is for people, `value` for sorting and CSV; None if not known.
 
     reason: why it is not known; a title, if it is known. kind: a class on the page. chip: a status, if the page shows
-    the text in its colour.
+    the text in its colour. html: what the page shows in place of the text.
     """
 
     text: str = NOT_KNOWN
@@ -39,6 +40,7 @@ class Entry:
     reason: str | None = None
     kind: str = ""
     chip: str = ""
+    html: Markup | None = None
 
     @classmethod
     def of(cls, value: float | str | None, read: Callable[[Any], str], reason: str | None = None) -> Entry:
@@ -54,7 +56,9 @@ class Entry:
 class Column:
     """A column: `key` is its name in the CSV, with the unit; `small` stands below the heading.
 
-    forms: where it is shown. whole: its values are whole numbers, even if some are missing.
+    forms: where it is shown. whole: its values are whole numbers, even if some are missing. read: makes the entry of a
+    cell. style, head: classes of the entries and of the heading on the page. by_value: the page sorts by value, not by
+    text.
     """
 
     key: str = ""
@@ -62,6 +66,10 @@ class Column:
     small: str = ""
     forms: Collection[str] = FORMS
     whole: bool = False
+    read: Callable[[Group, Row], Entry] = lambda group, row: Entry()
+    style: str = ""
+    head: str | None = None
+    by_value: bool = False
 
     @property
     def name(self) -> str:
@@ -71,11 +79,16 @@ class Column:
 
 @dataclass(frozen=True)
 class Line:
-    """The entries of one line, one for each column."""
+    """The entries of one line, one for each column.
+
+    name, style: on the page, its name on narrow screens and its classes.
+    """
 
     entries: Sequence[Entry]
     group: Group | None = None
     row: Row | None = None
+    name: str = ""
+    style: str = ""
 
 
 @dataclass(frozen=True)

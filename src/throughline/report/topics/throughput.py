@@ -1,26 +1,84 @@
 """Throughput, the primary figure: tables as DLPerf prints them, plots over devices, and precisions side by side."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
+from typing import Any
 
+from markupsafe import Markup
 from matplotlib.figure import Figure as Plot
 
-from throughline.numbers import percent, reading
+from throughline.numbers import mebibytes, percent, reading, span
 from throughline.records import Cell
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_MEANINGS, Group, Row, notes, title
 from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
 from throughline.report.render import plots as draws
-from throughline.report.render import tables
+from throughline.report.render import sparks, tables
 from throughline.report.render.head import baseline, over
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import TEXT, CellLine, Column, Entry, Table
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, TEXT, CellLine, Column, Entry, Line, Table
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import equal_mathematics
 from throughline.spec import Topology
 
-COLUMNS = {
+Link = Callable[[Group, str], str | None]
+"""Returns the address of a log of a group; None if the log is not there."""
+
+
+def columns(groups: Sequence[Group], link: Link = lambda group, log: None) -> list[Column]:
+    """Return the columns of the results: on the page, in Markdown and LaTeX as DLPerf prints them, and in the CSV.
+
+    Only the CSV has several groups in one table.
+    """
+    return [*_on_page(groups[0], link), *_as_dlperf(groups[0]), *_in_csv(groups)] if groups else []
+
+
+def _on_page(group: Group, link: Link) -> list[Column]:
+    batch = Column(heading="batch", small="per device / global" if group.by_iteration else "per replica", read=_batch)
+    shown = [
+        Column(heading="framework", read=_framework, head="text"),
+        Column(heading="topology", read=_topology, style="text named", by_value=True),
+        Column(heading="devices", read=lambda _, row: Entry.words(str(row.topology.world)), style="devices"),
+        *([batch] if _states(group) else []),
+        Column(heading=group.unit, small="median", read=_median, by_value=True),
+        Column(heading="speedup", small="strong scaling" if group.strong else "", read=speedup_of, by_value=True),
+        Column(heading="efficiency", read=efficiency_of, by_value=True),
+        Column(heading="repeats", small="median ± 5 %", read=repeats_of, style="text", head="text plain"),
+        Column(heading="range", small=group.unit, read=_range, by_value=True),
+        Column(heading="ok", read=_valid, by_value=True),
+        Column(heading="memory", small="MiB, peak", read=_memory, by_value=True),
+        Column(heading="logs", read=partial(_logs, link), style="text logs", head="text plain"),
+    ]
+    return [replace(column, forms=(PAGE,)) for column in shown]
+
+
+def _as_dlperf(group: Group) -> list[Column]:
+    device = group.summary.device if group.summary else None
+    batch = Column(heading=tables.batch_heading([group]) if group.by_iteration else "batch per replica", read=_batch)
+    shown = [
+        Column(heading="framework", read=lambda _, row: Entry.words(row.shown)),
+        Column(heading="node_num", read=_nodes),
+        Column(
+            heading="gpu_num" if device and device.kind == "cuda" else "device_num",
+            read=lambda _, row: Entry.words(str(row.topology.world)),
+        ),
+        *([batch] if _states(group) else []),
+        Column(heading=group.unit, read=lambda _, row: Entry.words(_hundredths(row, "median_speed") or row.label)),
+        Column(
+            heading="speedup (strong scaling)" if group.strong else "speedup",
+            read=lambda _, row: Entry.words(_hundredths(row, "speedup")),
+        ),
+        Column(heading="average", read=lambda _, row: Entry.words(_hundredths(row, "average_speed"))),
+        Column(heading="range", read=measured(lambda _, cell: Entry.words(f"{cell.min:.2f} to {cell.max:.2f}"))),
+        Column(heading="repeats", read=lambda _, row: Entry.words(f"{row.cell.n_ok}/{row.cell.n}" if row.cell else "")),
+        Column(heading="efficiency", read=measured(lambda _, cell: Entry.words(percent(cell.efficiency)))),
+    ]
+    return [replace(column, forms=(TEXT,)) for column in shown]
+
+
+FIELDS = {
     "repeats_asked": "n",
     "repeats_ok": "n_ok",
     "median_samples_per_s": "median_speed",
@@ -33,32 +91,170 @@ COLUMNS = {
     "coefficient_of_variation": "coefficient_of_variation",
     "range_coverage": "range_coverage",
 }
-"""Map the columns of the CSV to the fields of a cell."""
+"""Map columns of the CSV to the fields of a cell."""
+
+
+def _in_csv(groups: Sequence[Group]) -> list[Column]:
+    cells = [row.cell for group in groups for row in group.rows if row.cell]
+    units = dict.fromkeys(unit for cell in cells for unit in cell.other_units)
+    shown = [
+        *(Column(key, read=_field(attrgetter(name), 0 if name == "n_ok" else None)) for key, name in FIELDS.items()),
+        Column("speedup_at_least", read=_field(lambda cell: cell.speedup_range[0] if cell.speedup_range else None)),
+        Column("speedup_at_most", read=_field(lambda cell: cell.speedup_range[1] if cell.speedup_range else None)),
+        Column("repeats_left_out", read=_field(lambda cell: sum(len(part.repeats) for part in cell.left_out))),
+        Column("reasons", read=_field(lambda cell: "; ".join(cell.reasons))),
+        *(Column(f"median_{unit.replace('/', '_per_')}", read=_field(partial(_in_unit, unit))) for unit in units),
+    ]
+    whole = ("repeats_asked", "repeats_left_out")
+    return [replace(column, forms=(CSV,), whole=column.key in whole) for column in shown]
+
+
+def _field(read: Callable[[Cell], Any], otherwise: float | None = None) -> Callable[[Group, Row], Entry]:
+    """Return the reader of a value for the CSV; `otherwise` stands for the value of a cell without a record."""
+    return lambda _, row: Entry(value=read(row.cell) if row.cell else otherwise)
+
+
+def _in_unit(unit: str, cell: Cell) -> float | None:
+    return cell.other_units.get(unit)
+
+
+def measured(read: Callable[[Group, Cell], Entry]) -> Callable[[Group, Row], Entry]:
+    """Return a reader of cells with a median; for other cells the entry is empty."""
+
+    def entry(group: Group, row: Row) -> Entry:
+        return read(group, row.cell) if row.cell and row.cell.median_speed is not None else Entry("")
+
+    return entry
+
+
+def _framework(_: Group, row: Row) -> Entry:
+    return Entry(row.shown, row.shown, html=Markup('<i class="swatch"></i>{}').format(row.shown))
+
+
+def _topology(_: Group, row: Row) -> Entry:
+    return Entry(str(row.topology), row.topology.world)
+
+
+def _nodes(_: Group, row: Row) -> Entry:
+    return Entry.words(f"{row.topology.nodes} (simulated)" if row.topology.simulated else str(row.topology.nodes))
+
+
+def _batch(group: Group, row: Row) -> Entry:
+    return Entry.words(group.batch_of(row) if group.by_iteration else str(group.batch_per_replica(row)))
+
+
+def _hundredths(row: Row, field: str) -> str:
+    value = getattr(row.cell, field) if row.cell and row.cell.median_speed is not None else None
+    return "" if value is None else f"{value:.2f}"
+
+
+def _median(_: Group, row: Row) -> Entry:
+    cell = row.cell
+    if cell is None or cell.median_speed is None:
+        return outcome(row)
+    html = Markup("{}{}").format(reading(cell.median_speed), in_other_units(cell))
+    return Entry(reading(cell.median_speed), cell.median_speed, kind="strong", html=html)
+
+
+def outcome(row: Row) -> Entry:
+    """Return what stands in place of the throughput of a cell without a figure."""
+    return Entry(row.label, reason=STATUS_MEANINGS.get(row.status), chip=row.status)
+
+
+def in_other_units(cell: Cell) -> Markup:
+    """Return a cell's throughput in its other units, a small line each."""
+    lines = (Markup("<small>{} {}</small>").format(reading(value), unit) for unit, value in cell.other_units.items())
+    return Markup("").join(lines)
+
+
+def _per_device_entry(_: Group, cell: Cell) -> Entry:
+    each = (cell.median_speed or 0.0) / cell.world_size
+    return Entry(reading(each), each)
+
+
+def _speedup(_: Group, cell: Cell) -> Entry:
+    if cell.speedup is None:
+        return Entry(html=Markup('<span class="quiet" title="the baseline was not measured">n/a</span>'))
+    ends = Markup('<small title="range of the speedup">{}</small>').format(span(cell.speedup_range))
+    text = f"{cell.speedup:.2f}"
+    return Entry(text, cell.speedup, html=Markup("{}{}").format(text, ends if cell.speedup_range else ""))
+
+
+def _efficiency(_: Group, cell: Cell) -> Entry:
+    if cell.efficiency is None:
+        return Entry(html=Markup('<span class="quiet">n/a</span>'))
+    bar = Markup('<i class="bar" style="--share:{}"></i>').format(f"{min(cell.efficiency, 1.0):.3f}")
+    text = percent(cell.efficiency)
+    return Entry(text, cell.efficiency, html=Markup("{}{}").format(text, bar))
+
+
+per_device = measured(_per_device_entry)
+speedup_of, efficiency_of = measured(_speedup), measured(_efficiency)
+repeats_of = measured(lambda group, cell: Entry(html=sparks.strip(cell, group.unit)))
+_memory = measured(lambda _, cell: Entry(mebibytes(cell.peak_memory_bytes) or NOT_KNOWN, cell.peak_memory_bytes))
+
+
+@measured
+def _range(group: Group, cell: Cell) -> Entry:
+    """Return the slowest and the fastest repeat, and how far the repeats are apart."""
+    text = f"{reading(cell.min)} to {reading(cell.max)}"
+    deviation = cell.median_absolute_deviation
+    if deviation is None:
+        return Entry(text, cell.min)
+    apart = f"{deviation:.2g}" if deviation < 100 else f"{deviation:,.0f}"
+    small = Markup(
+        '{}<small title="median absolute deviation in {}, coefficient of variation">MAD {}, CV {}</small>'
+    ).format(text, group.unit, apart, percent(cell.coefficient_of_variation, 1))
+    return Entry(text, cell.min, html=small)
+
+
+def _valid(_: Group, row: Row) -> Entry:
+    """Return how many repeats are valid, with the statuses of the others as the title."""
+    cell = row.cell
+    if cell is None or cell.median_speed is None:
+        return Entry(f"0/{cell.n}" if cell else "", 0)
+    others = [f"{n} {STATUS_LABELS.get(status, status)}" for status, n in cell.statuses.items() if status != "ok"]
+    missing = cell.n - sum(cell.statuses.values())
+    others += [f"{missing} missing"] if missing > 0 else []
+    return Entry(f"{cell.n_ok}/{cell.n}", cell.n_ok, ", ".join(others) or None, "short" if cell.n_ok < cell.n else "")
+
+
+def _logs(link: Link, group: Group, row: Row) -> Entry:
+    """Return a link to the log of each repeat."""
+    shown = []
+    for log in row.cell.logs if row.cell else ():
+        repeat = log.rpartition("run")[2].removesuffix(".log")
+        address = link(group, log)
+        there = Markup('<a href="{0}" aria-label="log of repeat {1}">{1}</a> ')
+        gone = Markup('<span class="quiet" title="its log is not there">{1}</span> ')
+        shown.append((there if address else gone).format(address, repeat))
+    return Entry(html=Markup("").join(shown))
 
 
 def csv(scope: Scope) -> Table:
     """Return a line for each cell."""
-    cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
-    units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
-    columns = [
-        *(Column(key, whole=key == "repeats_asked") for key in COLUMNS),
-        *map(Column, ("speedup_at_least", "speedup_at_most")),
-        Column("repeats_left_out", whole=True),
-        Column("reasons"),
-        *(Column(f"median_{unit.replace('/', '_per_')}") for unit in units),
-    ]
-    lines = [CellLine(_values(row.cell, units), group, row) for group in scope.groups for row in group.rows]
-    return Table(columns, lines)
+    shown = [column for column in columns(scope.groups) if CSV in column.forms]
+    return Table(
+        shown,
+        [
+            CellLine([column.read(group, row) for column in shown], group, row)
+            for group in scope.groups
+            for row in group.rows
+        ],
+    )
 
 
-def _values(cell: Cell | None, units: Sequence[str]) -> list[Entry]:
-    figures = {key: getattr(cell, name, None) for key, name in COLUMNS.items()}
-    figures["repeats_ok"] = cell.n_ok if cell else 0
-    low, high = (cell.speedup_range if cell else None) or (None, None)
-    left_out = sum(len(part.repeats) for part in cell.left_out) if cell else None
-    reasons = "; ".join(cell.reasons) if cell else None
-    others = [cell.other_units.get(unit) if cell else None for unit in units]
-    return [Entry(value=value) for value in (*figures.values(), low, high, left_out, reasons, *others)]
+def results(group: Group, link: Link) -> Table:
+    """Return the results of one group as the page shows them."""
+    shown = [column for column in columns([group], link) if PAGE in column.forms]
+    lines, before = [], ""
+    for row in group.rows:
+        series = f"series-{group.frameworks.index(row.framework) % 6}"
+        style = f"{row.status} {series}{'' if row.framework == before else ' first'}"
+        entries = [column.read(group, row) for column in shown]
+        lines.append(Line(entries, group, row, str(row.topology), style))
+        before = row.framework
+    return Table(shown, lines)
 
 
 def text(scope: Scope) -> list[Table]:
@@ -67,29 +263,10 @@ def text(scope: Scope) -> list[Table]:
 
 
 def table(group: Group) -> Table:
-    """Return header and rows as DLPerf prints them. A cell without a figure says why."""
-    device = group.summary.device if group.summary else None
-    devices = "gpu_num" if device and device.kind == "cuda" else "device_num"
-    each = [tables.batch_heading([group]) if group.by_iteration else "batch per replica"] if _states(group) else []
-    over = "speedup (strong scaling)" if group.strong else "speedup"
-    header = ["framework", "node_num", devices, *each, group.unit, over, "average", "range", "repeats", "efficiency"]
-    shown = tables.texts(header, [_row(group, row) for row in group.rows])
-    return replace(shown, heading=title(group), notes=_below(group), forms=(TEXT,))
-
-
-def _row(group: Group, row: Row) -> list[str]:
-    nodes = f"{row.topology.nodes} (simulated)" if row.topology.simulated else str(row.topology.nodes)
-    batch = group.batch_of(row) if group.by_iteration else str(group.batch_per_replica(row))
-    each = [batch] if _states(group) else []
-    start = [row.shown, nodes, str(row.topology.world), *each]
-    cell = row.cell
-    if cell is None or cell.median_speed is None:
-        return [*start, row.label, "", "", "", f"0/{cell.n}" if cell else "", ""]
-    speeds = [
-        "" if value is None else f"{value:.2f}" for value in (cell.median_speed, cell.speedup, cell.average_speed)
-    ]
-    ends = f"{cell.min:.2f} to {cell.max:.2f}"
-    return [*start, *speeds, ends, f"{cell.n_ok}/{cell.n}", percent(cell.efficiency)]
+    """Return a group's results as DLPerf prints them. A cell without a figure says why."""
+    shown = [column for column in columns([group]) if TEXT in column.forms]
+    lines = [Line([column.read(group, row) for column in shown]) for row in group.rows]
+    return Table(shown, lines, notes=_below(group), heading=title(group), forms=(TEXT,))
 
 
 def _states(group: Group) -> bool:
