@@ -1,7 +1,6 @@
-"""Tables of memory, use of the hardware, work and cost, with a row for each cell."""
+"""Tables of memory, use of the hardware, and work, with a row for each cell."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from functools import partial
 
 from throughline.numbers import MIB, mebibytes, percent, reading, scaled
@@ -13,7 +12,6 @@ from throughline.report.render.tables import (
     CSV,
     OLD,
     TEXT,
-    CellLine,
     Column,
     Entry,
     Line,
@@ -44,14 +42,6 @@ WORK_COLUMNS = (
 )
 CAUSAL = Column("mfu_causal", "MFU", "causal attention")
 """Shown if a workload states it, after the MFU that counts attention in full."""
-COST_COLUMNS = (
-    Column("price_per_device_hour", "device hour", "price"),
-    Column("price_per_million_samples", "price", "million samples"),
-    Column("samples_per_currency_unit", "samples", "per unit of money"),
-    Column("task_hours", "hours", "task"),
-    Column("task_price", "price", "task"),
-    Column("energy_j_per_sample", "energy", "J per sample"),
-)
 CONVENTIONS = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",
@@ -251,65 +241,6 @@ def _synthetic(best: Best, scope: Scope) -> Best | None:
     return None
 
 
-def cost(scope: Scope) -> Table:
-    """Return a row for each cell. The cheapest one is marked and named; the fastest one is named beside it."""
-    made = lines(scope.groups, _cost)
-    costs = [line.row.cell.cost for line in made if line.row.cell and line.row.cell.cost]
-    sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
-    tasks = dict.fromkeys(cost.task_samples for cost in costs if cost.task_samples)
-    facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
-    ranked = [line for line in made if not line.row.unequal]
-    best = _cheapest(ranked)
-    if best is None:
-        return Table(COST_COLUMNS, made, facts)
-    hour, price, *others = best.entries
-    marked = replace(best, entries=[hour, replace(price, kind="best"), *others])
-    return Table(COST_COLUMNS, [marked if line is best else line for line in made], facts, list(_value(ranked, best)))
-
-
-def _cost(cell: Cell) -> list[Entry]:
-    cost, old = cell.cost, "the summary is older than this figure"
-    money = cost.currency or "" if cost else ""
-
-    def text(name: str, value: float) -> str:
-        return f"{reading(value)} {money if name in ('per_million_samples', 'task_price') else ''}".strip()
-
-    names = ("per_million_samples", "samples_per_currency_unit", "task_hours", "task_price")
-    why = cost.reasons.get("per_million_samples") if cost else old
-    hour = Entry.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
-    joules = Entry.of(cell.energy_j_per_sample, reading, "no device told its energy")
-    return [hour, *read(cost, names, text, old), joules]
-
-
-def _cheapest(made: Iterable[CellLine]) -> CellLine | None:
-    """Return the line with the lowest cost per sample; None if not all costs are in one currency."""
-    priced = [(line, c) for line in made if line.row.cell and (c := line.row.cell.cost) and c.per_million_samples]
-    if len({cost.currency for _, cost in priced}) != 1:
-        return None
-    return min(priced, key=lambda one: one[1].per_million_samples or 0.0)[0]
-
-
-def _value(made: Sequence[CellLine], best: CellLine) -> Iterator[str]:
-    cell = best.row.cell
-    assert cell and cell.cost and cell.median_speed
-    samples = reading(cell.cost.samples_per_currency_unit)
-    yield f"best value: {_named(best)}, {samples} samples for 1 {cell.cost.currency}"
-    fastest = max(made, key=lambda line: line.row.cell.median_speed or 0.0 if line.row.cell else 0.0)
-    other = fastest.row.cell
-    if fastest is not best and other and other.cost and other.cost.per_million_samples and other.median_speed:
-        dearer = other.cost.per_million_samples / (cell.cost.per_million_samples or 1.0)
-        quicker = cell.median_speed / other.median_speed
-        yield (
-            f"fastest: {_named(fastest)}; for the same samples it needs {quicker:.2f} times the time of the best value "
-            f"and costs {dearer:.2f} times as much"
-        )
-
-
-def _named(line: CellLine) -> str:
-    return f"{line.row.shown} {line.row.topology}, {line.group.precision}, {line.group.batch_name}"
-
-
 MEMORY = Topic("memory", "Memory", order=110, table=memory, text=lambda scope: [memory_text(scope)])
 USE = Topic("use", "Use of the hardware", order=120, table=use, findings=waiting)
 WORK = Topic("work", "Work done", order=130, table=work)
-COST = Topic("cost", "Cost", order=140, table=cost)

@@ -99,21 +99,24 @@ NOTES = (
 
 
 def table(scope: Scope) -> Table | None:
-    lines = [CellLine(_figures(one), one.group, one.row) for one in exchanges(scope.groups, scope.everything)]
+    lines = [
+        CellLine(_figures(exchange), exchange.group, exchange.row)
+        for exchange in exchanges(scope.groups, scope.everything)
+    ]
     return Table(COLUMNS, lines, notes=NOTES) if lines else None
 
 
-def _figures(one: Exchange) -> list[Entry]:
+def _figures(exchange: Exchange) -> list[Entry]:
     without = "no repeat of the extra noexchange can be compared"
     return [
-        Entry.of(one.step_s, milliseconds),
-        Entry.of(one.communication_s, milliseconds, without),
-        Entry.of(one.messages, str, one.why),
-        Entry.of(one.bytes_per_step, _megabytes, one.why),
-        Entry.of(one.alone_s, milliseconds, one.why),
-        Entry.of(one.explained_s, milliseconds, one.why or without),
-        Entry.of(one.algorithm_bandwidth, reading, one.why),
-        Entry.of(one.bus_bandwidth, reading, one.why),
+        Entry.of(exchange.step_s, milliseconds),
+        Entry.of(exchange.communication_s, milliseconds, without),
+        Entry.of(exchange.messages, str, exchange.why),
+        Entry.of(exchange.bytes_per_step, _megabytes, exchange.why),
+        Entry.of(exchange.alone_s, milliseconds, exchange.why),
+        Entry.of(exchange.explained_s, milliseconds, exchange.why or without),
+        Entry.of(exchange.algorithm_bandwidth, reading, exchange.why),
+        Entry.of(exchange.bus_bandwidth, reading, exchange.why),
     ]
 
 
@@ -123,23 +126,23 @@ def _megabytes(count: int) -> str:
 
 def findings(scope: Scope) -> Iterator[Finding]:
     """Say how long the exchange takes on the largest topology, for the configuration that exchanges longest there."""
-    known = [one for one in exchanges(scope.groups, scope.everything) if one.alone_s is not None]
+    known = [exchange for exchange in exchanges(scope.groups, scope.everything) if exchange.alone_s is not None]
     if known:
-        one = max(known, key=lambda one: (one.row.topology.world, one.communication_s or 0.0))
-        where = f"{one.row.shown} {one.row.topology}, {one.group.precision}, {one.group.batch_text}"
-        yield Finding(f"{where}: {words(one)}")
+        exchange = max(known, key=lambda exchange: (exchange.row.topology.world, exchange.communication_s or 0.0))
+        where = f"{exchange.row.shown} {exchange.row.topology}, {exchange.group.precision}, {exchange.group.batch_text}"
+        yield Finding(f"{where}: {words(exchange)}")
 
 
-def words(one: Exchange) -> str:
+def words(exchange: Exchange) -> str:
     """Say how much of the exchange the network's own rate explains, or only the rate if the exchange is not known."""
-    step, alone = milliseconds(one.step_s), milliseconds(one.alone_s or 0.0)
-    rate = f"All-reduce reaches {reading(one.algorithm_bandwidth)} GB/s here"
-    if not one.communication_s or one.alone_s is None:
+    step, alone = milliseconds(exchange.step_s), milliseconds(exchange.alone_s or 0.0)
+    rate = f"All-reduce reaches {reading(exchange.algorithm_bandwidth)} GB/s here"
+    if not exchange.communication_s or exchange.alone_s is None:
         return f"a step takes {step} ms. {rate}: at that rate its gradients take {alone} ms."
-    said = f"a step takes {step} ms, of which {milliseconds(one.communication_s)} ms are exchange. {rate}"
-    if one.alone_s <= one.communication_s:
-        return f"{said}, which explains {alone} of the {milliseconds(one.communication_s)} ms."
-    hidden = milliseconds(one.alone_s - one.communication_s)
+    said = f"a step takes {step} ms, of which {milliseconds(exchange.communication_s)} ms are exchange. {rate}"
+    if exchange.alone_s <= exchange.communication_s:
+        return f"{said}, which explains {alone} of the {milliseconds(exchange.communication_s)} ms."
+    hidden = milliseconds(exchange.alone_s - exchange.communication_s)
     return f"{said}: at that rate its gradients take {alone} ms. The step hides {hidden} ms of it behind computation."
 
 

@@ -75,7 +75,7 @@ def alone(group: Group) -> bool:
 
 def reached(groups: Iterable[Group]) -> list[Reached]:
     """Return every figure with a value of the groups whose workload trains nothing."""
-    return [one for group in groups if alone(group) for row in group.measured for one in _of_row(group, row)]
+    return [call for group in groups if alone(group) for row in group.measured for call in _of_row(group, row)]
 
 
 def best(every: Iterable[Reached]) -> list[Reached]:
@@ -84,10 +84,10 @@ def best(every: Iterable[Reached]) -> list[Reached]:
     It is that of the largest size, which no cache holds, or of the fastest batch.
     """
     chosen: dict[tuple[str, ...], Reached] = {}
-    for one in every:
-        key = one.device, one.model, one.name, one.group.precision, one.row.framework
-        if one.rank > chosen.setdefault(key, one).rank:
-            chosen[key] = one
+    for call in every:
+        key = call.device, call.model, call.name, call.group.precision, call.row.framework
+        if call.rank > chosen.setdefault(key, call).rank:
+            chosen[key] = call
     return list(chosen.values())
 
 
@@ -96,7 +96,7 @@ def _of_row(group: Group, row: Row) -> Iterable[Reached]:
     if summary is None or cell is None:
         return
     workload = workloads.of(summary.model)
-    peaks = {one.name: one.peak for one in workload.figures}
+    peaks = {figure.name: figure.peak for figure in workload.figures}
     parameters = workload.parameters(**summary.parameters)
     spec = example(summary.model, parameters, precision=group.precision, batch=group.batch)
     device = summary.device.name if summary.device else "unknown device"
@@ -144,22 +144,22 @@ def csv(scope: Scope) -> Table | None:
     """Return a line for each figure and size, unrounded."""
     rows = [
         {
-            "benchmark": one.group.benchmark,
-            "model": one.model,
-            "device": one.device,
-            "precision": one.group.precision,
-            "framework": one.row.framework,
-            "topology": str(one.row.topology),
-            "figure": one.name,
-            "size": one.size,
-            "value": one.value,
-            "unit": one.unit,
-            "theory": one.theory,
-            "share_of_theory": one.share,
-            "share_of_largest_product": one.share_of_product,
-            "flops_per_byte": one.intensity,
+            "benchmark": call.group.benchmark,
+            "model": call.model,
+            "device": call.device,
+            "precision": call.group.precision,
+            "framework": call.row.framework,
+            "topology": str(call.row.topology),
+            "figure": call.name,
+            "size": call.size,
+            "value": call.value,
+            "unit": call.unit,
+            "theory": call.theory,
+            "share_of_theory": call.share,
+            "share_of_largest_product": call.share_of_product,
+            "flops_per_byte": call.intensity,
         }
-        for one in reached(scope.groups)
+        for call in reached(scope.groups)
     ]
     return tables.records(rows)
 
@@ -176,18 +176,18 @@ def text(scope: Scope) -> Sequence[Table]:
     return [replace(shown, heading=TITLE, notes=REMARKS)] if shown else ()
 
 
-def _shown(one: Reached) -> list[str]:
-    test = one.model if one.name == one.model else f"{one.model}, {one.name.replace('_', ' ')}"
+def _shown(call: Reached) -> list[str]:
+    test = call.model if call.name == call.model else f"{call.model}, {call.name.replace('_', ' ')}"
     return [
-        *(test, one.group.precision, one.row.shown, str(one.row.topology), f"{one.size:,}"),
-        *(reading(one.value), one.unit, reading(one.theory) or NOT_KNOWN),
-        *(percent(one.share) or NOT_KNOWN, percent(one.share_of_product) or NOT_KNOWN),
+        *(test, call.group.precision, call.row.shown, str(call.row.topology), f"{call.size:,}"),
+        *(reading(call.value), call.unit, reading(call.theory) or NOT_KNOWN),
+        *(percent(call.share) or NOT_KNOWN, percent(call.share_of_product) or NOT_KNOWN),
     ]
 
 
 def device(scope: Scope) -> Table | None:
     """Return one row for each test, over all benchmarks."""
-    rows = [[one.device, *_shown(one)] for one in best(reached(scope.everything))] if _is_first(scope) else []
+    rows = [[call.device, *_shown(call)] for call in best(reached(scope.everything))] if _is_first(scope) else []
     return tables.texts(["device", *HEADER], rows) if rows else None
 
 
@@ -200,9 +200,9 @@ def _is_first(scope: Scope) -> bool:
 def curves(scope: Scope) -> Iterator[Drawing]:
     """Yield a plot over the sizes for each unit that has several sizes."""
     every = reached(scope.groups)
-    for unit in dict.fromkeys(one.unit for one in every):
-        same = [one for one in every if one.unit == unit]
-        if len({one.size for one in same}) > 1:
+    for unit in dict.fromkeys(call.unit for call in every):
+        same = [call for call in every if call.unit == unit]
+        if len({call.size for call in same}) > 1:
             heading, name = f"{scope.benchmark}: {unit} over size", f"reached_{unit.replace('/', '_per_')}"
             yield Drawing(name, heading, partial(draw, same, heading), f"{heading}: a line per test and precision")
 
@@ -213,13 +213,13 @@ def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
     axes.set_xlabel("size", color=theme.muted, fontsize=9)
     _logarithmic(axes, theme)
     axes.set_xscale("log", base=2)
-    ticks = sorted({one.size for one in every})
+    ticks = sorted({call.size for call in every})
     axes.set_xticks(ticks, [f"{size:,}" for size in ticks])
     axes.xaxis.set_minor_locator(NullLocator())
     lines: dict[tuple[str, ...], list[tuple[int, float]]] = {}
-    for one in every:
-        words = one.name.replace("_", " "), one.group.precision, one.row.shown, str(one.row.topology)
-        lines.setdefault(words, []).append((one.size, one.value))
+    for call in every:
+        words = call.name.replace("_", " "), call.group.precision, call.row.shown, str(call.row.topology)
+        lines.setdefault(words, []).append((call.size, call.value))
     parts = [list(dict.fromkeys(part)) for part in zip(*lines, strict=True)]
     labels = []
     for key, points in lines.items():
@@ -235,9 +235,9 @@ def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
 def rooflines(scope: Scope) -> Iterator[Drawing]:
     """Yield a roofline for each device whose memory was measured, with the first benchmark that trains nothing."""
     every = reached(scope.everything) if _is_first(scope) else []
-    for number, name in enumerate(dict.fromkeys(one.device for one in every)):
-        here = [one for one in every if one.device == name]
-        if any(one.intensity for one in here) and any(one.peak == "memory" for one in here):
+    for number, name in enumerate(dict.fromkeys(call.device for call in every)):
+        here = [call for call in every if call.device == name]
+        if any(call.intensity for call in here) and any(call.peak == "memory" for call in here):
             words = f"{name}: FLOPs for each byte, and the rate that is reached; lines are the measured ceilings"
             yield Drawing(f"roofline_{number}", "Roofline", partial(roofline, here, name), words, in_files=False)
 
@@ -247,17 +247,17 @@ def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
     plot, axes = draws.blank(theme, f"{heading}: roofline", "TFLOPS")
     axes.set_xlabel("FLOPs per byte", color=theme.muted, fontsize=9)
     _logarithmic(axes, theme)
-    points = [(one.intensity, one) for one in every if one.intensity]
+    points = [(call.intensity, call) for call in every if call.intensity]
     left, right = min(at for at, _ in points) / 2, max(at for at, _ in points) * 2
-    memory = max(one.value for one in best(every) if one.peak == "memory")
-    models, labels = list(dict.fromkeys(one.model for _, one in points)), []
-    for at, one in points:
-        colour = theme.colour(PRECISIONS.index(one.group.precision))
-        axes.plot([at], [one.value], theme.marker(models.index(one.model)), color=colour, ms=5, mec=theme.surface)
-    for precision in dict.fromkeys(one.group.precision for _, one in points):
-        own = [one for one in every if one.peak == "flops" and one.group.precision == precision]
+    memory = max(call.value for call in best(every) if call.peak == "memory")
+    models, labels = list(dict.fromkeys(call.model for _, call in points)), []
+    for at, call in points:
+        colour = theme.colour(PRECISIONS.index(call.group.precision))
+        axes.plot([at], [call.value], theme.marker(models.index(call.model)), color=colour, ms=5, mec=theme.surface)
+    for precision in dict.fromkeys(call.group.precision for _, call in points):
+        own = [call for call in every if call.peak == "flops" and call.group.precision == precision]
         if own:
-            ceiling = max(max(one.value, one.product or 0.0) for one in own)
+            ceiling = max(max(call.value, call.product or 0.0) for call in own)
             ridge, colour = 1000 * ceiling / memory, theme.colour(PRECISIONS.index(precision))
             right = max(right, 2 * ridge)
             axes.plot([left, ridge, right], [memory * left / 1000, ceiling, ceiling], color=colour, lw=1.2)

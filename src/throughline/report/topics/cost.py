@@ -1,0 +1,79 @@
+"""A table of what training costs: price and energy for each cell, with the cheapest cell marked."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from throughline.numbers import reading
+from throughline.records import Cell
+from throughline.report.render.tables import CellLine, Column, Entry, Table, lines, read
+from throughline.report.topic import Scope, Topic
+
+COLUMNS = (
+    Column("price_per_device_hour", "device hour", "price"),
+    Column("price_per_million_samples", "price", "million samples"),
+    Column("samples_per_currency_unit", "samples", "per unit of money"),
+    Column("task_hours", "hours", "task"),
+    Column("task_price", "price", "task"),
+    Column("energy_j_per_sample", "energy", "J per sample"),
+)
+
+
+def table(scope: Scope) -> Table:
+    """Return a row for each cell. The cheapest one is marked and named; the fastest one is named beside it."""
+    cells = lines(scope.groups, _cost)
+    costs = [line.row.cell.cost for line in cells if line.row.cell and line.row.cell.cost]
+    sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
+    tasks = dict.fromkeys(cost.task_samples for cost in costs if cost.task_samples)
+    facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
+    ranked = [line for line in cells if not line.row.unequal]
+    best = _cheapest(ranked)
+    if best is None:
+        return Table(COLUMNS, cells, facts)
+    hour, price, *others = best.entries
+    marked = replace(best, entries=[hour, replace(price, kind="best"), *others])
+    return Table(COLUMNS, [marked if line is best else line for line in cells], facts, list(_value(ranked, best)))
+
+
+def _cost(cell: Cell) -> list[Entry]:
+    cost, old = cell.cost, "the summary is older than this figure"
+    money = cost.currency or "" if cost else ""
+
+    def text(name: str, value: float) -> str:
+        return f"{reading(value)} {money if name in ('per_million_samples', 'task_price') else ''}".strip()
+
+    names = ("per_million_samples", "samples_per_currency_unit", "task_hours", "task_price")
+    why = cost.reasons.get("per_million_samples") if cost else old
+    hour = Entry.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
+    joules = Entry.of(cell.energy_j_per_sample, reading, "no device told its energy")
+    return [hour, *read(cost, names, text, old), joules]
+
+
+def _cheapest(lines: Iterable[CellLine]) -> CellLine | None:
+    """Return the line with the lowest cost per sample; None if not all costs are in one currency."""
+    priced = [(line, c) for line in lines if line.row.cell and (c := line.row.cell.cost) and c.per_million_samples]
+    if len({cost.currency for _, cost in priced}) != 1:
+        return None
+    return min(priced, key=lambda pair: pair[1].per_million_samples or 0.0)[0]
+
+
+def _value(lines: Sequence[CellLine], best: CellLine) -> Iterator[str]:
+    cell = best.row.cell
+    assert cell and cell.cost and cell.median_speed
+    samples = reading(cell.cost.samples_per_currency_unit)
+    yield f"best value: {_named(best)}, {samples} samples for 1 {cell.cost.currency}"
+    fastest = max(lines, key=lambda line: line.row.cell.median_speed or 0.0 if line.row.cell else 0.0)
+    other = fastest.row.cell
+    if fastest is not best and other and other.cost and other.cost.per_million_samples and other.median_speed:
+        dearer = other.cost.per_million_samples / (cell.cost.per_million_samples or 1.0)
+        quicker = cell.median_speed / other.median_speed
+        yield (
+            f"fastest: {_named(fastest)}; for the same samples it needs {quicker:.2f} times the time of the best value "
+            f"and costs {dearer:.2f} times as much"
+        )
+
+
+def _named(line: CellLine) -> str:
+    return f"{line.row.shown} {line.row.topology}, {line.group.precision}, {line.group.batch_name}"
+
+
+TOPIC = Topic("cost", "Cost", order=140, table=table)
