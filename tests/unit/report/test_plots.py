@@ -16,8 +16,8 @@ from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, PAGE, inline, svg
 from throughline.report.topic import Scope
+from throughline.report.topics import precisions_compared, write_plots
 from throughline.report.topics import throughput as topic
-from throughline.report.topics import write_plots
 from throughline.spec import Topology
 
 
@@ -50,7 +50,7 @@ def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
     for figure in (topic.throughput(group, PAGE), topic.speedup(group, PAGE)):
         assert "no measured value" in svg(figure, PAGE)
-    assert "no measured value" in svg(topic.precisions([group], PAGE), PAGE)
+    assert "no measured value" in svg(precisions_compared.draw([group], PAGE), PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
     group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
     for draw in (topic.throughput, topic.speedup):
         assert hostile in svg(draw(group, PAGE), PAGE)
-    svg(topic.precisions([group], PAGE), PAGE)
+    svg(precisions_compared.draw([group], PAGE), PAGE)
 
 
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ class Part:
 
 def parts(groups: Iterable[Group], everything: Iterable[Group]) -> list[Part]:
     """Return every measured row of a model whose layer was measured alone on the same device."""
-    alone = [one for one in reached(everything) if one.name == "forward_backward"]
+    alone = [call for call in reached(everything) if call.name == "forward_backward"]
     return [found for group in groups for row in group.measured if (found := _of_row(group, row, alone))]
 
 
@@ -47,17 +47,17 @@ def _of_row(group: Group, row: Row, alone: Iterable[Reached]) -> Part | None:
     layer = layers.LAYER_OF.get(workloads.models().get(summary.model, ""))
     wanted = layer, summary.device.name, group.precision, summary.parameters.get("sequence"), summary.options.dropout
     batch = group.batch_per_replica(row)
-    alike = [one for one in alone if _is(one) == wanted and 1 / ALIKE <= one.size / batch <= ALIKE]
+    alike = [call for call in alone if _is(call) == wanted and 1 / ALIKE <= call.size / batch <= ALIKE]
     if not alike or summary.options.unpadded:  # its samples are shorter than the layer's
         return None
-    nearest = min(alike, key=lambda one: (max(one.size / batch, batch / one.size), one.row.topology.world))
+    nearest = min(alike, key=lambda call: (max(call.size / batch, batch / call.size), call.row.topology.world))
     return Part(group, row, summary.model, cell.work.flops_per_s / 1e12, nearest)
 
 
-def _is(one: Reached) -> tuple[object, ...]:
+def _is(call: Reached) -> tuple[object, ...]:
     """Return what has to be the same in the step and in the layer alone."""
-    dropout = one.group.summary.options.dropout if one.group.summary else None
-    return one.model, one.device, one.group.precision, one.parameters.get("sequence"), dropout
+    dropout = call.group.summary.options.dropout if call.group.summary else None
+    return call.model, call.device, call.group.precision, call.parameters.get("sequence"), dropout
 
 
 HEADER = ["precision", "batch", "framework", "topology", "TFLOPS a device", "layer alone", "share", "layer's batch",
@@ -74,11 +74,11 @@ def table(scope: Scope) -> Table | None:
     """Return a row for each cell whose layers were measured in this report."""
     rows = [
         [
-            *(one.group.precision, str(one.group.batch), one.row.shown, str(one.row.topology)),
-            *(reading(one.value), reading(one.layer.value), percent(one.share), str(one.layer.size)),
-            *(str(one.layer.parameters["attention"]), one.layer.group.benchmark),
+            *(part.group.precision, str(part.group.batch), part.row.shown, str(part.row.topology)),
+            *(reading(part.value), reading(part.layer.value), percent(part.share), str(part.layer.size)),
+            *(str(part.layer.parameters["attention"]), part.layer.group.benchmark),
         ]
-        for one in parts(scope.groups, scope.everything)
+        for part in parts(scope.groups, scope.everything)
     ]
     return texts(HEADER, rows) if rows else None
 
@@ -87,11 +87,12 @@ def findings(scope: Scope) -> Iterator[Finding]:
     """Yield a sentence on the configuration with the smallest topology that comes closest to its layers."""
     found = parts(scope.groups, scope.everything)
     if found:
-        one = max(found, key=lambda one: (-one.row.topology.world, one.share))
+        part = max(found, key=lambda part: (-part.row.topology.world, part.share))
+        where = f"{part.row.shown} {part.row.topology}, {part.group.precision}, {part.group.batch_text}"
         yield Finding(
-            f"{one.model} reaches {percent(one.share)} of what its layers reach alone: {reading(one.value)} of "
-            f"{reading(one.layer.value)} TFLOPS a device ({one.row.shown} {one.row.topology}, {one.group.precision}, "
-            f"{one.group.batch_text}; {one.layer.model} at batch {one.layer.size})."
+            f"{part.model} reaches {percent(part.share)} of what its layers reach alone: {reading(part.value)} of "
+            f"{reading(part.layer.value)} TFLOPS a device ({where}; {part.layer.model} at batch "
+            f"{part.layer.size})."
         )
 
 

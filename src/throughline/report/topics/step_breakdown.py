@@ -189,32 +189,32 @@ def csv(scope: Scope) -> Table | None:
         {
             "benchmark": group.benchmark,
             "precision": group.precision,
-            **tables.batch_columns(group, one.row),
-            "framework": one.row.framework,
-            "topology": str(one.row.topology),
-            "devices": one.row.topology.world,
-            "step_s": one.step_s,
-            "compute_s": one.rest_s if one.communication and one.input else None,
-            **{f"communication{end}": getattr(one.communication, name, None) for end, name in FIELDS.items()},
-            **{f"input{end}": getattr(one.input, name, None) for end, name in FIELDS.items()},
-            "notes": "; ".join(one.notes),
+            **tables.batch_columns(group, step.row),
+            "framework": step.row.framework,
+            "topology": str(step.row.topology),
+            "devices": step.row.topology.world,
+            "step_s": step.step_s,
+            "compute_s": step.rest_s if step.communication and step.input else None,
+            **{f"communication{end}": getattr(step.communication, name, None) for end, name in FIELDS.items()},
+            **{f"input{end}": getattr(step.input, name, None) for end, name in FIELDS.items()},
+            "notes": "; ".join(step.notes),
         }
         for group in scope.groups
-        for one in split(group, scope.everything)
+        for step in split(group, scope.everything)
     ]
     return tables.records(rows)
 
 
-def shown(one: Split) -> dict[str, float]:
+def shown(step: Split) -> dict[str, float]:
     """Map the parts of a step to their seconds. The first one contains the parts that are not known."""
-    known = {"communication": one.communication, "input": one.input}
-    return {one.rest: one.rest_s, **{name: part.shown_s for name, part in known.items() if part}}
+    known = {"communication": step.communication, "input": step.input}
+    return {step.rest: step.rest_s, **{name: part.shown_s for name, part in known.items() if part}}
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """Yield a figure for every group with a part that derived runs have measured."""
     for group in scope.groups:
-        if parts := [one for one in split(group, scope.everything) if one.parts]:
+        if parts := [step for step in split(group, scope.everything) if step.parts]:
             heading, words = f"{group.benchmark}: where a step's time goes", " ".join(map(_words, parts))
             yield Drawing(f"{group.name}_split", heading, partial(draw, group, parts), words, group)
 
@@ -224,7 +224,7 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
 
     The figure is higher the more bars there are, so that there is always room for their names.
     """
-    names = [one.name for one in splits]
+    names = [step.name for step in splits]
     left, right, bottom, top = min(0.25 + LETTER * max(map(len, names)), theme.size[0] / 2), 0.75, 0.55, 0.72
     width, height = theme.size[0], bottom + top + BAR * len(splits)
     figure = Plot(figsize=(width, height))
@@ -234,11 +234,11 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     axes.set_xlabel("ms per step; black lines: range of a part over the repeats", color=theme.muted, fontsize=9, x=0.3)
     axes.grid(visible=False, axis="y")
     axes.grid(axis="x", color=theme.grid, lw=0.8)
-    longest = 1000 * max(one.step_s for one in splits)
+    longest = 1000 * max(step.step_s for step in splits)
     named: set[str] = set()
-    for row, one in enumerate(splits):
+    for row, step in enumerate(splits):
         end = 0.0
-        for name, seconds in shown(one).items():
+        for name, seconds in shown(step).items():
             index, hatch = LOOKS.get(name, (0, ""))
             colour, label = theme.colour(index), None if name in named else name
             paint: dict[str, Any] = {"facecolor": colour, "edgecolor": theme.surface, "hatch": hatch, "lw": 0}
@@ -248,8 +248,8 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
                 look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "fontweight": "bold"}
                 box = {"facecolor": colour, "edgecolor": "none", "pad": 1.0}
                 middle = (end + 500 * seconds, row)
-                axes.annotate(percent(seconds / one.step_s), middle, color=theme.surface, bbox=box, **look)
-            part = one.parts.get(name)
+                axes.annotate(percent(seconds / step.step_s), middle, color=theme.surface, bbox=box, **look)
+            part = step.parts.get(name)
             if part and part.n > 1 and not part.control:
                 ends = [max(0.0, end + 1000 * limit) for limit in (part.low_s, part.high_s)]
                 axes.plot(ends, [row + WHISKERS[name]] * 2, "|-", color=theme.ink, lw=1.1, ms=3.5, zorder=4)
@@ -260,7 +260,7 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
             "va": "center",
             "annotation_clip": False,
         }
-        axes.annotate(f"{milliseconds(one.step_s)} ms", (end, row), fontsize=8.5, color=theme.muted, **total)
+        axes.annotate(f"{milliseconds(step.step_s)} ms", (end, row), fontsize=8.5, color=theme.muted, **total)
     axes.set_yticks(range(len(splits)), names, parse_math=False)
     axes.set_ylim(len(splits) - 0.4, -0.6)
     axes.set_xlim(left=0)
@@ -274,42 +274,42 @@ def table(scope: Scope) -> Table | None:
     """Return a row for each split: the step and its parts in ms, with their shares and ranges."""
     rows = [
         [
-            *(one.row.shown, str(one.row.topology), f"{group.precision}, {group.batch_of(one.row)}"),
-            *(milliseconds(one.step_s), _rest(one), *(_part_text(one, name) for name in EXTRAS)),
+            *(step.row.shown, str(step.row.topology), f"{group.precision}, {group.batch_of(step.row)}"),
+            *(milliseconds(step.step_s), _rest(step), *(_part_text(step, name) for name in EXTRAS)),
         ]
         for group in scope.groups
-        for one in split(group, scope.everything)
-        if one.parts
+        for step in split(group, scope.everything)
+        if step.parts
     ]
     return tables.texts(HEADER, rows) if rows else None
 
 
-def _rest(one: Split) -> str:
+def _rest(step: Split) -> str:
     """Return time and share of the rest, and its parts if it contains more than compute."""
-    return _time(one, one.rest_s) + ("" if one.rest == "compute" else f", {one.rest}")
+    return _time(step, step.rest_s) + ("" if step.rest == "compute" else f", {step.rest}")
 
 
-def _part_text(one: Split, name: str) -> str:
+def _part_text(step: Split, name: str) -> str:
     """Return time, share and range of a part. A single pair of repeats has no range."""
-    part = one.parts.get(name)
+    part = step.parts.get(name)
     if part is None or part.control:
         return tables.NOT_KNOWN if part is None else "0, a single rank"
     ends = f"{milliseconds(part.low_s)} to {milliseconds(part.high_s)}" if part.n > 1 else "one pair"
-    return f"{_time(one, part.shown_s)}, {ends}"
+    return f"{_time(step, part.shown_s)}, {ends}"
 
 
-def _time(one: Split, seconds: float) -> str:
-    return f"{milliseconds(seconds)} ({percent(seconds / one.step_s)})"
+def _time(step: Split, seconds: float) -> str:
+    return f"{milliseconds(seconds)} ({percent(seconds / step.step_s)})"
 
 
-def _words(one: Split) -> str:
-    shares = ", ".join(f"{name} {percent(seconds / one.step_s, 1)}" for name, seconds in shown(one).items())
-    return f"{one.name}: {milliseconds(one.step_s)} ms a step; {shares}."
+def _words(step: Split) -> str:
+    shares = ", ".join(f"{name} {percent(seconds / step.step_s, 1)}" for name, seconds in shown(step).items())
+    return f"{step.name}: {milliseconds(step.step_s)} ms a step; {shares}."
 
 
 def notes(scope: Scope, group: Group) -> list[Note]:
     """Return how certain the parts are."""
-    return [Note(one.name, text, "split") for one in split(group, scope.everything) for text in one.notes]
+    return [Note(step.name, text, "split") for step in split(group, scope.everything) for text in step.notes]
 
 
 def findings(scope: Scope) -> Iterator[Finding]:

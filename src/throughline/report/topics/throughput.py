@@ -1,4 +1,4 @@
-"""Throughput, the primary figure: tables as DLPerf prints them, plots over devices, and precisions side by side."""
+"""Throughput, the primary figure: the results on the page, tables as DLPerf prints them, and plots over devices."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure as Plot
 from throughline.numbers import mebibytes, percent, reading, span
 from throughline.records import Cell
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.cells import PRECISIONS, STATUS_LABELS, STATUS_MEANINGS, Group, Row, notes, title
+from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Row, notes, title
 from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
 from throughline.report.render import plots as draws
 from throughline.report.render import sparks, tables
@@ -316,26 +316,27 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
     """
     figure, axes = draws.blank(theme, f"{group.benchmark}: throughput, {settings(group)}", group.unit)
     every = [
-        one
-        for one in [*(draws.series(group, name, partial(of_cell, name)) for name in group.frameworks), *elsewhere]
-        if one.points
+        series
+        for series in [*(draws.series(group, name, partial(of_cell, name)) for name in group.frameworks), *elsewhere]
+        if series.points
     ]
     labels: list[draws.Label] = []
-    for one in every:
-        place = group.frameworks.index(one.name) if one.name in group.frameworks else len(labels)
+    for series in every:
+        place = group.frameworks.index(series.name) if series.name in group.frameworks else len(labels)
         colour, marker = theme.colour(place), theme.marker(place)
-        measured, first, most = one.source == MEASURED, one.points[0], one.points[-1].topology.world
+        measured, first, most = series.source == MEASURED, series.points[0], series.points[-1].topology.world
         if measured and first.topology.world == 1 < most:
             ideal = [first.value.median, first.value.median * most]
             axes.plot([1, most], ideal, ":", color=colour, lw=1.0, alpha=0.7)
-        labels.append(draws.line(axes, one, colour, theme, marker, marked=not measured))
-        for point in one.points if measured else ():
+        labels.append(draws.line(axes, series, colour, theme, marker, marked=not measured))
+        for point in series.points if measured else ():
             draws.repeats(axes, point, colour, theme, marker)
-    topologies = [point.topology for one in every for point in one.points]
+    topologies = [point.topology for series in every for point in series.points]
     draws.device_axis(axes, topologies, theme)
     scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
     own = "1n1g times devices" if elsewhere else "the framework's own 1n1g times devices"
-    words = ["dots: repeats"] if any(len(point.value.repeats) > 1 for one in every for point in one.points) else []
+    repeated = any(len(point.value.repeats) > 1 for series in every for point in series.points)
+    words = ["dots: repeats"] if repeated else []
     words += [f"dotted: ideal, {own}"] if scales else []
     words += ["hollow: not measured here"] if elsewhere else []
     return draws.finish(figure, axes, labels, theme, "; ".join(words))
@@ -349,13 +350,13 @@ def speedup(group: Group, theme: Theme) -> Plot:
     )
     labels, topologies = [], []
     for index, framework in enumerate(group.frameworks):
-        one = draws.series(group, framework, lambda cell: Value("", cell.speedup) if cell.speedup else None)
-        if one.points:
-            last = group.row(framework, one.points[-1].topology)
+        series = draws.series(group, framework, lambda cell: Value("", cell.speedup) if cell.speedup else None)
+        if series.points:
+            last = group.row(framework, series.points[-1].topology)
             share = percent(last.cell.efficiency) if last and last.cell else ""
-            text = f"{one.points[-1].value.median:.2f}× ({share})"
-            labels.append(draws.line(axes, one, theme.colour(index), theme, theme.marker(index), text))
-            topologies += [point.topology for point in one.points]
+            text = f"{series.points[-1].value.median:.2f}× ({share})"
+            labels.append(draws.line(axes, series, theme.colour(index), theme, theme.marker(index), text))
+            topologies += [point.topology for point in series.points]
     draws.device_axis(axes, topologies, theme)
     most, legend = max((topology.world for topology in topologies), default=1), ""
     if most > 1 and len(bases) == 1:
@@ -370,63 +371,6 @@ def settings(group: Group) -> str:
     return f"{group.precision}, {group.batch_text}" + ("" if group.exchanges else ", no exchange")
 
 
-def drawings_of_precisions(scope: Scope) -> Iterator[Drawing]:
-    """Yield one figure with all precisions for the files, and one per framework for the page.
-
-    The page has them only if there are several precisions.
-    """
-    yield Drawing("precisions", "", partial(precisions, scope.groups), on_page=False)
-    measured = [(group, row) for group in scope.groups for row in group.rows if row.cell and row.cell.median_speed]
-    if len({group.precision for group, _ in measured}) > 1:
-        for index, name in enumerate(dict.fromkeys(row.framework for _, row in measured)):
-            words = " ".join(
-                f"{point.topology} {group.precision} {group.batch_name}: {reading(point.value.median)} {group.unit}."
-                for group in scope.groups
-                for point in draws.series(group, name, _per_device).points
-            )
-            heading = f"{name}: throughput per device by precision"
-            draw = partial(precisions, scope.groups, only=name)
-            yield Drawing(f"precisions-{index}", heading, draw, words, in_files=False)
-
-
-def precisions(groups: Sequence[Group], theme: Theme, only: str | None = None) -> Plot:
-    """Draw throughput per device over devices: a panel for each framework, a line for each precision and batch size.
-
-    `only` is the name of a framework that is drawn alone. All panels have the same axes, also when drawn alone.
-    """
-    every = [
-        (name, group.precision, theme.marker(order), one)
-        for order, group in enumerate(groups)
-        for name in group.frameworks
-        if (one := draws.series(group, name, _per_device, f"{group.precision}, {group.batch_name}")).points
-    ]
-    points = [point for *_, one in every for point in one.points]
-    frameworks = [only] if only else list(dict.fromkeys(name for name, *_ in every)) or [""]
-    size = (theme.size[0], theme.size[1] * (1 if len(frameworks) == 1 else 0.82 * len(frameworks)))
-    figure = Plot(figsize=size)
-    for index, framework in enumerate(frameworks):
-        axes = figure.add_axes(draws.inside(size, index, len(frameworks)))
-        heading = f"{groups[0].benchmark if groups else ''}: throughput per device, {framework}"
-        draws.style(axes, theme, heading.removesuffix(", "), f"{groups[0].unit if groups else 'throughput'} per device")
-        draws.device_axis(axes, (point.topology for point in points), theme, share_scale=False)
-        axes.set_ylim(0, 1.12 * max((point.value.high for point in points), default=1.0))
-        labels = []
-        for _, precision, marker, one in (drawn for drawn in every if drawn[0] == framework):
-            colour = theme.colour(PRECISIONS.index(precision))
-            labels.append(draws.line(axes, one, colour, theme, marker))
-            for world, value in ((point.topology.world, point.value) for point in one.points):
-                axes.vlines(world, value.low, value.high, color=colour, lw=1.2, zorder=2)
-        words = "a flat line scales without loss; whiskers: range of the repeats"
-        draws.finish(figure, axes, labels, theme, words)
-    return figure
-
-
-def _per_device(cell: Cell) -> Value | None:
-    """Return the median of a cell per device, and the range of its repeats."""
-    ends = (cell.min / cell.world_size, cell.max / cell.world_size) if cell.min and cell.max else ()
-    return Value("", cell.median_speed / cell.world_size, ends) if cell.median_speed else None
-
-
 TOPIC = Topic(
     "throughput",
     "Throughput",
@@ -436,4 +380,3 @@ TOPIC = Topic(
     drawings=drawings,
     notes=lambda _, group: notes(group),
 )
-COMPARED = Topic("precisions", "precisions compared", order=230, drawings=drawings_of_precisions)
