@@ -10,7 +10,6 @@ from statistics import median
 from textwrap import shorten
 from typing import Any
 
-import pandas as pd
 from matplotlib.figure import Figure as Plot
 
 from throughline.comparables import plausibility
@@ -18,8 +17,8 @@ from throughline.files import write_text
 from throughline.numbers import reading
 from throughline.records.imported import OUTCOMES, Imported, ImportedRun
 from throughline.report.analysis.values import Point, Series, Value
-from throughline.report.render import markup, tables
 from throughline.report.render import plots as draws
+from throughline.report.render import tables
 from throughline.report.render.plots import LIGHT, PAGE, Theme, inline
 from throughline.report.render.tables import TEXT, Entry, Table
 from throughline.report.topic import Topic
@@ -71,18 +70,13 @@ def _left(run: ImportedRun) -> list[str | Entry]:
     return [run.kind or "", *[""] * 7, status, run.file, run.reason or ""]
 
 
-def frame(imported: Imported) -> pd.DataFrame:
-    """Return a row for each run and for each file without a run, unrounded. What is not known is empty."""
+def csv(imported: Imported) -> Table:
+    """Return a line for each run and for each file without a run, unrounded."""
     rows = [{"origin": IMPORTED, **run.model_dump(exclude={"reasons", "named"})} for run in imported.files]
     for row, run in zip(rows, imported.files, strict=True):
         row["speedup"] = speedup(imported.read, run) if run.status == "ok" else None
         row["from_its_name"] = " ".join(run.named)
-    safe = [
-        {key: markup.spreadsheet(value) if isinstance(value, str) else value for key, value in row.items()}
-        for row in rows
-    ]
-    counts = ("batch_size_per_device", "accumulate", "devices", "nodes")
-    return pd.DataFrame(safe).astype(dict.fromkeys(counts, "Int64"))
+    return tables.records(rows, whole=("batch_size_per_device", "accumulate", "devices", "nodes"))
 
 
 def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:
@@ -176,7 +170,7 @@ def outcome(imported: Imported) -> str:
 
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
-    write_text(folder / "throughput.csv", frame(imported).to_csv(index=False, lineterminator="\n"))
+    write_text(folder / "throughput.csv", tables.csv(csv(imported)).to_csv(index=False, lineterminator="\n"))
     notes = [INTRO, outcome(imported), *doubts(imported)]
     text = replace(table(imported), heading=f"{imported.name}, {IMPORTED}", notes=notes, forms=(TEXT,))
     write_text(folder / "throughput.md", tables.markdown(text))

@@ -185,14 +185,14 @@ def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older
     return [Entry.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
 
 
-def records(rows: Sequence[Mapping[str, float | str | None]]) -> Table | None:
-    """Return a table for the CSV only, of rows that map each key to its value; None without rows.
+def records(rows: Sequence[Mapping[str, float | str | None]], whole: Collection[str] = ()) -> Table:
+    """Return a table for the CSV only, of rows that map each key to its value.
 
-    A key that only some rows have is a column, too.
+    A key that only some rows have is a column, too. whole: the keys of whole numbers.
     """
-    columns = [Column(key) for key in dict.fromkeys(key for row in rows for key in row)]
+    columns = [Column(key, whole=key in whole) for key in dict.fromkeys(key for row in rows for key in row)]
     lines = [Line([Entry("", row.get(column.key)) for column in columns]) for row in rows]
-    return Table(columns, lines, forms=(CSV,)) if rows else None
+    return Table(columns, lines, forms=(CSV,))
 
 
 def texts(headings: Iterable[str], rows: Iterable[Sequence[str | Entry]]) -> Table:

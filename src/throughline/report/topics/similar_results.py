@@ -26,7 +26,8 @@ LINES = 6
 
 def csv(scope: Scope) -> Table | None:
     """Return every row of others that is like one of ours, with the ratio of the two; None if there is none."""
-    return tables.records([dict(zip(COLUMNS, _record(similar), strict=True)) for similar in scope.similar])
+    rows = [dict(zip(COLUMNS, _record(similar), strict=True)) for similar in scope.similar]
+    return tables.records(rows) if rows else None
 
 
 def _record(similar: SimilarResult) -> list[float | str | None]:

@@ -161,7 +161,7 @@ def csv(scope: Scope) -> Table | None:
         }
         for call in reached(scope.groups)
     ]
-    return tables.records(rows)
+    return tables.records(rows) if rows else None
 
 
 def table(scope: Scope) -> Table | None:

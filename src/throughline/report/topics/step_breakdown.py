@@ -202,7 +202,7 @@ def csv(scope: Scope) -> Table | None:
         for group in scope.groups
         for step in split(group, scope.everything)
     ]
-    return tables.records(rows)
+    return tables.records(rows) if rows else None
 
 
 def shown(step: Split) -> dict[str, float]:
