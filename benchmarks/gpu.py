@@ -14,7 +14,7 @@ so and the next row begins. If a process dies, only one row is lost.
              measured bandwidth of the memory
 2. checks    losses of the first steps in every precision, compiled, recorded and unpadded, compared with fp32 on the
              same data
-3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (training_steps.py), and what limits
+3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (gpu_contest.py), and what limits
              our step; a rival whose loss differs from ours is left out
 4. real      HDF5 shards (made here, if none are given), compared with the same batches on the device, with full
              batches, and with only the real tokens; BERT only
@@ -44,12 +44,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import harness
-from gpu_parts import PARTS, TOLERANCE, cell, first_line, make_shards, named, shares, traffic
+from gpu_contest import Asked, contest, real_token_share
+from gpu_parts import PARTS, TOLERANCE, cell, first_line, make_shards, named, reached
 from gpu_plans import PLANS, Plan, Real, Row
 from gpu_table import markdown
-from training_steps import Asked, Contestant, Failed, real_token_share, take_turns
 
-from throughline import gpus, memory, workloads
+from throughline import memory
 from throughline.processes import die_with_parent
 
 if TYPE_CHECKING:
@@ -187,14 +187,12 @@ class Run:
         for line in self.child("card", self.left(self.plan.card_s)):
             self.value["card"] |= line
             self.results.save()
-        if driver := gpus.driver():
-            self.value["card"]["driver"] = driver
 
     def checks(self) -> None:
         for (precision, compiled, text), line, reason in self.pieces(
             "checks", self.plan.checks, self.left(self.plan.checks_s)
         ):
-            lost = {
+            lost: dict[str, Any] = {
                 "what": named(precision, compiled, text), "loss": [], "largest_difference": None, "reason": reason,
                 "tolerance": TOLERANCE[precision], "passed": None if reason == "out of time" else False,
             }  # fmt: skip
@@ -234,77 +232,33 @@ class Run:
             "trainer": spec(framework="hf-trainer"), "plain": spec(framework="hf-loop"),
             "plain compiled": spec(framework="hf-loop", options=self.options()), "ours again": ours,
         }  # fmt: skip
-        measured = self._contest(
-            {"ours": (ours, {}), **{name: (rivals[name], {}) for name in row.rivals}}, limit_s, True
-        )
+        asked: Asked = {"ours": (ours, {}), **{name: (rivals[name], {}) for name in row.rivals}}
+        measured = self._contest(asked, limit_s, profile=self.given.device == "cuda")
         if measured["status"] == "ok":
-            workload = workloads.of(row.model)
-            flops = float(workload.flops_per_sample(ours, workload.facts(None), {}))
-            speed = row.batch / measured["seconds"]["ours"]
-            measured |= shares(self.value["card"], row.precision, speed * flops, traffic(ours), speed / row.batch)
-            measured["samples_per_s"] = {label: row.batch / each for label, each in measured["seconds"].items()}
-            measured["tokens_per_s"] = speed * ours.parameters.sequence if "tokens" in workload.units else None
+            speeds = {label: row.batch / seconds for label, seconds in measured["seconds"].items()}
+            measured |= {"samples_per_s": speeds, **reached(self.value["card"], ours, speeds["ours"])}
         return measured
 
     def _contest(self, asked: Asked, limit_s: float, profile: bool = False) -> dict[str, Any]:
-        """Measure all contestants that got ready. If `ours` did not get ready, there is no row."""
-        end, turn = time.monotonic() + limit_s, self.folder / "turn"
-        every = [Contestant(label, spec, turn, end=end, **data) for label, (spec, data) in asked.items()]
-        ours = asked["ours"][0]
-        refused: dict[str, str] = {}
-        try:
-            losses = self._losses(every, end, TOLERANCE[ours.precision], refused)
-            if "ours" in refused:
-                full = memory.is_refusal(refused["ours"]) or "MemoryError" in refused["ours"]
-                return {"status": "out of memory" if full else "failed", "reason": refused["ours"]}
-            there = [each for each in every if each.label not in refused]
-            rounds: list[dict[str, float]] = []
-            while not rounds:
-                try:
-                    rounds = take_turns(there, self.plan.rounds, self.plan.seconds, end - 5)
-                except Failed as error:
-                    if error.label == "ours":
-                        raise
-                    refused[error.label] = str(error)
-                    there = [each for each in there if each.label != error.label]
-            kernels = None
-            if profile and self.given.device == "cuda":
-                try:
-                    kernels = there[0].profile()
-                except Failed as error:  # the row is measured by now
-                    self.results.failed("profile", f"{ours.model}: {error}")
-        except Failed as error:
-            return {"status": "failed", "reason": str(error), "refused": refused}
-        finally:
-            for each in every:
-                each.close()
-        labels = [each.label for each in there]
+        """Measure all contestants that get ready. If `ours` is refused, there is no row."""
+        end, precision = time.monotonic() + limit_s, asked["ours"][0].precision
+        found = contest(asked, TOLERANCE[precision], self.plan.rounds, self.plan.seconds, end, profile)
+        if reason := found.refused.get("ours"):
+            full = memory.is_refusal(reason) or "MemoryError" in reason
+            return {"status": "out of memory" if full else "failed", "reason": reason, "refused": found.refused}
+        labels = list(found.rounds[0])
         return {
-            "status": "ok", "reason": None, "loss": losses, "refused": refused, "kernels": kernels, "rounds": rounds,
-            "seconds": {label: harness.middle(rounds, label) for label in labels},
-            "ratios": {label: asdict(harness.ratio(rounds, label, "ours")) for label in labels if label != "ours"},
-            "peak_memory_bytes": {each.label: each.peak_memory_bytes for each in there},
+            "status": "ok", "reason": None, "loss": found.losses, "refused": found.refused, "kernels": found.kernels,
+            "rounds": found.rounds, "peak_memory_bytes": found.peak_memory_bytes,
+            "seconds": {label: harness.middle(found.rounds, label) for label in labels},
+            "ratios": {
+                label: asdict(harness.ratio(found.rounds, label, "ours")) for label in labels if label != "ours"
+            },
         }  # fmt: skip
-
-    def _losses(
-        self, every: list[Contestant], end: float, tolerance: float, refused: dict[str, str]
-    ) -> dict[str, float | None]:
-        """Wait for all contestants; return their first losses. Those that fail or compute another loss are refused."""
-        losses: dict[str, float | None] = {}
-        for each in every:
-            try:
-                losses[each.label] = each.ready(max(1.0, end - 10 - time.monotonic()))
-            except Failed as error:
-                refused[each.label] = str(error)
-        ours = losses.get("ours")
-        for label, loss in losses.items():
-            if ours and loss and abs(loss / ours - 1) > tolerance:
-                refused[label] = f"computes another loss: {loss:.4f} instead of {ours:.4f}"
-        return losses
 
     def real(self) -> None:
         for real in self.plan.real:
-            name = f"{self.plan.real_model}, batch {real.batch}, bf16, {real.sequence} tokens"
+            name = f"{self.plan.model}, batch {real.batch}, bf16, {real.sequence} tokens"
             print(f"real text: {name} ...", flush=True)
             row = {"name": name, "batch": real.batch, "sequence": real.sequence}
             self.value["real"].append(row | self.tried(self._real, real, real.limit_s))
@@ -320,7 +274,7 @@ class Run:
 
         def contestant(resident: bool = False, **options: Any) -> tuple[RunSpec, dict[str, Any]]:
             spec = self.plan.spec(
-                self.plan.real_model, real.batch, "bf16", self.given.device, sequence=real.sequence,
+                self.plan.model, real.batch, "bf16", self.given.device, sequence=real.sequence,
                 predictions=predictions, options=self.options(**{"data": "real", **options}),
             )  # fmt: skip
             return spec, {"manifest": manifest, "resident": resident}

@@ -9,16 +9,18 @@ import gc
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from gpu_contest import BATCHES, specification
 from gpu_plans import Plan, Real
-from training_steps import BATCHES
 
 from throughline import gpus, memory, workloads
+from throughline.observe import work
 from throughline.spec import RunSpec
 from throughline.workloads import bert, gpt2
 
@@ -33,11 +35,8 @@ def cell(combination: list[Any], batch: int, status: str, **more: Any) -> dict[s
 
 
 def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the card's name and versions, and what the library's micro-benchmarks reach on it."""
     import torch
-
-    transformers: Any = None
-    with suppress(ImportError):
-        import transformers
 
     gpu = device == "cuda"
     yield {
@@ -45,64 +44,37 @@ def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]
         "memory_bytes": torch.cuda.get_device_properties(0).total_memory if gpu else None,
         "capability": list(torch.cuda.get_device_capability(0)) if gpu else None,
         "torch": torch.__version__,
-        "transformers": transformers and transformers.__version__,
+        "transformers": metadata.version("transformers") if find_spec("transformers") else None,
         "cuda": torch.version.cuda,
-        "cudnn": torch.backends.cudnn.version() if gpu else None,
+        "cudnn": torch.backends.cudnn.version() if gpu else None,  # type: ignore[no-untyped-call]
+        "driver": gpus.driver(),
     }
     peaks: dict[str, float | None] = {}
     for precision in ("bf16", "fp16", "tf32", "fp32"):
-        kind = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
-        torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-        rates = []
-        reason = "tf32 exists on GPUs only" if precision == "tf32" and not gpu else None
-        for size in plan.peak_sizes if reason is None else ():
-            try:
-                rates.append(2 * size**3 / product_s(size, kind, device))
-            except Exception as error:
-                reason = first_line(error)
-        peaks[precision] = max(rates, default=None)
-        yield {"matmul_flops_per_s": dict(peaks), **({f"no_{precision}": reason} if reason else {})}
-    source = torch.empty(plan.copy_bytes // 4, device=device)
-    target = torch.empty_like(source)
-    source.normal_()
-    yield {"bandwidth_bytes_per_s": 2 * plan.copy_bytes / fastest(lambda: target.copy_(source), device)}
+        peaks[precision], reason = None, {}
+        try:
+            peaks[precision] = 1e12 * largest("matmul", plan.peak_sizes, device, precision)
+        except Exception as error:
+            reason = {f"no_{precision}": first_line(error)}
+        yield {"matmul_flops_per_s": dict(peaks), **reason}
+    yield {"bandwidth_bytes_per_s": 1e9 * largest("within_device", (plan.copy_bytes,), device)}
 
 
-def product_s(size: int, kind: Any, device: str) -> float:
-    """Return the seconds of a product of two random square matrices."""
-    import torch
-
-    left, right = (torch.randn(size, size, device=device, dtype=kind) for _ in range(2))
-    return fastest(lambda: left @ right, device)
-
-
-def fastest(work: Callable[[], Any], device: str, tries: int = 5) -> float:
-    """Return the seconds of one call: the fastest mean of several series of three calls."""
-    import torch
-
-    def series() -> float:
-        if device == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(3):
-            work()
-        if device == "cuda":
-            torch.cuda.synchronize()
-        return (time.perf_counter() - start) / 3
-
-    series()
-    return min(series() for _ in range(tries))
+def largest(figure: str, sizes: Sequence[int], device: str, precision: str = "fp32") -> float:
+    """Return the largest figure of a micro-benchmark over these sizes, in its unit."""
+    model = "copies" if figure == "within_device" else figure
+    rank = built(specification(model, 1, precision=precision, device=device, sizes=sizes, at_least_s=0.2))
+    return max(value or 0.0 for name, _, value in rank.form.figures(rank.network) if name == figure)
 
 
-def trainer(spec: RunSpec) -> Any:
-    """Return our framework `torch`, ready to train."""
+def built(spec: RunSpec) -> Any:
+    """Return our framework `torch` with its network, without an optimizer."""
     from throughline.frameworks.torch.ddp import TorchDDP
 
     rank = TorchDDP(spec, 0, 0, 1, spec.device)
     rank.join()
     rank.device()
     rank.model(workloads.of(spec.model).facts(None))
-    rank.optimizer()
     return rank
 
 
@@ -118,10 +90,10 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     """
     import numpy as np
 
-    model, batch = plan.check
-    recorded = compiled and text == "full"
+    batch, recorded = plan.check_batch, compiled and text == "full"
     options = {"dropout": 0.0, "compile": compiled, "graph": recorded, "unpadded": text == "packed"}
-    rank = trainer(plan.spec(model, batch, precision, device, options=options))
+    rank = built(plan.spec(plan.model, batch, precision, device, options=options))
+    rank.optimizer()
     batches = []
     for seed, arrays in enumerate(synthetic(rank.spec)):
         if text != "full":
@@ -187,7 +159,7 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
     for combination, group in itertools.groupby(given["work"], lambda piece: piece[:3]):
         precision, compiled, checkpointing = combination
         options = {"compile": compiled, "checkpointing": checkpointing}
-        spec = plan.spec(plan.matrix_model, 1, precision, device, options=options)
+        spec = plan.spec(plan.model, 1, precision, device, options=options)
         rank: Any = None
         full = False
         for *_, batch in group:
@@ -197,7 +169,7 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
                 yield cell(combination, batch, "out of memory", reason="a smaller batch was out of memory")
                 continue
             try:
-                rank = rank or trainer(spec)
+                rank = rank or built(spec)
                 yield measured(rank, plan, combination, batch)
             except Unsupported as error:
                 yield cell(combination, batch, "unsupported", reason=str(error))
@@ -256,24 +228,24 @@ def traffic(spec: RunSpec) -> float | None:
         return None
     module: Any = gpt2 if spec.model in gpt2.SHAPES else bert
     shape, width = module.SHAPES[spec.model], 2 if spec.precision in ("bf16", "fp16") else 4
-    activations = spec.batch * spec.parameters.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
-    table = module.padded(module.VOCABULARY) * shape.hidden
-    return activations + (28 + width) * (shape.layers * 12 * shape.hidden**2 + table)
+    activations: float = spec.batch * spec.parameters.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
+    weights: float = shape.layers * 12 * shape.hidden**2 + module.padded(module.VOCABULARY) * shape.hidden
+    return activations + (28 + width) * weights
 
 
-def shares(
-    card: dict[str, Any], precision: str, flops: float, step_bytes: float | None, steps: float
-) -> dict[str, Any]:
+def reached(card: dict[str, Any], spec: RunSpec, samples_per_s: float) -> dict[str, float | None]:
     """Return the shares that our step reaches: of the datasheet's peak (MFU), of the fastest matrix product and of the
     bandwidth that were measured on this card."""
-    known = gpus.find(card.get("name") or "")
-    peak = known.peak_flops_per_s.get(precision) if known else None
-    measured, bandwidth = (card.get("matmul_flops_per_s") or {}).get(precision), card.get("bandwidth_bytes_per_s")
+    matmul, bandwidth = (card.get("matmul_flops_per_s") or {}).get(spec.precision), card.get("bandwidth_bytes_per_s")
+    device = {"kind": spec.device, "name": card.get("name") or ""}
+    figures = work.of(spec, samples_per_s, 1, device, {"matmul_flops_per_s": matmul})
+    step_bytes = traffic(spec)
     return {
-        "model_flops_per_s": flops,
-        "mfu": flops / peak if peak else None,
-        "matmul_share": flops / measured if measured else None,
-        "bandwidth_share": step_bytes * steps / bandwidth if bandwidth and step_bytes else None,
+        "model_flops_per_s": figures["flops_per_s"],
+        "tokens_per_s": figures["real_tokens_per_s"],
+        "mfu": figures["mfu"],
+        "matmul_share": figures["matmul_share"],
+        "bandwidth_share": step_bytes * samples_per_s / spec.batch / bandwidth if bandwidth and step_bytes else None,
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from training_steps import specification
+from gpu_contest import specification
 
 if TYPE_CHECKING:
     from throughline.spec import RunSpec
@@ -46,36 +46,32 @@ class Real:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the script does: full size on a GPU, or tiny (`--dry`). `matrix`: precision, compiled, recomputed, batch
-    sizes."""
+    """What the script does: full size on a GPU, or tiny (`--dry`).
 
+    `checks`: precision, compiled, kind of text. `matrix`: precision, compiled, recomputed, batch sizes.
+    """
+
+    model: str
     rows: list[Row]
     sequence: int
     predictions: int
-    check: tuple[str, int]
+    check_batch: int
     check_steps: int
     checks: list[tuple[str, bool, str]]
-    matrix_model: str
     matrix: list[tuple[str, bool, bool, list[int]]]
-    seconds: float
-    rounds: int
-    peak_sizes: list[int]
-    copy_bytes: int
-    real_model: str
-    real: list[Real]
+    real: tuple[Real, ...] = ()
+    peak_sizes: tuple[int, ...] = (8192,)
+    copy_bytes: int = 1 << 30
+    seconds: float = 0.5
+    rounds: int = 5
     card_s: float = 60
-    checks_s: float = 90
+    checks_s: float = 120
     image: int = 224
 
     def spec(self, model: str, batch: int, precision: str, device: str, **given: Any) -> RunSpec:
         """Return the specification of a training run on one device, with the plan's sizes."""
-        sizes = {
-            "sequence": self.sequence,
-            "predictions": self.predictions,
-            "image": self.image,
-            "label_smoothing": 0.0,
-        }
-        return specification(model, batch, precision=precision, device=device, **sizes | given)
+        sizes = {"sequence": self.sequence, "predictions": self.predictions, "image": self.image}
+        return specification(model, batch, precision=precision, device=device, label_smoothing=0.0, **sizes | given)
 
 
 CHECKS = [
@@ -86,6 +82,7 @@ COMPILED_CHECKS = [("bf16", True, "full"), ("bf16", True, "packed"), ("fp32", Tr
 SIZES = [32, 64, 128, 256, 512, 1024]
 FEW = [32, 256]
 FULL = Plan(
+    model="bert-base",
     rows=[
         Row("bert-base", 256, "bf16", ("trainer", "plain", "plain compiled"), 5700, 6500, 7070, limit_s=95),
         Row("bert-base", 32, "bf16", ("trainer", "plain", "ours again"), 4300, 5400, 6000, graph=True),
@@ -93,8 +90,7 @@ FULL = Plan(
         Row("bert-base", 256, "tf32", ("trainer", "plain"), 2700, 3200, None),
         Row("bert-base", 256, "fp32", ("plain",), 600, 700, None),
     ],
-    sequence=128, predictions=20, check=("bert-base", 32), check_steps=8, checks=CHECKS + COMPILED_CHECKS,
-    matrix_model="bert-base",
+    sequence=128, predictions=20, check_batch=32, check_steps=8, checks=CHECKS + COMPILED_CHECKS,
     matrix=[
         ("bf16", False, False, SIZES), ("fp16", False, False, SIZES), ("tf32", False, False, SIZES),
         ("fp32", False, False, SIZES), ("bf16", False, True, SIZES), ("bf16", True, False, SIZES),
@@ -102,63 +98,60 @@ FULL = Plan(
         ("tf32", False, True, FEW), ("fp32", False, True, FEW), ("fp16", False, True, FEW),
         ("tf32", True, True, FEW), ("fp32", True, True, FEW), ("fp16", True, True, FEW),
     ],
-    seconds=0.5, rounds=5, peak_sizes=[4096, 8192, 12288],
-    copy_bytes=4 << 30, real_model="bert-base",
-    real=[
+    peak_sizes=(4096, 8192, 12288), checks_s=90,
+    real=(
         Real(128, 20, 256, full=0.8, rivals=("resident", "unpadded", "full length")),
         Real(512, 80, 64, full=0.4, rivals=("unpadded", "unpadded, not compiled"), shards=(2, 2048), limit_s=60),
-    ],
+    ),
 )  # fmt: skip
 PICTURES = [64, 128, 256, 512]
 RESNET = Plan(
+    model="resnet50",
     rows=[
         Row("resnet50", 256, "bf16", ("plain", "plain compiled", "ours again"), 3079, 4500, limit_s=140),
         Row("resnet50", 256, "bf16", ("plain compiled",), 3079, 4500, limit_s=80, graph=True),
         Row("resnet50", 256, "tf32", ("plain",), limit_s=80),
         Row("resnet50", 128, "fp32", ("plain",), limit_s=60),
     ],
-    sequence=0, predictions=0, check=("resnet50", 32), check_steps=2,
-    checks=[*CHECKS[:4], ("bf16", True, "full"), ("fp32", True, "full")], matrix_model="resnet50",
+    sequence=0, predictions=0, check_batch=32, check_steps=2,
+    checks=[*CHECKS[:4], ("bf16", True, "full"), ("fp32", True, "full")],
     matrix=[
         ("bf16", True, False, PICTURES), ("bf16", False, False, PICTURES), ("fp16", True, False, PICTURES[1:3]),
         ("tf32", True, False, PICTURES[1:3]), ("fp32", True, False, PICTURES[1:2]),
     ],
-    seconds=0.5, rounds=5, peak_sizes=[8192], copy_bytes=4 << 30, real_model="", real=[], card_s=45, checks_s=120,
 )  # fmt: skip
 SOME = [8, 16, 32, 64]
 GPT2 = Plan(
+    model="gpt2-small",
     rows=[
         Row("gpt2-small", 32, "bf16", ("trainer", "plain compiled"), 457, 508, limit_s=120),
         Row("gpt2-small", 64, "bf16", ("plain compiled", "ours again"), 457, 508, limit_s=75),
         Row("gpt2-small", 16, "bf16", ("plain compiled",), 457, 508, limit_s=60),
         Row("gpt2-medium", 16, "bf16", ("plain compiled",), limit_s=80),
     ],
-    sequence=1024, predictions=0, check=("gpt2-small", 4), check_steps=8,
-    checks=[*CHECKS[:4], ("bf16", True, "full")], matrix_model="gpt2-small",
+    sequence=1024, predictions=0, check_batch=4, check_steps=8,
+    checks=[*CHECKS[:4], ("bf16", True, "full")],
     matrix=[
         ("bf16", True, False, SOME), ("bf16", True, True, SOME), ("bf16", False, False, SOME),
         ("tf32", True, False, [8, 16]), ("fp16", True, False, [8, 16]), ("fp32", True, False, [8]),
     ],
-    seconds=0.5, rounds=5, peak_sizes=[8192], copy_bytes=4 << 30, real_model="", real=[], card_s=45, checks_s=90,
 )  # fmt: skip
 DRY = Plan(
+    model="bert-tiny",
     rows=[Row("bert-tiny", 2, "bf16", limit_s=240), Row("bert-tiny", 2, "tf32", ())],
-    sequence=32, predictions=5, check=("bert-tiny", 2), check_steps=2, checks=CHECKS, matrix_model="bert-tiny",
+    sequence=32, predictions=5, check_batch=2, check_steps=2, checks=CHECKS,
     matrix=[
         ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
     ],
-    seconds=0.01, rounds=2, peak_sizes=[128], copy_bytes=1 << 22, real_model="bert-tiny",
-    real=[Real(32, 5, 4, full=0.8, rivals=("resident", "unpadded", "full length"), shards=(2, 64), limit_s=240)],
-    card_s=240, checks_s=240,
+    real=(Real(32, 5, 4, full=0.8, rivals=("resident", "unpadded", "full length"), shards=(2, 64), limit_s=240),),
+    seconds=0.01, rounds=2, peak_sizes=(128,), copy_bytes=1 << 22, card_s=240, checks_s=240, image=64,
 )  # fmt: skip
-
-
 DRY_GPT2 = replace(
-    DRY, rows=[Row("gpt2-tiny", 2, "bf16", ("plain",), limit_s=240)], check=("gpt2-tiny", 2), checks=CHECKS[:3:2],
-    matrix_model="gpt2-tiny", matrix=[("bf16", False, True, [2])], real=[],
+    DRY, model="gpt2-tiny", rows=[Row("gpt2-tiny", 2, "bf16", ("plain",), limit_s=240)], checks=CHECKS[:3:2],
+    matrix=[("bf16", False, True, [2])], real=(),
 )  # fmt: skip
 DRY_RESNET = replace(
-    DRY, rows=[Row("resnet-tiny", 2, "bf16", ("plain",), limit_s=240)], check=("resnet-tiny", 4), checks=CHECKS[:3:2],
-    matrix_model="resnet-tiny", matrix=[("bf16", False, False, [2])], real=[], image=64,
+    DRY, model="resnet-tiny", rows=[Row("resnet-tiny", 2, "bf16", ("plain",), limit_s=240)], checks=CHECKS[:3:2],
+    check_batch=4, matrix=[("bf16", False, False, [2])], real=(),
 )  # fmt: skip
 PLANS = {"bert": (FULL, DRY), "gpt2": (GPT2, DRY_GPT2), "resnet50": (RESNET, DRY_RESNET)}

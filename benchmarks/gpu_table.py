@@ -12,9 +12,8 @@ def markdown(value: dict[str, Any]) -> str:
     parts = [*_about(value), *_checks(value["checks"]), *_rows(value["rows"]), *_real(value["real"])]
     parts += _matrix(value["matrix"])
     if value["failures"]:
-        parts += ["", "## What failed", ""] + [
-            f"* {failure['part']}: {failure['reason']}" for failure in value["failures"]
-        ]
+        parts += ["", "## What failed", ""]
+        parts += [f"* {failure['part']}: {failure['reason']}" for failure in value["failures"]]
     return "\n".join(parts)
 
 
@@ -46,10 +45,7 @@ def _checks(checks: list[dict[str, Any]]) -> list[str]:
 
 def _rows(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["", "## Full-length synthetic data, and the others in turn", ""]
-    lines += [
-        "How many times as long a step of the others takes: the median of the rounds, and where it lies.",
-        "",
-    ]
+    lines += ["How many times as long a step of the others takes: the median of the rounds, and where it lies.", ""]
     names = ["row", "samples/s", "tokens/s", "GB of memory", "floor / target / stretch"]
     names += ["MFU", "of fastest products", "of bandwidth (estimated)"]
     lines += [line(*names, "others", "where a step's time goes"), "|---" + "|--:" * 7 + "|---|---|"]
@@ -69,15 +65,8 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
 
 def _real(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["", "## Shards against data on the device, padding computed and left out", ""]
-    names = [
-        "row",
-        "real tokens",
-        "samples/s",
-        "real tokens/s",
-        "unpadded: real tokens/s",
-        "a step takes so many times",
-    ]
-    lines += [line(*names), "|---|--:|--:|--:|--:|---|"]
+    names = ["row", "real tokens", "samples/s", "real tokens/s", "unpadded: real tokens/s"]
+    lines += [line(*names, "a step takes so many times"), "|---|--:|--:|--:|--:|---|"]
     words = {
         "resident": "that of the same batches on the device", "full length": "that of full samples without a mask",
         "unpadded": "that of the real tokens alone", "unpadded, not compiled": "that of the real tokens, not compiled",

@@ -88,11 +88,6 @@ def timed(work: Callable[[], Any], clock: str = "cpu_seconds") -> float:
     return CLOCKS[clock]() - start
 
 
-def least(work: Callable[[], Any], calls: int = 5) -> float:
-    """Return the CPU-seconds of one call: the least of several."""
-    return min(timed(work) for _ in range(calls))
-
-
 def middle(rounds: Sequence[Round], way: str) -> float:
     return median(each[way] for each in rounds)
 

@@ -1,11 +1,11 @@
-"""Measure what the workflow itself costs: planning thousands of runs, starting with nothing to do, time between runs.
+"""Measure what the workflow itself costs: planning thousands of runs, and starting with nothing to do.
 
     python benchmarks/overhead.py                 all of it, about three minutes
     python benchmarks/overhead.py --rounds 1 --runs 100    to try it
 
 Every figure is compared with a bare Snakefile that has the same graph (the same files, no library, no configuration).
 The two take turns, and their ratio says what Throughline adds to Snakemake. Nothing is trained: the graph is only
-planned. The time between two runs is read from finished records (--records results/bert/bz32_fp32).
+planned.
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import harness
@@ -82,23 +80,9 @@ def compare(ours: Path, bare: Path, words: list[str], rounds: int) -> list[dict[
     return harness.in_turn({name: partial(seconds, folder, *words) for name, folder in ways.items()}, rounds)
 
 
-def between_windows(records: Path) -> None:
-    """Print how long a run takes beyond its timed window, to start, warm up and end, as finished records say."""
-    runs = [json.loads(path.read_text()) for path in records.glob("*/*/run*.json")]
-    beyond = [_span(run["started"], run["ended"]) - run["window_s"] for run in runs if run["window_s"]]
-    if beyond:
-        print(f"\nA run takes {median(beyond):.1f} s beyond its window (median of {len(beyond)} records).")
-
-
-def _span(start: str, end: str) -> float:
-    return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
-
-
 def main() -> None:
     parser = harness.options(__doc__, rounds=5)
     parser.add_argument("--runs", type=int, nargs="+", default=[1000, 10000], help="sizes of the graphs, in hundreds")
-    finished = ROOT / "results" / "bert" / "bz32_fp32"
-    parser.add_argument("--records", type=Path, default=finished, help="finished records of one configuration")
     given = parser.parse_args()
     table = harness.Table("what", "throughline, s", "bare Snakefile, s", "ratio")
     every: dict[str, Any] = {}
@@ -120,7 +104,6 @@ def main() -> None:
         for each in (ours, bare):
             _pretend(each)
         measure(f"{least:,} runs, nothing to do", ours, bare, "--quiet", "all")
-    between_windows(given.records)
 
 
 def _pretend(folder: Path) -> None:

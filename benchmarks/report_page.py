@@ -2,13 +2,11 @@
 
     python benchmarks/report_page.py                        200 cells: 5 frameworks, 8 topologies, 5 batches, 5 repeats
     python benchmarks/report_page.py --batches 1 --rounds 5
-    python benchmarks/report_page.py --keep FOLDER          also keep the results folder and its page there
 
 The records are made up. The real commands make each summary and then the page, each in a process of its own. The
 CPU-seconds are those of a process and of all that it started (user and system).
 """
 
-import shutil
 import tempfile
 from pathlib import Path
 from statistics import median
@@ -25,32 +23,29 @@ BATCHES = (16, 32, 64, 96, 128)
 def main() -> None:
     parser = harness.options(__doc__, rounds=3)
     parser.add_argument("--batches", type=int, default=len(BATCHES), help="40 cells each")
-    parser.add_argument("--keep", type=Path, help="a folder that does not exist")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="throughline-") as temporary:
         results = Path(temporary) / "results"
-        places, seconds = zip(*(summarized(results, batch) for batch in BATCHES[: given.batches]), strict=True)
+        summaries, seconds = zip(*(summarized(results, batch) for batch in BATCHES[: given.batches]), strict=True)
         cells = given.batches * len(FRAMEWORKS) * len(TOPOLOGIES)
-        print(f"{len(places)} summaries of {cells} cells: {sum(seconds):.2f} CPU-seconds")
-        page = {"results": results, "summaries": [*places], "output": results / "report.html"}
+        print(f"{len(summaries)} summaries of {cells} cells: {sum(seconds):.2f} CPU-seconds")
+        page = {"results": results, "summaries": [*summaries], "output": results / "report.html"}
         pages = [harness.script("report", **page).cpu_seconds for _ in range(given.rounds)]
         print(f"page of {cells} cells, median of {len(pages)}: {median(pages):.2f} CPU-seconds")
         harness.write(given.json, {"summaries": seconds, "page": pages})
-        if given.keep:
-            shutil.copytree(results, given.keep)
 
 
 def summarized(results: Path, batch: int) -> tuple[Path, float]:
     """Write the records of all cells with this batch, summarize them; return the summary and its CPU-seconds."""
     records = []
-    for place, framework in enumerate(FRAMEWORKS):
+    for number, framework in enumerate(FRAMEWORKS):
         for power, topology in enumerate(TOPOLOGIES):
-            speed = (100 + 7 * place) * (1 + batch / 256) * 1.9**power
+            speed = (100 + 7 * number) * (1 + batch / 256) * 1.9**power
             versions = {framework: "1.0", "cuda": "13.0"}
             settings = {"framework": framework, "batch_per_device": batch, "framework_versions": versions}
             records += write_series(results, {topology: jitter(speed)}, complete=True, **settings)
-    place = results / f"bert/bz{batch}_fp32.json"
-    return place, harness.script("summarize", *records, asked=5, output=place).cpu_seconds
+    summary = results / f"bert/bz{batch}_fp32.json"
+    return summary, harness.script("summarize", *records, asked=5, output=summary).cpu_seconds
 
 
 if __name__ == "__main__":

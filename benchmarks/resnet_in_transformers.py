@@ -54,5 +54,5 @@ FORM = ResNetInTransformers()
 
 def register() -> None:
     """Let the frameworks find this form, in this process alone."""
-    WORKLOAD.libraries = {**WORKLOAD.libraries, "transformers": frozenset({"amp", "bf16", "compile"})}
+    type(WORKLOAD).libraries = {**WORKLOAD.libraries, "transformers": frozenset({"amp", "bf16", "compile"})}
     sys.modules["throughline.workloads.resnet.in_transformers"] = sys.modules[__name__]

@@ -45,8 +45,11 @@ benchmarks:
      convergence: {{steps: {steps}, evaluate_every: 100, samples: 8}}}}
 """
 FINISHED = (
-    *("results/**/run*.json", "results/**/[!.]*.telemetry.csv", "results/**/curve.json"),
-    *("data/**/tokens/[!.]*.hdf5", "data/**/verified/[!.]*.json"),
+    "results/**/run*.json",
+    "results/**/[!.]*.telemetry.csv",
+    "results/**/curve.json",
+    "data/**/tokens/[!.]*.hdf5",
+    "data/**/verified/[!.]*.json",
 )
 """Files that must never be made again once they exist: the last files of Slurm's jobs. A job that was lost with its
 node begins again, so a shard may be made twice before it is verified."""
@@ -98,8 +101,8 @@ class Cluster:
 
 
 class Soak:
-    def __init__(self, cluster: Cluster, minutes: float, jobs: int, lost_nodes: int, repeats: int) -> None:
-        self.cluster, self.minutes, self.jobs, self.more = cluster, minutes, jobs, repeats
+    def __init__(self, cluster: Cluster, minutes: float, repeats: int) -> None:
+        self.cluster, self.minutes, self.more = cluster, minutes, repeats
         self.path = cluster.folder / "soak" / "project"
         self.temporary = cluster.folder / "soak" / "tmp"
         self.temporary.mkdir(parents=True)
@@ -110,6 +113,7 @@ class Soak:
         subprocess.run(["git", "clone", "--quiet", ROOT, self.path], check=True)
         self.start = time.monotonic()
         whole = minutes * 60
+        lost_nodes = max(2, int(minutes / 5))  # a node goes down every five minutes
         self.node_times = [whole * (number + 1) / (lost_nodes + 1) for number in range(lost_nodes)]
         self.kill_times = [whole / 3, whole * 2 / 3]
         self.away: tuple[str, str, float] | None = None
@@ -171,7 +175,7 @@ class Soak:
     def call(self, *arguments: str) -> tuple[int, str]:
         """Run Snakemake until it ends or is killed; return its exit status and output."""
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm"]
-        command += ["--jobs", str(self.jobs), "--slurm-init-seconds-before-status-checks", "6", "--configfile"]
+        command += ["--jobs", "2", "--slurm-init-seconds-before-status-checks", "6", "--configfile"]
         command += ["soak.yaml", *arguments]
         log = self.path.parent / "snakemake.log"
         with log.open("a+") as stream:
@@ -286,12 +290,9 @@ def main() -> int:
     parser = harness.options(__doc__)
     parser.add_argument("cluster", type=Path, help="the folder that start.sh was given")
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--jobs", type=int, default=2, help="at most so many jobs at a time in Slurm's queue")
-    parser.add_argument("--lost-nodes", type=int, help="how many times a node goes down; otherwise every five minutes")
     parser.add_argument("--repeats", type=int, default=6, help="how many repeats the workflow asks for at a time")
     given = parser.parse_args()
-    lost = given.lost_nodes if given.lost_nodes is not None else max(2, int(given.minutes / 5))
-    result = Soak(Cluster(given.cluster.resolve()), given.minutes, given.jobs, lost, given.repeats).run()
+    result = Soak(Cluster(given.cluster.resolve()), given.minutes, given.repeats).run()
     print(json.dumps(result, indent=1))
     return int(bool(result["faults"]))
 

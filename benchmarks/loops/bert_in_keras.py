@@ -49,7 +49,8 @@ def inputs(batch: dict[str, Any]) -> list[Any]:
     return [batch["input_ids"], batch["segments"], keras.ops.ones_like(batch["input_ids"]), batch["positions"]]
 
 
-def loss_of(words: Any, follows: Any, batch: dict[str, Any]) -> Any:
+def loss_of(outputs: Any, batch: dict[str, Any]) -> Any:
+    words, follows = outputs
     used = keras.ops.cast(batch["positions"] != 0, "float32")
     each = keras.losses.sparse_categorical_crossentropy(batch["labels"], words, from_logits=True)
     following = keras.losses.sparse_categorical_crossentropy(batch["following"], follows, from_logits=True)
@@ -59,14 +60,14 @@ def loss_of(words: Any, follows: Any, batch: dict[str, Any]) -> Any:
 def step_in_tensorflow(model: Any, optimizer: Any) -> Callable[[dict[str, Any]], Any]:
     import tensorflow as tf
 
-    @tf.function
     def step(batch: dict[str, Any]) -> Any:
         with tf.GradientTape() as tape:
-            loss = loss_of(*model(inputs(batch), training=True), batch)
+            loss = loss_of(model(inputs(batch), training=True), batch)
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return loss
 
-    return step
+    compiled: Callable[[dict[str, Any]], Any] = tf.function(step)
+    return compiled
 
 
 def step_in_jax(model: Any, optimizer: Any) -> Callable[[dict[str, Any]], Any]:
@@ -74,9 +75,9 @@ def step_in_jax(model: Any, optimizer: Any) -> Callable[[dict[str, Any]], Any]:
 
     def passes(weights: Any, own: Any, batch: dict[str, Any]) -> Any:
         outputs, own = model.stateless_call(weights, own, inputs(batch), training=True)
-        return loss_of(*outputs, batch), own
+        return loss_of(outputs, batch), own
 
-    @jax.jit
+    @jax.jit  # type: ignore[untyped-decorator]
     def stepped(state: Any, batch: dict[str, Any]) -> Any:
         weights, own, moments = state
         (loss, own), gradients = jax.value_and_grad(passes, has_aux=True)(weights, own, batch)

@@ -1,17 +1,8 @@
-"""Compare training steps of our frameworks, in turn, on the same model, weights, batches, precision and threads.
+"""The contestants of gpu.py: steps of our frameworks, in turn, on the same model, weights, batches and precision.
 
-    python benchmarks/training_steps.py                                    all rows, about half an hour on two cores
-    python benchmarks/training_steps.py --rows bert-mini:16:bf16 --rounds 7
-    python benchmarks/training_steps.py --rows bert-tiny:2:fp32 --rounds 1 --seconds 0.1                    to try it
-    python benchmarks/training_steps.py --manifests data/sample/seq512/manifest.json   padding computed, and left out
-
-`ours` is the framework `torch`. The others are `hf-trainer`, which is Hugging Face's Trainer, `hf-loop`, a plain loop
-around transformers' model, and `again`, which is ours once more and shows the machine's noise. A figure is the time of
-the other's step divided by the time of our step (harness.ratio). With `--manifests` the batches are those of shards;
-`unpadded` leaves the padding out, and a figure is the time of the step with padding divided by the time of the other.
-
-Each contestant is a separate process. It is built and warmed up once, and then makes some steps whenever it is its
-turn. While one computes, the others wait on their standard input. gpu.py uses the contestants as well.
+`ours` is the framework `torch`. Others are `hf-trainer`, which is Hugging Face's Trainer, and `hf-loop`, a plain loop
+around transformers' model. Each contestant is a separate process. It is built and warmed up once, and then makes some
+steps whenever it is its turn. While one computes, the others wait on their standard input.
 """
 
 from __future__ import annotations
@@ -27,8 +18,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,11 +29,6 @@ if TYPE_CHECKING:
     from throughline.spec import RunSpec
 
 BATCHES = 4
-TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
-"""The largest relative difference between the contestants' losses of the first batch, without dropout."""
-ROWS = ["bert-mini:16:bf16", "bert-mini:16:fp32", "bert-tiny:32:bf16", "bert-base:4:bf16", "bert-base:4:fp32"]
-ROWS += [f"gpt2-{size}:{batch}:{half}" for size in ("tiny", "mini") for batch in (4, 16) for half in TOLERANCE]
-ROWS += [f"resnet50:{batch}:{half}" for batch in (8, 32) for half in TOLERANCE]
 
 
 class Failed(Exception):
@@ -64,7 +50,6 @@ class Contestant:
         *,
         manifest: Path | None = None,
         resident: bool = False,
-        clock: str = "seconds",
         end: float = float("inf"),
     ) -> None:
         """Start the process, which trains as `spec` says.
@@ -73,7 +58,7 @@ class Contestant:
         file that all contestants share, so that only one at a time uses the device. We wait for no answer beyond `end`
         (time.monotonic).
         """
-        self.label, self.spec, self.clock, self.end = label, spec, clock, end
+        self.label, self.end = label, end
         self.peak_memory_bytes: int | None = None
         order = {"spec": spec.values(), "manifest": manifest and str(manifest.resolve()), "resident": resident}
         variables = {"OMP_NUM_THREADS": str(spec.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
@@ -81,7 +66,7 @@ class Contestant:
         variables["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `close`)
         self.process = subprocess.Popen(
-            [sys.executable, __file__, "--contestant", json.dumps(order), str(turn)],
+            [sys.executable, __file__, json.dumps(order), str(turn)],
             env=os.environ | variables,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1,
         )  # fmt: skip
@@ -92,10 +77,10 @@ class Contestant:
         return loss
 
     def steps(self, count: int) -> float:
-        """Return the seconds that `count` steps take, by `clock`. The device is idle before and after."""
+        """Return the seconds that `count` steps take. The device is idle before and after."""
         answer = self._ask(f"steps {count}", 300)
         self.peak_memory_bytes = answer["peak_memory_bytes"]
-        return float(answer[self.clock])
+        return float(answer["seconds"])
 
     def profile(self, count: int = 3) -> dict[str, float]:
         """Return the seconds of a step on a GPU by kind of kernel, and in total (`wall`)."""
@@ -161,79 +146,57 @@ def take_turns(
     return made
 
 
-def main() -> None:
-    parser = harness.options(__doc__, rounds=15, cpu=True)
-    parser.add_argument("--rows", nargs="+", default=ROWS, help="model:batch:precision")
-    parser.add_argument(
-        "--manifests", nargs="+", type=Path, default=[None], help="compare steps with and without padding"
-    )
-    parser.add_argument("--seconds", type=float, default=1.5, help="seconds of a turn")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--sequence", type=int, default=128)
-    parser.add_argument("--predictions", type=int, default=20)
-    parser.add_argument("--image", type=int, default=64)
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
-    given = parser.parse_args()
-    others = ["unpadded", "again"] if given.manifests[0] else ["hf-trainer", "hf-loop", "again"]
-    step = "CPU-ms a step" if given.clock == "cpu_seconds" else "ms a step"
-    table = harness.Table("row", f"ours, {step}", *others)
-    every = []
-    for manifest, row in itertools.product(given.manifests, given.rows):
-        model, batch, precision = row.split(":")
-        asked = contestants(model, int(batch), precision, manifest, given)
-        rounds = measured({label: asked[label] for label in ("ours", *others)}, given.rounds, given.seconds)
-        if manifest:  # of the step with padding
-            ratios = [harness.ratio(rounds, "ours", label) for label in others]
-        else:
-            ratios = [harness.ratio(rounds, label, "ours") for label in others]
-        name = f"{model}, batch {batch}, {precision}"
-        name += f", {manifest.parent.name}, {real_token_share(manifest):.1%} real" if manifest else ""
-        table.add(name, f"{1000 * harness.middle(rounds, 'ours'):.0f}", *ratios)
-        every.append({"row": name, "rounds": rounds, "ratios": dict(zip(others, ratios, strict=True))})
-        harness.write(given.json, every)
-
-
 Asked = dict[str, tuple["RunSpec", dict[str, Any]]]
 """Label -> the specification of a contestant, and how it reads its data."""
 
 
-def contestants(model: str, batch: int, precision: str, manifest: Path | None, given: Any) -> Asked:
-    """Return every contestant that a row can have."""
-    sizes = {name: getattr(given, name) for name in ("sequence", "predictions", "image")} | {"label_smoothing": 0.0}
-    options = {"data": "real" if manifest else "synthetic"}
-    if manifest:
-        content = json.loads(manifest.read_text())
-        sizes = {name: content[name] for name in ("sequence", "predictions")}
-    ours = specification(
-        model, batch, precision=precision, device=given.device, threads=given.threads, options=options, **sizes
-    )
-    kinds = {
-        "ours": ours, "again": ours, "unpadded": replace(ours, options=replace(ours.options, unpadded=True)),
-        "hf-trainer": replace(ours, framework="hf-trainer"), "hf-loop": replace(ours, framework="hf-loop"),
-    }  # fmt: skip
-    data = {"manifest": manifest, "clock": given.clock}
-    return {label: (spec, data) for label, spec in kinds.items()}
+@dataclass
+class Contest:
+    """What a row gave. `refused`: contestant -> why it has no figures. The first losses are without dropout."""
+
+    losses: dict[str, float | None]
+    refused: dict[str, str]
+    rounds: list[dict[str, float]]
+    peak_memory_bytes: dict[str, int | None]
+    kernels: dict[str, float] | None = None
 
 
-def measured(asked: Asked, rounds: int, seconds: float) -> list[dict[str, float]]:
-    """Return the seconds of a step per round and contestant.
+def contest(
+    asked: Asked, tolerance: float, rounds: int, seconds: float, end: float = float("inf"), profile: bool = False
+) -> Contest:
+    """Measure all contestants of a row that get ready and compute the loss of `ours`, until `end` (time.monotonic).
 
-    The losses must agree; otherwise the contestants do not do the same work, and the benchmark ends.
+    A contestant that fails is refused, and the others go on. If `ours` is refused, nothing is measured.
     """
-    tolerance = TOLERANCE[asked["ours"][0].precision]
-    with tempfile.TemporaryDirectory() as folder:
-        every = [Contestant(label, spec, Path(folder, "turn"), **data) for label, (spec, data) in asked.items()]
-        try:
-            losses = {each.label: each.ready() for each in every}
-            for label, loss in losses.items():
-                if loss and abs(loss / (losses["ours"] or loss) - 1) > tolerance:
-                    sys.exit(f"{label} computes another loss: {losses}")
-            return take_turns(every, rounds, seconds)
-        except Failed as error:
-            sys.exit(f"{error.label}: {error}")
-        finally:
-            for each in every:
-                each.close()
+    found = Contest({}, {}, [], {})
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        every = []
+        for label, (spec, data) in asked.items():
+            every.append(Contestant(label, spec, Path(folder, "turn"), end=end, **data))
+            stack.callback(every[-1].close)
+        for each in every:
+            try:
+                found.losses[each.label] = each.ready(max(1.0, min(300.0, end - 10 - time.monotonic())))
+            except Failed as error:
+                found.refused[each.label] = str(error)
+        ours = found.losses.get("ours")
+        for label, loss in found.losses.items():
+            if ours and loss and abs(loss / ours - 1) > tolerance:
+                found.refused[label] = f"computes another loss: {loss:.4f} instead of {ours:.4f}"
+        while not found.rounds and "ours" not in found.refused:
+            there = [each for each in every if each.label not in found.refused]
+            try:
+                found.rounds = take_turns(there, rounds, seconds, end - 5)
+            except Failed as error:
+                found.refused[error.label] = str(error)
+                continue
+            found.peak_memory_bytes = {each.label: each.peak_memory_bytes for each in there}
+            if profile:
+                try:
+                    found.kernels = there[0].profile()
+                except Failed as error:  # the row is measured by now
+                    found.refused["profile"] = str(error)
+    return found
 
 
 def specification(model: str, batch: int, **given: Any) -> RunSpec:
@@ -367,12 +330,11 @@ def steps(rank: Any, loss: float | None, say: Callable[..., None], leave_turn: C
         if what == "profile":
             yield from profiled(rank, int(count), say)
         else:
-            start = {clock: now() for clock, now in harness.CLOCKS.items()}
+            start = time.perf_counter()
             for _ in range(int(count)):
                 yield
             rank.sync()
-            taken = {clock: now() - start[clock] for clock, now in harness.CLOCKS.items()}
-            say(**taken, peak_memory_bytes=rank.memory()["reserved_bytes"])
+            say(seconds=time.perf_counter() - start, peak_memory_bytes=rank.memory()["reserved_bytes"])
         release(rank)
 
 
@@ -414,8 +376,5 @@ def profiled(rank: Any, count: int, say: Callable[..., None]) -> Steps:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["--contestant"]:
-        with suppress(StopIteration):  # nobody asks any more
-            serve(json.loads(sys.argv[2]), Path(sys.argv[3]))
-    else:
-        main()
+    with suppress(StopIteration):  # nobody asks any more
+        serve(json.loads(sys.argv[1]), Path(sys.argv[2]))
