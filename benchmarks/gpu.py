@@ -14,7 +14,7 @@ so and the next row begins. If a process dies, only one row is lost.
              measured bandwidth of the memory
 2. checks    losses of the first steps in every precision, compiled, recorded and unpadded, compared with fp32 on the
              same data
-3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (gpu_contest.py), and what limits
+3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (contestants.py), and what limits
              our step; a rival whose loss differs from ours is left out
 4. real      HDF5 shards (made here, if none are given), compared with the same batches on the device, with full
              batches, and with only the real tokens; BERT only
@@ -44,7 +44,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import harness
-from gpu_contest import Asked, contest, real_token_share
+from contestants import Asked, contest, real_token_share
 from gpu_parts import PARTS, TOLERANCE, cell, first_line, make_shards, named, reached
 from gpu_plans import PLANS, Plan, Real, Row
 from gpu_table import markdown

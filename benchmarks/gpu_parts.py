@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpu_contest import BATCHES, specification
+from contestants import BATCHES, specification
 from gpu_plans import Plan, Real
 
 from throughline import gpus, memory, workloads

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from gpu_contest import specification
+from contestants import specification
 
 if TYPE_CHECKING:
     from throughline.spec import RunSpec

@@ -1,4 +1,4 @@
-"""The contestants of gpu.py: steps of our frameworks, in turn, on the same model, weights, batches and precision.
+"""What training_steps.py and gpu.py compare: steps of our frameworks, in turn, of one model on the same batches.
 
 `ours` is the framework `torch`. Others are `hf-trainer`, which is Hugging Face's Trainer, and `hf-loop`, a plain loop
 around transformers' model. Each contestant is a separate process. It is built and warmed up once, and then makes some
@@ -50,15 +50,17 @@ class Contestant:
         *,
         manifest: Path | None = None,
         resident: bool = False,
+        clock: str = "seconds",
+        program: Path = Path(__file__),
         end: float = float("inf"),
     ) -> None:
         """Start the process, which trains as `spec` says.
 
         manifest: that of the shards, if the batches are real. resident: the first batches stay on the device. turn: a
         file that all contestants share, so that only one at a time uses the device. We wait for no answer beyond `end`
-        (time.monotonic).
+        (time.monotonic). `clock` counts the seconds of its steps. `program`: this file, here or in another clone.
         """
-        self.label, self.end = label, end
+        self.label, self.clock, self.end = label, clock, end
         self.peak_memory_bytes: int | None = None
         order = {"spec": spec.values(), "manifest": manifest and str(manifest.resolve()), "resident": resident}
         variables = {"OMP_NUM_THREADS": str(spec.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
@@ -66,7 +68,7 @@ class Contestant:
         variables["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `close`)
         self.process = subprocess.Popen(
-            [sys.executable, __file__, json.dumps(order), str(turn)],
+            [sys.executable, str(program), json.dumps(order), str(turn)],
             env=os.environ | variables,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1,
         )  # fmt: skip
@@ -77,10 +79,10 @@ class Contestant:
         return loss
 
     def steps(self, count: int) -> float:
-        """Return the seconds that `count` steps take. The device is idle before and after."""
+        """Return the seconds that `count` steps take, by `clock`. The device is idle before and after."""
         answer = self._ask(f"steps {count}", 300)
         self.peak_memory_bytes = answer["peak_memory_bytes"]
-        return float(answer["seconds"])
+        return float(answer[self.clock])
 
     def profile(self, count: int = 3) -> dict[str, float]:
         """Return the seconds of a step on a GPU by kind of kernel, and in total (`wall`)."""
@@ -330,11 +332,12 @@ def steps(rank: Any, loss: float | None, say: Callable[..., None], leave_turn: C
         if what == "profile":
             yield from profiled(rank, int(count), say)
         else:
-            start = time.perf_counter()
+            start = {clock: now() for clock, now in harness.CLOCKS.items()}
             for _ in range(int(count)):
                 yield
             rank.sync()
-            say(seconds=time.perf_counter() - start, peak_memory_bytes=rank.memory()["reserved_bytes"])
+            taken = {clock: now() - start[clock] for clock, now in harness.CLOCKS.items()}
+            say(**taken, peak_memory_bytes=rank.memory()["reserved_bytes"])
         release(rank)
 
 

@@ -1,7 +1,7 @@
 """A soak test: a workflow of an hour on a real Slurm cluster. Nodes go down, and the controller is killed.
 
     sudo slurm/try/start.sh /tmp/cluster
-    sudo python benchmarks/soak.py /tmp/cluster --minutes 60         (--minutes 3 to try it)
+    sudo python tests/slurm/soak.py /tmp/cluster --minutes 60        (--minutes 3 to try it)
     sudo slurm/try/stop.sh /tmp/cluster
 
 The workflow makes data, runs on one and two nodes, a convergence check, and medians. Every few minutes a busy node
@@ -14,6 +14,7 @@ if there is a fault. It tests survival and measures no speed.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -28,13 +29,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import harness
-from harness import ROOT
-
 from throughline import files, records
 from throughline.study import runs
 from throughline.study.config import load
 
+ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = """
 corpus: {{name: little, parts: 2, shards: {{training: 2, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
 runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, at_most_s: 6}}}}
@@ -287,7 +286,7 @@ def faults(project: Path) -> list[str]:
 
 
 def main() -> int:
-    parser = harness.options(__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cluster", type=Path, help="the folder that start.sh was given")
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--repeats", type=int, default=6, help="how many repeats the workflow asks for at a time")
