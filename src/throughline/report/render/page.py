@@ -11,7 +11,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -21,16 +21,13 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from throughline import frameworks, workloads
 from throughline.files import UserError, json_text, snakemake, write_text
-from throughline.frameworks.description import FEATURES
-from throughline.numbers import percent, reading
+from throughline.numbers import percent
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.render import head, imports, markup, run_environment, sparks, tables
+from throughline.report.render import head, imports, markup, missing_figures, run_environment, sparks, tables
 from throughline.report.render.plots import PAGE, inline
-from throughline.report.render.tables import batch_heading
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import TOPICS, convergence, overview, throughput
 from throughline.report.topics import drawings as drawn
@@ -173,12 +170,11 @@ def render(
             commits=run_environment.commits(here),
             repository=run_environment.repository(),
             devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),
-            issues=[(group, row) for group in now for row in group.rows if row.status in STATUS_MEANINGS],
+            issues=missing_figures.cells(now),
             labels=STATUS_LABELS,
             meanings=STATUS_MEANINGS,
-            counts=_counts(now),
-            features=_features(now),
-            feature_words=FEATURES,
+            counts=missing_figures.counts(now),
+            features=missing_figures.features(now),
         )
     )
 
@@ -192,8 +188,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    texts = (reading, percent, switches, batch_heading, download)
-    filters = [*texts, least_coverage, sparks.strip, sparks.clipped, sparks.trace, sparks.span_of]
+    filters = (percent, switches, download, least_coverage, sparks.clipped, sparks.trace, sparks.span_of)
     environment.filters |= {one.__name__: one for one in filters}
     environment.globals["symbols"] = {"dot": sparks.DOT, "arrow": sparks.ARROW}
     return environment
@@ -231,23 +226,6 @@ def download(summary: Summary) -> str:
     """Return a link that holds the summary's file: the browser saves it without a server and without JavaScript."""
     content = json_text(summary.model_dump(by_alias=True)).encode()
     return "data:application/json;base64," + base64.b64encode(content).decode()
-
-
-def _counts(groups: Sequence[Group]) -> list[tuple[str, str, int]]:
-    """Count the cells of each status: (status, label, count)."""
-    every = [row.status for group in groups for row in group.rows]
-    labels = {**STATUS_LABELS, "ok": "measured"}
-    return [(status, label, every.count(status)) for status, label in labels.items() if status in every]
-
-
-def _features(measured: Sequence[Group]) -> dict[tuple[str, str], Collection[str]]:
-    """Map each framework and workload to what the framework can do."""
-    return {
-        (name, folder): frameworks.features(name, group.summary.model)
-        for group in measured
-        for name in group.frameworks
-        if group.summary and (folder := workloads.folder(group.summary.model)) and name in frameworks.NAMES
-    }
 
 
 def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:

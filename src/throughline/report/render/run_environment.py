@@ -15,6 +15,8 @@ from throughline.corpus import facts as corpus
 from throughline.records import Summary
 from throughline.records.glance import Glance, glance
 from throughline.report.analysis import advice
+from throughline.report.render import tables
+from throughline.report.render.tables import Table
 
 CITATION = Path(__file__).parents[4] / "CITATION.cff"
 NAMES = {
@@ -45,8 +47,11 @@ NAMES = {
 }
 
 
-def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[str, list[str]]]]:
-    """Return a column for each different environment, headed by what ran in it, and a row for each fact."""
+def environments(summaries: Iterable[Summary]) -> Table | None:
+    """Return a column for each different environment, headed by what ran in it, and a row for each fact.
+
+    None without any fact.
+    """
     different: dict[str, tuple[dict[str, Any], dict[tuple[str, str], None]]] = {}
     for summary in summaries:
         device = {"device": summary.device.model_dump()} if summary.device else {}
@@ -60,15 +65,16 @@ def environments(summaries: Iterable[Summary]) -> tuple[list[str], list[tuple[st
     every = [facts for facts, _ in different.values()]
     keys = dict.fromkeys(key for facts in every for key in facts)
     order = {key: place for place, key in enumerate(NAMES)}
-    rows = [
-        (_name(key), [_value(key, facts.get(key)) for facts in every])
-        for key in sorted(keys, key=lambda key: order.get(key, len(order)))
-        if key != "device.kind" and not key.startswith("reasons.")
-        and any(facts.get(key) is not None for facts in every)
-    ]  # fmt: skip
+    shown = [key for key in keys if key != "device.kind" and not key.startswith("reasons.")]
+    rows = {
+        _name(key): [_value(key, facts.get(key)) for facts in every]
+        for key in sorted(shown, key=lambda key: order.get(key, len(order)))
+        if any(facts.get(key) is not None for facts in every)
+    }
     unknown = [_unknown(facts) for facts in every]
-    columns = [_by_benchmark(names) for _, names in different.values()]
-    return columns, [*rows, ("not known", unknown)] if any(unknown) else rows
+    if any(unknown):
+        rows["not known"] = unknown
+    return tables.facts([_by_benchmark(names) for _, names in different.values()], rows) if rows else None
 
 
 def _unknown(facts: Mapping[str, Any]) -> str:

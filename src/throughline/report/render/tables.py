@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from throughline.records import Cell
 from throughline.report.analysis import workload_figures as workload
-from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.cells import STATUS_MEANINGS, Group, Row
 from throughline.report.render import markup
 
 NOT_KNOWN = "n/a"
@@ -32,7 +32,7 @@ class Entry:
     """What stands in one line and column: `text` is for people, `value` for sorting and CSV; None if not known.
 
     reason: why it is not known; a title, if it is known. kind: a class on the page. chip: a status, if the page shows
-    the text in its colour. html: what the page shows in place of the text.
+    the text in its colour. html: what the page shows in place of the text. span: how many columns it takes there.
     """
 
     text: str = NOT_KNOWN
@@ -41,6 +41,7 @@ class Entry:
     kind: str = ""
     chip: str = ""
     html: Markup | None = None
+    span: int = 1
 
     @classmethod
     def of(cls, value: float | str | None, read: Callable[[Any], str], reason: str | None = None) -> Entry:
@@ -51,14 +52,24 @@ class Entry:
         """Return an entry that is the same text in every form."""
         return cls(text, text, chip=chip)
 
+    @classmethod
+    def framework(cls, row: Row) -> Entry:
+        """Return the name of a cell's framework, on the page with its colour."""
+        return cls(row.shown, row.shown, html=Markup('<i class="swatch"></i>{}').format(row.shown))
+
+    @classmethod
+    def outcome(cls, row: Row) -> Entry:
+        """Return what stands in place of the figures of a cell without any."""
+        return cls(row.label, reason=STATUS_MEANINGS.get(row.status), chip=row.status)
+
 
 @dataclass(frozen=True)
 class Column:
     """A column: `key` is its name in the CSV, with the unit; `small` stands below the heading.
 
     forms: where it is shown. whole: its values are whole numbers, even if some are missing. read: makes the entry of a
-    cell. style, head: classes of the entries and of the heading on the page. by_value: the page sorts by value, not by
-    text.
+    cell. style: its classes on the page. by_value: the page sorts by value, not by text. names: its entries name their
+    lines.
     """
 
     key: str = ""
@@ -68,8 +79,8 @@ class Column:
     whole: bool = False
     read: Callable[[Group, Row], Entry] = lambda group, row: Entry()
     style: str = ""
-    head: str | None = None
     by_value: bool = False
+    names: bool = False
 
     @property
     def name(self) -> str:
@@ -104,7 +115,7 @@ class Table:
     """A table; below it stand the `facts` (name and text) and the `notes` (sentences).
 
     heading: stands above it in Markdown and LaTeX. forms: where it is shown. spaced: in Markdown an empty line follows
-    it, even if nothing stands below it; it always follows a table of cells.
+    it, even if nothing stands below it; it always follows a table of cells. style: its classes on the page.
     """
 
     columns: Sequence[Column]
@@ -114,6 +125,7 @@ class Table:
     heading: str = ""
     forms: Collection[str] = FORMS
     spaced: bool = False
+    style: str = "grid words"
 
     @property
     def of_cells(self) -> bool:
@@ -134,12 +146,15 @@ class Table:
     def in_form(self, form: str) -> Table | None:
         """Return the table with the columns of one form; None if it does not have this form.
 
-        For people, a table of cells has no columns without a figure; the notes name these.
+        For people, a table of cells has no columns without a figure; the notes name these. On the page, what each cell
+        is stands on the left.
         """
         if form not in self.forms:
             return None
         shown = self._kept([index for index, column in enumerate(self.columns) if form in column.forms])
-        return shown._condensed() if self.of_cells and form != CSV else shown
+        if form == CSV or not self.of_cells:
+            return shown
+        return shown._condensed()._identified() if form == PAGE else shown._condensed()
 
     def _kept(self, kept: Sequence[int], notes: Sequence[str] = ()) -> Table:
         lines = [replace(line, entries=[line.entries[i] for i in kept] if line.entries else ()) for line in self.lines]
@@ -164,6 +179,42 @@ class Table:
             names = ", ".join(self.columns[index].name for index in sorted(indices))
             notes.append(f"{names}: {NOT_KNOWN} where {reason}")
         return self._kept(kept, notes)
+
+    def _identified(self) -> Table:
+        """Return a table of cells with columns that say what each cell is, if it has columns of figures."""
+        cells = [line for line in self.lines if isinstance(line, CellLine)]
+        batch = batch_heading([line.group for line in cells])
+        identity = [
+            Column(heading="framework", names=True),
+            Column(heading="topology", style="text named"),
+            Column(heading="precision", small=batch, style="text named"),
+        ]
+        return replace(
+            self,
+            columns=[*identity, *self.columns] if self.columns else (),
+            lines=[_identified(line, len(self.columns)) for line in cells],
+            style="grid",
+        )
+
+
+def _identified(line: CellLine, width: int) -> Line:
+    """Return the line of a cell on the page. If it has no figures, its outcome takes the `width` of their columns."""
+    group, row = line.group, line.row
+    batch = group.batch_of(row)
+    figures = [replace(entry, kind="quiet") if entry.value is None else entry for entry in line.entries]
+    if row.status != "ok":
+        figures = [replace(Entry.outcome(row), kind="text", span=width)]
+    precision = Markup('{}<span class="quiet">, {}</span>').format(group.precision, batch)
+    return Line(
+        [Entry.framework(row), Entry.words(str(row.topology)), Entry(html=precision), *figures],
+        name=f"{row.topology}, {group.precision}, {batch}",
+        style=series(group, row) + (" first" if row is group.rows[0] else ""),
+    )
+
+
+def series(group: Group, row: Row) -> str:
+    """Return the class that gives a row the colour of its framework."""
+    return f"series-{group.frameworks.index(row.framework) % 6}"
 
 
 def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Entry]]) -> list[CellLine]:
@@ -195,10 +246,17 @@ def records(rows: Sequence[Mapping[str, float | str | None]], whole: Collection[
     return Table(columns, lines, forms=(CSV,))
 
 
-def texts(headings: Iterable[str], rows: Iterable[Sequence[str | Entry]]) -> Table:
+def texts(headings: Iterable[str], rows: Iterable[Sequence[str | Entry]], style: str = "grid words") -> Table:
     """Return a table of words for the page."""
     lines = [Line([Entry.words(text) if isinstance(text, str) else text for text in row]) for row in rows]
-    return Table([Column(heading=heading) for heading in headings], lines, forms=(PAGE,))
+    return Table([Column(heading=heading) for heading in headings], lines, forms=(PAGE,), style=style)
+
+
+def facts(headings: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:
+    """Return a table of words for the page, whose rows have names."""
+    columns = [Column(names=True), *(Column(heading=heading) for heading in headings)]
+    lines = [Line([Entry.words(name), *map(Entry.words, row)]) for name, row in rows.items()]
+    return Table(columns, lines, forms=(PAGE,), style="facts")
 
 
 def printed(table: Table) -> tuple[list[str], list[list[str]]]:

@@ -37,15 +37,15 @@ class Line:
 
 
 COLUMNS = (
-    Column(heading="benchmark", small="model", head="text"),
-    Column(heading="framework", style="text name named", head="text named"),
+    Column(heading="benchmark", small="model", names=True),
+    Column(heading="framework", style="text name named"),
     Column(heading="throughput", small="median", by_value=True),
     Column(heading="topology", style="text", by_value=True),
     Column(heading="precision", small="batch", style="text"),
     Column(heading="per device", style="devices", by_value=True),
     Column(heading="speedup", by_value=True),
     Column(heading="efficiency", by_value=True),
-    Column(heading="repeats", small="median ± 5 %", style="text", head="text plain"),
+    Column(heading="repeats", small="median ± 5 %", style="text plain"),
     Column(heading="cells", small="with a figure", by_value=True),
     Column(heading="warnings", small="of this cell"),
 )
@@ -53,7 +53,7 @@ COLUMNS = (
 
 def table(lines: Iterable[tables.Line]) -> Table:
     """Return the overview of several benchmarks."""
-    return Table(COLUMNS, list(lines))
+    return Table(COLUMNS, list(lines), style="results")
 
 
 def lines(scope: Scope, identity: str) -> Iterator[tables.Line]:
@@ -87,7 +87,7 @@ def _entries(line: Line, identity: str) -> list[Entry]:
 def _median(line: Line) -> Entry:
     cell = line.cell
     if cell is None:
-        return throughput.outcome(line.row)
+        return Entry.outcome(line.row)
     html = Markup('{} <span class="unit">{}</span>{}')
     median, others = reading(cell.median_speed), throughput.in_other_units(cell)
     return Entry(median, cell.median_speed, kind="strong", html=html.format(median, line.group.unit, others))

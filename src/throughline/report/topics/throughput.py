@@ -38,18 +38,18 @@ def columns(groups: Sequence[Group], link: Link = lambda group, log: None) -> li
 def _on_page(group: Group, link: Link) -> list[Column]:
     batch = Column(heading="batch", small="per device / global" if group.by_iteration else "per replica", read=_batch)
     shown = [
-        Column(heading="framework", read=_framework, head="text"),
+        Column(heading="framework", read=lambda _, row: Entry.framework(row), names=True),
         Column(heading="topology", read=_topology, style="text named", by_value=True),
         Column(heading="devices", read=lambda _, row: Entry.words(str(row.topology.world)), style="devices"),
         *([batch] if _states(group) else []),
         Column(heading=group.unit, small="median", read=_median, by_value=True),
         Column(heading="speedup", small="strong scaling" if group.strong else "", read=speedup_of, by_value=True),
         Column(heading="efficiency", read=efficiency_of, by_value=True),
-        Column(heading="repeats", small="median ± 5 %", read=repeats_of, style="text", head="text plain"),
+        Column(heading="repeats", small="median ± 5 %", read=repeats_of, style="text plain"),
         Column(heading="range", small=group.unit, read=_range, by_value=True),
         Column(heading="ok", read=_valid, by_value=True),
         Column(heading="memory", small="MiB, peak", read=_memory, by_value=True),
-        Column(heading="logs", read=partial(_logs, link), style="text logs", head="text plain"),
+        Column(heading="logs", read=partial(_logs, link), style="text logs plain"),
     ]
     return [replace(column, forms=(PAGE,)) for column in shown]
 
@@ -127,10 +127,6 @@ def measured(read: Callable[[Group, Cell], Entry]) -> Callable[[Group, Row], Ent
     return entry
 
 
-def _framework(_: Group, row: Row) -> Entry:
-    return Entry(row.shown, row.shown, html=Markup('<i class="swatch"></i>{}').format(row.shown))
-
-
 def _topology(_: Group, row: Row) -> Entry:
     return Entry(str(row.topology), row.topology.world)
 
@@ -151,14 +147,9 @@ def _hundredths(row: Row, field: str) -> str:
 def _median(_: Group, row: Row) -> Entry:
     cell = row.cell
     if cell is None or cell.median_speed is None:
-        return outcome(row)
+        return Entry.outcome(row)
     html = Markup("{}{}").format(reading(cell.median_speed), in_other_units(cell))
     return Entry(reading(cell.median_speed), cell.median_speed, kind="strong", html=html)
-
-
-def outcome(row: Row) -> Entry:
-    """Return what stands in place of the throughput of a cell without a figure."""
-    return Entry(row.label, reason=STATUS_MEANINGS.get(row.status), chip=row.status)
 
 
 def in_other_units(cell: Cell) -> Markup:
@@ -249,12 +240,11 @@ def results(group: Group, link: Link) -> Table:
     shown = [column for column in columns([group], link) if PAGE in column.forms]
     lines, before = [], ""
     for row in group.rows:
-        series = f"series-{group.frameworks.index(row.framework) % 6}"
-        style = f"{row.status} {series}{'' if row.framework == before else ' first'}"
+        style = f"{row.status} {tables.series(group, row)}{'' if row.framework == before else ' first'}"
         entries = [column.read(group, row) for column in shown]
         lines.append(Line(entries, group, row, str(row.topology), style))
         before = row.framework
-    return Table(shown, lines)
+    return Table(shown, lines, style="results")
 
 
 def text(scope: Scope) -> list[Table]:
