@@ -15,6 +15,10 @@ def test_a_topic_is_an_input_of_what_prints_topics() -> None:
         assert set(sources.closure(SCRIPTS / f"{script}.py")) >= TOPICS, script
 
 
+def test_every_file_of_topics_has_one() -> None:
+    assert {path.stem for path in TOPICS if "= Topic(" not in path.read_text(encoding="utf-8")} == {"__init__"}
+
+
 def test_a_summary_does_not_depend_on_how_topics_are_shown() -> None:
     assert not TOPICS & set(sources.closure(SCRIPTS / "summarize.py"))
 

@@ -27,9 +27,8 @@ from report_fixture import (
 )
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page, run_environment, sparks
+from throughline.report.render import overview, page, run_environment, sparks
 from throughline.report.topic import Scope
-from throughline.report.topics import overview
 from throughline.study import config
 
 ROOT = Path(__file__).parents[3]

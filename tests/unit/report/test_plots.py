@@ -14,10 +14,10 @@ from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import plots as draws
+from throughline.report.render import throughput_plots
 from throughline.report.render.plots import LIGHT, PAGE, inline, svg
 from throughline.report.topic import Scope
 from throughline.report.topics import precisions_compared, write_plots
-from throughline.report.topics import throughput as topic
 from throughline.spec import Topology
 
 
@@ -48,14 +48,14 @@ def test_files_and_determinism(tmp_path: Path) -> None:
 def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), None, status="oom", reason="too large"))
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
-    for figure in (topic.throughput(group, PAGE), topic.speedup(group, PAGE)):
+    for figure in (throughput_plots.throughput(group, PAGE), throughput_plots.speedup(group, PAGE)):
         assert "no measured value" in svg(figure, PAGE)
     assert "no measured value" in svg(precisions_compared.draw([group], PAGE), PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0, 5)}), repeats=5)])
-    axes = topic.throughput(group, LIGHT).axes[0]
+    axes = throughput_plots.throughput(group, LIGHT).axes[0]
     dots = [line for line in axes.lines if line.get_marker() == "."]
     assert sorted(float(line.get_ydata()[0]) for line in dots) == sorted(jitter(100.0, 5))
 
@@ -64,7 +64,7 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), repeats=1)])
     hostile = r"$\frac{1}{"
     group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
-    for draw in (topic.throughput, topic.speedup):
+    for draw in (throughput_plots.throughput, throughput_plots.speedup):
         assert hostile in svg(draw(group, PAGE), PAGE)
     svg(precisions_compared.draw([group], PAGE), PAGE)
 
@@ -72,14 +72,16 @@ def test_names_are_not_mathematics(tmp_path: Path) -> None:
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
     (group,) = cells.groups([summary.summarize(paths, repeats=5)])
-    text = svg(topic.throughput(group, PAGE), PAGE)
+    text = svg(throughput_plots.throughput(group, PAGE), PAGE)
     assert "1n4g" in text
     assert "2n2g" in text
 
 
 def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
     group = groups_of(tmp_path)[0]
-    one, two = (inline(topic.throughput(group, PAGE), name, "<title>", "& what it shows") for name in ("a", "b"))
+    one, two = (
+        inline(throughput_plots.throughput(group, PAGE), name, "<title>", "& what it shows") for name in ("a", "b")
+    )
     first, second = (ET.fromstring(text) for text in (one, two))
     ids = [{element.get("id") for element in root.iter()} - {None} for root in (first, second)]
     assert ids[0]
@@ -122,12 +124,12 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
     source = "published: somebody"
     points = tuple(Point(Topology(nodes, 1), Value("theirs", 90.0 * nodes, source=source)) for nodes in (1, 2))
-    figure = topic.throughput(group, PAGE, [Series("theirs", points)])
+    figure = throughput_plots.throughput(group, PAGE, [Series("theirs", points)])
     (line,) = (line for line in figure.axes[0].lines if line.get_linestyle() == "--")
     assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == PAGE.surface
     text = svg(figure, PAGE)
     assert ">theirs<" in text and f"{source}: " in text and "hollow: not measured here" in text and "2n1g" in text
-    assert "hollow" not in svg(topic.throughput(group, PAGE), PAGE)
+    assert "hollow" not in svg(throughput_plots.throughput(group, PAGE), PAGE)
 
 
 def test_eight_frameworks_can_be_told_apart_without_colours(tmp_path: Path) -> None:
@@ -136,19 +138,19 @@ def test_eight_frameworks_can_be_told_apart_without_colours(tmp_path: Path) -> N
         path for name in names for path in write_series(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}, framework=name)
     ]
     (group,) = cells.groups([summary.summarize(paths, repeats=1)])
-    for draw in (topic.throughput, topic.speedup):
+    for draw in (throughput_plots.throughput, throughput_plots.speedup):
         text = svg(draw(group, PAGE), PAGE)
         assert all(name in text for name in names)
-    axes = topic.speedup(group, PAGE).axes[0]
+    axes = throughput_plots.speedup(group, PAGE).axes[0]
     lines = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() in draws.MARKERS]
     assert len({line.get_marker() for line in lines}) == len(lines) == 8
-    dashed = set(re.findall(r"stroke-dasharray: ([\d.,]+)", svg(topic.speedup(group, PAGE), PAGE)))
+    dashed = set(re.findall(r"stroke-dasharray: ([\d.,]+)", svg(throughput_plots.speedup(group, PAGE), PAGE)))
     assert len(dashed) == len(draws.DASHES)  # one style is solid, and the ideal line is dotted
 
 
 def test_dots_are_explained_where_there_is_one_number_of_devices(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
-    assert ">dots: repeats<" in svg(topic.throughput(group, PAGE), PAGE)
+    assert ">dots: repeats<" in svg(throughput_plots.throughput(group, PAGE), PAGE)
 
 
 def test_a_long_legend_fits(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from report_fixture import write_series
 from throughline import numbers
 from throughline.records import Summary, read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page, tables
+from throughline.report.render import page, tables, throughput_plots
 from throughline.report.render.plots import PAGE
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics import hardware, step_breakdown, throughput, write_plots, write_tables
@@ -129,7 +129,7 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
         assert "torch (no exchange)" in (tmp_path / "tables" / name).read_text()
     assert set(csv(throughput.TOPIC, Scope(derived[:1]))["exchange"]) == {False}
     assert set(csv(throughput.TOPIC, Scope(groups))["exchange"]) == {True}
-    assert "no exchange" in throughput.settings(derived[0])
+    assert "no exchange" in throughput_plots.settings(derived[0])
 
 
 @pytest.mark.parametrize(

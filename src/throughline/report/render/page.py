@@ -26,10 +26,10 @@ from throughline.numbers import percent
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.render import head, imports, markup, missing_figures, run_environment, sparks, tables
+from throughline.report.render import head, imports, markup, missing_figures, overview, run_environment, sparks, tables
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics import TOPICS, convergence, overview, throughput
+from throughline.report.topics import TOPICS, convergence, throughput
 from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
 

@@ -4,17 +4,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from matplotlib.figure import Figure as Plot
-
 from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
-from throughline.report.analysis.cells import Group
 from throughline.report.analysis.values import Point, Series, Value
-from throughline.report.render import tables
-from throughline.report.render.plots import Theme
+from throughline.report.render import tables, throughput_plots
 from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics import throughput
 
 COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "batch_size_per_device",
            "samples_per_s", "their_samples_per_s", "ratio", "ratio_at_least", "ratio_at_most", "differs",
@@ -73,7 +68,9 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         if lines:
             heading = f"{group.benchmark}: beside others, {group.precision}, {group.batch_text}"
             words = "; ".join(f"{series.name}: {len(series.points)} points" for series in lines)
-            yield Drawing(f"{group.name}_beside", heading, partial(_draw, group, lines), words)
+            yield Drawing(
+                f"{group.name}_beside", heading, partial(throughput_plots.throughput, group, elsewhere=lines), words
+            )
 
 
 def _series(results: Sequence[SimilarResult]) -> Series:
@@ -84,10 +81,6 @@ def _series(results: Sequence[SimilarResult]) -> Series:
         for topology, result in sorted(first.items(), key=lambda item: (item[0].world, item[0]))
     ]
     return Series(results[0].other.framework.partition(" (")[0], tuple(points))
-
-
-def _draw(group: Group, series: Sequence[Series], theme: Theme) -> Plot:
-    return throughput.throughput(group, theme, series)
 
 
 INTRO = (

@@ -28,8 +28,8 @@ from throughline.report.render import tables
 from throughline.report.render.head import Best, measured
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
+from throughline.report.render.throughput_plots import settings
 from throughline.report.topic import ABOUT, Drawing, Finding, Scope, Topic
-from throughline.report.topics.throughput import settings
 from throughline.spec import Topology
 
 EXTRAS = {"communication": "noexchange", "input": "synthetic"}

@@ -9,11 +9,10 @@ from throughline.numbers import reading
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.judged_pairs import Pair
-from throughline.report.render import tables
+from throughline.report.render import cell_entries, tables
 from throughline.report.render.head import Best, fastest, measured
 from throughline.report.render.tables import Column, Entry, Table
 from throughline.report.topic import Scope
-from throughline.report.topics import throughput
 
 
 @dataclass(frozen=True)
@@ -75,10 +74,10 @@ def _entries(line: Line, identity: str) -> list[Entry]:
         _median(line),
         Entry(str(row.topology), row.topology.world),
         Entry(html=precision),
-        throughput.per_device(group, row),
-        throughput.speedup_of(group, row),
-        throughput.efficiency_of(group, row),
-        throughput.repeats_of(group, row),
+        cell_entries.per_device(group, row),
+        cell_entries.speedup(group, row),
+        cell_entries.efficiency(group, row),
+        cell_entries.repeats(group, row),
         Entry(f"{line.measured}/{line.cells}", line.measured, kind="short" if line.measured < line.cells else ""),
         Entry(str(len(cell.warnings)) if cell else ""),
     ]
@@ -89,7 +88,7 @@ def _median(line: Line) -> Entry:
     if cell is None:
         return Entry.outcome(line.row)
     html = Markup('{} <span class="unit">{}</span>{}')
-    median, others = reading(cell.median_speed), throughput.in_other_units(cell)
+    median, others = reading(cell.median_speed), cell_entries.in_other_units(cell)
     return Entry(median, cell.median_speed, kind="strong", html=html.format(median, line.group.unit, others))
 
 

@@ -1,0 +1,92 @@
+"""Throughput and speedup over devices as plots, and their numbers in words."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from matplotlib.figure import Figure as Plot
+
+from throughline.numbers import percent, reading
+from throughline.report.analysis.baseline import ONE_DEVICE
+from throughline.report.analysis.cells import Group
+from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
+from throughline.report.render import plots
+from throughline.report.render.head import baseline, over
+from throughline.report.render.plots import Theme
+from throughline.spec import Topology
+
+
+def describe(group: Group, what: str) -> str:
+    """Return a plot's numbers in words, for people who cannot see it."""
+    parts = []
+    for framework in group.frameworks:
+        base = over(baseline(group, framework))
+        measured = [(row.topology, row.cell) for row in group.series(framework) if row.cell]
+        if what == "throughput":
+            values = [f"{topology} {reading(cell.median_speed)} {group.unit}" for topology, cell in measured]
+        else:
+            values = [f"{topology} {cell.speedup:.2f} times {base}" for topology, cell in measured if cell.speedup]
+        parts += [f"{framework}: {', '.join(values)}."] if values else []
+    return " ".join(parts)
+
+
+def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> Plot:
+    """Draw throughput over devices: medians as a line, repeats as dots, ranges as whiskers, ideal scaling dotted.
+
+    `elsewhere`: series that were not measured here, such as published ones. Their markers are hollow, and their
+    labels name the source.
+    """
+    figure, axes = plots.blank(theme, f"{group.benchmark}: throughput, {settings(group)}", group.unit)
+    every = [
+        series
+        for series in [*(plots.series(group, name, partial(of_cell, name)) for name in group.frameworks), *elsewhere]
+        if series.points
+    ]
+    labels: list[plots.Label] = []
+    for series in every:
+        place = group.frameworks.index(series.name) if series.name in group.frameworks else len(labels)
+        colour, marker = theme.colour(place), theme.marker(place)
+        measured, first, most = series.source == MEASURED, series.points[0], series.points[-1].topology.world
+        if measured and first.topology.world == 1 < most:
+            ideal = [first.value.median, first.value.median * most]
+            axes.plot([1, most], ideal, ":", color=colour, lw=1.0, alpha=0.7)
+        labels.append(plots.line(axes, series, colour, theme, marker, marked=not measured))
+        for point in series.points if measured else ():
+            plots.repeats(axes, point, colour, theme, marker)
+    topologies = [point.topology for series in every for point in series.points]
+    plots.device_axis(axes, topologies, theme)
+    scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
+    own = "1n1g times devices" if elsewhere else "the framework's own 1n1g times devices"
+    repeated = any(len(point.value.repeats) > 1 for series in every for point in series.points)
+    words = ["dots: repeats"] if repeated else []
+    words += [f"dotted: ideal, {own}"] if scales else []
+    words += ["hollow: not measured here"] if elsewhere else []
+    return plots.finish(figure, axes, labels, theme, "; ".join(words))
+
+
+def speedup(group: Group, theme: Theme) -> Plot:
+    """Draw the speedup over the same framework's baseline, for each number of devices, and the ideal line."""
+    bases = list(dict.fromkeys(group.summary.baselines.values())) if group.summary else [ONE_DEVICE]
+    figure, axes = plots.blank(
+        theme, f"{group.benchmark}: speedup, {settings(group)}", f"speedup over {', '.join(bases) or ONE_DEVICE}"
+    )
+    labels, topologies = [], []
+    for index, framework in enumerate(group.frameworks):
+        series = plots.series(group, framework, lambda cell: Value("", cell.speedup) if cell.speedup else None)
+        if series.points:
+            last = group.row(framework, series.points[-1].topology)
+            share = percent(last.cell.efficiency) if last and last.cell else ""
+            text = f"{series.points[-1].value.median:.2f}× ({share})"
+            labels.append(plots.line(axes, series, theme.colour(index), theme, theme.marker(index), text))
+            topologies += [point.topology for point in series.points]
+    plots.device_axis(axes, topologies, theme)
+    most, legend = max((topology.world for topology in topologies), default=1), ""
+    if most > 1 and len(bases) == 1:
+        least = Topology.parse(bases[0]).world
+        axes.plot([least, most], [1, most / least], ":", color=theme.muted, lw=1.2, zorder=2)
+        legend = "dotted: ideal; in brackets: efficiency, speedup over devices"
+    return plots.finish(figure, axes, labels, theme, legend)
+
+
+def settings(group: Group) -> str:
+    """Return what a figure's title says about its group."""
+    return f"{group.precision}, {group.batch_text}" + ("" if group.exchanges else ", no exchange")
