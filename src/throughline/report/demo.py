@@ -62,11 +62,11 @@ def summaries(kept: Path, results: Path) -> list[Path]:
         cells.setdefault(cell.with_name(f"{cell.name}.json"), []).append(path)
     for line in (kept / FILES[1]).read_text(encoding="utf-8").splitlines():
         (results / json.loads(line)["benchmark"] / "equivalence.json").write_text(line, encoding="utf-8")
-    for place, paths in cells.items():
-        proof = place.with_name("equivalence.json")
+    for path, paths in cells.items():
+        proof = path.with_name("equivalence.json")
         repeats = max(int(path.stem.removeprefix("run")) for path in paths)
-        named = terms.get(place.parent.name)
-        summary.write(paths, place, repeats, equivalence=proof if proof.exists() else None, terms=named)
+        named = terms.get(path.parent.name)
+        summary.write(paths, path, repeats, equivalence=proof if proof.exists() else None, terms=named)
     return [*cells]
 
 

@@ -78,7 +78,7 @@ def test_ranks_decide_where_no_a_a_run_does(tmp_path: Path) -> None:
     few = found(tmp_path / "few", {"1n1g": [100.0, 101.0], "1n2g": [200.0, 201.0]})
     (pair,) = judged_pairs.judge(cells.groups([few]))
     assert (pair.verdict, pair.p) == ("not told apart", None)
-    assert "no rank test" in pair.why
+    assert "no rank test" in pair.reason
     assert pair.range == (200 / 101, 201 / 100)
 
 
@@ -286,7 +286,7 @@ def test_unlike_runs_have_no_verdict_and_say_in_what_they_differ(
     everything = cells.groups([plain, compiled])
     (pair,) = judged_pairs.judge(everything[1:], everything)
     assert (pair.verdict, pair.ratio, pair.adjusted) == ("not comparable", pytest.approx(1.3), None)
-    assert said in pair.why
+    assert said in pair.reason
     (text,) = [finding.text for finding in findings(everything[1:], everything)]
     assert "not known: 1.300 times" in text and said in text and "faster" not in text
 
@@ -299,7 +299,7 @@ def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_p
     assert cell.ran_in and cell.ran_in["environment.framework.torch"] == "2.13.0"
     assert (cell.started, cell.ended) == ("2026-11-20T12:00:00Z", "2026-11-20T12:05:30Z")
     (pair,) = judged_pairs.judge(cells.groups([one]))
-    assert pair.verdict == "not comparable" and "torch is 2.12.0 and 2.13.0" in pair.why
+    assert pair.verdict == "not comparable" and "torch is 2.12.0 and 2.13.0" in pair.reason
 
 
 def unequal(root: Path) -> list[cells.Group]:
@@ -344,7 +344,7 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     pairs = scope.pairs
     assert {(pair.verdict, pair.family) for pair in pairs} == {("not told apart", 7)}
     assert all(pair.p == pytest.approx(2 / 252) and pair.adjusted == pytest.approx(14 / 252) for pair in pairs)
-    assert pairs[0].why == "p = 0.008 (Holm over 7 pairs: p = 0.056)"
+    assert pairs[0].reason == "p = 0.008 (Holm over 7 pairs: p = 0.056)"
     table = TOPIC.table(scope)
     assert table and tables.csv(table)["rank_test_p_holm"][0] == pytest.approx(14 / 252)
     said = " ".join(TOPIC.remarks(scope))

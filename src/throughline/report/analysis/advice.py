@@ -86,10 +86,10 @@ def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
     if not cut:
         return []
     timed, cap = [run.steps_timed for run in cut], f"runs.steps.{STEP_CAP}"
-    why = f"as many as {cap} allows"
+    reason = f"as many as {cap} allows"
     if max(timed) <= FEWEST:
-        why = f"the fewest that a run times: {cap} leaves no room for more"
-    return [f"{_span(timed)} of {ok[0].steps_asked} steps were timed, {why}; raise {STEP_CAP} for a steadier figure"]
+        reason = f"the fewest that a run times: {cap} leaves no room for more"
+    return [f"{_span(timed)} of {ok[0].steps_asked} steps were timed, {reason}; raise {STEP_CAP} for a steadier figure"]
 
 
 def _span(counts: Sequence[int]) -> str:
@@ -100,8 +100,8 @@ def mixture(runs: Sequence[RunRecord]) -> list[str]:
     """Return which parts of device, environment and data differ between these records, with their values."""
     every = [surroundings(run) for run in runs]
     differences = []
-    for key in dict.fromkeys(key for one in every for key in one):
-        values = [one.get(key) for one in every]
+    for key in dict.fromkeys(key for stated in every for key in stated):
+        values = [stated.get(key) for stated in every]
         texts = dict.fromkeys(map(str, values))
         if len(texts) > 1 and not close(key, values):
             differences.append(f"{key} is {' and '.join(texts)}")

@@ -44,8 +44,8 @@ def _environment(run: RunRecord) -> str:
     digest = run.environment.get("digest")
     if digest is None:  # machines of one kind report slightly different sizes of memory
         return canonical({key: value for key, value in surroundings.items() if key != "environment.memory_bytes"})
-    own = {key: value for key, value in surroundings.items() if not key.startswith("environment.")}
-    return canonical({"digest": digest, **own})
+    others = {key: value for key, value in surroundings.items() if not key.startswith("environment.")}
+    return canonical({"digest": digest, **others})
 
 
 def of(by_topology: Mapping[str, Sequence[RunRecord]]) -> str:

@@ -150,7 +150,7 @@ class Group:
 
         Then tables state the batch of a device and the global batch that an iteration trains on.
         """
-        return self.summary is not None and any(one.of_steps for one in workloads.of(self.summary.model).figures)
+        return self.summary is not None and any(figure.of_steps for figure in workloads.of(self.summary.model).figures)
 
     @property
     def made_up(self) -> bool:
@@ -224,10 +224,10 @@ class Group:
 
 def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
     """Return the groups, sorted by benchmark, then precision, then batch. `asked` adds the cells without a record."""
-    made = {(s.benchmark, s.precision, s.batch): s for s in summaries}
+    summarized = {(s.benchmark, s.precision, s.batch): s for s in summaries}
     wanted = {(a.benchmark, a.precision, a.batch): a for a in asked or ()}
-    benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *made)))
-    keys = sorted({*made, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
+    benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *summarized)))
+    keys = sorted({*summarized, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
     units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
     # Derived benchmarks have no proof of their own, so verdicts are kept by block and precision.
     unequal: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
@@ -236,8 +236,8 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
         unequal[block_name(s.benchmark), s.precision] |= wrong
     return [
         Group(name, batch, precision,
-              tuple(_rows(made.get(key), wanted.get(key), unequal[block_name(name), precision])),
-              made.get(key), units.get(name, NO_UNIT))
+              tuple(_rows(summarized.get(key), wanted.get(key), unequal[block_name(name), precision])),
+              summarized.get(key), units.get(name, NO_UNIT))
         for key in keys for name, precision, batch in [key]
     ]  # fmt: skip
 
@@ -258,7 +258,7 @@ def _rows(summary: Summary | None, asked: Asked | None, unequal: Collection[str]
 
 def made_up_files(summary: Summary) -> bool:
     """True if the files that a summary's runs read are made up."""
-    return any(workloads.MADE_UP in str((one or {}).get("data")) for one in (summary.settings or {}).values())
+    return any(workloads.MADE_UP in str((built or {}).get("data")) for built in (summary.settings or {}).values())
 
 
 def switches(summary: Summary) -> str:

@@ -36,12 +36,12 @@ def _efficiency(frameworks: Cells, goals: Goals) -> Goal:
         ends = asked[_lowest(judged)].efficiency_range
         if ends and ends[0] < limit < ends[1]:
             doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
-    why = (
+    reason = (
         f"no cell on {nodes} nodes and more has a speedup: it, or the baseline to compare with, has no valid repeat"
         if asked
         else f"no topology has {nodes} nodes and more"
     )
-    return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, why)
+    return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, reason)
 
 
 def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
@@ -54,9 +54,9 @@ def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
             if share is not None:
                 judged[f"{name} {topology}"] = share
     silent = f"; {asked - len(judged)} of {asked} cells did not tell" if len(judged) < asked else ""
-    why = "no device told how busy it was (driver or permission)" if asked else "no valid repeat"
+    reason = "no device told how busy it was (driver or permission)" if asked else "no valid repeat"
     goal = {"name": "utilization", "at_least": goals.utilization.at_least, "from_nodes": None}
-    return _goal(goal, judged, silent, why)
+    return _goal(goal, judged, silent, reason)
 
 
 def _goal(goal: dict[str, Any], judged: Mapping[str, float], doubt: str, why_not: str) -> Goal:
@@ -65,8 +65,8 @@ def _goal(goal: dict[str, Any], judged: Mapping[str, float], doubt: str, why_not
         return Goal(**goal, verdict="not measured", worst=None, where=None, why=why_not)
     where = _lowest(judged)
     worst = judged[where]
-    why = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
-    return Goal(**goal, verdict="pass" if worst >= goal["at_least"] else "fail", worst=worst, where=where, why=why)
+    reason = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
+    return Goal(**goal, verdict="pass" if worst >= goal["at_least"] else "fail", worst=worst, where=where, why=reason)
 
 
 def _lowest(judged: Mapping[str, float]) -> str:

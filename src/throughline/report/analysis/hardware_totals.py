@@ -77,8 +77,8 @@ def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any
     """Combine each figure over the parts that have it, and keep the reasons of figures that no part has."""
     names = [name for name in type(parts[0]).model_fields if name not in ("convention", "reasons")]
     values = {name: combine(_known(getattr(part, name) for part in parts)) for name in names}
-    reasons = {key: why for part in reversed(parts) for key, why in part.reasons.items()}
-    return {**values, "reasons": {key: why for key, why in reasons.items() if values.get(key) is None}}
+    reasons = {key: reason for part in reversed(parts) for key, reason in part.reasons.items()}
+    return {**values, "reasons": {key: reason for key, reason in reasons.items() if values.get(key) is None}}
 
 
 def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
@@ -87,7 +87,7 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
         return None
     devices = [device for node in nodes for device in node.devices]
     throttled = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
-    own = {
+    use = {
         name: _joined(getattr(device, name) for device in devices)
         for name, field in DeviceTelemetry.model_fields.items()
         if "Series" in str(field.annotation)
@@ -95,11 +95,11 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
     return Use(
         machine=_joined_maps([node.machine for node in nodes]),
         processes=_joined_maps([node.processes for node in nodes]),
-        devices=own if devices else {},
+        devices=use if devices else {},
         throttle_reasons=sorted({reason for reasons in throttled for reason in reasons}) if throttled else None,
         samples=sum(node.samples for node in nodes),
         cost_cpu_share=max(_known(node.cost_cpu_share for node in nodes), default=None),
-        reasons={key: why for node in reversed(nodes) for key, why in node.reasons.items()},
+        reasons={key: reason for node in reversed(nodes) for key, reason in node.reasons.items()},
     )
 
 
@@ -108,13 +108,13 @@ def _joined(series: Iterable[Series | None]) -> Series | None:
     known = _known(series)
     if not known:
         return None
-    mean = sum(one.mean for one in known) / len(known)
-    return Series(mean=mean, min=min(one.min for one in known), max=max(one.max for one in known))
+    mean = sum(part.mean for part in known) / len(known)
+    return Series(mean=mean, min=min(part.min for part in known), max=max(part.max for part in known))
 
 
 def _joined_maps(maps: Sequence[Mapping[str, Series | None]]) -> dict[str, Series | None]:
-    names = dict.fromkeys(name for one in maps for name in one)
-    return {name: _joined(one.get(name) for one in maps) for name in names}
+    names = dict.fromkeys(name for part in maps for name in part)
+    return {name: _joined(part.get(name) for part in maps) for name in names}
 
 
 def _known(values: Iterable[T | None]) -> list[T]:

@@ -124,7 +124,7 @@ class Pair:
         return None if self.unlike else self.ratio > 1 + (self.floor.share if self.floor else 0.0)
 
     @property
-    def why(self) -> str:
+    def reason(self) -> str:
         """The reason for the verdict."""
         if self.unlike:
             return "; ".join(self.unlike)
@@ -156,9 +156,9 @@ def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pai
         for pair in (*_frameworks(groups), *_precisions(groups), *_devices(groups), *switched)
         if pair.sides
     ]
-    tested = [(place, pair.p) for place, pair in enumerate(pairs) if not pair.unlike and pair.p is not None]
-    for (place, _), adjusted in zip(tested, statistics.holm([p for _, p in tested]), strict=True):
-        pairs[place] = replace(pairs[place], adjusted=adjusted, family=len(tested))
+    tested = [(index, pair.p) for index, pair in enumerate(pairs) if not pair.unlike and pair.p is not None]
+    for (index, _), adjusted in zip(tested, statistics.holm([p for _, p in tested]), strict=True):
+        pairs[index] = replace(pairs[index], adjusted=adjusted, family=len(tested))
     return pairs
 
 
@@ -180,11 +180,12 @@ class TooFew:
         """What these repeats cannot decide, why, and how many repeats could."""
         repeats = f"{self.repeats} repeat{'' if self.repeats == 1 else 's'}"
         which = "the only comparison" if self.pairs == 1 else f"any of the {self.pairs} comparisons"
-        why = f"the rank test needs at least {LEAST_REPEATS} repeats on each side"
+        reason = f"the rank test needs at least {LEAST_REPEATS} repeats on each side"
         if self.least is not None:
             corrected = f" after Holm's correction for {self.pairs} pairs" if self.pairs > 1 else ""
-            why = f"the smallest p that they can give{corrected} is {self.least:.2g}, and a verdict needs p < {SURE:g}"
-        return f"{repeats} cannot decide {which} of this benchmark: {why}. {self.enough} repeats can (runs.repeats)."
+            reason = f"the smallest p that they can give{corrected} is {self.least:.2g}"
+            reason += f", and a verdict needs p < {SURE:g}"
+        return f"{repeats} cannot decide {which} of this benchmark: {reason}. {self.enough} repeats can (runs.repeats)."
 
 
 def too_few(pairs: Sequence[Pair]) -> TooFew | None:
@@ -203,13 +204,13 @@ def too_few(pairs: Sequence[Pair]) -> TooFew | None:
     return TooFew(max(n, m), family, least, next(k for k in possible if family * statistics.least_p(k, k) < SURE))
 
 
-def differences(one: Side, other: Side) -> list[str]:
+def differences(first: Side, second: Side) -> list[str]:
     """Return which parts of device, environment and data are known of both sides, differ, and may decide the speed."""
-    a, b = one.group.facts(one.row), other.group.facts(other.row)
+    a, b = first.group.facts(first.row), second.group.facts(second.row)
     left_out: tuple[str, ...] = NO_SPEED
-    if one.row.framework != other.row.framework:
+    if first.row.framework != second.row.framework:
         left_out += OF_FRAMEWORK
-    if one.row.topology != other.row.topology:
+    if first.row.topology != second.row.topology:
         left_out += (*advice.BY_TOPOLOGY, *CORES)
     return [
         _said(key, a.get(key), b.get(key))
@@ -218,11 +219,11 @@ def differences(one: Side, other: Side) -> list[str]:
     ]
 
 
-def _differs(key: str, one: Any, other: Any) -> bool:
+def _differs(key: str, first: Any, second: Any) -> bool:
     """True if two facts differ. An unknown fact does not differ, but an unknown variable counts as not set."""
-    if None in (one, other):
-        return one != other and key.startswith("environment.variables.")
-    return bool(one != other) and not advice.close(key, [one, other])
+    if None in (first, second):
+        return first != second and key.startswith("environment.variables.")
+    return bool(first != second) and not advice.close(key, [first, second])
 
 
 def _said(key: str, *values: Any) -> str:
@@ -236,15 +237,15 @@ def _said(key: str, *values: Any) -> str:
     return f"{name} differs" if is_long else f"{name.removeprefix('variables.')} is {' and '.join(texts)}"
 
 
-def _unlike(one: Side, other: Side) -> tuple[str, ...]:
+def _unlike(first: Side, second: Side) -> tuple[str, ...]:
     """Return why two sides must not be compared: unequal mathematics, or different surroundings."""
-    if one.row.framework != other.row.framework:
-        unequal = [side.row.framework for side in (one, other) if side.row.unequal]
+    if first.row.framework != second.row.framework:
+        unequal = [side.row.framework for side in (first, second) if side.row.unequal]
         if unequal:
             return (f"{' and '.join(unequal)} does not compute what the others do (equivalence.json)",)
-    found = differences(one, other)
-    more = [f"{len(found) - NAMED} more differences"] if len(found) > NAMED else []
-    return (*found[:NAMED], *more)
+    differing = differences(first, second)
+    more = [f"{len(differing) - NAMED} more differences"] if len(differing) > NAMED else []
+    return (*differing[:NAMED], *more)
 
 
 def _again(groups: Sequence[Group]) -> Iterable[tuple[Side, Side]]:
@@ -276,17 +277,17 @@ def _floor(pair: Pair, again: Iterable[tuple[Side, Side]]) -> Floor | None:
 
 def _belongs(twice: tuple[Side, Side], side: Side) -> bool:
     return all(
-        one.row.framework == side.row.framework
-        and one.workload == side.workload
-        and _near(one, side)
-        and not differences(one, side)
-        for one in twice
+        member.row.framework == side.row.framework
+        and member.workload == side.workload
+        and _near(member, side)
+        and not differences(member, side)
+        for member in twice
     )
 
 
-def _near(one: Side, other: Side) -> bool:
+def _near(first: Side, second: Side) -> bool:
     """True if at most a day lies between two measurements; False if a summary does not tell when they took place."""
-    cells = one.row.cell, other.row.cell
+    cells = first.row.cell, second.row.cell
     try:
         starts = [datetime.fromisoformat(cell.started) for cell in cells if cell and cell.started]
         ends = [datetime.fromisoformat(cell.ended) for cell in cells if cell and cell.ended]
@@ -353,9 +354,11 @@ def _switches(groups: Sequence[Group], everything: Sequence[Group]) -> Iterable[
                     yield from _pair("switches", what, where, other, base, group, row)
 
 
-def _pair(kind: str, what: str, where: str, base: Group, one: Row | None, group: Group, other: Row) -> Iterable[Pair]:
-    if one:
-        sides = Side(base, one), Side(group, other)
+def _pair(
+    kind: str, what: str, where: str, base: Group, base_row: Row | None, group: Group, other: Row
+) -> Iterable[Pair]:
+    if base_row:
+        sides = Side(base, base_row), Side(group, other)
         before, after = (side.value for side in sides)
         if before and after:
             yield Pair(what, where, before, after, kind=kind, sides=sides)

@@ -25,7 +25,7 @@ def merged(texts: Iterable[str]) -> Iterator[str]:
 
 def form(text: str) -> str:
     """Return a text with `#` for its numbers. Texts of the same form can be merged."""
-    return TOKEN.sub(lambda found: f"{found['kind'] or ''}#", text)
+    return TOKEN.sub(lambda token: f"{token['kind'] or ''}#", text)
 
 
 def _one(texts: Sequence[str]) -> str:
@@ -37,12 +37,12 @@ def _one(texts: Sequence[str]) -> str:
     return TOKEN.sub(lambda _: next(together), texts[0])
 
 
-def _together(found: Sequence[re.Match[str]]) -> str:
+def _together(tokens: Sequence[re.Match[str]]) -> str:
     """Merge the numbers in one place of several texts: names into a list, other numbers into a range."""
-    kind = found[0]["kind"]
+    kind = tokens[0]["kind"]
     if kind:
-        names = sorted({int(name) for one in found for name in one["names"].split(", ")})
+        names = sorted({int(name) for token in tokens for name in token["names"].split(", ")})
         return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(map(str, names))}"
-    numbers = [number for one in found for number in (one["low"], one["high"]) if number]
+    numbers = [number for token in tokens for number in (token["low"], token["high"]) if number]
     low, high = min(numbers, key=float), max(numbers, key=float)
     return low if float(low) == float(high) else f"{low} to {high}"

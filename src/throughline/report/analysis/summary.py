@@ -176,12 +176,12 @@ def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
 def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
     """Return DLPerf's batch per device; or None with the reason, if `batch` is not that of a device."""
     if spec.scaling == "strong":
-        why = "batch is of all replicas together: scaling is strong"
+        reason = "batch is of all replicas together: scaling is strong"
     elif spec.options.layout.tensor > 1:
-        why = f"batch is of a replica, and {spec.options.layout.tensor} devices share one"
+        reason = f"batch is of a replica, and {spec.options.layout.tensor} devices share one"
     else:
         return spec.batch, {}
-    return None, {"batch_size_per_device": why}
+    return None, {"batch_size_per_device": reason}
 
 
 def write(
@@ -200,10 +200,10 @@ def write(
     """
     compared = read_equivalence(equivalence) if equivalence else None
     summary = summarize(paths, repeats, remarks, compared, terms, asked)
-    own = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"
-    if not output.absolute().as_posix().endswith("/" + own):
+    expected = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"
+    if not output.absolute().as_posix().endswith("/" + expected):
         raise UserError(
-            f"these records belong into {own}, not into {output}",
+            f"these records belong into {expected}, not into {output}",
             why="a summary's place is named by its benchmark, batch and precision",
             next_step="give the records of the configuration that the output's name says",
         )

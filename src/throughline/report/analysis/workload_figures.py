@@ -15,7 +15,7 @@ def medians(runs: Sequence[RunRecord]) -> list[Figure]:
     same: dict[tuple[str, str], list[Figure]] = {}
     for figure in (figure for run in runs if run.status == "ok" for figure in run.figures):
         same.setdefault((figure.name, str(figure.at)), []).append(figure)
-    values = {key: [one.value for one in repeats if one.value is not None] for key, repeats in same.items()}
+    values = {key: [figure.value for figure in repeats if figure.value is not None] for key, repeats in same.items()}
     return [same[key][0].model_copy(update={"value": statistics.median(values[key])}) for key in same]
 
 

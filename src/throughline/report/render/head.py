@@ -53,7 +53,7 @@ def measured(groups: Iterable[Group]) -> list[Best]:
 
 def fastest(groups: Sequence[Group]) -> Best | None:
     """Return the fastest row of those that compute what they should."""
-    return max((one for one in measured(groups) if not one.row.unequal), key=lambda best: best.speed, default=None)
+    return max((best for best in measured(groups) if not best.row.unequal), key=lambda best: best.speed, default=None)
 
 
 def baseline(group: Group, framework: str) -> str:
@@ -70,7 +70,7 @@ def headline(groups: Sequence[Group]) -> str:
     """Say how fast a benchmark is, how well it scales, and how many repeats say so."""
     best, every = fastest(groups), measured(groups)
     if best is None and every:
-        names = ", ".join(dict.fromkeys(one.row.framework for one in every))
+        names = ", ".join(dict.fromkeys(best.row.framework for best in every))
         return f"No figure is shown here: {names} does not compute what was asked for (equivalence.json)."
     if best is None:
         return "Nothing could be measured yet."
@@ -87,12 +87,12 @@ def headline(groups: Sequence[Group]) -> str:
 def _scaling(best: Best, every: Sequence[Best]) -> str:
     cell, world = best.cell, best.row.topology.world
     if not best.scales:
-        unequal = any(one.row.unequal for one in every)
+        unequal = any(other.row.unequal for other in every)
         return ", the highest median of all cells" + (" that compute what they should" if unequal else "")
     if cell.speedup is None:
         base = best.group.row(best.row.framework, Topology.parse(best.baseline))
-        why = "its baseline, {}, has no valid repeat" if base else "there are no runs on its baseline, {}"
-        return f"; its speedup is not known, because {why.format(best.baseline)}"
+        reason = "its baseline, {}, has no valid repeat" if base else "there are no runs on its baseline, {}"
+        return f"; its speedup is not known, because {reason.format(best.baseline)}"
     between = f" (speedup {span(cell.speedup_range)} within the ranges of the repeats)" if cell.speedup_range else ""
     return (
         f": {cell.speedup:.2f} times {over(best.baseline)}, {percent(cell.efficiency)} of what {world} devices could "
@@ -138,10 +138,10 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     rates = f"learning rate {optimizer.learning_rate:g}{course}, weight decay {optimizer.weight_decay:g}"
     if optimizer.name == "sgd":
         rates += f", momentum {optimizer.momentum:g}"
-    built = [one for one in (summary.settings or {}).values() if one]
-    counts = {one["parameters"] for one in built if one.get("parameters")}
+    built = [model for model in (summary.settings or {}).values() if model]
+    counts = {model["parameters"] for model in built if model.get("parameters")}
     size = ", ".join(f"{count:,} parameters" for count in sorted(counts))
-    has_dropout = not built or any(one.get("dropout") for one in built)
+    has_dropout = not built or any(model.get("dropout") for model in built)
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
         ("device", summary.device.name if summary.device else "n/a"),
@@ -168,12 +168,12 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     for every in judgements.values():
         verdict = goals.overall(goal for _, goal in every)
         deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
-        group, goal = min(deciding, key=lambda one: one[1].worst or 0.0)
-        place = f" ({group.precision}, {group.batch_name})" if goal.worst is not None else ""
+        group, goal = min(deciding, key=lambda judged: judged[1].worst or 0.0)
+        where = f" ({group.precision}, {group.batch_name})" if goal.worst is not None else ""
         aim = f"devices are busy for at least {percent(goal.at_least)} of the timed window"
         if goal.name == "efficiency":
             kind = "strong-scaling efficiency" if group.strong else "efficiency"
             topologies = "every topology" if goal.from_nodes == 1 else f"topologies of {goal.from_nodes} nodes and more"
             aim = f"{kind} of at least {percent(goal.at_least)} on {topologies}"
-        rows.append((VERDICTS[verdict], aim, f"{goal.why}{place}"))
+        rows.append((VERDICTS[verdict], aim, f"{goal.why}{where}"))
     return rows

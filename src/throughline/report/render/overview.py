@@ -111,15 +111,15 @@ def leader(groups: Sequence[Group], pairs: Sequence[Pair]) -> Best | None:
     first = fastest(groups)
     if first is None:
         return None
-    others = [one for one in measured(groups) if one.row.framework != first.row.framework and not one.row.unequal]
-    second = max(others, key=lambda one: one.speed, default=None)
+    others = [best for best in measured(groups) if best.row.framework != first.row.framework and not best.row.unequal]
+    second = max(others, key=lambda best: best.speed, default=None)
     if second is None:
         return None
     for pair in pairs:
         if pair.sides:
-            one, other = (side.row for side in pair.sides)
-            if other is first.row and one is second.row and pair.verdict == "faster":
+            row, other = (side.row for side in pair.sides)
+            if other is first.row and row is second.row and pair.verdict == "faster":
                 return first
-            if one is first.row and other is second.row and pair.verdict == "slower":
+            if row is first.row and other is second.row and pair.verdict == "slower":
                 return first
     return None

@@ -59,8 +59,8 @@ def collect(results: Path, summaries: Sequence[Path], imports: Sequence[Path] = 
             try:
                 values[path] = read(path)
             except (UserError, OSError, ValueError) as error:
-                why = error.why if isinstance(error, UserError) and error.why else str(error)
-                unreadable.append((os.path.relpath(path, results), markup.one_line(why)))
+                reason = error.why if isinstance(error, UserError) and error.why else str(error)
+                unreadable.append((os.path.relpath(path, results), markup.one_line(reason)))
         return values
 
     return Results(
@@ -99,14 +99,14 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
     """
     collected, count = Results(), 0
     for cell in asked:
-        place = results / cell.benchmark / f"bz{cell.batch}_{cell.precision}"
-        records = sorted(place.glob("*/*/run*.json"))
+        folder = results / cell.benchmark / f"bz{cell.batch}_{cell.precision}"
+        records = sorted(folder.glob("*/*/run*.json"))
         count += len(records)
         if records:
             try:
-                collected.present[place.with_suffix(".json")] = summarize(records, cell.repeats)
+                collected.present[folder.with_suffix(".json")] = summarize(records, cell.repeats)
             except UserError as error:
-                collected.unreadable.append((f"{cell.benchmark}/{place.name}", markup.one_line(str(error))))
+                collected.unreadable.append((f"{cell.benchmark}/{folder.name}", markup.one_line(str(error))))
     if count:
         write_text(output, render(collected, [], asked, output))
     return count
@@ -121,31 +121,31 @@ def render(
         (s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()
     }
     ran = run_environment.ran(_logs(results.present) + _logs(results.earlier))
-    timed = {log for log, one in ran.items() if one.status == "ok" and one.step_seconds}
+    timed = {log for log, run in ran.items() if run.status == "ok" and run.step_seconds}
     here = [ran[log] for log in _logs(results.present) if log in ran]
-    imported = [row for one in results.imports for row in one.results()]
+    imported = [row for source in results.imports for row in source.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
 
-    def place(group: Group) -> Path | None:
+    def summary_path(group: Group) -> Path | None:
         """Return the path of a group's summary."""
         return places.get((group.benchmark, group.batch, group.precision))
 
     def log(group: Group, name: str) -> str | None:
         """Return the address of a log of a group; None if the log is not there."""
-        path = place(group)
+        path = summary_path(group)
         path = path and path.with_suffix("") / name
         return quote(os.path.relpath(path, output.parent)) if path and path.exists() else None
 
     def traces(group: Group) -> list[tuple[Row, list[list[float]]]]:
         """Return the rows whose records exist, with the seconds of every step of their valid runs."""
-        where = place(group)
+        where = summary_path(group)
         logs = [
             (row, [where.with_suffix("") / log for log in row.cell.logs])
             for row in group.measured
             if where and row.cell
         ]
-        found = [(row, [ran[log].step_seconds for log in own if log in timed]) for row, own in logs]
-        return [(row, runs) for row, runs in found if runs]
+        series = [(row, [ran[log].step_seconds for log in paths if log in timed]) for row, paths in logs]
+        return [(row, runs) for row, runs in series if runs]
 
     return (
         _environment()
@@ -189,7 +189,7 @@ def _environment() -> Environment:
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     filters = (percent, switches, download, least_coverage, sparks.clipped, sparks.trace, sparks.span_of)
-    environment.filters |= {one.__name__: one for one in filters}
+    environment.filters |= {function.__name__: function for function in filters}
     environment.globals["symbols"] = {"dot": sparks.DOT, "arrow": sparks.ARROW}
     return environment
 
@@ -206,8 +206,8 @@ def _benchmarks(
     for name in sorted(names, key=lambda name: name != block_name(name)):
         largest = [search for search in results.largest if search.benchmark == name]
         judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
-        own = [group for group in every if group.benchmark == name]
-        entry = _benchmark(Scope(own, every, largest, judged, imported), prefix)
+        own_groups = [group for group in every if group.benchmark == name]
+        entry = _benchmark(Scope(own_groups, every, largest, judged, imported), prefix)
         origin = entries.get(block_name(name))
         if origin:
             origin["derived"].append(entry)
@@ -231,9 +231,9 @@ def download(summary: Summary) -> str:
 def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     """Return one benchmark as the template prints it: its headline, its groups, and a section for each topic."""
     identity = re.sub(r"[^a-z0-9_-]", "-", f"{prefix}{scope.benchmark}".lower())
-    drawings = {topic.name: [one for one in drawn(topic, scope) if one.on_page] for topic in TOPICS}
-    beside = [one for every in drawings.values() for one in every]
-    findings = (one for topic in TOPICS for one in topic.findings(scope))
+    drawings = {topic.name: [drawing for drawing in drawn(topic, scope) if drawing.on_page] for topic in TOPICS}
+    beside = [drawing for every in drawings.values() for drawing in every]
+    findings = (finding for topic in TOPICS for finding in topic.findings(scope))
     sections = (_section(topic, scope, identity, drawings[topic.name]) for topic in TOPICS)
     summaries = [group.summary for group in scope.groups if group.summary]
     return {
@@ -243,7 +243,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "overview": list(overview.lines(scope, identity)),
         "headline": head.headline(scope.groups),
         "figures": head.figures(head.fastest(scope.groups)),
-        "further": sorted(findings, key=lambda one: one.order),
+        "further": sorted(findings, key=lambda finding: finding.order),
         "goals": head.judged(scope.groups),
         "settings": head.settings(summaries[0]) if summaries else [],
         "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),
@@ -272,7 +272,9 @@ def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawi
 def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> list[Markup]:
     """Draw the plots that stand beside the table of `group`; None: the plots that stand beside no table."""
     return [
-        inline(one.draw(PAGE), f"{identity}-{one.name}", one.title, one.words) for one in drawings if one.group is group
+        inline(drawing.draw(PAGE), f"{identity}-{drawing.name}", drawing.title, drawing.words)
+        for drawing in drawings
+        if drawing.group is group
     ]
 
 

@@ -114,8 +114,8 @@ def inline(drawn: Plot, identity: str, title: str, description: str) -> Markup:
             elif name in COORDINATES:
                 element.set(name, re.sub(r"(\.\d)\d+", r"\1", value))
             elif name != "id":
-                own = re.sub(r"url\(#([\w-]+)\)", rf"url(#{identity}-\1)", value)
-                element.set(name, re.sub(r"font-family: [^;]+; ", "", own))  # the page has its own
+                style = re.sub(r"url\(#([\w-]+)\)", rf"url(#{identity}-\1)", value)
+                element.set(name, re.sub(r"font-family: [^;]+; ", "", style))  # the page has its own
             elif value in used:
                 element.set("id", f"{identity}-{value}")
     for name in ("width", "height", "version"):
@@ -136,7 +136,7 @@ def inline(drawn: Plot, identity: str, title: str, description: str) -> Markup:
 def series(group: Group, framework: str, value: Callable[[Cell], Value | None], name: str = "") -> Series:
     """Return the measured cells of one framework as points. `value` gives the value of a cell; None leaves it out."""
     points = [(row.topology, value(row.cell)) for row in group.series(framework) if row.cell]
-    return Series(name or framework, tuple(Point(topology, one) for topology, one in points if one))
+    return Series(name or framework, tuple(Point(topology, known) for topology, known in points if known))
 
 
 def blank(theme: Theme, heading: str, unit: str) -> tuple[Plot, Axes]:
@@ -241,9 +241,9 @@ def finish(figure: Plot, axes: Axes, labels: Sequence[Label], theme: Theme, lege
     Call it when everything else is drawn, because the places depend on the axes' limits.
     """
     if legend:
-        place: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 8), "textcoords": "offset points"}
+        look: dict[str, Any] = {"xycoords": "axes fraction", "xytext": (0, 8), "textcoords": "offset points"}
         size = min(8.0, 72 * (theme.size[0] - MARGINS[0]) / (SMALL_LETTER * len(legend)))
-        axes.annotate(legend, (0, 1), **place, fontsize=size, color=theme.muted)
+        axes.annotate(legend, (0, 1), **look, fontsize=size, color=theme.muted)
     if labels:
         _labels(axes, labels, theme)
     else:
@@ -272,16 +272,16 @@ def _labels(axes: Axes, labels: Sequence[Label], theme: Theme) -> None:
     right = axes.get_xlim()[1]
     look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "annotation_clip": False}
     look |= {"linespacing": 1.25, "parse_math": False}
-    for y, own, (_, value, name, text, colour, marker) in zip(places, own_places, ordered, strict=True):
-        place = (15, y - own)
+    for y, wanted, (_, value, name, text, colour, marker) in zip(places, own_places, ordered, strict=True):
+        offset = (15, y - wanted)
         if marker:
-            above = y - own + (6 * size if two else 0)
+            above = y - wanted + (6 * size if two else 0)
             key = offset_copy(axes.transData, axes.get_figure(root=True), x=8, y=above, units="points")
             axes.plot([right], [value], marker, color=colour, ms=5, mew=0, transform=key, clip_on=False)
         shown = f"{name}\n" if two else name
-        axes.annotate(shown, (right, value), place, fontsize=9 * size, color=colour, fontweight="bold", **look)
+        axes.annotate(shown, (right, value), offset, fontsize=9 * size, color=colour, fontweight="bold", **look)
         if two:
-            axes.annotate(f"\n{text}", (right, value), place, fontsize=8.5 * size, color=theme.muted, **look)
+            axes.annotate(f"\n{text}", (right, value), offset, fontsize=8.5 * size, color=theme.muted, **look)
 
 
 def spread_out(places: Sequence[float], gap: float, top: float) -> list[float]:

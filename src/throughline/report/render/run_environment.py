@@ -64,7 +64,7 @@ def environments(summaries: Iterable[Summary]) -> Table | None:
             names[summary.benchmark, framework] = None
     every = [facts for facts, _ in different.values()]
     keys = dict.fromkeys(key for facts in every for key in facts)
-    order = {key: place for place, key in enumerate(NAMES)}
+    order = {key: number for number, key in enumerate(NAMES)}
     shown = [key for key in keys if key != "device.kind" and not key.startswith("reasons.")]
     rows = {
         _name(key): [_value(key, facts.get(key)) for facts in every]
@@ -80,10 +80,10 @@ def environments(summaries: Iterable[Summary]) -> Table | None:
 def _unknown(facts: Mapping[str, Any]) -> str:
     """Return the facts of an environment that are not known, grouped by the reason."""
     by_reason: dict[str, list[str]] = {}
-    for key, why in facts.items():
+    for key, reason in facts.items():
         if key.startswith("reasons."):
-            by_reason.setdefault(str(why), []).append(_name(key.removeprefix("reasons.")))
-    return "; ".join(f"{', '.join(names)}: {why}" for why, names in by_reason.items())
+            by_reason.setdefault(str(reason), []).append(_name(key.removeprefix("reasons.")))
+    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
 
 
 def _name(key: str) -> str:
@@ -124,8 +124,8 @@ def _data(path: Path) -> list[tuple[str, str]]:
 
 def ran(logs: Iterable[Path]) -> dict[Path, Glance]:
     """Map each log to the record beside it. Records that cannot be read are left out."""
-    found = {log: glance(log.with_suffix(".json")) for log in logs}
-    return {log: one for log, one in found.items() if one}
+    runs = {log: glance(log.with_suffix(".json")) for log in logs}
+    return {log: run for log, run in runs.items() if run}
 
 
 def span(runs: Iterable[Glance]) -> str | None:
@@ -149,26 +149,26 @@ class Measured:
 
 def commits(runs: Iterable[Glance]) -> list[Measured]:
     """Return every commit that runs were measured with. Runs without a known commit are left out."""
-    found: dict[str, list[Glance]] = {}
+    by_commit: dict[str, list[Glance]] = {}
     for run in runs:
         if commit := run.environment.get("commit"):
-            found.setdefault(str(commit), []).append(run)
+            by_commit.setdefault(str(commit), []).append(run)
     return [
         Measured(
             commit,
-            _by_benchmark((run.benchmark, run.framework) for run in own),
-            changed=any(run.environment.get("tree_clean") is False for run in own),
+            _by_benchmark((run.benchmark, run.framework) for run in measured),
+            changed=any(run.environment.get("tree_clean") is False for run in measured),
         )
-        for commit, own in found.items()
+        for commit, measured in by_commit.items()
     ]
 
 
 def _by_benchmark(pairs: Iterable[tuple[str, str]]) -> str:
     """Return pairs of benchmark and framework as text, such as `bert: torch, jax; images: torch`."""
-    found: dict[str, dict[str, None]] = {}
+    by_benchmark: dict[str, dict[str, None]] = {}
     for benchmark, framework in pairs:
-        found.setdefault(benchmark, {})[framework] = None
-    return "; ".join(f"{benchmark}: {', '.join(names)}" for benchmark, names in found.items())
+        by_benchmark.setdefault(benchmark, {})[framework] = None
+    return "; ".join(f"{benchmark}: {', '.join(names)}" for benchmark, names in by_benchmark.items())
 
 
 def repository(citation: Path = CITATION) -> str | None:
@@ -220,7 +220,7 @@ def _whole_keys(value: Any) -> Any:
     The JSON of a record makes texts of all keys. The workflow accepts only numbers there.
     """
     if isinstance(value, list):
-        return [_whole_keys(one) for one in value]
+        return [_whole_keys(part) for part in value]
     if not isinstance(value, dict):
         return value
-    return {int(key) if key.isdecimal() else key: _whole_keys(one) for key, one in value.items()}
+    return {int(key) if key.isdecimal() else key: _whole_keys(part) for key, part in value.items()}

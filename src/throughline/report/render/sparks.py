@@ -55,9 +55,9 @@ def _dot(x: float) -> str:
     return f'<circle class="dot" cx="{x:.1f}" cy="8" r="2.6"/>'
 
 
-def _arrow(side: int, place: int, count: int) -> str:
+def _arrow(side: int, index: int, count: int) -> str:
     """Return the arrow at one end of a strip that has `count` of them above each other."""
-    end, base, y, half = 50 + 49 * side, 50 + 42 * side, 16 * (place + 0.5) / count, min(3.0, 7 / count)
+    end, base, y, half = 50 + 49 * side, 50 + 42 * side, 16 * (index + 0.5) / count, min(3.0, 7 / count)
     return f'<path class="outside" d="M{base} {y - half:.1f}L{end} {y:.1f}L{base} {y + half:.1f}z"/>'
 
 
@@ -102,6 +102,6 @@ def _thinned(steps: Sequence[float]) -> list[float]:
     """Return all steps; of a long run the shortest and the longest step of each stretch, so that no outlier is lost."""
     if len(steps) <= 2 * STRETCHES:
         return list(steps)
-    edges = [len(steps) * place // STRETCHES for place in range(STRETCHES + 1)]
+    edges = [len(steps) * index // STRETCHES for index in range(STRETCHES + 1)]
     stretches = [steps[start:end] for start, end in pairwise(edges)]
     return [seconds for stretch in stretches for seconds in (min(stretch), max(stretch))]

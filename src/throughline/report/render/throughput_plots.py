@@ -43,8 +43,8 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
     ]
     labels: list[plots.Label] = []
     for series in every:
-        place = group.frameworks.index(series.name) if series.name in group.frameworks else len(labels)
-        colour, marker = theme.colour(place), theme.marker(place)
+        index = group.frameworks.index(series.name) if series.name in group.frameworks else len(labels)
+        colour, marker = theme.colour(index), theme.marker(index)
         measured, first, most = series.source == MEASURED, series.points[0], series.points[-1].topology.world
         if measured and first.topology.world == 1 < most:
             ideal = [first.value.median, first.value.median * most]
@@ -55,10 +55,10 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
     topologies = [point.topology for series in every for point in series.points]
     plots.device_axis(axes, topologies, theme)
     scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
-    own = "1n1g times devices" if elsewhere else "the framework's own 1n1g times devices"
+    meaning = "1n1g times devices" if elsewhere else "the framework's own 1n1g times devices"
     repeated = any(len(point.value.repeats) > 1 for series in every for point in series.points)
     words = ["dots: repeats"] if repeated else []
-    words += [f"dotted: ideal, {own}"] if scales else []
+    words += [f"dotted: ideal, {meaning}"] if scales else []
     words += ["hollow: not measured here"] if elsewhere else []
     return plots.finish(figure, axes, labels, theme, "; ".join(words))
 

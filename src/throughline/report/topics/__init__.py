@@ -51,8 +51,10 @@ def write_tables(scope: Scope, folder: Path) -> None:
 
 def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:
     """Yield the plots of a topic. If data are made up, each plot says so."""
-    for one in topic.drawings(scope):
-        yield replace(one, draw=partial(_marked, one.draw), words=f"{one.words} {MADE_UP}") if scope.made_up else one
+    for drawing in topic.drawings(scope):
+        if scope.made_up:
+            drawing = replace(drawing, draw=partial(_marked, drawing.draw), words=f"{drawing.words} {MADE_UP}")
+        yield drawing
 
 
 def _marked(draw: Callable[[Theme], Plot], theme: Theme) -> Plot:

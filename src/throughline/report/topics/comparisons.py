@@ -56,7 +56,7 @@ def _entries(pair: Pair) -> list[Entry]:
         Entry(value=pair.floor.share if pair.floor else None),
         Entry(value=pair.floor.compared if pair.floor else 0),
         Entry.words(pair.verdict, chip=pair.verdict.replace(" ", "-")),
-        Entry.words(pair.why),
+        Entry.words(pair.reason),
     ]
 
 
@@ -147,7 +147,7 @@ def _unequal(scope: Scope) -> Iterator[Finding]:
 
 def _compiled(pair: Pair) -> Finding:
     """Say that a compiled model gains nothing, or is not known to gain."""
-    ratio = f"{pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, {pair.why})"
+    ratio = f"{pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, {pair.reason})"
     if pair.verdict in DECIDED:
         return Finding(f"compile gains nothing: {ratio}. Leave it off here.", LOSS)
     return Finding(f"Whether compile gains is not known: {ratio}.")
@@ -157,12 +157,12 @@ def _faster(pair: Pair, where: str) -> str:
     """Say which of two is faster, if one of them is, and how sure that is."""
     names, gain = (pair.other.label, pair.one.label), pair.ratio - 1
     if pair.unlike:
-        return f"{' and '.join(names)} are not comparable {where}: {pair.why}."
+        return f"{' and '.join(names)} are not comparable {where}: {pair.reason}."
     if pair.verdict == "no difference":
-        return f"No difference between {' and '.join(names)} {where}: {percent(abs(gain), 1)}, {pair.why}."
+        return f"No difference between {' and '.join(names)} {where}: {percent(abs(gain), 1)}, {pair.reason}."
     ahead, behind = names if gain > 0 else names[::-1]
     gain = max(pair.ratio, 1 / pair.ratio) - 1
-    return f"{ahead} is {percent(gain, 1)} faster than {behind} {where}: the rank test gives {pair.why}."
+    return f"{ahead} is {percent(gain, 1)} faster than {behind} {where}: the rank test gives {pair.reason}."
 
 
 def _precision(pair: Pair) -> Finding:
@@ -180,10 +180,10 @@ def _precision(pair: Pair) -> Finding:
     verb = "are not comparable" if pair.unlike else "cannot be told apart"
     text = (
         f"{group.precision} is {pair.ratio:.2f} times as fast as {base.precision} {against}: the rank test gives "
-        f"{pair.why}."
+        f"{pair.reason}."
         if pair.verdict == "faster"
         else f"{group.precision} and {base.precision} {verb} {against}: the medians' ratio is {pair.ratio:.2f}, "
-        f"{pair.why}."
+        f"{pair.reason}."
     )
     return Finding(f"{row.framework}: {text}")
 
@@ -196,9 +196,9 @@ def _lost(pair: Pair, alone: float) -> Finding:
     verdict = {"slower": f"{low} is slower than {high}", "no difference": f"{low} gains nothing"}.get(
         pair.verdict, f"{low} and {high} cannot be told apart"
     )
-    why = "" if decided else f" ({pair.why})"
+    reason = "" if decided else f" ({pair.reason})"
     return Finding(
-        f"{row.framework}: {verdict} on {row.topology}: {pair.ratio:.2f} times the throughput of {high}{why}, and "
+        f"{row.framework}: {verdict} on {row.topology}: {pair.ratio:.2f} times the throughput of {high}{reason}, and "
         f"{alone:.2f} times on one device. {'Either' if decided else 'If this is no chance, either'} what the devices "
         f"share takes most of a step, or {low} is not in use on several devices.",
         LOSS if decided else GAIN,
@@ -225,8 +225,8 @@ def _no_faster(pair: Pair) -> Finding:
             LOSS,
         )
     return Finding(
-        f"{after.framework}: {after.topology} and {before.topology} cannot be told apart ({medians}; {pair.why}). If "
-        f"more repeats do not show a gain: {advised[0].lower()}{advised[1:]}"
+        f"{after.framework}: {after.topology} and {before.topology} cannot be told apart ({medians}; {pair.reason}). "
+        f"If more repeats do not show a gain: {advised[0].lower()}{advised[1:]}"
     )
 
 

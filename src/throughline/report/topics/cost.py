@@ -42,8 +42,8 @@ def _cost(cell: Cell) -> list[Entry]:
         return f"{reading(value)} {money if name in ('per_million_samples', 'task_price') else ''}".strip()
 
     names = ("per_million_samples", "samples_per_currency_unit", "task_hours", "task_price")
-    why = cost.reasons.get("per_million_samples") if cost else old
-    hour = Entry.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", why)
+    reason = cost.reasons.get("per_million_samples") if cost else old
+    hour = Entry.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", reason)
     joules = Entry.of(cell.energy_j_per_sample, reading, "no device told its energy")
     return [hour, *read(cost, names, text, old), joules]
 

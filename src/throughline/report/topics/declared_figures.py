@@ -24,7 +24,7 @@ def table(scope: Scope) -> Table | None:
     """
     cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
     beside = [row.cell for group in scope.groups if not alone(group) for row in group.rows if row.cell]
-    declared = {_key(one): one for cell in beside for one in cell.figures if one.name not in job.FIGURES}
+    declared = {_key(figure): figure for cell in beside for figure in cell.figures if figure.name not in job.FIGURES}
     units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
     if not (declared or units):
         return None
@@ -32,22 +32,22 @@ def table(scope: Scope) -> Table | None:
     for unit in units:
         key = unit.replace("/", "_per_")
         columns += [Column(key, unit, "median"), Column(f"{key}_per_device", unit, "per device")]
-    for key, one in declared.items():
-        size = [] if one.at is None else [f"at {one.at}"]
-        columns.append(Column(key, one.name, ", ".join([*size, one.unit, f"{one.better} is better"])))
+    for key, figure in declared.items():
+        size = [] if figure.at is None else [f"at {figure.at}"]
+        columns.append(Column(key, figure.name, ", ".join([*size, figure.unit, f"{figure.better} is better"])))
 
     def shown(cell: Cell) -> list[Entry]:
         every = [cell.other_units.get(unit) for unit in units]
         speeds = [speed for value in every for speed in (value, value and value / cell.world_size)]
-        values = {_key(one): one.value for one in cell.figures}
+        values = {_key(figure): figure.value for figure in cell.figures}
         return [Entry.of(value, reading) for value in (*speeds, *map(values.get, declared))]
 
     return Table(columns, lines(scope.groups, shown))
 
 
-def _key(one: Figure) -> str:
+def _key(figure: Figure) -> str:
     """Return the name of a figure's column in the CSV: name, size and unit."""
-    return "_".join([one.name, *([str(one.at)] if one.at is not None else []), one.unit])
+    return "_".join([figure.name, *([str(figure.at)] if figure.at is not None else []), figure.unit])
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -55,12 +55,12 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     for group in scope.groups:
         if alone(group):
             continue
-        every = (one for row in group.rows if row.cell for one in row.cell.figures if one.value is not None)
-        known = {one.name: one for one in every if one.name not in job.FIGURES}
-        for name, one in known.items():
+        every = (figure for row in group.rows if row.cell for figure in row.cell.figures if figure.value is not None)
+        known = {figure.name: figure for figure in every if figure.name not in job.FIGURES}
+        for name, figure in known.items():
             heading = f"{group.benchmark}: {name}, {group.precision}, {group.batch_text}"
             yield Drawing(
-                f"{group.name}_{name}", heading, partial(draw, group, one, heading), f"{name}, {one.unit}", group
+                f"{group.name}_{name}", heading, partial(draw, group, figure, heading), f"{name}, {figure.unit}", group
             )
 
 
@@ -68,22 +68,23 @@ def draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
     """Draw one figure over devices, with a line for each framework and size."""
     plot, axes = draws.blank(theme, heading, figure.unit)
     labels, topologies = [], []
-    for place, framework in enumerate(group.frameworks):
-        sizes = dict.fromkeys(one.at for row in group.series(framework) if row.cell for one in row.cell.figures)
+    for index, framework in enumerate(group.frameworks):
+        sizes = dict.fromkeys(figure.at for row in group.series(framework) if row.cell for figure in row.cell.figures)
         for order, at in enumerate(sizes):
             name = framework if at is None else f"{framework}, {at}"
-            one = draws.series(group, framework, partial(_value, figure.name, at), name)
-            if one.points:
-                labels.append(draws.line(axes, one, theme.colour(place), theme, theme.marker(order)))
-                topologies += [point.topology for point in one.points]
+            line = draws.series(group, framework, partial(_value, figure.name, at), name)
+            if line.points:
+                labels.append(draws.line(axes, line, theme.colour(index), theme, theme.marker(order)))
+                topologies += [point.topology for point in line.points]
     draws.device_axis(axes, topologies, theme, share_scale=False)
     return draws.finish(plot, axes, labels, theme, f"{figure.better} is better")
 
 
 def _value(name: str, at: object, cell: Cell) -> Value | None:
     """Return the median of one figure at one size."""
-    values = [one.value for one in cell.figures if (one.name, one.at) == (name, at) and one.value is not None]
-    return Value(name, values[0]) if values else None
+    values = [figure.value for figure in cell.figures if (figure.name, figure.at) == (name, at)]
+    known = [value for value in values if value is not None]
+    return Value(name, known[0]) if known else None
 
 
 TOPIC = Topic("figures", "Other figures", order=60, table=table, drawings=drawings)

@@ -17,8 +17,8 @@ def proofs(group: Group) -> list[Note]:
     covered: dict[str, list[str]] = {}
     for name, proof in (group.summary.mathematics or {} if group.summary else {}).items():
         if proof.covers:
-            found = "is proven" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
-            covered.setdefault(f"equal mathematics {found} for: {'; '.join(proof.covers)}", []).append(name)
+            outcome = "is proven" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
+            covered.setdefault(f"equal mathematics {outcome} for: {'; '.join(proof.covers)}", []).append(name)
     return [Note(", ".join(names), text, "proof") for text, names in covered.items()]
 
 
@@ -29,9 +29,9 @@ def write_plot(proof: Equivalence, path: Path) -> None:
     axes.set_xlabel("step", color=LIGHT.muted, fontsize=9)
     axes.set_yscale("log")
     for index, (framework, topologies) in enumerate(proof.frameworks.items()):
-        for dash, (topology, one) in zip(("-", "--", ":"), topologies.items(), strict=False):
-            steps, values = range(1, len(one.difference) + 1), [max(FLOOR, value) for value in one.difference]
-            label = f"{framework} {topology}: {one.verdict}"
+        for dash, (topology, losses) in zip(("-", "--", ":"), topologies.items(), strict=False):
+            steps, values = range(1, len(losses.difference) + 1), [max(FLOOR, value) for value in losses.difference]
+            label = f"{framework} {topology}: {losses.verdict}"
             look: dict[str, Any] = {
                 "color": LIGHT.colour(index),
                 "marker": LIGHT.marker(index),

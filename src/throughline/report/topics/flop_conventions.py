@@ -24,12 +24,12 @@ def table(scope: Scope) -> Table | None:
     def figures(cell: Cell) -> list[Entry]:
         rates = flop_conventions.of_cell(model, parameters, cell)
         work, tokens = cell.work, cell.other_units.get("tokens/s")
-        peak, why = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, OLD)
+        peak, reason = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, OLD)
         shares = [rate / peak if peak else None for rate in rates.values()]
         return [
             Entry.of(tokens and tokens / cell.world_size, reading),
             *(Entry.of(rate / 1e12, reading) for rate in rates.values()),
-            *(Entry.of(share, lambda share: percent(share, 1), why) for share in shares),
+            *(Entry.of(share, lambda share: percent(share, 1), reason) for share in shares),
         ]
 
     facts = [(convention.name, f"{convention.formula} FLOPs per token") for convention in CONVENTIONS]

@@ -103,11 +103,11 @@ def memory(scope: Scope) -> Table:
 def _memory(cell: Cell) -> list[Entry]:
     held = cell.memory
     used, total = (held.device_used_bytes, held.device_total_bytes) if held else (None, None)
-    why = held.reasons.get("device_used_bytes") or held.reasons.get("device_total_bytes") if held else OLD
+    reason = held.reasons.get("device_used_bytes") or held.reasons.get("device_total_bytes") if held else OLD
     return [
         Entry.of(cell.peak_memory_bytes, partial(_text, "peak_memory_bytes"), "the framework does not tell"),
         *read(held, [column.key for column in MEMORY_COLUMNS[1:-1]], _text),
-        Entry.of(used / total if used and total else None, percent, why),
+        Entry.of(used / total if used and total else None, percent, reason),
     ]
 
 

@@ -19,24 +19,27 @@ def table(scope: Scope) -> Table:
     ]
     rows = []
     for search in scope.largest:
-        for framework, found in search.frameworks.items():
+        for framework, largest in search.frameworks.items():
             limit = f"{search.memory_limit_mb:,} MiB per worker" if search.memory_limit_mb else "none"
-            if found.device and found.device.kind != "cpu":
-                limit = found.device.name
-            refused = f"{found.smallest_out_of_memory:,}" if found.smallest_out_of_memory else "n/a"
-            peak = mebibytes(found.peak_memory_bytes) or "n/a"
-            tries = (f"{t.size or t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in found.tries)
-            cell = [framework, search.precision, search.topology, limit, _answer(found, search.quantity)]
+            if largest.device and largest.device.kind != "cpu":
+                limit = largest.device.name
+            refused = f"{largest.smallest_out_of_memory:,}" if largest.smallest_out_of_memory else "n/a"
+            peak = mebibytes(largest.peak_memory_bytes) or "n/a"
+            tries = (
+                f"{t.size or t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in largest.tries
+            )
+            cell = [framework, search.precision, search.topology, limit, _answer(largest, search.quantity)]
             rows.append([*cell, refused, peak, ", ".join(tries)])
     return texts([*header, "tries"], rows)
 
 
-def _answer(found: Largest, quantity: str) -> str:
+def _answer(largest: Largest, quantity: str) -> str:
     """Return the largest batch or size, or why there is none."""
-    if found.largest_batch_per_device is None:
-        return f"{'n/a' if found.status == 'unsupported' else 'OOM'}: {found.reason}"
-    named = f"{found.largest_size:,} {quantity}, batch " if found.largest_size else ""
-    return f"{named}{found.largest_batch_per_device:,}" + (" or more" if found.smallest_out_of_memory is None else "")
+    if largest.largest_batch_per_device is None:
+        return f"{'n/a' if largest.status == 'unsupported' else 'OOM'}: {largest.reason}"
+    named = f"{largest.largest_size:,} {quantity}, batch " if largest.largest_size else ""
+    more = " or more" if largest.smallest_out_of_memory is None else ""
+    return f"{named}{largest.largest_batch_per_device:,}{more}"
 
 
 INTRO = (

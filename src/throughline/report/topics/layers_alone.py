@@ -37,7 +37,7 @@ class Part:
 def parts(groups: Iterable[Group], everything: Iterable[Group]) -> list[Part]:
     """Return every measured row of a model whose layer was measured alone on the same device."""
     alone = [call for call in reached(everything) if call.name == "forward_backward"]
-    return [found for group in groups for row in group.measured if (found := _of_row(group, row, alone))]
+    return [part for group in groups for row in group.measured if (part := _of_row(group, row, alone))]
 
 
 def _of_row(group: Group, row: Row, alone: Iterable[Reached]) -> Part | None:
@@ -85,9 +85,9 @@ def table(scope: Scope) -> Table | None:
 
 def findings(scope: Scope) -> Iterator[Finding]:
     """Yield a sentence on the configuration with the smallest topology that comes closest to its layers."""
-    found = parts(scope.groups, scope.everything)
-    if found:
-        part = max(found, key=lambda part: (-part.row.topology.world, part.share))
+    measured = parts(scope.groups, scope.everything)
+    if measured:
+        part = max(measured, key=lambda part: (-part.row.topology.world, part.share))
         where = f"{part.row.shown} {part.row.topology}, {part.group.precision}, {part.group.batch_text}"
         yield Finding(
             f"{part.model} reaches {percent(part.share)} of what its layers reach alone: {reading(part.value)} of "

@@ -24,7 +24,7 @@ class Exchange:
     """The exchange of one framework on one topology.
 
     communication_s: seconds that the step spends on its exchange, from the runs without it; None without such runs.
-    why: why the other figures are not known.
+    reason: why the other figures are not known.
     """
 
     group: Group
@@ -36,7 +36,7 @@ class Exchange:
     algorithm_bandwidth: float | None = None
     bus_bandwidth: float | None = None
     communication_s: float | None = None
-    why: str | None = None
+    reason: str | None = None
 
     @property
     def explained_s(self) -> float | None:
@@ -48,12 +48,12 @@ class Exchange:
 def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
     """Return the exchange of every measured row whose ranks exchanged messages alone, or said why they did not."""
     everything = list(everything)
-    found = []
+    known = []
     for group in groups:
         seconds = _communication(group, everything)
         rows = (_of_row(group, row, seconds.get((row.framework, row.topology))) for row in group.measured)
-        found += [exchange for exchange in rows if exchange]
-    return found
+        known += [exchange for exchange in rows if exchange]
+    return known
 
 
 def _of_row(group: Group, row: Row, communication_s: float | None) -> Exchange | None:
@@ -62,7 +62,7 @@ def _of_row(group: Group, row: Row, communication_s: float | None) -> Exchange |
         return None
     told, step_s = cell.network, cell.global_batch / cell.median_speed
     if told.seconds is None or told.bytes_per_step is None:
-        return Exchange(group, row, step_s, communication_s=communication_s, why=told.reason)
+        return Exchange(group, row, step_s, communication_s=communication_s, reason=told.reason)
     rate = told.bytes_per_step / told.seconds / 1e9
     bus = rate * factor("all-reduce", cell.replicas)
     alone = told.messages, told.bytes_per_step, told.seconds
@@ -111,12 +111,12 @@ def _figures(exchange: Exchange) -> list[Entry]:
     return [
         Entry.of(exchange.step_s, milliseconds),
         Entry.of(exchange.communication_s, milliseconds, without),
-        Entry.of(exchange.messages, str, exchange.why),
-        Entry.of(exchange.bytes_per_step, _megabytes, exchange.why),
-        Entry.of(exchange.alone_s, milliseconds, exchange.why),
-        Entry.of(exchange.explained_s, milliseconds, exchange.why or without),
-        Entry.of(exchange.algorithm_bandwidth, reading, exchange.why),
-        Entry.of(exchange.bus_bandwidth, reading, exchange.why),
+        Entry.of(exchange.messages, str, exchange.reason),
+        Entry.of(exchange.bytes_per_step, _megabytes, exchange.reason),
+        Entry.of(exchange.alone_s, milliseconds, exchange.reason),
+        Entry.of(exchange.explained_s, milliseconds, exchange.reason or without),
+        Entry.of(exchange.algorithm_bandwidth, reading, exchange.reason),
+        Entry.of(exchange.bus_bandwidth, reading, exchange.reason),
     ]
 
 
@@ -139,11 +139,11 @@ def words(exchange: Exchange) -> str:
     rate = f"All-reduce reaches {reading(exchange.algorithm_bandwidth)} GB/s here"
     if not exchange.communication_s or exchange.alone_s is None:
         return f"a step takes {step} ms. {rate}: at that rate its gradients take {alone} ms."
-    said = f"a step takes {step} ms, of which {milliseconds(exchange.communication_s)} ms are exchange. {rate}"
+    start = f"a step takes {step} ms, of which {milliseconds(exchange.communication_s)} ms are exchange. {rate}"
     if exchange.alone_s <= exchange.communication_s:
-        return f"{said}, which explains {alone} of the {milliseconds(exchange.communication_s)} ms."
+        return f"{start}, which explains {alone} of the {milliseconds(exchange.communication_s)} ms."
     hidden = milliseconds(exchange.alone_s - exchange.communication_s)
-    return f"{said}: at that rate its gradients take {alone} ms. The step hides {hidden} ms of it behind computation."
+    return f"{start}: at that rate its gradients take {alone} ms. The step hides {hidden} ms of it behind computation."
 
 
 TOPIC = Topic("network", "A step's exchange, and the network alone", order=40, table=table, findings=findings)

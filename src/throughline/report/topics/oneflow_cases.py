@@ -51,14 +51,14 @@ def cases(groups: Sequence[Group], pairs: Sequence[Pair]) -> list[Case]:
         for pair in pairs
         if pair.kind == "switches" and pair.sides and option(pair) == "sharding"
     }
-    made = []
+    measured = []
     for group in groups:
         if group.summary and _splits(group.summary.model):
             for row in group.measured:
                 off = without.get(id(row))
                 before = [_case(off.group, off.row)] if off else []
-                made += [*before, _case(group, row, before[0].figures if before else None)]
-    return sorted(made, key=lambda case: (case.topology.world, case.topology, case.batch))
+                measured += [*before, _case(group, row, before[0].figures if before else None)]
+    return sorted(measured, key=lambda case: (case.topology.world, case.topology, case.batch))
 
 
 def _splits(model: str) -> bool:
@@ -113,8 +113,8 @@ def _bracket(change: Change, scale: float | None = None) -> str:
 
 def table(scope: Scope) -> Table | None:
     """Return the table of this benchmark; None if its model cannot be split, or nothing was measured."""
-    made = cases(scope.groups, scope.pairs)
-    return cells(made) if made else None
+    measured = cases(scope.groups, scope.pairs)
+    return cells(measured) if measured else None
 
 
 TOPIC = Topic(

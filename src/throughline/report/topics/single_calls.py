@@ -255,9 +255,9 @@ def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
         colour = theme.colour(PRECISIONS.index(call.group.precision))
         axes.plot([at], [call.value], theme.marker(models.index(call.model)), color=colour, ms=5, mec=theme.surface)
     for precision in dict.fromkeys(call.group.precision for _, call in points):
-        own = [call for call in every if call.peak == "flops" and call.group.precision == precision]
-        if own:
-            ceiling = max(max(call.value, call.product or 0.0) for call in own)
+        calls = [call for call in every if call.peak == "flops" and call.group.precision == precision]
+        if calls:
+            ceiling = max(max(call.value, call.product or 0.0) for call in calls)
             ridge, colour = 1000 * ceiling / memory, theme.colour(PRECISIONS.index(precision))
             right = max(right, 2 * ridge)
             axes.plot([left, ridge, right], [memory * left / 1000, ceiling, ceiling], color=colour, lw=1.2)

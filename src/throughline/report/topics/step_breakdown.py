@@ -125,12 +125,12 @@ def split(group: Group, derived: Iterable[Group]) -> list[Split]:
         parts = {name: None if unlike[name] else _part(row, other) for name, other in others.items()}
         middle = statistics.median(list(_steps(row.cell).values())) if row.cell else None
         if middle and (any(parts.values()) or any(unlike.values())):
-            why = (
+            reasons = (
                 f"{name} is not known, because the runs without it are not comparable: {text}"
                 for name, text in unlike.items()
                 if text
             )
-            splits.append(Split(row, middle, **parts, unlike=tuple(why)))
+            splits.append(Split(row, middle, **parts, unlike=tuple(reasons)))
     return splits
 
 
@@ -228,8 +228,8 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     left, right, bottom, top = min(0.25 + LETTER * max(map(len, names)), theme.size[0] / 2), 0.75, 0.55, 0.72
     width, height = theme.size[0], bottom + top + BAR * len(splits)
     figure = Plot(figsize=(width, height))
-    place = (left / width, bottom / height, 1 - (left + right) / width, BAR * len(splits) / height)
-    axes = figure.add_axes(place)
+    corners = (left / width, bottom / height, 1 - (left + right) / width, BAR * len(splits) / height)
+    axes = figure.add_axes(corners)
     draws.style(axes, theme, f"{group.benchmark}: a step's time, {settings(group)}", "", left)
     axes.set_xlabel("ms per step; black lines: range of a part over the repeats", color=theme.muted, fontsize=9, x=0.3)
     axes.grid(visible=False, axis="y")
@@ -316,16 +316,16 @@ def findings(scope: Scope) -> Iterator[Finding]:
     """Yield what a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the original benchmark."""
     name, _, extra = scope.benchmark.partition("__")
     origin = _by_cell(group for group in scope.everything if group.benchmark == name)
-    twice = [(origin[key], one) for key, one in _by_cell(scope.groups).items() if key in origin]
-    unlike = [differences(*(Side(one.group, one.row) for one in both)) for both in twice]
-    ratios = [one.speed / base.speed for (base, one), found in zip(twice, unlike, strict=True) if not found]
+    twice = [(origin[key], best) for key, best in _by_cell(scope.groups).items() if key in origin]
+    unlike = [differences(*(Side(best.group, best.row) for best in both)) for both in twice]
+    ratios = [best.speed / base.speed for (base, best), differing in zip(twice, unlike, strict=True) if not differing]
     if extra and any(unlike):
-        why = next(found[0] for found in unlike if found)
-        yield Finding(f"{len(twice) - len(ratios)} of {len(twice)} are not compared with {name}: {why}.", ABOUT)
+        reason = next(differing[0] for differing in unlike if differing)
+        yield Finding(f"{len(twice) - len(ratios)} of {len(twice)} are not compared with {name}: {reason}.", ABOUT)
     if not ratios or not extra:
         return
     widest, middle = max(abs(ratio - 1) for ratio in ratios), statistics.median(ratios) or 1.0
-    said = {
+    words = {
         "aa": f"The same configurations as {name}, measured again: the medians differ by up to {percent(widest, 1)} "
         f"({len(ratios)} compared). A difference no larger than this counts as noise here.",
         "synthetic": f"The same configurations as {name}, but with made-up batches, so nothing is read: {middle:.3f} "
@@ -334,12 +334,12 @@ def findings(scope: Scope) -> Iterator[Finding]:
         f"model of its own, up to {max(ratios):.3f} times as fast. This is no speedup of a training: it is the most "
         "that a faster exchange could give.",
     }
-    if extra in said:
-        yield Finding(said[extra], ABOUT)
+    if extra in words:
+        yield Finding(words[extra], ABOUT)
 
 
 def _by_cell(groups: Iterable[Group]) -> dict[tuple[str, str, Topology], Best]:
-    return {(one.group.name, one.row.framework, one.row.topology): one for one in measured(groups)}
+    return {(best.group.name, best.row.framework, best.row.topology): best for best in measured(groups)}
 
 
 TOPIC = Topic(

@@ -48,29 +48,29 @@ class Sweep:
 
 def sweeps(groups: Sequence[Group]) -> list[Sweep]:
     """Return all sweeps over these groups, each with the first benchmark that it includes."""
-    found: dict[tuple[Any, ...], list[Point]] = {}
+    lines: dict[tuple[Any, ...], list[Point]] = {}
     for group in groups:
         summary = group.summary
         if summary is None or not group.by_iteration:
             continue
         settings = summary.optimizer, summary.options
         common = summary.model, group.precision, summary.scaling, *settings
-        own = summary.parameters
-        keys = {name: value for name, value in own.items() if isinstance(value, int) and not isinstance(value, bool)}
+        parameters = summary.parameters
+        numbers = {name: value for name, value in parameters.items() if type(value) is int}
         for row in group.measured:
             line = row.shown, str(row.topology)
-            within = ("batch", group.benchmark, *common, *line, tuple(own.items()))
-            found.setdefault(within, []).append(_point(float(group.batch), group, row))
-            for name, value in keys.items():
-                rest = tuple(item for item in own.items() if item[0] != name)
+            within = ("batch", group.benchmark, *common, *line, tuple(parameters.items()))
+            lines.setdefault(within, []).append(_point(float(group.batch), group, row))
+            for name, value in numbers.items():
+                rest = tuple(item for item in parameters.items() if item[0] != name)
                 across = (name, None, *common, *line, rest, group.batch)
-                found.setdefault(across, []).append(_point(float(value), group, row))
-    return _joined(found)
+                lines.setdefault(across, []).append(_point(float(value), group, row))
+    return _joined(lines)
 
 
-def _joined(found: dict[tuple[Any, ...], list[Point]]) -> list[Sweep]:
+def _joined(lines: dict[tuple[Any, ...], list[Point]]) -> list[Sweep]:
     """Join lines into sweeps: lines of one sweep differ only in framework and topology."""
-    made: dict[tuple[Any, ...], Sweep] = {}
+    joined: dict[tuple[Any, ...], Sweep] = {}
     for (
         key,
         benchmark,
@@ -82,21 +82,21 @@ def _joined(found: dict[tuple[Any, ...], list[Point]]) -> list[Sweep]:
         shown,
         topology,
         *rest,
-    ), points in found.items():
+    ), points in lines.items():
         if len({point.value for point in points}) < LEAST:
             continue
         first = points[0].group
         batch = "" if key == "batch" else f", {first.batch_text}"
-        place = key, benchmark, model, precision, scaling, optimizer, options, *rest
-        sweep = made.setdefault(place, Sweep(key, first.benchmark, f"{model}, {precision}{batch}", {}))
+        identity = key, benchmark, model, precision, scaling, optimizer, options, *rest
+        sweep = joined.setdefault(identity, Sweep(key, first.benchmark, f"{model}, {precision}{batch}", {}))
         sweep.lines[f"{shown} {topology}"] = sorted(points, key=lambda point: point.value)
-    return list(made.values())
+    return list(joined.values())
 
 
 def _point(value: float, group: Group, row: Row) -> Point:
     assert row.cell
     figures: Iterable[Any] = row.cell.figures
-    latency = next((one.value for one in figures if (one.name, one.at) == ("latency", "median")), None)
+    latency = next((figure.value for figure in figures if (figure.name, figure.at) == ("latency", "median")), None)
     return Point(value, group, row, latency, Figures.of(row.cell).memory_bytes)
 
 
@@ -122,14 +122,15 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
     A sweep over several benchmarks is only on the page, not in files.
     """
-    for number, sweep in enumerate(one for one in sweeps(scope.everything) if one.benchmark == scope.benchmark):
+    for number, sweep in enumerate(sweep for sweep in sweeps(scope.everything) if sweep.benchmark == scope.benchmark):
+        points = [point for line in sweep.lines.values() for point in line]
+        whole = all(point.group.benchmark == scope.benchmark for point in points)
         for name, (unit, read) in SHOWN.items():
-            if any(read(point) is not None for points in sweep.lines.values() for point in points):
+            if any(read(point) is not None for point in points):
                 heading = f"{name} over {sweep.key}"
                 drawn = partial(draw, sweep, heading, unit, read)
                 words = f"{heading}: {sweep.words}; a line for each framework and topology"
-                own = all(point.group.benchmark == scope.benchmark for one in sweep.lines.values() for point in one)
-                yield Drawing(f"{name}_over_{sweep.key}_{number}", heading, drawn, words, in_files=own)
+                yield Drawing(f"{name}_over_{sweep.key}_{number}", heading, drawn, words, in_files=whole)
 
 
 def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plot:
@@ -138,11 +139,11 @@ def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plo
     axes.set_xlabel(sweep.key, color=theme.muted, fontsize=9)
     axes.set_xscale("log", base=2)
     labels, ticks = [], set()
-    for place, (name, points) in enumerate(sweep.lines.items()):
+    for index, (name, points) in enumerate(sweep.lines.items()):
         known = [(point.value, value) for point in points if (value := read(point)) is not None]
         if known:
             values, figures = zip(*known, strict=True)
-            colour, marker = theme.colour(place), theme.marker(place)
+            colour, marker = theme.colour(index), theme.marker(index)
             axes.plot(values, figures, marker=marker, color=colour, ms=6, lw=1.6, ls=draws.dashes(marker))
             labels.append((values[-1], figures[-1], name, f"{reading(figures[-1])} {unit}", colour, marker))
             ticks |= set(values)

@@ -29,7 +29,7 @@ COLUMNS = {
 
 def figures_of(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
     """Return a job's name, the ten columns that users of the Trainer know, and our own figures."""
-    told = {one.name: one.value for one in cell.figures}
+    told = {figure.name: figure.value for figure in cell.figures}
     accumulate = group.summary.options.accumulate if group.summary else 1
     alone, whole = told.get("samples_per_second_without_evaluations"), told.get("train_samples_per_second")
     runtime, preparation = told.get("train_runtime"), told.get("preparation")
@@ -56,7 +56,7 @@ def name(group: Group, line: Row) -> str:
 
 def is_one(cell: Cell) -> bool:
     """True if a cell's runs are whole jobs."""
-    return any(one.name in job.FIGURES for one in cell.figures)
+    return any(figure.name in job.FIGURES for figure in cell.figures)
 
 
 INTRO = (
@@ -82,8 +82,8 @@ def table(scope: Scope) -> Table | None:
         return None
     theirs = ["name", "fp16", "train_bs", "total_train_bs", *COLUMNS.values()]
     columns = [*(Column(key, key) for key in theirs), *OWN]
-    made = [CellLine(_shown(group, row, row.cell), group, row) for group in scope.groups for row in group.rows]
-    return Table(columns, made)
+    cells = [CellLine(_shown(group, row, row.cell), group, row) for group in scope.groups for row in group.rows]
+    return Table(columns, cells)
 
 
 def _shown(group: Group, row: Row, cell: Cell | None) -> list[Entry]:
