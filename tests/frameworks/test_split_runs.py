@@ -14,7 +14,7 @@ from throughline.checks import max_batch
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
 from throughline.rank.data import synthetic_seeds
-from throughline.report.render import tables
+from throughline.report.render import table_files
 from throughline.report.topic import Scope
 from throughline.report.topics import largest_batch
 from throughline.spec import RunSpec
@@ -91,5 +91,5 @@ def test_the_most_classes_that_fit_are_found(tmp_path: Path, monkeypatch: pytest
     assert entry.status == "ok" and entry.smallest_out_of_memory == 2 * (entry.largest_size or 0)
     tried = {one.size: one.status for one in entry.tries}
     assert tried[entry.largest_size] == "fits" and tried[entry.smallest_out_of_memory] == "oom"
-    _, rows = tables.printed(largest_batch.table(Scope([], largest=[read])))
+    _, rows = table_files.printed(largest_batch.table(Scope([], largest=[read])))
     assert f"{entry.largest_size:,} classes, batch 2" in rows[0]

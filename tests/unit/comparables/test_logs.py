@@ -21,7 +21,7 @@ from throughline.comparables import exports
 from throughline.comparables.logs import kinds
 from throughline.comparables.logs.folder import LARGEST, imported, of_file
 from throughline.files import UserError
-from throughline.report.render import imports, tables
+from throughline.report.render import imports, table_files
 
 PLACES = [folder / "shared" / "reference" / "logs" for folder in Path(__file__).parents[4:]]
 SHARED = next(filter(Path.is_dir, PLACES), PLACES[0])
@@ -313,7 +313,7 @@ def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
         (tmp_path / f"run_gpu{devices}.log").write_text(PADDLE)
     (tmp_path / "other.log").write_text("nothing\n")
     read = records.Imported.model_validate(imported("others", tmp_path))
-    header, rows = tables.printed(imports.table(read))
+    header, rows = table_files.printed(imports.table(read))
     by_file = {row[header.index("file")]: row for row in rows}
     assert by_file["run_gpu8.log"][header.index("speedup")] == "8.00"
     assert "imported" in by_file["run_gpu8.log"]

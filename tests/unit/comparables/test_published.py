@@ -14,7 +14,7 @@ from throughline.files import UserError
 from throughline.records import Result, ends
 from throughline.report.analysis import summary
 from throughline.report.analysis.cells import groups
-from throughline.report.render import page, tables
+from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import similar_results, write_tables
@@ -166,7 +166,9 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
     assert "Beside others" in html and "DLPerf MXNet BERT" in html
     ratios = [f"{comparison.ours.topology}:\N{NO-BREAK SPACE}" for comparison in here]
-    (line,) = [texts for texts in tables.printed(similar_results.table(scope))[1] if "DLPerf MXNet BERT" in texts[1]]
+    (line,) = [
+        texts for texts in table_files.printed(similar_results.table(scope))[1] if "DLPerf MXNet BERT" in texts[1]
+    ]
     assert [text[:6] for text in str(line[2]).split("\n")] == ratios, "topologies that differ in the same share a row"
 
 

@@ -15,7 +15,7 @@ from report_fixture import CPU, jitter, write_series
 from throughline.records import Mathematics, Summary
 from throughline.report.analysis import cells, judged_pairs, summary
 from throughline.report.analysis.values import Value
-from throughline.report.render import head, page, tables
+from throughline.report.render import head, page, table_files, tables
 from throughline.report.topic import Finding, Scope
 from throughline.report.topics import TOPICS, write_tables
 from throughline.report.topics.comparisons import TOPIC
@@ -256,7 +256,7 @@ def test_page_and_csv_say_the_same_of_every_pair(
     table = TOPIC.table(printed["quick"])
     on_page = table and table.in_form(tables.PAGE)
     assert on_page
-    header, rows = tables.printed(on_page)
+    header, rows = table_files.printed(on_page)
     assert header[-2:] == ["verdict", "because"]
     shown = {(row[0], row[1]): (row[-2], row[-1]) for row in rows}
     assert shown == made(tmp_path, *(f"{name}/bz32_fp32.json" for name in ("quick", "plain", "plain__aa")))
@@ -346,7 +346,7 @@ def test_the_verdict_follows_p_adjusted_for_all_pairs(tmp_path: Path) -> None:
     assert all(pair.p == pytest.approx(2 / 252) and pair.adjusted == pytest.approx(14 / 252) for pair in pairs)
     assert pairs[0].reason == "p = 0.008 (Holm over 7 pairs: p = 0.056)"
     table = TOPIC.table(scope)
-    assert table and tables.csv(table)["rank_test_p_holm"][0] == pytest.approx(14 / 252)
+    assert table and table_files.csv(table)["rank_test_p_holm"][0] == pytest.approx(14 / 252)
     said = " ".join(TOPIC.remarks(scope))
     assert "Holm's correction (1979) for all 7 tested pairs of this benchmark" in said
     few = (

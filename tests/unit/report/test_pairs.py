@@ -17,7 +17,7 @@ from throughline.numbers import MIB
 from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs, summary
 from throughline.report.analysis.option_changes import Figures, OffOn, switched
-from throughline.report.render import page, tables
+from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import oneflow_cases, options_off_and_on, write_tables
@@ -60,7 +60,7 @@ def published_cases() -> list[Case]:
 
 
 def cells_of(cases: list[Case]) -> pd.DataFrame:
-    return tables.csv(oneflow_cases.cells(cases))
+    return table_files.csv(oneflow_cases.cells(cases))
 
 
 def changes(both: OffOn) -> list[str]:

@@ -13,7 +13,7 @@ import report_fixture
 from throughline import gpus
 from throughline.observe import work
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page, tables
+from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import layers_alone as parts_topic
@@ -139,7 +139,7 @@ def test_a_step_beside_its_layers(results: tuple[Path, Results], tmp_path: Path)
     assert finding.text.startswith(f"{said} of what its layers reach alone: {one.value:.2f} of 136.0 TFLOPS a device")
     shown = parts_topic.table(Scope([group], everything))
     assert shown
-    (row,) = tables.printed(shown)[1]
+    (row,) = table_files.printed(shown)[1]
     assert row[4:] == [
         f"{one.value:.2f}",
         "136.0",

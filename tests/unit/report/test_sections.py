@@ -15,7 +15,8 @@ from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, page
 from throughline.report.render.page import Results
-from throughline.report.render.tables import TEXT, Table, printed
+from throughline.report.render.table_files import printed
+from throughline.report.render.tables import TEXT, Table
 from throughline.report.topic import Scope
 from throughline.report.topics import TOPICS, doubtful, write_tables
 from throughline.study.goals import Goals, Price

@@ -14,7 +14,7 @@ from report_fixture import write_series
 from throughline import numbers
 from throughline.records import Summary, read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page, tables, throughput_plots
+from throughline.report.render import page, table_files, throughput_plots
 from throughline.report.render.plots import PAGE
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics import hardware, step_breakdown, throughput, write_plots, write_tables
@@ -48,7 +48,7 @@ def csv(topic: Topic, scope: Scope) -> pd.DataFrame:
     """Return what a topic writes as CSV."""
     table = topic.csv(scope)
     assert table
-    return tables.csv(table)
+    return table_files.csv(table)
 
 
 def test_the_split_is_the_median_of_the_differences(study: tuple[list[cells.Group], list[cells.Group]]) -> None:
@@ -172,13 +172,13 @@ def test_the_table_has_the_range_of_every_part(study: tuple[list[cells.Group], l
     groups, derived = study
     table = topic.table(Scope(groups, derived))
     assert table
-    header, (one, four) = tables.printed(table)
+    header, (one, four) = table_files.printed(table)
     assert header[3:] == ["step, ms", "compute, ms", "communication, ms", "input, ms"]
     assert one == ["torch", "1n1g", "fp32, 32", "101", "96 (95 %)", "0, a single rank", "5 (5 %), 4 to 5"]
     assert four[4:] == ["112 (74 %)", "39 (26 %), 39 to 40", "0 (0 %), -5 to 1"]
     table = topic.table(Scope(groups, derived[:1]))
     assert table
-    four = tables.printed(table)[1][1]
+    four = table_files.printed(table)[1][1]
     assert four[4:] == ["112 (74 %), compute and input", "39 (26 %), 39 to 40", "n/a"]
 
 

@@ -15,7 +15,7 @@ from throughline import numbers
 from throughline.files import UserError
 from throughline.records import read_equivalence, read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import markup, page, tables
+from throughline.report.render import markup, page, table_files, tables
 from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
 
@@ -94,7 +94,7 @@ def test_latex_is_balanced(folder: Path) -> None:
 def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
     cpu = {"kind": "cpu", "name": "some CPU", "count": 2, "fp16_native": False}
     found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}, device_found=cpu), repeats=1)
-    header, _ = tables.printed(throughput.table(cells.groups([found])[0]))
+    header, _ = table_files.printed(throughput.table(cells.groups([found])[0]))
     assert "device_num" in header
     assert "gpu_num" not in header
 

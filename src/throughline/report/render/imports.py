@@ -18,7 +18,7 @@ from throughline.numbers import reading
 from throughline.records.imported import OUTCOMES, Imported, ImportedRun
 from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import plots as draws
-from throughline.report.render import tables
+from throughline.report.render import table_files, tables
 from throughline.report.render.plots import LIGHT, PAGE, Theme, inline
 from throughline.report.render.tables import TEXT, Entry, Table
 from throughline.report.topic import Topic
@@ -170,10 +170,10 @@ def outcome(imported: Imported) -> str:
 
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
-    write_text(folder / "throughput.csv", tables.csv(csv(imported)).to_csv(index=False, lineterminator="\n"))
+    write_text(folder / "throughput.csv", table_files.csv(csv(imported)).to_csv(index=False, lineterminator="\n"))
     notes = [INTRO, outcome(imported), *doubts(imported)]
     text = replace(table(imported), heading=f"{imported.name}, {IMPORTED}", notes=notes, forms=(TEXT,))
-    write_text(folder / "throughput.md", tables.markdown(text))
-    write_text(folder / "throughput.tex", tables.NO_PACKAGE + tables.latex(text))
+    write_text(folder / "throughput.md", table_files.markdown(text))
+    write_text(folder / "throughput.tex", table_files.NO_PACKAGE + table_files.latex(text))
     for name, _, draw, _ in plots(imported):
         draws.save(draw(LIGHT), folder / name)

@@ -11,7 +11,7 @@ from pathlib import Path
 from matplotlib.figure import Figure as Plot
 
 from throughline.files import write_text
-from throughline.report.render import tables
+from throughline.report.render import table_files
 from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.tables import CSV, TEXT
 from throughline.report.topic import MADE_UP, Drawing, Scope, Topic
@@ -40,13 +40,13 @@ def write_tables(scope: Scope, folder: Path) -> None:
         text = table and table.in_form(TEXT)
         texts = topic.text(scope) or ([replace(text, heading=topic.title)] if text else [])
         if figures:
-            frame = tables.csv(figures)
+            frame = table_files.csv(figures)
             frame = frame.assign(made_up_data=True) if scope.made_up else frame
             write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         if texts:
             texts = [replace(text, notes=[*text.notes, *scope.marks]) for text in texts]
-            write_text(folder / f"{topic.name}.md", "\n".join(map(tables.markdown, texts)))
-            write_text(folder / f"{topic.name}.tex", tables.NO_PACKAGE + "\n".join(map(tables.latex, texts)))
+            write_text(folder / f"{topic.name}.md", "\n".join(map(table_files.markdown, texts)))
+            write_text(folder / f"{topic.name}.tex", table_files.NO_PACKAGE + "\n".join(map(table_files.latex, texts)))
 
 
 def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:

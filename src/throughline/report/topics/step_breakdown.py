@@ -24,7 +24,7 @@ from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Note, Row
 from throughline.report.analysis.judged_pairs import Side, differences
 from throughline.report.render import plots as draws
-from throughline.report.render import tables
+from throughline.report.render import table_files, tables
 from throughline.report.render.head import Best, measured
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
@@ -189,7 +189,7 @@ def csv(scope: Scope) -> Table | None:
         {
             "benchmark": group.benchmark,
             "precision": group.precision,
-            **tables.batch_columns(group, step.row),
+            **table_files.batch_columns(group, step.row),
             "framework": step.row.framework,
             "topology": str(step.row.topology),
             "devices": step.row.topology.world,
