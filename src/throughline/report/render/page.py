@@ -11,12 +11,11 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -24,10 +23,11 @@ from markupsafe import Markup
 from throughline.files import UserError, json_text, snakemake, write_text
 from throughline.numbers import percent
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
-from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, Row, groups, switches
+from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.render import head, imports, markup, missing_figures, overview, run_environment, sparks, tables
 from throughline.report.render.plots import PAGE, inline
+from throughline.report.render.run_logs import RunLogs
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import TOPICS, convergence, throughput
 from throughline.report.topics import drawings as drawn
@@ -117,36 +117,10 @@ def render(
 ) -> str:
     """Return the page as HTML text. Its links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
-    places: dict[tuple[str, int, str], Path] = {
-        (s.benchmark, s.batch, s.precision): p for p, s in {**results.earlier, **results.present}.items()
-    }
-    ran = run_environment.ran(_logs(results.present) + _logs(results.earlier))
-    timed = {log for log, run in ran.items() if run.status == "ok" and run.step_seconds}
-    here = [ran[log] for log in _logs(results.present) if log in ran]
+    logs = RunLogs.of({**results.earlier, **results.present}, output)
+    here = logs.behind(results.present)
     imported = [row for source in results.imports for row in source.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
-
-    def summary_path(group: Group) -> Path | None:
-        """Return the path of a group's summary."""
-        return places.get((group.benchmark, group.batch, group.precision))
-
-    def log(group: Group, name: str) -> str | None:
-        """Return the address of a log of a group; None if the log is not there."""
-        path = summary_path(group)
-        path = path and path.with_suffix("") / name
-        return quote(os.path.relpath(path, output.parent)) if path and path.exists() else None
-
-    def traces(group: Group) -> list[tuple[Row, list[list[float]]]]:
-        """Return the rows whose records exist, with the seconds of every step of their valid runs."""
-        where = summary_path(group)
-        logs = [
-            (row, [where.with_suffix("") / log for log in row.cell.logs])
-            for row in group.measured
-            if where and row.cell
-        ]
-        series = [(row, [ran[log].step_seconds for log in paths if log in timed]) for row, paths in logs]
-        return [(row, runs) for row, runs in series if runs]
-
     return (
         _environment()
         .get_template("report.html.j2")
@@ -159,9 +133,9 @@ def render(
             note=note,
             imports=list(map(imports.section, results.imports)),
             snakemake=snakemake,
-            results=lambda group: throughput.results(group, log),
+            results=lambda group: throughput.results(group, logs.address),
             overview=overview.table,
-            traces=traces,
+            traces=logs.step_times,
             unreadable=results.unreadable,
             environments=run_environment.environments([*results.present.values(), *results.earlier.values()]),
             data=run_environment.data(manifests),
@@ -214,12 +188,6 @@ def _benchmarks(
         else:
             entries[name] = entry
     return [*entries.values()]
-
-
-def _logs(summaries: Mapping[Path, Summary]) -> list[Path]:
-    """Return the logs of all runs behind these summaries."""
-    series = [(path, cells) for path, summary in summaries.items() for cells in summary.frameworks.values()]
-    return [path.with_suffix("") / log for path, cells in series for cell in cells.values() for log in cell.logs]
 
 
 def download(summary: Summary) -> str:

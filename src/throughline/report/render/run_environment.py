@@ -13,7 +13,7 @@ from ruamel.yaml.error import YAMLError
 
 from throughline.corpus import facts as corpus
 from throughline.records import Summary
-from throughline.records.glance import Glance, glance
+from throughline.records.glance import Glance
 from throughline.report.analysis import advice
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
@@ -120,12 +120,6 @@ def _data(path: Path) -> list[tuple[str, str]]:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return [("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
     return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]
-
-
-def ran(logs: Iterable[Path]) -> dict[Path, Glance]:
-    """Map each log to the record beside it. Records that cannot be read are left out."""
-    runs = {log: glance(log.with_suffix(".json")) for log in logs}
-    return {log: run for log, run in runs.items() if run}
 
 
 def span(runs: Iterable[Glance]) -> str | None:

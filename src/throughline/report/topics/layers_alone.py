@@ -74,9 +74,16 @@ def table(scope: Scope) -> Table | None:
     """Return a row for each cell whose layers were measured in this report."""
     rows = [
         [
-            *(part.group.precision, str(part.group.batch), part.row.shown, str(part.row.topology)),
-            *(reading(part.value), reading(part.layer.value), percent(part.share), str(part.layer.size)),
-            *(str(part.layer.parameters["attention"]), part.layer.group.benchmark),
+            part.group.precision,
+            str(part.group.batch),
+            part.row.shown,
+            str(part.row.topology),
+            reading(part.value),
+            reading(part.layer.value),
+            percent(part.share),
+            str(part.layer.size),
+            str(part.layer.parameters["attention"]),
+            part.layer.group.benchmark,
         ]
         for part in parts(scope.groups, scope.everything)
     ]

@@ -179,9 +179,16 @@ def text(scope: Scope) -> Sequence[Table]:
 def _shown(call: Reached) -> list[str]:
     test = call.model if call.name == call.model else f"{call.model}, {call.name.replace('_', ' ')}"
     return [
-        *(test, call.group.precision, call.row.shown, str(call.row.topology), f"{call.size:,}"),
-        *(reading(call.value), call.unit, reading(call.theory) or NOT_KNOWN),
-        *(percent(call.share) or NOT_KNOWN, percent(call.share_of_product) or NOT_KNOWN),
+        test,
+        call.group.precision,
+        call.row.shown,
+        str(call.row.topology),
+        f"{call.size:,}",
+        reading(call.value),
+        call.unit,
+        reading(call.theory) or NOT_KNOWN,
+        percent(call.share) or NOT_KNOWN,
+        percent(call.share_of_product) or NOT_KNOWN,
     ]
 
 

@@ -274,8 +274,12 @@ def table(scope: Scope) -> Table | None:
     """Return a row for each split: the step and its parts in ms, with their shares and ranges."""
     rows = [
         [
-            *(step.row.shown, str(step.row.topology), f"{group.precision}, {group.batch_of(step.row)}"),
-            *(milliseconds(step.step_s), _rest(step), *(_part_text(step, name) for name in EXTRAS)),
+            step.row.shown,
+            str(step.row.topology),
+            f"{group.precision}, {group.batch_of(step.row)}",
+            milliseconds(step.step_s),
+            _rest(step),
+            *(_part_text(step, name) for name in EXTRAS),
         ]
         for group in scope.groups
         for step in split(group, scope.everything)
