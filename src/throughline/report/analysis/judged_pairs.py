@@ -76,14 +76,14 @@ class Floor:
 
 @dataclass(frozen=True)
 class Pair:
-    """A comparison of `other` with `one`, whoever measured them, by medians, ranges and ranks.
+    """A comparison of `other` with `base`, whoever measured them, by medians, ranges and ranks.
 
     unlike: what forbids a verdict. adjusted: p after Holm's correction for the `family` pairs that are tested together.
     """
 
     what: str
     where: str
-    one: Value
+    base: Value
     other: Value
     floor: Floor | None = None
     kind: str = ""
@@ -94,15 +94,15 @@ class Pair:
 
     @property
     def ratio(self) -> float:
-        return self.other.median / self.one.median
+        return self.other.median / self.base.median
 
     @property
     def range(self) -> statistics.Range | None:
-        return statistics.speedup_range(self.other.repeats, self.one.repeats)
+        return statistics.speedup_range(self.other.repeats, self.base.repeats)
 
     @property
     def p(self) -> float | None:
-        return statistics.rank_test(self.one.repeats, self.other.repeats)
+        return statistics.rank_test(self.base.repeats, self.other.repeats)
 
     @property
     def verdict(self) -> str:
@@ -191,10 +191,10 @@ class TooFew:
 def too_few(pairs: Sequence[Pair]) -> TooFew | None:
     """Say that the repeats are too few to decide any pair; None if they can decide one."""
     tested = [pair for pair in pairs if pair.family]
-    asked = tested or [pair for pair in pairs if not pair.unlike and pair.one.repeats and pair.other.repeats]
+    asked = tested or [pair for pair in pairs if not pair.unlike and pair.base.repeats and pair.other.repeats]
     if not asked:
         return None
-    sizes, family, least = [(len(pair.one.repeats), len(pair.other.repeats)) for pair in asked], len(asked), None
+    sizes, family, least = [(len(pair.base.repeats), len(pair.other.repeats)) for pair in asked], len(asked), None
     n, m = min(sizes, key=lambda both: statistics.least_p(*both))
     if tested:
         least = min(1.0, family * statistics.least_p(n, m))

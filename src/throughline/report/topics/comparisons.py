@@ -39,7 +39,7 @@ def table(scope: Scope) -> Table:
 def _entries(pair: Pair) -> list[Entry]:
     medians = " against ".join(
         reading(value.median) + ("" if value.source == MEASURED else f" ({value.source})")
-        for value in (pair.other, pair.one)
+        for value in (pair.other, pair.base)
     )
     low, high = pair.range or (None, None)
     return [
@@ -132,7 +132,8 @@ def _frameworks(best: Best, pairs: Iterable[Pair], undecided: bool) -> Iterator[
         ends = f"{min(p):.3f}" + (f" to {max(p):.3f}" if len(p) > 1 else "")
         corrected = f" after Holm's correction for {same[0].family} pairs" if same[0].family > 1 else ""
         yield Finding(
-            f"{names} cannot be told apart from {same[0].one.label} {where}: the rank test gives p = {ends}{corrected}."
+            f"{names} cannot be told apart from {same[0].base.label} {where}: "
+            f"the rank test gives p = {ends}{corrected}."
         )
 
 
@@ -155,7 +156,7 @@ def _compiled(pair: Pair) -> Finding:
 
 def _faster(pair: Pair, where: str) -> str:
     """Say which of two is faster, if one of them is, and how sure that is."""
-    names, gain = (pair.other.label, pair.one.label), pair.ratio - 1
+    names, gain = (pair.other.label, pair.base.label), pair.ratio - 1
     if pair.unlike:
         return f"{' and '.join(names)} are not comparable {where}: {pair.reason}."
     if pair.verdict == "no difference":
@@ -210,7 +211,7 @@ def _no_faster(pair: Pair) -> Finding:
     assert pair.sides
     (_, before), (group, after) = ((side.group, side.row) for side in pair.sides)
     medians = (
-        f"{reading(pair.other.median)} against {reading(pair.one.median)} {group.unit}, {group.precision}, "
+        f"{reading(pair.other.median)} against {reading(pair.base.median)} {group.unit}, {group.precision}, "
         f"{group.batch_name}"
     )
     advised = (
