@@ -79,3 +79,8 @@ def test_any_python_finds_the_library_of_this_clone(tmp_path: Path) -> None:
     words = [sys.executable, "-S", str(START), "says.py", "--a", "b"]
     printed = subprocess.run(words, env={}, cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     assert printed == f"__main__ ['says.py', '--a', 'b'] {ROOT / 'src/throughline/__init__.py'}\n"
+
+
+def test_what_snakedeploy_copies_is_the_default_configuration() -> None:
+    """config/config.yaml is a link, which a tool that knows no links turns into a file with a path in it."""
+    assert (ROOT / "config" / "config.yaml").read_bytes() == (ROOT / "config.yaml").read_bytes()
