@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline import workloads
+from throughline.files import UserError
 from throughline.records import Cell, Result
 from throughline.spec import example
 from throughline.workloads.decoder import Decoder
@@ -43,32 +44,35 @@ SYMBOLS = (
     "table counted once; L: layers; H: heads x width of a head; s: tokens of a sample; c: positions that a position "
     "sees on average, about s / 2, or the sliding window"
 )
+UNKNOWN = (TypeError, KeyError, ValueError, UserError)
+"""What the count raises if a row states too little, or if the config.json of its model is not on this machine."""
 
 
 def parts(model: str, parameters: Mapping[str, Any]) -> tuple[Decoder, int] | None:
     """Return a decoder's parts and its tokens per sample; None if it is no decoder or its FLOPs are unknown."""
     workload = workloads.of(model)
-    with suppress(TypeError, KeyError, ValueError):  # a row may state too little
+    with suppress(*UNKNOWN):
         decoder = workload.decoder(example(model, workload.parameters(**parameters)))
         return (decoder, int(parameters["sequence"])) if decoder else None
     return None
 
 
-def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+def flops_per_sample(model: str, parameters: Mapping[str, Any], batch: int = 1) -> dict[str, float]:
     """Map each convention to the FLOPs to train on a sample; a model that is no decoder has one convention, `model`.
 
-    parameters: those that a row states, named as in the configuration; the others have their defaults. The map is empty
-    if the FLOPs are not known.
+    parameters: those that a row states, named as in the configuration; the others have their defaults. batch: how many
+    samples a replica computes at once, which share some products in DeBERTa. The map is empty if the FLOPs are not
+    known.
     """
     if workloads.folder(model) is None or not workloads.of(model).trains:
         return {}
     workload = workloads.of(model)
-    with suppress(TypeError, KeyError, ValueError):
+    with suppress(*UNKNOWN):
         values = {**_implied(model, parameters), **parameters}
         if decoder_and_tokens := parts(model, values):
             decoder, tokens = decoder_and_tokens
             return {convention.key: convention.count(decoder, tokens) for convention in CONVENTIONS}
-        spec = example(model, workload.parameters(**values))
+        spec = example(model, workload.parameters(**values), batch=batch)
         each = workload.flops_per_sample(spec, workload.facts(None), {})
         return {} if isinstance(each, str) else {"model": float(each)}
     return {}
@@ -76,7 +80,8 @@ def flops_per_sample(model: str, parameters: Mapping[str, Any]) -> dict[str, flo
 
 def of_row(row: Result) -> dict[str, float]:
     """Map each convention to the FLOPs to train on a sample of a row."""
-    return flops_per_sample(row.model, ({"sequence": row.sequence} if row.sequence else {}) | row.parameters)
+    stated = ({"sequence": row.sequence} if row.sequence else {}) | row.parameters
+    return flops_per_sample(row.model, stated, row.batch_per_device or 1)
 
 
 def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 import report_fixture
 from throughline.comparables import flop_conventions, plausibility, published
-from throughline.files import UserError
+from throughline.files import UserError, sha256
 from throughline.records import Result, ends
 from throughline.report.analysis import summary
 from throughline.report.analysis.cells import groups
@@ -18,6 +19,7 @@ from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import similar_results, write_tables
+from throughline.workloads.hugging_face import configuration
 
 FOUND = [
     "printed speedup 27.33: 14822.31 / 544.31 = 27.23",
@@ -142,6 +144,21 @@ def test_megatron_counts_recomputation() -> None:
     layers, hidden, tokens, rows = 16, 1536, 2048, 50304
     formula = 96 * tokens * layers * hidden**2 * (1 + tokens / (6 * hidden) + rows / (16 * layers * hidden))
     assert each["megatron"] == pytest.approx(formula, rel=1e-9)
+
+
+def test_flops_of_a_model_of_ones_own_need_its_file_and_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples of a batch share products of DeBERTa, so with another batch our own figure would be doubtful."""
+    file = Path(__file__).parents[3] / "presets" / "deberta-two-layers.json"
+    digest = sha256(file)
+    own = {"sequence": 32, "parameters": {"task": "mlm", "config_sha256": digest, "predictions": 5}, "devices": 1}
+    own |= {"model": "transformers:deberta-two-layers", "batch_per_device": 4, "global_batch": 4, "unit": "samples/s"}
+    printed = row(**own, value="73.4377", device=None, printed={"tflops": "0.06849598564201978"})
+    monkeypatch.delenv(configuration.FILES, raising=False)
+    assert flop_conventions.of_row(printed) == {} and found([printed]) == []
+    monkeypatch.setenv(configuration.FILES, json.dumps({digest: str(file)}))
+    assert flop_conventions.of_row(printed)["model"] == pytest.approx(932_708_352, rel=0.01)
+    assert found([printed]) == []
+    assert "its own arithmetic" in found([printed.model_copy(update={"batch_per_device": 1})])
 
 
 def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
