@@ -1,6 +1,7 @@
 """The base of every `rank.py`: the part of a framework that runs in a rank (`Rank`), and what those parts share.
 
-This file imports the standard library and numpy only. The subclasses import the library of their framework.
+This file imports the standard library, and numpy only to write states: a rank in an environment without numpy can say
+so. The subclasses import the library of their framework.
 """
 
 # ruff: noqa: B027  (an empty method is something that a single process need not do; a framework may leave it empty)
@@ -11,8 +12,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import IO, Any
-
-import numpy as np
 
 from throughline import memory, workloads
 from throughline.frameworks import of
@@ -269,10 +268,14 @@ class Rank(ABC):
 
     def save(self, stream: IO[bytes]) -> None:
         """Write everything that a step changes, such as the weights and the optimizer's states, as plain arrays."""
+        import numpy as np
+
         np.savez(stream, **self.states())
 
     def restore(self, stream: IO[bytes], weights_alone: bool = False) -> None:
         """Read what `save` has written, or only its weights. Only arrays are read, so nothing in the file runs code."""
+        import numpy as np
+
         arrays = np.load(stream, allow_pickle=False)
         wanted = [name for name in arrays.files if name.startswith("weight ") or not weights_alone]
         self.set_states({name: arrays[name] for name in wanted})
