@@ -254,6 +254,8 @@ class Rank(ABC):
         """True if the error means that an allocator refused memory. It is not called for a MemoryError."""
         return memory.is_refusal(str(error))
 
+    # The next three belong to the feature `convergence`. A check in a framework without it is refused before.
+
     def seed(self, value: int) -> None:
         """Seed the random numbers of dropout, for a convergence check."""
         raise NotImplementedError

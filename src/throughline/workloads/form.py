@@ -20,6 +20,9 @@ class Form(ABC, Generic[P, N]):
 
     Every library has a subclass with what its forms share, such as the names of weights. All forms use the names of the
     PyTorch form for the parameters of a model.
+
+    A method that raises NotImplementedError belongs to a feature, such as `sharding`, or to workloads that train. A run
+    that asks for a feature which the form lacks is refused before the method is called.
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}

@@ -10,6 +10,8 @@ import pytest
 
 from throughline.installation import uv
 
+INSTALL = [sys.executable, "-m", "throughline.installation.uv", "pip", "install", "--target"]
+
 
 @pytest.fixture(autouse=True)
 def nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,16 +59,7 @@ def test_pips_settings_are_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel(tmp_path / "wheels")
-    command = [
-        sys.executable,
-        "-m",
-        "throughline.installation.uv",
-        "pip",
-        "install",
-        "--target",
-        str(tmp_path / "there"),
-        "tiny",
-    ]
+    command = [*INSTALL, str(tmp_path / "there"), "tiny"]
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     lost = subprocess.run(command, capture_output=True, text=True, check=False)
     assert lost.returncode != 0 and "tiny was not found" in lost.stderr
@@ -79,16 +72,7 @@ def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypa
 @pytest.mark.parametrize("forbidden", ["", "1"])
 def test_modules_are_compiled_where_python_may_not_keep_them_later(tmp_path: Path, forbidden: str) -> None:
     wheel(tmp_path / "wheels")
-    command = [
-        sys.executable,
-        "-m",
-        "throughline.installation.uv",
-        "pip",
-        "install",
-        "--target",
-        str(tmp_path / "there"),
-    ]
-    command += ["--find-links", str(tmp_path / "wheels"), "--no-index", "tiny"]
+    command = [*INSTALL, str(tmp_path / "there"), "--find-links", str(tmp_path / "wheels"), "--no-index", "tiny"]
     subprocess.run(command, env=os.environ | {"PYTHONDONTWRITEBYTECODE": forbidden}, capture_output=True, check=True)
     assert bool(list((tmp_path / "there").glob("__pycache__/tiny.*.pyc"))) == bool(forbidden)
 
