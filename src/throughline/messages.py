@@ -139,11 +139,15 @@ class Window(Message):
 
 
 class Memory(Message):
-    """The memory peaks of one rank's device since the rank started, and the reason for each unknown peak."""
+    """The memory peaks of one rank's device since the rank started, and the reason for each unknown peak.
+
+    window_needed_bytes: the peak within the timed window; None if the framework cannot count it.
+    """
 
     needed_bytes: int | None
     reserved_bytes: int | None
     reasons: dict[str, str]
+    window_needed_bytes: int | None = None
 
 
 class Network(Message):
@@ -162,7 +166,8 @@ class Measured(Message):
     """The measurements of a rank.
 
     facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
-    figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained.
+    figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained;
+    at_least_s: the shortest window that the rank planned for.
     """
 
     cpu_seconds: float
@@ -181,6 +186,7 @@ class Measured(Message):
     window: Window
     memory: Memory
     network: Network | None
+    at_least_s: float = 0.0
 
 
 class Trained(Message):

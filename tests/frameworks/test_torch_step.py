@@ -463,3 +463,19 @@ def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -
         rank.sync()
         found.append(rank.losses(losses))
     assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)
+
+
+def test_the_window_has_a_peak_of_memory_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    peaks = {"allocated": 900, "reserved": 1000}
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda at: peaks["allocated"])
+    monkeypatch.setattr(torch.cuda, "max_memory_reserved", lambda at: peaks["reserved"])
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", lambda at: peaks.update(allocated=100, reserved=1000))
+    rank = TorchDDP(training_fixtures.spec(), 0, 0, 1, "cuda")
+    assert rank.memory() == {"needed_bytes": 900, "reserved_bytes": 1000, "reasons": {}}
+    rank.window_opens()
+    peaks["allocated"] = 700
+    assert rank.memory() == {
+        "needed_bytes": 900, "reserved_bytes": 1000, "window_needed_bytes": 700, "reasons": {}
+    }  # fmt: skip
+    peaks["allocated"] = 950
+    assert rank.memory()["needed_bytes"] == rank.memory()["window_needed_bytes"] == 950

@@ -159,6 +159,9 @@ class Rank(ABC):
             return [end - start for start, end in pairs]
         return [start.elapsed_time(end) / 1000 for start, end in pairs]
 
+    def window_opens(self) -> None:
+        """Note what there is to note just before the timed window, such as the peak of memory so far."""
+
     def losses(self, values: list[Any]) -> list[float]:
         """Return as numbers the losses that `step` returned. It is called after `sync`."""
         return values
@@ -174,7 +177,8 @@ class Rank(ABC):
     def memory(self) -> dict[str, Any]:
         """Return the peaks of memory since the start as {needed_bytes, reserved_bytes, reasons}.
 
-        They are those of the GPU, or of the process on a CPU. `reasons` says why a value is None.
+        They are those of the GPU, or of the process on a CPU. `reasons` says why a value is None. A framework that can
+        count anew adds `window_needed_bytes`: the peak within the window, without what libraries tried before.
         """
 
     def product(self, size: int) -> Callable[[], Any] | None:

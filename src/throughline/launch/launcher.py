@@ -144,6 +144,8 @@ def _attempt(request: RunRequest, turn: Turn) -> Ended:
             agents = Agents(order, folder, turn.log.write, site.nodes.names)
             reports = supervise(request, agents, turn.progress, turn.parent)
         observations = telemetry_record.observations(order, folder, reports)
+    if manifest:
+        _check_rest(request.spec, manifest, reports)
     facts = _environment(request.spec, reports, site, observations)
     data = {"content_digest": manifest.content["content_digest"], "rows": manifest.all_rows} if manifest else None
     return Ended(reports, order, site, observations, data, facts, started, now())
@@ -203,10 +205,22 @@ def _checked_data(request: RunRequest) -> Manifest | None:
     workload = workloads.of(spec.model)
     manifest = Manifest.of_run(spec, request.manifest)
     manifest.fits(workload, spec.parameters, spec.size.replicas)
-    batches = (spec.steps.warmup + spec.steps.timed) * spec.size.accumulate
-    read = manifest.used(spec.seed, spec.size.replicas, batches, spec.size.batch_per_replica)
-    manifest.check(read)
+    manifest.check(_shards(spec, manifest, spec.steps.warmup + spec.steps.timed))
     return manifest
+
+
+def _shards(spec: RunSpec, manifest: Manifest, steps: int) -> list[dict[str, Any]]:
+    """Return the shards that any replica reads for so many steps."""
+    return manifest.used(spec.seed, spec.size.replicas, steps * spec.size.accumulate, spec.size.batch_per_replica)
+
+
+def _check_rest(spec: RunSpec, manifest: Manifest, reports: dict[int, RankReport]) -> None:
+    """Check the shards that were read for more steps than were asked for, which nobody knew before the run."""
+    measured = reports[0].measured if 0 in reports else None
+    if measured and measured.at_least_s:
+        before = _shards(spec, manifest, spec.steps.warmup + spec.steps.timed)
+        read = _shards(spec, manifest, measured.warmup_steps + measured.steps_timed)
+        manifest.check([shard for shard in read if shard not in before])
 
 
 def _environment(
@@ -233,7 +247,8 @@ def _environment(
 def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
     """Return the validated record of a measured run."""
     order, reports = ended.order, ended.reports
-    measured = outcome.assemble(request.spec, reports, order.per_node, every_loss=bool(request.weights))
+    settles = order.kind != "cpu" and not request.part_of
+    measured = outcome.assemble(request.spec, reports, order.per_node, bool(request.weights), settles)
     software = reports[0].software if 0 in reports else None
     record: dict[str, Any] = {
         "schema": records.SCHEMA,

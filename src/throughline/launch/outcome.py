@@ -10,6 +10,7 @@ from typing import Any
 from throughline import memory, records, workloads
 from throughline.messages import Measured, RankReport
 from throughline.spec import RunSpec
+from throughline.spec.options import SETTLED_S
 
 SKIPPED_AT_MOST = 0.01
 """The share of timed steps that the loss scaler may skip."""
@@ -85,13 +86,22 @@ class Outcome:
     loader_stall_share: float | None = None
     network: dict[str, Any] | None = None
     utilization: dict[str, float | None] = field(default_factory=lambda: {"cpu": None, "gpu": None})
+    window_at_least_s: float | None = None
 
     def as_record(self) -> dict[str, Any]:
-        return {**vars(self), "ranks": [rank.model_dump() for rank in self.ranks]}
+        given = {**vars(self), "ranks": [rank.model_dump() for rank in self.ranks]}
+        if self.window_at_least_s is None:
+            del given["window_at_least_s"]
+        return given
 
 
-def assemble(spec: RunSpec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False) -> Outcome:
-    """Return the outcome of a run whose ranks ended normally, ran out of memory, or do not support the run."""
+def assemble(
+    spec: RunSpec, reports: Mapping[int, RankReport], per_node: int, every_loss: bool = False, settles: bool = False
+) -> Outcome:
+    """Return the outcome of a run whose ranks ended normally, ran out of memory, or do not support the run.
+
+    every_loss: the run is one of a proof; settles: its speed counts, and its device is a GPU, whose clocks settle.
+    """
     steps = spec.timed
     for status in ("oom", "unsupported"):
         if refused := [report for _, report in sorted(reports.items()) if report.status == status]:
@@ -108,8 +118,20 @@ def assemble(spec: RunSpec, reports: Mapping[int, RankReport], per_node: int, ev
             f"at_most_s {steps.at_most_s:g}: {outcome.warmup_steps} of {steps.warmup} warm-up "
             f"and {outcome.steps_timed} of {steps.timed} timed steps"
         )
+    if settles and workloads.of(spec.model).trains:
+        warnings += _unsettled(outcome.window_s or 0.0)
     samples = spec.size.samples_per_step * outcome.steps_timed
     return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
+
+
+def _unsettled(window_s: float) -> list[str]:
+    """Return a warning about a window on a GPU that is too short."""
+    if window_s >= SETTLED_S:
+        return []
+    return [
+        f"the window of {window_s:.1f} s is below {SETTLED_S:.0f} s on a GPU: its clocks and power had hardly settled, "
+        "so the figure can be too high; leave `steps` out, or set runs.steps.at_least_s: 30"
+    ]
 
 
 def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_loss: bool) -> Outcome:
@@ -155,6 +177,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         loader_stall_share=max(stalls, default=None),
         network=asdict(first.network) if first.network else None,
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
+        window_at_least_s=first.at_least_s or None,
     )
 
 

@@ -133,7 +133,8 @@ def _memory(
         else:
             of_ranks = (rank.reasons[name] for rank in held if name in rank.reasons)
             reasons[name] = next(of_ranks, "no rank reached its end")
-    return {**peaks, "reasons": reasons}
+    within = _known(rank.window_needed_bytes for rank in held)
+    return {**peaks, **({"window_needed_bytes": max(within)} if within else {}), "reasons": reasons}
 
 
 def _known(values: Iterable[float | None]) -> list[int]:

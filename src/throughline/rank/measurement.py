@@ -7,6 +7,7 @@ synchronization and no garbage collection. Standard library, numpy, h5py and the
 
 import gc
 import itertools
+import math
 import time
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -21,21 +22,69 @@ MATMUL_S = 1.0
 NETWORK_S = 2.0
 WARMUP_SHARE = 1 / 3
 LEAST_WARMUP, LEAST_TIMED = 2, 3
+LOOKS = 3
+"""So many steps after the first one may show the speed. The second may compile too, for another shape of a batch."""
+COMPILES = 2.0
+"""A step that takes so many times the fastest of LOOKS has compiled something, or has waited for something else."""
 MARGIN = 0.95
 """The share of a time limit (`at_most_s`) that we plan to use, because steps do not all take the same time."""
+SPARE = 1.1
+"""How many times the shortest window (`at_least_s`) we plan for, because steps may get faster."""
+MOST_TIMED = 20_000
+"""We add no more timed steps than this, because a record has every step."""
 
 
-def warmup_steps(requested: int, timed: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
-    """Return the number of warm-up steps, after LEAST_WARMUP of them.
+@dataclass(frozen=True)
+class Looks:
+    """The seconds of the warm-up steps after the first, each timed by itself, and what they say about the speed."""
 
-    elapsed_s: seconds of those steps without the first; step_s: seconds of the last one. It is the requested number if
-    all steps fit into `at_most_s`. Otherwise it is what fits into a third of that time.
+    seconds: tuple[float, ...]
+
+    @property
+    def made(self) -> int:
+        """How many warm-up steps there are so far, with the first."""
+        return 1 + len(self.seconds)
+
+    @property
+    def step_s(self) -> float:
+        """The seconds of a step: those of the fastest."""
+        return max(min(self.seconds), 1e-9)
+
+    @property
+    def elapsed_s(self) -> float:
+        """The seconds of all these steps. One that compiled counts as the fastest, so that a window is not shorter in a
+        library that compiles."""
+        return sum(each if each <= COMPILES * self.step_s else self.step_s for each in self.seconds)
+
+    def fit(self, requested: int, timed: int, at_most_s: float) -> bool:
+        """True if everything that was asked for fits into `at_most_s`."""
+        return self.elapsed_s + (requested - self.made + timed) * self.step_s <= at_most_s * MARGIN
+
+    def are_enough(self, requested: int, timed: int, at_most_s: float, surely: bool) -> bool:
+        """True if the speed is known well enough. `surely`: we need it even if the steps' seconds exceed their share.
+
+        On a slow CPU, where nothing compiles, another look would only make the run longer.
+        """
+        if len(self.seconds) == LOOKS or (at_most_s < math.inf and self.fit(requested, timed, at_most_s)):
+            return True
+        room = at_most_s * MARGIN * WARMUP_SHARE - self.elapsed_s
+        return not surely and room < self.step_s
+
+
+def warmup_steps(requested: int, timed: int, at_most_s: float, looks: Looks) -> int:
+    """Return the number of warm-up steps, those of `looks` included.
+
+    It is the requested number if all steps fit into `at_most_s`. Otherwise it is what fits into a third of that time.
     """
-    budget = at_most_s * MARGIN
-    if elapsed_s + (requested - LEAST_WARMUP + timed) * step_s <= budget:
-        return max(LEAST_WARMUP, requested)
-    more = int(max(0.0, budget * WARMUP_SHARE - elapsed_s) / step_s)
-    return max(LEAST_WARMUP, min(requested, LEAST_WARMUP + more))
+    if looks.fit(requested, timed, at_most_s):
+        return max(looks.made, requested)
+    more = int(max(0.0, at_most_s * MARGIN * WARMUP_SHARE - looks.elapsed_s) / looks.step_s)
+    return max(looks.made, min(requested, looks.made + more))
+
+
+def lengthened(timed: int, at_least_s: float, step_s: float) -> int:
+    """Return `timed`, or as many steps as a window of `at_least_s` needs."""
+    return max(timed, min(MOST_TIMED, math.ceil(at_least_s * SPARE / step_s)))
 
 
 def timed_steps(requested: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
@@ -76,6 +125,8 @@ class Measurement:
         self.run = run
         self.framework = run.framework
         self.heart = run.heart
+        free = run.trains and not run.job and not run.order.weights  # a proof and a job have their own steps
+        self.shortest_s = run.steps.shortest_s(run.order.kind) if free else 0.0
 
     def measure(self) -> Measured:
         """Warm up, time the window, and read all results after it."""
@@ -100,6 +151,7 @@ class Measurement:
             steps_timed=timed,
             scaler_skipped_steps=framework.skipped() - done.skipped if run.trains else 0,
             memory=memory,
+            at_least_s=self.shortest_s,
             network=self._network(),
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": reason} if reason else {},
@@ -130,6 +182,7 @@ class Measurement:
         gc.disable()
         skipped = framework.skipped() if self.run.trains else 0
         stalled = self.run.loader.stall_s if self.run.loader else 0.0
+        framework.window_opens()
         framework.barrier()
         framework.sync()
         cpu = time.process_time()
@@ -212,17 +265,24 @@ class Measurement:
             framework.sync()
             return time.monotonic() - start
 
-        if cap is None:
+        if cap is None and not self.shortest_s:
             yield from steps(requested)
             return losses, requested, timed
         # The first step does not count: some libraries compile in it, and their window would be shorter than that of
-        # others. We estimate the speed from the second step. Rank 0 decides the numbers of steps for all ranks.
+        # others. The next ones show the speed. Rank 0 decides the numbers of steps for all ranks.
+        most = math.inf if cap is None else cap
+        surely = self.run.order.kind != "cpu" or self.run.options.compile
         yield from steps(LEAST_WARMUP - 1)
-        second = yield from steps(LEAST_WARMUP)
-        warmup = framework.broadcast(warmup_steps(requested, timed, cap, second, second))
-        elapsed = second + (yield from steps(warmup))
-        step_s = elapsed / (warmup - 1)
-        return losses, warmup, framework.broadcast(timed_steps(timed, cap, elapsed, step_s))
+        looks = Looks(((yield from steps(LEAST_WARMUP)),))
+        while framework.broadcast(int(not looks.are_enough(requested, timed, most, surely))):
+            looks = Looks((*looks.seconds, (yield from steps(len(losses) + 1))))
+        warmup = framework.broadcast(warmup_steps(requested, timed, most, looks))
+        rest = yield from steps(warmup)
+        elapsed, left = looks.elapsed_s + rest, warmup - looks.made
+        wanted = lengthened(timed, self.shortest_s, rest / left if left else looks.step_s)
+        if cap is not None:
+            wanted = timed_steps(wanted, cap, elapsed, elapsed / (warmup - 1))
+        return losses, warmup, framework.broadcast(wanted)
 
     def _counted(self, warmup: int, timed: int) -> dict[str, float]:
         """Return the workload's figures from the counts of the window's rows.

@@ -74,6 +74,8 @@ class Memory(Entry):
     """The peak memory of one device, as the highest value of all ranks.
 
     It is what the framework needed, what it reserved, what the device reports as used, and what the device has.
+    `window_needed_bytes` is what it needed within the timed window, without what libraries tried in the first steps.
+    Only frameworks that can count it have it.
     """
 
     needed_bytes: Whole | None
@@ -81,6 +83,7 @@ class Memory(Entry):
     device_used_bytes: Whole | None
     device_total_bytes: Whole | None
     reasons: dict[str, str]
+    window_needed_bytes: Whole | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Work(Entry):
@@ -124,6 +127,7 @@ class RunRecord(TrainingFile):
     """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
     `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
+    `window_at_least_s` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
     """
 
     status: Literal["ok", "oom", "unsupported", "invalid"]
@@ -147,6 +151,7 @@ class RunRecord(TrainingFile):
     work: Work | None = None
     network: Network | None = None
     configuration: dict[str, Any] | None = None
+    window_at_least_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _status_and_number_agree(self) -> Self:

@@ -1,15 +1,20 @@
 """bz<b>_<precision>.json: the repeats of every framework and topology, for one batch size and precision."""
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, PlainSerializer
 
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
 from throughline.records.run import Memory, Network, Series, Utilization, Work
-from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps
+from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps, values
 from throughline.study.benchmark import Options
+
+
+def _stated(steps: Steps) -> dict[str, Any]:
+    """Return the steps as JSON values. Without `at_least_s`, they are as in summaries that do not know it."""
+    return {name: value for name, value in values(steps).items() if name != "at_least_s" or value is not None}
 
 
 class LeftOut(Entry):
@@ -131,7 +136,7 @@ class Summary(WorkloadFile):
     environment: dict[str, Any]
     optimizer: Optimizer
     options: Options
-    steps: Steps
+    steps: Annotated[Steps, PlainSerializer(_stated)]
     job: EpochsJob | None = Field(None, exclude_if=lambda value: value is None)
     data: Data | None
     remarks: str | None

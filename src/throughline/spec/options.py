@@ -1,10 +1,15 @@
 """The options of a run that every framework knows, and how many steps a run takes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 from throughline.spec.part import Part, key
 from throughline.spec.topology import Layout
+
+SETTLED_S = 30.0
+"""So long takes a GPU until its clocks and its power have settled. A shorter window can give a speed that it does not
+keep."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +23,26 @@ class Steps(Part):
         default=None,
         above=0,
     )
+    at_least_s: float | None = key(
+        "the shortest timed window, in seconds: it gets more steps than `timed` until it is expected to last so long. "
+        "null: 30 on a GPU if `timed` and `at_most_s` have their defaults, because clocks and power take so long to "
+        "settle, and otherwise 0. 0: exactly `timed` steps. With `at_most_s`, the cap decides. The record says what "
+        "was applied",
+        default=None,
+        least=0,
+    )
+
+    def shortest_s(self, kind: str) -> float:
+        """Return the shortest window on a device of this kind, in seconds; 0 if `timed` alone decides."""
+        if self.at_least_s is not None:
+            return self.at_least_s
+        chosen = self.timed != Steps.timed or self.at_most_s is not None
+        return 0.0 if chosen or kind == "cpu" else SETTLED_S
+
+    def mistakes(self) -> Iterable[str]:
+        """Yield a text for each mistake that involves several keys. Each text begins with a key."""
+        if self.at_most_s is not None and self.at_least_s and self.at_least_s >= self.at_most_s:
+            yield f"at_least_s = {self.at_least_s:g}: at_most_s = {self.at_most_s:g} leaves no room for such a window"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from throughline.launch import outcome
-from throughline.messages import RankReport
+from throughline.messages import RankReport, Window
+from throughline.study.runs import read_spec
 from training_fixtures import measured, report, spec
 
 
@@ -110,3 +111,28 @@ def test_a_cap_is_a_warning() -> None:
     record = outcome.assemble(capped, {0: report()}, 1)
     assert record.status == "ok"
     assert record.warnings == ["at_most_s 5: 2 of 20 warm-up and 4 of 100 timed steps"]
+
+
+@pytest.mark.parametrize(
+    ("window_s", "settles", "changes", "warns"),
+    [
+        (29.9, True, {}, True),
+        (30.0, True, {}, False),
+        (4.0, False, {}, False),
+        (4.0, True, {"model": "matmul", "sequence": None, "predictions": None}, False),
+    ],
+)
+def test_a_short_window_on_a_gpu_is_a_warning(
+    window_s: float, settles: bool, changes: dict[str, Any], warns: bool
+) -> None:
+    asked = read_spec(json.dumps({key: value for key, value in (spec().values() | changes).items() if value is not None}
+                                 | ({"batch_per_device": 1} if changes else {})))  # fmt: skip
+    found = outcome.assemble(asked, {0: report(window=Window(0.0, window_s))}, 1, settles=settles)
+    assert found.status == "ok"
+    assert any("below 30 s on a GPU" in text for text in found.warnings) == warns
+
+
+def test_a_record_says_what_window_was_planned() -> None:
+    planned = outcome.assemble(spec(), {0: report(at_least_s=30.0)}, 1).as_record()
+    assert planned["window_at_least_s"] == 30.0
+    assert "window_at_least_s" not in outcome.assemble(spec(), {0: report()}, 1).as_record()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import getpass
 import io
-import itertools
 import json
 import os
 import socket
@@ -12,8 +11,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -21,35 +18,7 @@ import training_fixtures
 from throughline.launch import lock, machine, progress, request, supervision
 from throughline.messages import Beat
 from throughline.observe import environment
-from throughline.rank import heartbeat, measurement
-from throughline.spec import Steps
-
-
-@pytest.mark.parametrize(
-    ("cap", "step", "warmup", "timed"),
-    [(100.0, 0.1, 20, 100), (20.0, 2.4, 3, 5), (4.0, 2.4, 2, 3), (60.0, 1.0, 20, 38)],
-)
-def test_steps_under_a_cap(cap: float, step: float, warmup: int, timed: int) -> None:
-    warm = measurement.warmup_steps(20, 100, cap, step, step)
-    assert warm == warmup
-    assert measurement.timed_steps(100, cap, (warm - 1) * step, step) == timed
-
-
-def test_a_first_step_that_compiles_does_not_shorten_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-    monkeypatch.setattr(measurement.time, "monotonic", lambda: clock[0])
-    framework = SimpleNamespace(sync=lambda: None, broadcast=lambda value: value)
-    heart = SimpleNamespace(phase=lambda name, steps: None, step=lambda done: None)
-    steps = Steps(warmup=5, timed=100, at_most_s=10.0)
-    run: Any = SimpleNamespace(framework=framework, heart=heart, run=SimpleNamespace(steps=steps))
-    warm_up = measurement.Measurement._warm_up(run)
-    next(warm_up)
-    with pytest.raises(StopIteration) as ended:
-        for number in itertools.count():
-            clock[0] += 1.0 if number else 60.0
-            warm_up.send(number)
-    losses, warmup, timed = ended.value.value
-    assert (len(losses), warmup, timed) == (4, 4, 6)
+from throughline.rank import heartbeat
 
 
 @pytest.mark.parametrize(
@@ -67,12 +36,6 @@ def test_a_framework_that_compiles_has_more_time(
     spec = training_fixtures.spec(framework=framework, options=options)
     asked_for = request.RunRequest(spec, Path("run1.json"), Path("run1.log"), hang_after_s=asked)
     assert supervision.hang_after_s(asked_for) == limit_s
-
-
-@pytest.mark.parametrize("asked", [1, 3, 100])
-def test_never_more_steps_than_asked(asked: int) -> None:
-    assert measurement.timed_steps(asked, 1000.0, 1.0, 0.001) == asked
-    assert measurement.warmup_steps(asked, 10, 1000.0, 0.1, 0.001) == max(2, asked)
 
 
 def test_a_heartbeat_is_seen_from_outside(tmp_path: Path) -> None:

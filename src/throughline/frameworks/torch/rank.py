@@ -41,6 +41,8 @@ class TorchRank(Rank):
     """The names of the parameters that the form exchanges itself."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
     """A function that makes an optimizer that is divided among the ranks (see `optimizers.build`), or None."""
+    before: tuple[int, int] | None = None
+    """The peaks of a GPU's memory until the timed window began."""
     keeps_freed_memory = True
     """True if a step on a CPU reuses the memory that the step before has freed (see `keep_freed_memory`)."""
 
@@ -176,6 +178,15 @@ class TorchRank(Rank):
     def event(self) -> Any:
         return torch.cuda.Event(enable_timing=True) if self.kind == "cuda" else None  # type: ignore[no-untyped-call]
 
+    def window_opens(self) -> None:
+        """Count the peaks anew: in the first steps, cuDNN tries convolutions with workspaces that no later step needs.
+
+        It does not wait for the device.
+        """
+        if self.kind == "cuda":
+            self.before = self._peaks()
+            torch.cuda.reset_peak_memory_stats(self.at)
+
     def losses(self, values: list[Tensor]) -> list[float]:
         return [float(value) for value in torch.stack(values).tolist()] if values else []
 
@@ -185,8 +196,15 @@ class TorchRank(Rank):
     def memory(self) -> dict[str, Any]:
         if self.kind == "cpu":
             return memory.of_process("PyTorch")
-        needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
-        return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
+        now = self._peaks()
+        if self.before is None:
+            return {"needed_bytes": now[0], "reserved_bytes": now[1], "reasons": {}}
+        needed, reserved = map(max, self.before, now)
+        return {"needed_bytes": needed, "reserved_bytes": reserved, "window_needed_bytes": now[0], "reasons": {}}
+
+    def _peaks(self) -> tuple[int, int]:
+        """Return the peaks of allocated and reserved bytes since they were last reset."""
+        return torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
 
     def product(self, size: int) -> Callable[[], Any]:
         return in_torch_timed.product(size, self.at, in_torch_timed.dtype(self.spec))
