@@ -52,7 +52,7 @@ SHARED = {
 }
 """How tests begin that share a fixture -> its name. Unit tests share those of their module."""
 
-FOLDERS = ("slurm", "workflow", "frameworks", "faults", "unit")
+FOLDERS = ("slurm", "gpu", "workflow", "frameworks", "faults", "unit")
 """In the order in which they begin side by side: who waits longest first, what is short last."""
 
 

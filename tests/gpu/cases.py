@@ -1,0 +1,88 @@
+"""What a run counts: one case is a specification and a rank of it. Standard library only.
+
+A case is written as words, as `count.py` takes them: a model, a precision, then `key=value`. The keys are those of a
+specification, its options, its optimizer and its workload's parameters, and
+
+    ranks=8          1n8g, counted on rank 0
+    rank=3           another rank
+    optimizer=lamb   the name of the optimizer
+    card=V100        the card that the double plays (CARDS)
+    seen=real        batches of shards that are read and copied, instead of batches that lie on the device
+"""
+
+import json
+from dataclasses import fields
+from typing import Any
+
+from throughline import frameworks, workloads
+from throughline.spec import Optimizer, RunSpec, Topology
+
+CARDS = {
+    "H100": {"NULL_CUDA_NAME": "NVIDIA H100 80GB HBM3", "NULL_CUDA_MAJOR": "9", "NULL_CUDA_MINOR": "0"},
+    "A100": {"NULL_CUDA_NAME": "NVIDIA A100-SXM4-80GB", "NULL_CUDA_MAJOR": "8", "NULL_CUDA_MINOR": "0"},
+    "T4": {"NULL_CUDA_NAME": "Tesla T4", "NULL_CUDA_MAJOR": "7", "NULL_CUDA_MINOR": "5", "NULL_CUDA_MIB": "15360"},
+    "V100": {
+        "NULL_CUDA_NAME": "Tesla V100-SXM2-32GB", "NULL_CUDA_MAJOR": "7", "NULL_CUDA_MINOR": "0",
+        "NULL_CUDA_MIB": "32768",
+    },
+}  # fmt: skip
+"""Map each card to the variables of the double that describe it."""
+
+SMALL: dict[str, dict[str, Any]] = {
+    "bert": {"sequence": 32, "predictions": 5},
+    "gpt2": {"sequence": 32},
+    "resnet": {"image": 64, "classes": 100},
+    "wide_deep": {"vocabulary": 10_000, "hidden": 2, "width": 64},
+    "faces": {"classes": 1000},
+    "layers": {"sequence": 64, "at_least_s": 0.01},
+    "micro": {"sizes": [256], "at_least_s": 0.01},
+    "collectives": {"sizes": [65_536], "at_least_s": 0.01},
+}
+"""Parameters by the folder of a workload, small enough for a step in milliseconds. Every value can be replaced."""
+OURS = ("ranks", "rank", "card", "seen")
+
+
+def specification(model: str, precision: str, words: dict[str, str]) -> dict[str, Any]:
+    """Return the JSON values of the specification that the words describe. Raise ValueError for an unknown key."""
+    workload = workloads.of(model)
+    world = int(words.get("ranks", "1"))
+    value: dict[str, Any] = {
+        "benchmark": "lane", "framework": "torch", "model": model, "batch_per_device": 4 if workload.has_batch else 1,
+        "precision": precision, "topology": str(Topology(1, world)), "repeat": 1, "device": "cuda", "protocol": 0,
+        "options": {"data": "synthetic"}, "optimizer": {}, **SMALL.get(str(workloads.folder(model)), {}),
+    }  # fmt: skip
+    options = {field.name for field in fields(frameworks.options())}
+    optimizer = {field.name for field in fields(Optimizer)}
+    for key, text in words.items():
+        content = _value(text)
+        if key == "optimizer":
+            value["optimizer"]["name"] = content
+        elif key in options:
+            value["options"][key] = content
+        elif key in optimizer:
+            value["optimizer"][key] = content
+        elif key not in OURS:
+            value["batch_per_device" if key == "batch" else key] = content
+    spec: RunSpec[Any] = frameworks.specification(value)
+    return spec.values()
+
+
+def parse(line: str) -> dict[str, Any]:
+    """Return a case from its words: {name, spec, rank, world, variables, seen}."""
+    model, precision, *rest = line.split()
+    words = dict(word.split("=", 1) for word in rest)
+    return {
+        "name": line,
+        "spec": specification(model, precision, words),
+        "world": int(words.get("ranks", "1")),
+        "rank": int(words.get("rank", "0")),
+        "variables": CARDS[words.get("card", "H100")],
+        "seen": words.get("seen", "synthetic"),
+    }
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

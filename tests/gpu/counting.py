@@ -1,0 +1,145 @@
+"""Count what a step launches: `python counting.py RESULTS < CASES`, on the double of CUDA.
+
+Each line of CASES is a case (cases.py). PyTorch is imported once; each case has a process of its own, which is a copy
+of this one. So a case that ends in a crash is the failure of this case alone, and no case sees the compiled graphs or
+the memory of another. RESULTS gets a line of JSON for each case, as soon as it has ended.
+
+A rank is built and makes its steps as in a run (throughline/rank/run.py). Of several ranks only one exists: the double
+exchanges nothing, so no rank waits for the others.
+"""
+
+import collections
+import contextlib
+import ctypes
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+import traceback
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from throughline.messages import Order
+from throughline.rank.heartbeat import Heart
+from throughline.rank.run import Run
+from throughline.workloads import Unsupported
+
+WARMUP = 6
+"""Steps before those that are counted: made-up batches repeat after four, and PyTorch compiles again for the second."""
+STEPS = 2
+"""Steps that are counted."""
+AT_ONCE = int(os.environ.get("GPU_DRY_PROCESSES", "2"))
+BYTES = re.compile(r"^(\d+)( bytes|$)")
+
+
+def main() -> None:
+    results = Path(sys.argv[1])
+    running: dict[int, tuple[dict[str, Any], float, Path]] = {}
+    waiting = collections.deque(json.loads(line) for line in sys.stdin)
+    folder = Path(tempfile.mkdtemp(prefix="throughline-lane-"))
+    with results.open("a") as stream:
+        while waiting or running:
+            while waiting and len(running) < AT_ONCE:
+                case = waiting.popleft()
+                answer = folder / f"{len(waiting)}.json"
+                if (child := os.fork()) == 0:
+                    alone(case, answer)
+                running[child] = case, time.monotonic(), answer
+            ended, status = os.wait()
+            case, began, answer = running.pop(ended)
+            told = json.loads(answer.read_text()) if answer.exists() else {"error": f"the process ended with {status}"}
+            told |= {"name": case["name"], "seconds": round(time.monotonic() - began, 2)}
+            stream.write(json.dumps(told) + "\n")
+            stream.flush()
+
+
+def alone(case: dict[str, Any], answer: Path) -> None:
+    """Count a case in this process, write its results, and end the process."""
+    os.environ.update(case["variables"])
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(output):
+            told = count(case, answer.with_suffix(""))
+    except Unsupported as refused:
+        told = {"unsupported": str(refused)}
+    except BaseException as error:
+        told = {"error": f"{type(error).__name__}: {error}".strip(), "trace": traceback.format_exc()}
+    answer.with_suffix(".partial").write_text(json.dumps(told))
+    answer.with_suffix(".partial").rename(answer)
+    os._exit(0)
+
+
+def order(case: dict[str, Any]) -> Order:
+    """Return the order of a run with the case's specification."""
+    world = case["world"]
+    return Order(
+        spec=case["spec"], python=sys.executable, world=world, nodes=1, per_node=world, agents=1, cores=0, kind="cuda",
+        manifest=case.get("manifest"), variables={}, reach="here", hosts=[], shared=False, weights=None,
+        workflow=sys.executable, telemetry=False, earlier_gpus=[], strict=False, convergence=None,
+    )  # fmt: skip
+
+
+def count(case: dict[str, Any], work: Path) -> dict[str, Any]:
+    """Build a rank, make its first steps, and count what the next ones call."""
+    work.mkdir()
+    double = ctypes.CDLL(None)
+    run = Run(order(case), case["rank"], Heart(work / "beat"))
+    if case["world"] > 1:
+        meet_nobody()
+    run.build()
+    for _ in range(WARMUP):
+        run.step()
+    run.framework.sync()
+    compiled, stable = compilations(), torch.cuda.memory_allocated()
+    peak_with_warmup = torch.cuda.max_memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    run.framework.mark()
+    for number in range(STEPS):
+        double.null_cuda_trace(str(work / f"step{number}").encode())
+        run.step()
+        run.framework.mark()
+    double.null_cuda_trace(None)
+    peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    steps = [read(work / f"step{number}") for number in range(STEPS)]
+    return {
+        "steps": steps,
+        "compiled": compilations() - compiled,
+        "peak_bytes": peak,
+        "peak_with_warmup_bytes": peak_with_warmup,
+        "reserved_bytes": reserved,
+        "between_steps_bytes": stable,
+        "settings": {name: str(value) for name, value in run.settings().items()},
+    }
+
+
+def meet_nobody() -> None:
+    """Let this rank join a group in which it is alone: with a store of its own instead of rank 0's port."""
+    dist.init_process_group = partial(dist.init_process_group, store=dist.HashStore())
+
+
+def compilations() -> int:
+    """Return how many graphs PyTorch has compiled so far."""
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
+
+
+def read(trace: Path) -> list[tuple[str, str, int, int]]:
+    """Return what a step called, from the trace of the double: kind, name, number of calls, bytes (if it names any)."""
+    calls: dict[tuple[str, str], list[int]] = {}
+    for line in trace.read_text().splitlines():
+        kind, name, *more = line.split("\t")
+        found = BYTES.match(more[0]) if more else None
+        calls.setdefault((kind, name), []).append(int(found[1]) if found else 0)
+    return [(kind, name, len(each), sum(each)) for (kind, name), each in sorted(calls.items())]
+
+
+if __name__ == "__main__":
+    main()

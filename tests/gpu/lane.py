@@ -1,0 +1,40 @@
+"""Where the lane's interpreter and its double of CUDA are, and the variables of a process that runs on the double.
+
+    GPU_DRY_PYTHON   the interpreter of an environment with PyTorch's CUDA build
+    GPU_DRY_DOUBLE   a folder with a compiled double (libcuda.so.1)
+
+Standard library only.
+"""
+
+import os
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+DEVICES = 8
+
+
+def python() -> Path:
+    """Return the interpreter of the lane's environment."""
+    return Path(os.environ["GPU_DRY_PYTHON"])
+
+
+def double() -> Path:
+    """Return the folder of the compiled double."""
+    return Path(os.environ["GPU_DRY_DOUBLE"])
+
+
+def variables(**more: str) -> dict[str, str]:
+    """Return the environment of a process whose GPUs are the double's."""
+    library = double() / "libcuda.so.1"
+    ours = {
+        "LD_PRELOAD": str(library),
+        "LD_LIBRARY_PATH": str(library.parent),  # PyTorch opens it once more by its name
+        "TRITON_LIBCUDA_PATH": str(library.parent),
+        "NULL_CUDA_DEVICES": str(DEVICES),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(HERE)]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "OMP_NUM_THREADS": "1",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+    }
+    return {**os.environ, **ours, **more}
