@@ -36,9 +36,10 @@ CONVENTIONS = (
     Convention("torchtitan", "torchtitan", "6 P + 12 L H s", lambda d, s: 3 * (d.layers + d.attention + d.head)),
     Convention("nemo", "NeMo", "6 P + 6 L H s", lambda d, s: 3 * (d.layers + d.attention / 2 + d.head)),
 )
-"""The first two are ours. Sources: PaLM (Chowdhery et al. 2022, appendix B; nanoGPT uses it too), Megatron-LM
-(Narayanan et al. 2021, appendix, for runs that compute activations again), torchtitan's `num_flops_per_token`, and
-NVIDIA NeMo's performance summaries from 25.09 on; those of 24.07 have full attention."""
+"""The first two are ours. Sources: PaLM (Chowdhery et al. 2022, appendix B; nanoGPT uses it, but leaves the position
+embeddings out of N), Megatron-LM (Narayanan et al. 2021, appendix, for runs that compute activations again),
+torchtitan's `num_flops_per_token`, and NVIDIA NeMo's performance summaries from 25.09 on; those of 24.07 have full
+attention."""
 SYMBOLS = (
     "P: parameters of all matrix products, the vocabulary's among them (P_layers + P_head); N: all parameters, every "
     "table counted once; L: layers; H: heads x width of a head; s: tokens of a sample; c: positions that a position "

@@ -12,7 +12,7 @@ class Measured:
     """A cell that was measured here.
 
     result: the cell as a row of results, unrounded. table: the name of its table, such as `bz32_fp32`. shown: its
-    framework as tables name it. batch: such as `batch 32`.
+    framework as tables name it. batch: such as `batch 32`. emulated: True if the device has no units for the precision.
     """
 
     result: Result
@@ -21,6 +21,7 @@ class Measured:
     topology: Topology
     shown: str
     batch: str
+    emulated: bool
 
 
 def results(cells: Iterable[Measured]) -> Iterator[Result]:

@@ -31,7 +31,7 @@ class SimilarResult:
 
 def similar(cells: Iterable[Measured], imported: Sequence[Result], doubts: Sequence[Doubt]) -> Iterator[SimilarResult]:
     """Yield every cell with each result of others that is like it. `doubts` are those about imported results."""
-    others: defaultdict[tuple[str, str | None, int | None], list[Result]] = defaultdict(list)
+    others: defaultdict[tuple[str, int | None], list[Result]] = defaultdict(list)
     for other in (*imported, *published.rows()):
         others[_size(other)].append(other)
     for ours in cells:
@@ -57,19 +57,25 @@ def is_like(own: Result, other: Result) -> bool:
 
     A value that the other row does not state counts as equal; `differences` names it.
     """
-    sizes: list[tuple[Any, Any]] = [(own.sequence, other.sequence), (own.batch_per_device, other.batch_per_device)]
+    sizes: list[tuple[Any, Any]] = [
+        (own.precision, other.precision),
+        (own.sequence, other.sequence),
+        (own.batch_per_device, other.batch_per_device),
+    ]
     sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
     same = _size(own) == _size(other) and _kind(own) == _kind(other)
     return same and all(here == there for here, there in sizes if there is not None)
 
 
-def _size(row: Result) -> tuple[str, str | None, int | None]:
-    return row.model, row.precision, row.devices
+def _size(row: Result) -> tuple[str, int | None]:
+    return row.model, row.devices
 
 
 def differences(own: Result, other: Result) -> Iterator[str]:
     """Yield what differs between two rows: their value, and our value too if it is short."""
-    for name in ("device", "nodes", "framework", "software", "batch_per_device", "accumulate", "options", "date"):
+    for name in (
+        "device", "nodes", "precision", "framework", "software", "batch_per_device", "accumulate", "options", "date",
+    ):  # fmt: skip
         here, there = getattr(own, name), getattr(other, name)
         if here != there and not (name == "device" and own.gpu and own.gpu is other.gpu):
             ours = "" if name in ("software", "options", "date") else f" (ours {here})"

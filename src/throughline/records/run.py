@@ -86,12 +86,17 @@ class Memory(Entry):
     window_needed_bytes: Whole | None = Field(None, exclude_if=lambda value: value is None)
 
 
+SOME_HAVE = frozenset({"mfu_causal", "computed_matmul_share"})
+"""The figures of `Work` that a record without them does not name."""
+
+
 class Work(Entry):
     """The FLOPs of a sample, and the share of a device's peak that the run reached. FLOP/s are per device.
 
     `mfu` is relative to the dense peak of the datasheet at this precision. `matmul_share` is relative to a matrix
     product that was measured on the same device in this run. `mfu` counts attention in full. `mfu_causal`, which only
-    some decoders have, counts it only under the causal mask. `convention` states every choice behind the figures.
+    some decoders have, counts it only under the causal mask. `computed_matmul_share` is the share of everything that a
+    framework computes, if that is more than the model needs. `convention` states every choice behind the figures.
     """
 
     flops_per_sample: Positive | None
@@ -103,12 +108,13 @@ class Work(Entry):
     real_token_share: NonNegative | None
     real_tokens_per_s: Positive | None
     mfu_causal: NonNegative | None = None
+    computed_matmul_share: NonNegative | None = None
     convention: dict[str, str]
     reasons: dict[str, str]
 
     @model_serializer(mode="wrap")
     def _without_what_others_lack(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if name != "mfu_causal" or value is not None}
+        return {name: value for name, value in handler(self).items() if name not in SOME_HAVE or value is not None}
 
 
 class Network(Entry):

@@ -11,6 +11,7 @@ import pytest
 
 import report_fixture
 from throughline.comparables import flop_conventions, plausibility, published
+from throughline.comparables.similar import differences, is_like
 from throughline.files import UserError, sha256
 from throughline.records import Result, ends
 from throughline.report.analysis import summary
@@ -159,6 +160,12 @@ def test_flops_of_a_model_of_ones_own_need_its_file_and_its_batch(monkeypatch: p
     assert flop_conventions.of_row(printed)["model"] == pytest.approx(932_708_352, rel=0.01)
     assert found([printed]) == []
     assert "its own arithmetic" in found([printed.model_copy(update={"batch_per_device": 1})])
+
+
+def test_a_precision_that_is_not_stated_matches_and_is_named() -> None:
+    ours, unstated = row(origin="measured"), row(precision=None)
+    assert is_like(ours, unstated) and not is_like(ours, row(precision="fp8"))
+    assert "precision not stated (ours bf16)" in differences(ours, unstated)
 
 
 def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from throughline.report.render.page import Results
 from throughline.report.render.table_files import printed
 from throughline.report.render.tables import TEXT, Table
 from throughline.report.topic import Scope
-from throughline.report.topics import TOPICS, doubtful, write_tables
+from throughline.report.topics import TOPICS, doubtful, hardware, write_tables
 from throughline.study.goals import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
@@ -87,28 +87,39 @@ def test_a_head_on_all_positions_counts_in_the_share_of_matmul_alone(tmp_path: P
         groups(tmp_path / name, complete=True, beside={"settings": settings})[0].rows[0].cell
         for name, settings in (("masked", {"vocabulary_head": "masked positions"}), ("every", head))
     )
-    assert masked and every and masked.work and every.work and masked.work.matmul_share and every.work.matmul_share
+    assert masked and every and masked.work and every.work and every.work.matmul_share
     scores = 3 * 108 * 2 * 768 * (768 + 30528)
     times = 1 + scores / (masked.work.flops_per_sample or 0.0)
-    assert every.work.matmul_share / masked.work.matmul_share == pytest.approx(times) and times > 1.2
-    same = {"matmul_share", "convention"}
+    assert every.work.computed_matmul_share == pytest.approx(times * every.work.matmul_share) and times > 1.2
+    same = {"computed_matmul_share", "convention"}
     assert every.work.model_dump(exclude=same) == masked.work.model_dump(exclude=same)
-    assert "scores of positions that are not masked" in every.work.convention["matmul_share"]
+    assert masked.work.computed_matmul_share is None
+    assert "scores of positions that are not masked" in every.work.convention["computed_matmul_share"]
+
+
+def test_more_than_the_matrix_product_is_no_share_of_it(tmp_path: Path) -> None:
+    run = observed(record(spec(), 220.0))
+    run["work"] |= {"matmul_share": 5.638, "matmul_flops_per_s": run["work"]["flops_per_s"] / 5.638}
+    scope = Scope(cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1)]))
+    table = hardware.work(scope)
+    share = table.lines[0].entries[[column.key for column in table.columns].index("matmul_share")]
+    assert share.text in ("", "n/a") and "more FLOP/s than the matrix product" in (share.reason or "")
 
 
 @pytest.mark.parametrize(
-    ("slower", "cause"),
-    [(5.0, "mxnet-horovod multiplies large matrices slowly here; torch reaches 14.1 TFLOP/s"),
-     (1.0, "something else used the device")],
+    ("slower", "precision", "cause"),
+    [(5.0, "fp32", "mxnet-horovod multiplies large matrices slowly here; torch reaches 14.1 TFLOP/s"),
+     (1.0, "fp32", "something else used the device"),
+     (1.0, "fp16", "this device has no fp16 units")],
 )  # fmt: skip
-def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, cause: str) -> None:
-    runs = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, device_found=CPU)
-    run = observed(record(spec(framework="mxnet-horovod"), 220.0 / slower, device=CPU))
+def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, precision: str, cause: str) -> None:
+    runs = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, device_found=CPU, precision=precision)
+    run = observed(record(spec(framework="mxnet-horovod", precision=precision), 220.0 / slower, device=CPU))
     run["work"]["matmul_flops_per_s"] /= slower
     run["work"]["matmul_share"] *= slower
     scope = Scope(cells.groups([summary.summarize([*runs, write_record(tmp_path, run)], repeats=1)]))
     ((rule, row, text),) = printed(doubtful.table(scope))[1]
-    assert (rule, row) == ("above the measured matrix product", "bert bz32_fp32, mxnet-horovod, 1 device")
+    assert (rule, row) == ("above the measured matrix product", f"bert bz32_{precision}, mxnet-horovod, 1 device")
     assert "share of matmul 109.1 %" in text and cause in text
     assert [one.text for one in doubtful.findings(scope)] == [
         "1 row of this benchmark has doubtful figures: see Doubtful figures."

@@ -65,12 +65,16 @@ def above_own_product(cells: Sequence[Measured]) -> Iterator[Doubt]:
         same = [cell for cell in cells if (cell.table, cell.topology) == (measured.table, measured.topology)]
         products = [(cell.cell.work.matmul_flops_per_s or 0.0, cell.shown) for cell in same if cell.cell.work]
         best, name = max(products, key=lambda pair: pair[0])
-        if best > FASTER * product:
+        if measured.emulated:
+            cause = f"this device has no {row.precision} units, so a large product takes long in {row.precision} there"
+        elif best > FASTER * product:
             cause = f"{measured.shown} multiplies large matrices slowly here; {name} reaches {scaled(best)}FLOP/s"
         elif share <= fewer(row):
             cause = f"a convolution can take up to {WINOGRAD} times fewer multiplications than are counted"
         else:
-            cause = "something else used the device while the product was measured, after the window"
+            cause = (
+                "the product was slower than usual: something else used the device after the window, or its clock fell"
+            )
         text = (
             f"share of matmul {percent(share, 1)}: training does {scaled(work.flops_per_s)}FLOP/s on a device, and a "
             f"large matrix product in the same runs {scaled(product)}FLOP/s. Likely cause: {cause}. The throughput "

@@ -47,20 +47,20 @@ def energy_per_sample(run: RunRecord) -> float | None:
 
 
 def _work(run: RunRecord, work: Work) -> Work:
-    """Return a run's work, with a share of the matrix product that counts all FLOPs of its framework.
+    """Return a run's work, with the share of the matrix product that all FLOPs of its framework take, if they are more.
 
-    A framework may do more than the model needs. FLOP/s and MFU stay those of the model.
+    A framework may compute more than the model needs. All other figures stay those of the model.
     """
     if run.settings is None or work.matmul_share is None or work.flops_per_sample is None:
         return work
     more = workloads.of(run.spec.model).flops_beyond_model(run.spec, run.settings)
     if not more:
         return work
-    counted = "also counts what a framework does beyond the model's FLOPs: scores of positions that are not masked"
+    counted = "counts what the framework does beyond the model's FLOPs, too: scores of positions that are not masked"
     return work.model_copy(
         update={
-            "matmul_share": work.matmul_share * (1 + more / work.flops_per_sample),
-            "convention": {**work.convention, "matmul_share": counted},
+            "computed_matmul_share": work.matmul_share * (1 + more / work.flops_per_sample),
+            "convention": {**work.convention, "computed_matmul_share": counted},
         }
     )
 

@@ -15,7 +15,9 @@ def measured(groups: Iterable[Group]) -> Iterator[Measured]:
     for group in groups:
         for row in group.measured:
             if (cell := row.cell) and (result := _result(group, row)):
-                yield Measured(result, cell, group.name, row.topology, row.shown, group.batch_name)
+                device = group.summary.device if group.summary else None
+                emulated = group.precision == "fp16" and device is not None and device.fp16_native is False
+                yield Measured(result, cell, group.name, row.topology, row.shown, group.batch_name, emulated)
 
 
 def _result(group: Group, row: Row) -> Result | None:

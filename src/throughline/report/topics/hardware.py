@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 
 from throughline.numbers import MIB, mebibytes, percent, reading, scaled
-from throughline.records import Cell, Series
+from throughline.records import Cell, Series, Work
 from throughline.report.analysis.cells import Row
 from throughline.report.analysis.judged_pairs import Side, differences
 from throughline.report.render.head import Best, measured
@@ -42,10 +42,14 @@ WORK_COLUMNS = (
 )
 CAUSAL = Column("mfu_causal", "MFU", "causal attention")
 """Shown if a workload states it, after the MFU that counts attention in full."""
+COMPUTED = Column("computed_matmul_share", "share of matmul", "computed")
+"""Shown if a framework computes more than the model needs, after the share that the model's FLOPs take."""
+SHARE_AT_MOST = 1.05
+"""A share of the matrix product above this is none: the product was slow, or kernels need fewer multiplications."""
 CONVENTIONS = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",
-    "matmul_share": "share of matmul",
+    "computed_matmul_share": "share of matmul, computed",
     "tokens": "positions",
     "real_tokens": "real tokens",
 }
@@ -145,10 +149,26 @@ def work(scope: Scope) -> Table:
         for name, text in work.convention.items():
             conventions.setdefault(name, {})[text] = None
     facts = [(CONVENTIONS.get(name, name), "; or ".join(texts)) for name, texts in conventions.items()]
-    stated = (CAUSAL,) if any(work.mfu_causal is not None for work in every) else ()
-    columns = (*WORK_COLUMNS[:4], *stated, *WORK_COLUMNS[4:])
+    causal = (CAUSAL,) if any(work.mfu_causal is not None for work in every) else ()
+    computed = (COMPUTED,) if any(work.computed_matmul_share is not None for work in every) else ()
+    columns = (*WORK_COLUMNS[:4], *causal, *WORK_COLUMNS[4:6], *computed, *WORK_COLUMNS[6:])
     names = [column.key.removesuffix("_per_device") for column in columns]
-    return Table(columns, lines(scope.groups, lambda cell: read(cell.work, names, _text)), facts)
+    return Table(columns, lines(scope.groups, lambda cell: read(_work(cell), names, _text)), facts)
+
+
+def _work(cell: Cell) -> Work | None:
+    """Return a cell's work, without its shares of a matrix product that is slower than the training itself.
+
+    A framework that computes nothing beyond the model has one share.
+    """
+    if (work := cell.work) is None:
+        return None
+    share = work.matmul_share if work.computed_matmul_share is None else work.computed_matmul_share
+    if share is None or share <= SHARE_AT_MOST:
+        return work.model_copy(update={"computed_matmul_share": share})
+    reason = "training does more FLOP/s than the matrix product of the same runs (see Doubtful figures)"
+    reasons = {**work.reasons, "matmul_share": reason, "computed_matmul_share": reason}
+    return work.model_copy(update={"matmul_share": None, "computed_matmul_share": None, "reasons": reasons})
 
 
 def use(scope: Scope) -> Table:
