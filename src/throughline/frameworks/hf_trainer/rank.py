@@ -97,7 +97,20 @@ class HfTrainer(TorchDDP):
         torch.manual_seed(self.spec.seed + 1 + self.replica)  # the Trainer has given every rank the same seed
 
     def arguments(self) -> TrainingArguments:
-        """Return the specification as arguments of the Trainer."""
+        """Return the specification as arguments of the Trainer.
+
+        A single rank runs as a user starts it on one device, without a launcher: accelerate takes a process for one of
+        several if LOCAL_RANK is set, and would wrap the model in DistributedDataParallel. Without LOCAL_RANK, the
+        Trainer takes every GPU that it sees (DataParallel), so we leave it one.
+        """
+        if self.world == 1:
+            os.environ.pop("LOCAL_RANK", None)
+        arguments = self._arguments()
+        if self.world == 1 and self.kind == "cuda":
+            arguments._n_gpu = min(arguments.n_gpu, 1)
+        return arguments
+
+    def _arguments(self) -> TrainingArguments:
         spec, options, optimizer = self.spec, self.options, self.spec.optimizer
         batch, sharded = spec.size.batch_per_replica, options.sharding != "none"
         return TrainingArguments(
