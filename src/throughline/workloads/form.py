@@ -30,6 +30,10 @@ class Form(ABC, Generic[P, N]):
     changing: ClassVar[frozenset[str]] = frozenset()
     """In PyTorch: the attribute names of buffers that training changes. Ranks exchange these, and no other buffer."""
 
+    draws_on_device: ClassVar[bool] = False
+    """In PyTorch: `build` makes the model on its device, and the device draws the weights. A CPU would need minutes for
+    a model of many billion parameters."""
+
     @abstractmethod
     def build(self, spec: RunSpec[P], facts: Values, at: Any = None) -> N:
         """Return the network with random weights. It may raise Unsupported.

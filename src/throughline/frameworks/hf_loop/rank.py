@@ -21,7 +21,9 @@ class HfLoop(TorchDDP):
 
     def model(self, facts: dict[str, Any]) -> None:
         self.facts = facts
-        self.network = self.parallel = self.form.build(self.spec, facts, self.at).to(self.at)
+        with self.building():
+            network = self.form.build(self.spec, facts, self.at)
+        self.network = self.parallel = network.to(self.at)
         self.parameters, self.norms, self.changing = list(self.network.parameters()), norms_here, {}
         self.in_parts = self.options.sharding in sharding.WEIGHTS
         if self.options.compile:  # layer by layer if weights are split, because they are gathered between the layers

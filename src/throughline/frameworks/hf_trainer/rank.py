@@ -60,7 +60,8 @@ class HfTrainer(TorchDDP):
 
     def model(self, facts: dict[str, Any]) -> None:
         self.facts = facts
-        self.network = self.form.build(self.spec, facts, self.at)
+        with self.building():
+            self.network = self.form.build(self.spec, facts, self.at)
         self.parameters = list(self.network.parameters())
         # As in all our frameworks, a loss is the mean over its own micro-batch, independent of other ranks and
         # micro-batches.

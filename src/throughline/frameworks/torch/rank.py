@@ -14,6 +14,7 @@ from torch import Tensor
 
 from throughline import gpus, memory
 from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
+from throughline.frameworks.torch.building import on_device
 from throughline.frameworks.torch.optimizers import build, clip, norms_here
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
@@ -82,7 +83,8 @@ class TorchRank(Rank):
         A step calls `parallel`, which is the network or a framework's wrapper around it.
         """
         self.facts = facts
-        network = self.form.build(self.spec, facts, self.at)
+        with nullcontext() if self.tensor or self.together else self.building():  # a split model need not fit whole
+            network = self.form.build(self.spec, facts, self.at)
         if self.tensor:
             self.form.split(network, self.tensor)
         if self.together:
@@ -96,6 +98,10 @@ class TorchRank(Rank):
         if self.options.compile:
             self.network.compile_parts(dynamic=self.options.unpadded)
         torch.manual_seed(self.spec.seed + 1 + self.replica)
+
+    def building(self) -> AbstractContextManager[Any]:
+        """Return the context in which the form builds the model, so that main memory need not hold the model."""
+        return nullcontext() if self.form.draws_on_device or not self.trains else on_device(self.at)
 
     def data(self, arrays: dict[str, Any]) -> Travelling:
         batch = {name: torch.from_numpy(array) for name, array in arrays.items()}

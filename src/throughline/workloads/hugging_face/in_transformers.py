@@ -86,6 +86,8 @@ def _below(entries: int | None, ids: Tensor) -> Tensor:
 
 
 class HuggingFaceInTransformers(TransformersForm[Parameters]):
+    draws_on_device = True
+
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Pretrained:
         config = _config(spec)
         if not spec.options.dropout:
