@@ -167,7 +167,7 @@ class Measured(Message):
 
     facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
     figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained;
-    at_least_s: the shortest window that the rank planned for.
+    at_least_s: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the rank.
     """
 
     cpu_seconds: float
@@ -187,6 +187,7 @@ class Measured(Message):
     memory: Memory
     network: Network | None
     at_least_s: float = 0.0
+    batches_ahead: int = 0
 
 
 class Trained(Message):

@@ -3,7 +3,7 @@
 import math
 import signal
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from throughline.spec.options import SETTLED_S
 
 SKIPPED_AT_MOST = 0.01
 """The share of timed steps that the loss scaler may skip."""
+LEAST_WINDOW_S = 1.0
+"""A run with a shorter window gets a warning."""
 
 
 def out_of_memory(rank: int, last_words: Iterable[str]) -> RankReport | None:
@@ -118,10 +120,26 @@ def assemble(
             f"at_most_s {steps.at_most_s:g}: {outcome.warmup_steps} of {steps.warmup} warm-up "
             f"and {outcome.steps_timed} of {steps.timed} timed steps"
         )
-    if settles and workloads.of(spec.model).trains:
-        warnings += _unsettled(outcome.window_s or 0.0)
+    if workloads.of(spec.model).trains and not every_loss and not spec.job:
+        warnings += _short(spec, ranks[0], outcome.window_s or 0.0)
+        warnings += _unsettled(outcome.window_s or 0.0) if settles else []
     samples = spec.size.samples_per_step * outcome.steps_timed
     return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
+
+
+def _short(spec: RunSpec, rank: Measured, window_s: float) -> Iterator[str]:
+    """Yield a warning about a window that is too short for its figures to mean what they say."""
+    if window_s < LEAST_WINDOW_S:
+        yield (
+            f"the window of {window_s:.2g} s is below {LEAST_WINDOW_S:g} s: a single delay of the system moves the "
+            "figure; ask for more timed steps"
+        )
+    taken = rank.steps_timed * spec.options.accumulate
+    if rank.batches_ahead and taken < 2 * rank.batches_ahead:
+        yield (
+            f"the window took {taken} batches, and up to {rank.batches_ahead} were ready before it began: reading "
+            f"hardly counts in it; {math.ceil(2 * rank.batches_ahead / spec.options.accumulate)} timed steps would do"
+        )
 
 
 def _unsettled(window_s: float) -> list[str]:
@@ -166,7 +184,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         window_s=max(entry.window_end_s for entry in entries),
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
-        step_seconds=first.step_seconds,
+        step_seconds=_slowest(ranks),
         figures=[figure | {"value": _finite([figure["value"]])[0]} for figure in first.figures]
         + _of_steps(spec, ranks)
         + _of_counts(spec, ranks),
@@ -182,22 +200,33 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
 
 
 def _of_steps(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Return the percentiles of step times that the workload declares, in milliseconds, of the slowest rank.
-
-    A percentile p is the time of one step: the smallest step time that p % of the steps do not exceed. Only the median
-    of an even number of steps is the mean of two step times.
-    """
-    steps = sorted(max((rank.step_seconds for rank in ranks), key=sum))
+    """Return the percentiles of step times that the workload declares, in milliseconds."""
+    steps = sorted(_slowest(ranks))
     return [
-        _entry(
-            figure,
-            1000 * (statistics.median(steps) if share == 50 else steps[math.ceil(share * len(steps) / 100) - 1]),
-            "median" if share == 50 else f"{share} %",
-        )
+        _entry(figure, _percentile(steps, share), "median" if share == 50 else f"{share} %")
         for figure in workloads.of(spec.model).figures
         for share in figure.of_steps
         if steps
     ]
+
+
+def _percentile(steps: Sequence[float], share: int) -> float | None:
+    """Return a percentile of sorted step times in milliseconds.
+
+    It is the smallest step time that `share` % of the steps do not exceed. Only the median of an even number of steps
+    is the mean of two step times. None if no step would lie above it but by chance: of fewer than 100 steps, the 99th
+    percentile is a maximum.
+    """
+    if share == 50:
+        return 1000 * statistics.median(steps)
+    if len(steps) * (100 - share) < 100:
+        return None
+    return 1000 * steps[math.ceil(share * len(steps) / 100) - 1]
+
+
+def _slowest(ranks: Sequence[Measured]) -> list[float]:
+    """Return the seconds of each step on the rank that took longest for it."""
+    return [max(seconds) for seconds in zip(*(rank.step_seconds for rank in ranks), strict=False)]
 
 
 def _of_counts(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
@@ -209,7 +238,7 @@ def _of_counts(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]
     ]
 
 
-def _entry(figure: workloads.Figure, value: float, at: str | None = None) -> dict[str, Any]:
+def _entry(figure: workloads.Figure, value: float | None, at: str | None = None) -> dict[str, Any]:
     return {"name": figure.name, "unit": figure.unit, "better": figure.better, "at": at, "value": value}
 
 

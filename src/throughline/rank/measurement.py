@@ -152,6 +152,7 @@ class Measurement:
             scaler_skipped_steps=framework.skipped() - done.skipped if run.trains else 0,
             memory=memory,
             at_least_s=self.shortest_s,
+            batches_ahead=run.loader.ahead if run.loader else 0,
             network=self._network(),
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": reason} if reason else {},

@@ -133,6 +133,7 @@ class RunRecord(TrainingFile):
     """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
     `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
+    `step_seconds` has the time of each step on the rank that took longest for it (older records: on rank 0).
     `window_at_least_s` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
     """
 

@@ -22,7 +22,7 @@ class Figure:
     """A figure that every run of a workload measures beside throughput.
 
     `peak`: the peak of the datasheet, in TFLOPS or GB/s, with which a rate can be compared. `of_steps`: percentiles of
-    the times of the timed steps in milliseconds; the launcher computes them from the slowest rank. `of_counts`: the
+    the times of the timed steps in milliseconds, each on the rank that took longest for it. `of_counts`: the
     value that `counted` returns under this name, as a mean over the ranks; `counts` then also gets made-up batches.
     The form measures all other figures.
     """
@@ -37,7 +37,11 @@ class Figure:
 
 
 LATENCY = Figure(
-    "latency", "ms", "less", "one iteration of the slowest rank: median and percentiles", of_steps=(50, 95, 99)
+    "latency",
+    "ms",
+    "less",
+    "one iteration, on the rank that takes longest for it: median and percentiles",
+    of_steps=(50, 95, 99),
 )
 """For workloads whose published tables state a latency."""
 

@@ -113,6 +113,21 @@ def test_a_cap_is_a_warning() -> None:
     assert record.warnings == ["at_most_s 5: 2 of 20 warm-up and 4 of 100 timed steps"]
 
 
+def test_a_window_below_a_second_is_a_warning() -> None:
+    for window_s, warns in ((0.4, True), (1.0, False)):
+        found = outcome.assemble(spec(), {0: report(window=Window(0.0, window_s))}, 1)
+        assert any("below 1 s" in text for text in found.warnings) == warns
+    assert outcome.assemble(spec(), {0: report(window=Window(0.0, 0.4))}, 1, every_loss=True).warnings == []
+
+
+def test_a_window_that_the_read_ahead_could_feed_is_a_warning() -> None:
+    """Four timed steps of two micro-batches take eight batches."""
+    twice = spec(options={"accumulate": 2})
+    for ahead, warns in ((8, True), (5, True), (4, False), (0, False)):
+        found = outcome.assemble(twice, {0: report(batches_ahead=ahead)}, 1)
+        assert any("ready before it began" in text for text in found.warnings) == warns
+
+
 @pytest.mark.parametrize(
     ("window_s", "settles", "changes", "warns"),
     [

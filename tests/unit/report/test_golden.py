@@ -145,7 +145,7 @@ def test_flops_of_a_device() -> None:
 
 
 def test_percentiles_of_step_times(tmp_path: Path) -> None:
-    """Of steps of 1 to 20 ms, 95 % take at most 19 ms, and half of them at most 10.5 ms. The slowest rank counts."""
+    """Of steps of 1 to 20 ms, 95 % take at most 19 ms, and half of them at most 10.5 ms; 20 have no 99th percentile."""
     asked = spec(benchmark="clicks", topology="1n2g", model="wide-deep", corpus=None, **WIDE)
     asked = {key: value for key, value in asked.items() if key not in ("sequence", "predictions")}
     paths = []
@@ -157,7 +157,7 @@ def test_percentiles_of_step_times(tmp_path: Path) -> None:
         paths.append(write_record(tmp_path, value))
     (cell,) = summary.summarize(paths, repeats=3).frameworks["torch"].values()
     figures = {figure.at: figure.value for figure in cell.figures}
-    assert figures == {"median": pytest.approx(21.0), "95 %": pytest.approx(38.0), "99 %": pytest.approx(40.0)}
+    assert figures == {"median": pytest.approx(21.0), "95 %": pytest.approx(38.0), "99 %": None}
 
 
 def test_files_of_schema_1(tmp_path: Path) -> None:

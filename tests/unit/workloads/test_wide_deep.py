@@ -134,11 +134,11 @@ def test_every_title_names_what_decides_the_bytes() -> None:
     assert workload_figures.titled(summary) == "vocabulary 20000 & embedding 8 & hidden 3 & table rows & update lazy"
 
 
-def test_latency_is_that_of_the_slowest_ranks_steps() -> None:
+def test_latency_takes_each_step_on_its_slowest_rank() -> None:
     """One rank's steps take 1 to 200 ms, those of the other take 2 to 201 ms."""
 
-    def rank(first: int) -> messages.Measured:
-        seconds = [step / 1000 for step in range(first, first + 200)]
+    def rank(first: int, steps: int = 200) -> messages.Measured:
+        seconds = [step / 1000 for step in range(first, first + steps)]
         measured = dict.fromkeys(messages.Measured.__dataclass_fields__)
         return messages.Measured(**{**measured, "step_seconds": seconds})
 
@@ -150,6 +150,15 @@ def test_latency_is_that_of_the_slowest_ranks_steps() -> None:
     ]
     assert [one["value"] for one in found] == pytest.approx([101.5, 191, 199])
     assert outcome._of_steps(example("bert-tiny", bert.Parameters()), [rank(1)]) == []
+    few = {steps: [one["value"] for one in outcome._of_steps(SPEC, [rank(1, steps)])] for steps in (3, 20)}
+    assert few == {3: [2.0, None, None], 20: [pytest.approx(10.5), pytest.approx(19.0), None]}
+
+
+def test_no_rank_alone_decides_the_latency() -> None:
+    """Two ranks are slow in turn: each step took 3 ms on one of them."""
+    measured = dict.fromkeys(messages.Measured.__dataclass_fields__)
+    ranks = [messages.Measured(**{**measured, "step_seconds": s * 50}) for s in ([0.001, 0.003], [0.003, 0.001])]
+    assert [one["value"] for one in outcome._of_steps(SPEC, ranks)] == pytest.approx([3.0, 3.0, 3.0])
 
 
 def test_unique_ids_are_the_mean_of_all_batches_of_all_ranks() -> None:
