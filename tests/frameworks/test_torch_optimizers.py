@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +12,7 @@ from throughline.spec import Optimizer
 
 torch = pytest.importorskip("torch")
 
+from throughline.frameworks.torch import norms  # noqa: E402
 from throughline.frameworks.torch import optimizers as torch_optimizers  # noqa: E402
 
 SETTINGS = Optimizer(name="lamb", learning_rate=0.01, weight_decay=0.1)
@@ -24,10 +26,25 @@ def parameters() -> list[Any]:
     return made
 
 
-def test_lamb_is_its_formula() -> None:
+def lamb(tensors: list[Any], fused: bool) -> Any:
+    """Return LAMB as a CPU computes it, or with the few kernels of a GPU."""
+    made = torch_optimizers.build(SETTINGS, tensors)
+    made.fused = fused
+    return made
+
+
+@pytest.fixture(params=[0, 5, 100])
+def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None, some or all of the tensors here are small, so that a GPU multiplies them together."""
+    monkeypatch.setattr(norms, "SMALL", request.param)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.usefixtures("small")
+def test_lamb_is_its_formula(fused: bool) -> None:
     ours, plain = parameters(), [tensor.detach().double() for tensor in parameters()]
     means, squares = [torch.zeros_like(p) for p in plain], [torch.zeros_like(p) for p in plain]
-    optimizer = torch_optimizers.build(SETTINGS, ours)
+    optimizer = lamb(ours, fused)
     for step in (1, 2, 3):
         for index, weight in enumerate(ours):
             gradient = torch.full_like(weight, 0.3) * (index + 1) + weight.detach() * step
@@ -44,10 +61,11 @@ def test_lamb_is_its_formula() -> None:
         torch.testing.assert_close(weight.detach(), expected.float(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("first_overflows", [False, True])
-def test_lamb_under_a_loss_scaler_is_lamb_without_the_steps_that_overflow(first_overflows: bool) -> None:
+def test_lamb_under_a_loss_scaler_is_lamb_without_the_steps_that_overflow(first_overflows: bool, fused: bool) -> None:
     scaled, plain = parameters(), parameters()
-    ours, true = (torch_optimizers.build(SETTINGS, tensors) for tensors in (scaled, plain))
+    ours, true = lamb(scaled, fused), lamb(plain, False)
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1000)
     overflows = [first_overflows, False, True, False]
     for step, overflow in enumerate(overflows):
@@ -76,11 +94,46 @@ def test_only_matrices_decay(name: Any) -> None:
     assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(2, 0.1), (1, 0.0)]
 
 
+def test_lamb_goes_on_from_a_checkpoint_of_either_kind() -> None:
+    """A checkpoint of a CPU counts steps as a number or in fp64, one of a GPU in fp32."""
+    begun, ended = {}, []
+    for first in (False, True):
+        tensors = parameters()
+        begun[first] = lamb(tensors, first)
+        for tensor in tensors:
+            tensor.grad = torch.full_like(tensor, 0.3)
+        begun[first].step()
+        for then in (False, True):
+            copies = [tensor.detach().clone().requires_grad_() for tensor in tensors]
+            onward = lamb(copies, then)
+            onward.load_state_dict(deepcopy(begun[first].state_dict()))
+            for copy in copies:
+                copy.grad = torch.full_like(copy, -0.2)
+            onward.step()
+            ended.append(copies)
+    for other in ended[1:]:
+        for tensor, expected in zip(other, ended[0], strict=True):
+            torch.testing.assert_close(tensor, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.usefixtures("small")
+def test_a_gpu_scales_tensors_together_as_a_cpu_scales_each() -> None:
+    factors = torch.tensor([2.0, -1.0, 0.5])
+    plain, ours = ([tensor.detach() for tensor in parameters()] for _ in range(2))
+    norms.scale_each(plain, factors)
+    norms.scale_together(ours, factors)
+    added = [tensor.detach() for tensor in parameters()]
+    norms.add_scaled(added, ours, factors)
+    for ours_, plain_, before, sum_, factor in zip(ours, plain, parameters(), added, factors, strict=True):
+        assert torch.equal(ours_, plain_)
+        torch.testing.assert_close(sum_, before.detach() + plain_ * factor)
+
+
 def clipped(kind: str) -> list[Any]:
     made = parameters()
     for tensor, gradient in zip(made, (3.0, -0.2, 0.5), strict=True):
         tensor.grad = torch.full_like(tensor, gradient)
-    torch_optimizers.clip(kind, made)
+    norms.clip(kind, made)
     return [tensor.grad for tensor in made]
 
 

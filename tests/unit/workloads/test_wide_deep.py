@@ -103,12 +103,14 @@ def test_an_untrained_model_knows_nothing() -> None:
     assert float(network(**batch).detach()) == pytest.approx(np.log(2))
 
 
-def test_the_update_by_rows_is_sparse_adam() -> None:
+@pytest.mark.parametrize("as_named", [False, True])
+def test_the_update_by_rows_is_sparse_adam(as_named: bool) -> None:
     torch.manual_seed(1)
     tables = [torch.rand(50, 4, dtype=torch.float64, requires_grad=True) for _ in range(2)]
     tables[1].data.copy_(tables[0].data)
     constants = Optimizer("adam", learning_rate=1e-2, betas=(0.9, 0.999), epsilon=1e-30, weight_decay=0.0)
     ours = build(constants, [tables[0], torch.zeros(1, requires_grad=True)], by_rows=[tables[0]])
+    ours.optimizers["tables"].as_named = as_named
     theirs = torch.optim.SparseAdam([tables[1]], lr=1e-2, betas=(0.9, 0.999), eps=1e-30)
     for _ in range(20):
         ids = torch.randint(50, (12,))  # some ids occur several times

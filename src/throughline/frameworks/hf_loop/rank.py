@@ -12,7 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from throughline.frameworks.torch import sharding
 from throughline.frameworks.torch.ddp import TorchDDP
-from throughline.frameworks.torch.optimizers import norms_here
+from throughline.frameworks.torch.norms import norms_here
 from throughline.frameworks.torch.rank import HALF
 
 

@@ -82,6 +82,7 @@ class TorchDDP(TorchRank):
         if self.in_parts:  # not earlier, because `load` sets whole weights
             sharding.weights(self.network, self.form.blocks(self.network), self.options.sharding)
             self.parameters = list(self.network.parameters())
+            self.norms = sharding.norms_of_parts(self.averaging)
         if self.options.sharding == "optimizer":
             self.shared_by = partial(sharding.optimizer, process_group=self.averaging)
         super().optimizer()

@@ -15,7 +15,8 @@ from torch import Tensor
 from throughline import gpus, memory
 from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
 from throughline.frameworks.torch.building import on_device
-from throughline.frameworks.torch.optimizers import build, clip, norms_here
+from throughline.frameworks.torch.norms import clip, norms_here
+from throughline.frameworks.torch.optimizers import build
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
 from throughline.workloads import in_torch_timed

@@ -12,9 +12,12 @@ PyTorch itself.
 from collections.abc import Sequence
 from typing import Any
 
-from torch import nn
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
 
 from throughline.frameworks.rank import refuse_if
+from throughline.frameworks.torch.norms import Norms, Tensors, here
 from throughline.spec import Options
 
 WEIGHTS = ("optimizer_gradients", "full")
@@ -53,6 +56,17 @@ def weights(network: Any, blocks: Sequence[nn.Module], kind: str) -> None:
         fully_shard(block, reshard_after_forward=kind == "full")
     # The backward pass begins with these weights, so there is no gain in freeing them before it.
     fully_shard(network, reshard_after_forward=False)
+
+
+def norms_of_parts(group: dist.ProcessGroup | None) -> Norms:
+    """Return a function for the norms of whole tensors, of which every rank holds a part. It sends one message."""
+
+    def norms(tensors: Tensors, parameters: Sequence[Tensor]) -> Tensor:
+        squares = torch.stack(list(torch._foreach_norm(here(tensors)))).square()
+        dist.all_reduce(squares, group=group)
+        return squares.sqrt()
+
+    return norms
 
 
 def optimizer(groups: Any, kind: Any, **constants: Any) -> Any:

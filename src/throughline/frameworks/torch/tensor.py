@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from throughline.frameworks.torch.optimizers import Norms, Tensors
+from throughline.frameworks.torch.norms import Norms, Tensors
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 
@@ -18,7 +18,7 @@ def norms_of_whole(ranks: TensorGroup, network: nn.Module) -> Norms:
     """
     parts = {network.get_parameter(name) for name in ranks.dimensions}
 
-    def norms(tensors: Tensors, parameters: Sequence[Tensor]) -> Sequence[Tensor]:
+    def norms(tensors: Tensors, parameters: Sequence[Tensor]) -> Tensor:
         every = list(torch._foreach_norm(tensors))
         cut = [number for number, parameter in enumerate(parameters) if parameter in parts]
         if cut:
@@ -26,7 +26,7 @@ def norms_of_whole(ranks: TensorGroup, network: nn.Module) -> Norms:
             dist.all_reduce(squares, group=ranks.group)
             for number, norm in zip(cut, squares.sqrt().unbind(), strict=True):
                 every[number] = norm
-        return every
+        return torch.stack(every)
 
     return norms
 
