@@ -28,7 +28,7 @@ from torch_reading import Reading  # noqa: E402
 from throughline.frameworks.torch.ddp import Replayed, TorchDDP  # noqa: E402
 from throughline.rank.data import Loader  # noqa: E402
 from throughline.spec import RunSpec  # noqa: E402
-from throughline.workloads import Unsupported  # noqa: E402
+from throughline.workloads import Unsupported, in_torch_attention  # noqa: E402
 
 KERNELS = ("flash", "mem_efficient", "math", "cudnn")
 NEEDS_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -217,28 +217,57 @@ def test_the_option_alone_decides_whether_steps_are_recorded(
     assert (rank.replayed is not None) == graph == rank.settings()["graph"]
 
 
+@pytest.mark.parametrize("data", ["real", "synthetic"])
 @pytest.mark.parametrize(
-    ("kind", "precision", "options", "kernel", "words"),
+    ("precision", "changes", "kernel"),
     [
-        ("cpu", "fp32", {}, "flash", "products and softmax by themselves"),
-        ("cpu", "bf16", {"dropout": 0.0}, "flash", "PyTorch's flash kernel for CPUs"),
-        ("cuda", "fp16", {}, "mem_efficient", "memory-efficient kernel"),
-        ("cuda", "tf32", {}, "mem_efficient", "memory-efficient kernel, each product as three in TF32"),
-        ("cuda", "fp32", {"unpadded": True}, "mem_efficient", "memory-efficient kernel, each product as three in TF32"),
-        ("cuda", "bf16", {"unpadded": True}, "flash", "FlashAttention"),
+        ("fp16", {}, "mem_efficient"),
+        ("tf32", {}, "mem_efficient"),
+        ("fp32", {"options": {"unpadded": True}}, "mem_efficient"),
+        ("bf16", {"options": {"unpadded": True}}, "flash"),
+        ("bf16", {"model": "gpt2-tiny", "options": {"dropout": 0.0}}, "cudnn"),
     ],
 )
 def test_attention_has_one_kernel(
-    monkeypatch: pytest.MonkeyPatch, kind: str, precision: str, options: dict[str, Any], kernel: str, words: str
+    monkeypatch: pytest.MonkeyPatch, precision: str, changes: dict[str, Any], kernel: str, data: str
 ) -> None:
     """The data must not change the kernel: if a mask chose another one, its cost would count as a cost of the input."""
-    from throughline.workloads.in_torch_operations import pin_attention
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda at: (9, 0))
+    monkeypatch.setattr(in_torch_attention, "cudnn_takes", lambda asked, at: True)
+    given = {"precision": precision, **changes, "options": {**changes.get("options", {}), "data": data}}
+    spec = training_fixtures.spec(**given)
+    form, workload = workloads.form(spec.model, "torch"), workloads.of(spec.model)
+    network = form.build(spec, workload.facts(None), torch.device("cuda", 0))
+    assert kernels() == {kernel} == {network.attention.name}
+    assert form.settings(network)["attention"] == network.attention.words
 
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    for data in ("real", "synthetic"):
-        spec = training_fixtures.spec(precision=precision, options={**options, "data": data})
-        assert pin_attention(kind, precision, spec.options.dropout, masked=not spec.options.unpadded) == words
-        assert kernels() == {kernel}
+
+def test_several_ranks_compile_the_same_program_as_one() -> None:
+    """PyTorch would cut a part that it compiles for DistributedDataParallel, at the borders of the buckets."""
+    import torch._dynamo
+    import torch.distributed as dist
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    spec = training_fixtures.spec(model="bert-mini")
+    made = [bert.WORKLOAD.synthetic(2, spec, 1) for _ in range(2)]
+    found = []
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    config: Any = torch._dynamo.config
+    try:
+        for several in (False, True):
+            config.optimize_ddp = True
+            torch._dynamo.reset()
+            counter = CompileCounterWithBackend("eager")
+            network: Any = workloads.form(spec.model, "torch").build(spec, bert.WORKLOAD.facts(None))
+            network.compile_parts(dynamic=False, backend=counter)
+            if several:
+                network = torch.nn.parallel.DistributedDataParallel(network, bucket_cap_mb=1)
+            for arrays in made:
+                network(**{name: torch.from_numpy(array) for name, array in arrays.items()}).backward()
+            found.append((counter.frame_count, counter.op_count))
+    finally:
+        dist.destroy_process_group()
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])

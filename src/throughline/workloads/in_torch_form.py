@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +20,31 @@ class InParts(nn.Module):
     """
 
     half_type: torch.dtype | None = None
+    dynamic = False
     parts: tuple[Callable[..., Tensor], ...]
 
-    def compile_parts(self, dynamic: bool) -> None:
+    def compile_parts(self, dynamic: bool, backend: Any = "inductor") -> None:
         """Compile each part by itself. So one that is called several times, such as a layer, is compiled once.
 
-        `dynamic`: shapes may change. PyTorch then compiles code for any shape when it sees the second one.
+        `dynamic`: the tensors that `of_any_length` gets have another length in every batch. Several ranks run the same
+        program as one: otherwise PyTorch cuts the parts under DistributedDataParallel, which hides the exchange within
+        one large graph. Our parts are small, and their gradients are exchanged between them.
         """
-        self.parts = tuple(torch.compile(part, dynamic=None if dynamic else False) for part in self.parts)
+        import torch._dynamo  # only here, because it takes a second
+
+        torch._dynamo.config.optimize_ddp = False
+        self.dynamic = dynamic
+        compiled = (torch.compile(part, dynamic=None if dynamic else False, backend=backend) for part in self.parts)
+        self.parts = tuple(compiled)
+
+    def of_any_length(self, *tensors: Tensor) -> None:
+        """Say, before a compiled part takes these tensors, that their first dimension changes from batch to batch.
+
+        So the first batch makes the code for all lengths. Otherwise the second length would compile every part again.
+        """
+        if self.dynamic:
+            for tensor in tensors:
+                torch._dynamo.mark_dynamic(tensor, 0)
 
 
 N = TypeVar("N", bound=nn.Module)

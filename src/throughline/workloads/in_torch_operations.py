@@ -17,24 +17,6 @@ CACHED = 2**19
 """How many scores a CPU computes at a time, so that they stay in its caches."""
 
 
-def pin_attention(kind: str, precision: str, dropout: float, masked: bool) -> str:
-    """Make PyTorch compute attention with the same kernel for every batch of this process; return its name.
-
-    PyTorch itself would choose a kernel for each batch. On a GPU, FlashAttention computes only in 16 bits and without a
-    mask. So if some batches are `masked`, because they have padding, the memory-efficient kernel computes all of them.
-    """
-    half = precision in ("fp16", "bf16")
-    chosen = "flash" if kind == "cpu" or (half and not masked) else "mem_efficient"
-    for name in ("flash", "mem_efficient", "math", "cudnn"):
-        getattr(torch.backends.cuda, f"enable_{name}_sdp")(name == chosen)
-    if kind == "cpu":
-        return "products and softmax by themselves" if dropout else "PyTorch's flash kernel for CPUs"
-    if chosen == "flash":
-        return "FlashAttention"
-    new = torch.cuda.get_device_capability() >= (8, 0)
-    return "memory-efficient kernel" + (", each product as three in TF32" if new and not half else "")
-
-
 def attended(
     query: Tensor, key: Tensor, value: Tensor, masked: Tensor | None, p: float, causal: bool = False
 ) -> Tensor:

@@ -59,8 +59,6 @@ class TorchRank(Rank):
             capability, name = torch.cuda.get_device_capability(self.at), torch.cuda.get_device_name(self.at)
             least = {"tf32": (8, 0), "bf16": (8, 0), "fp8": (8, 9)}.get(precision, (0, 0))
             refuse_if(capability < least, f"{name} has no {precision} units")
-            no_kernel = self.options.unpadded and precision == "fp16" and capability < (8, 0)
-            refuse_if(no_kernel, f"PyTorch's attention of several lengths has no {precision} kernel for this GPU")
             torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
             torch.backends.cudnn.allow_tf32 = precision == "tf32"
             self.copies: Any = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]

@@ -20,8 +20,9 @@ from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, Shape, padded
 from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encoder, states
+from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm
-from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention, projected
+from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, projected
 
 
 class BertForPretraining(InParts):
@@ -35,7 +36,7 @@ class BertForPretraining(InParts):
     longest = POSITIONS
     predictions: int | None = None
     """The most tokens, and the most masked tokens, that a sample has."""
-    attention: str | None = None
+    attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
@@ -58,6 +59,8 @@ class BertForPretraining(InParts):
         hidden, table = self.encode(input_ids, segments, batch.get("mask"), None if lengths is None else bounds)
         heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
         heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
+        if lengths is not None:
+            self.of_any_length(hidden)
         positions, labels, following = batch["positions"], batch["labels"], batch["following"]
         return self.parts[2](hidden.flatten(0, -2), bounds[:-1], positions, labels, following, heads)
 
@@ -81,7 +84,10 @@ class BertForPretraining(InParts):
         if bounds is not None:
             starts = bounds[:-1].repeat_interleave(bounds.diff(), output_size=len(input_ids))
             places = torch.arange(len(input_ids), device=starts.device) - starts
+            self.of_any_length(rows, segments, places)
         hidden = self.parts[0](rows, segments, places, tables, p, table.dtype)
+        # Two kernels take samples of several lengths. FlashAttention takes half types, but no GPU before Ampere.
+        flash = table.dtype.itemsize == 2 and not (self.attention and self.attention.name == "mem_efficient")
         masked = None
         if mask is not None:
             padding = mask[:, None, None] == 0
@@ -90,7 +96,9 @@ class BertForPretraining(InParts):
         if self.checkpointing:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         for each in self.bert.encoder.layer:
-            hidden = each(hidden, one_layer, self.heads, p, masked, bounds, self.longest)
+            if bounds is not None:
+                self.of_any_length(hidden)
+            hidden = each(hidden, one_layer, self.heads, p, masked, bounds, self.longest, flash)
         return hidden, table
 
 
@@ -116,11 +124,12 @@ def layer(
     masked: Tensor | None,
     bounds: Tensor | None,
     longest: int,
+    flash: bool,
 ) -> Tensor:
     """One encoder layer: attention, then feed-forward, each followed by residual and norm.
 
     hidden is [B, S, H], and `masked` is added to the scores. Or hidden is [T, H], and the samples lie between `bounds`
-    and have `longest` tokens at most.
+    and have `longest` tokens at most; `flash` says which kernel a GPU takes for these.
     """
     out, out_bias, norm, norm_bias, *rest = parameters[6:]
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
@@ -131,7 +140,7 @@ def layer(
         mixed = attended(queries, keys, values, masked, p).transpose(1, 2).flatten(-2)
     else:
         queries, keys, values = torch.unbind(three, 1)
-        mixed = attended_apart(queries, keys, values, bounds, longest, p).flatten(-2)
+        mixed = attended_apart(queries, keys, values, bounds, longest, p, flash).flatten(-2)
     hidden = normed(hidden + dropped(linear(mixed, out.to(kind), out_bias.to(kind)), p), norm, norm_bias, EPSILON)
     wide = gelu(linear(hidden, up.to(kind), up_bias.to(kind)))
     return normed(
@@ -139,7 +148,9 @@ def layer(
     )
 
 
-def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, p: float) -> Tensor:
+def attended_apart(
+    query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, longest: int, p: float, flash: bool
+) -> Tensor:
     """Attention within samples that lie in a row. query, key and value are [T, heads, 64].
 
     The samples lie between `bounds` i4[B + 1] and have `longest` tokens at most. On a GPU this calls the kernels of
@@ -155,7 +166,7 @@ def attended_apart(query: Tensor, key: Tensor, value: Tensor, bounds: Tensor, lo
             each.append(attended(queries, keys, values, None, p).transpose(1, 2).flatten(0, 1))
         return torch.cat(each)
     mixed: Tensor
-    if query.dtype.itemsize == 2:
+    if flash:
         mixed = torch.ops.aten._flash_attention_forward(
             query, key, value, bounds, bounds, longest, longest, p, False, False
         )[0]
@@ -204,7 +215,9 @@ class BertInTorch(TorchForm[Parameters, BertForPretraining]):
         network = BertForPretraining(shape, facts["vocabulary"], options.dropout, options.checkpointing)
         network.longest, network.predictions = spec.parameters.sequence, spec.parameters.predictions
         if at:
-            network.attention = pin_attention(at.type, spec.precision, options.dropout, masked=not options.unpadded)
+            left_out = options.unpadded
+            sizes = shape.heads, shape.hidden // shape.heads, spec.parameters.sequence
+            network.attention = pin(at, Asked(spec.precision, *sizes, options.dropout, not left_out, left_out))
         return network
 
     def blocks(self, network: BertForPretraining) -> list[nn.Module]:
@@ -218,7 +231,7 @@ class BertInTorch(TorchForm[Parameters, BertForPretraining]):
             "vocabulary_head": "masked positions, sharing the word embeddings",
             "gelu": "erf",
             "norm_epsilon": EPSILON,
-            "attention": network.attention,
+            "attention": network.attention and network.attention.words,
             "dropout": [network.dropout, network.dropout],
             "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
         }

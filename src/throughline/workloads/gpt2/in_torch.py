@@ -19,8 +19,10 @@ from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
 from throughline.workloads.gpt2 import SHAPES, Parameters, Shape, padded
 from throughline.workloads.gpt2.in_torch_parameters import EPSILON, parts, states
+from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm
-from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, pin_attention, projected
+from throughline.workloads.in_torch_head import ERRORS, HEAD_LOSS, ROWS
+from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, projected
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
 
 CUT = {"tokens": 0, "query": 0, "key": 0, "value": 0, "mix": 1, "up": 0, "down": 1}
@@ -38,7 +40,7 @@ class Gpt2(InParts):
 
     ranks: TensorGroup | None = None
     """The ranks that share this replica, if each holds a part of it."""
-    attention: str | None = None
+    attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
     tokens: nn.Embedding
     positions: nn.Embedding
@@ -50,7 +52,7 @@ class Gpt2(InParts):
         for name, module in parts(shape, padded(vocabulary), given).items():
             self.add_module(name, module)
         self.gelu, self.dropout, self.checkpointing = given.gelu, dropout, checkpointing
-        self.parts = (embedded, layer, loss)
+        self.parts = (embedded, layer, loss, ended, ERRORS)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Return the loss. The last of the tokens [B, S + 1] is only a label."""
@@ -62,7 +64,19 @@ class Gpt2(InParts):
         hidden = self.parts[0](rows, self.positions.weight, p, table.dtype)
         for block in self.layers:
             hidden = block(hidden, one_layer, p)
-        return self.parts[2](hidden, ids[:, 1:], table, *self.norm.parameters(), self.ranks)
+        norm, norm_bias = self.norm.parameters()
+        if self.keeps_scores():
+            return self.parts[2](hidden, ids[:, 1:], table, norm, norm_bias, self.ranks)
+        last, labels = self.parts[3](hidden, norm, norm_bias), ids[:, 1:].flatten()
+        part: Any = self.parts[4]
+        return HEAD_LOSS(last, table, labels, norm.dtype, part)
+
+    def keeps_scores(self) -> bool:
+        """True if the loss is computed from the scores of all positions at once.
+
+        A CPU works on them in parts that stay in its caches. Ranks that share a replica hold parts of the scores.
+        """
+        return self.ranks is not None or self.norm.weight.device.type == "cpu"
 
     def embed(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Return the token embeddings [B, S, H], and the table (or this rank's part of it), which the head shares."""
@@ -120,6 +134,11 @@ def loss(
     return cross_entropy(scores.to(norm.dtype), labels.flatten())
 
 
+def ended(hidden: Tensor, norm: Tensor, norm_bias: Tensor) -> Tensor:
+    """Return the states of all positions [B x S, H] after the last norm."""
+    return normed(hidden, norm, norm_bias, EPSILON).flatten(0, 1)
+
+
 class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
     lacks = {"unpadded": "GPT-2's samples have no padding that could be left out"}
 
@@ -127,7 +146,9 @@ class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
         given, options = spec.parameters, spec.options
         network = Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, options.checkpointing)
         if at:
-            network.attention = pin_attention(at.type, spec.precision, options.dropout, masked=False)
+            shape = SHAPES[spec.model]
+            sizes = shape.heads, shape.hidden // shape.heads, given.sequence
+            network.attention = pin(at, Asked(spec.precision, *sizes, options.dropout))
         return network
 
     def blocks(self, network: Gpt2) -> list[nn.Module]:
@@ -158,13 +179,14 @@ class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
         parameters = sum(parameter.numel() for parameter in network.parameters())
         if ranks := network.ranks:  # together they hold one replica
             parameters += (ranks.size - 1) * sum(network.get_parameter(name).numel() for name in ranks.dimensions)
+        apart = "" if network.keeps_scores() else f"; {ROWS:,} at a time, with their gradients, and no scores are kept"
         return {
             "parameters": parameters,
             "vocabulary_rows": network.tokens.num_embeddings,
-            "vocabulary_head": "all positions, sharing the token embeddings",
+            "vocabulary_head": "all positions, sharing the token embeddings" + apart,
             "gelu": network.gelu,
             "norm_epsilon": EPSILON,
-            "attention": network.attention,
+            "attention": network.attention and network.attention.words,
             "dropout": [network.dropout] * 3,
             "loss": "mean over all tokens, of each replica",
         }
