@@ -37,6 +37,8 @@ const char *nvmlErrorString(int code) {
     return code == 3 ? "Not Supported" : code == 4 ? "Insufficient Permissions" : "Unknown Error"; }
 int nvmlDeviceGetCount_v2(unsigned *n) { *n = (unsigned)say("count", 2); return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, dev *d) { *d = (dev)(size_t)(i + 1); return 0; }
+int nvmlDeviceGetHandleByPciBusId_v2(const char *id, dev *d) { *d = (dev)strtoul(id + 5, NULL, 16); return 0; }
+int nvmlDeviceGetGpuFabricInfoV(dev d, void *v) { return 3; }
 int nvmlDeviceGetName(dev d, char *name, unsigned n) { snprintf(name, n, "Double %d", (int)(size_t)d); return 0; }
 int nvmlSystemGetDriverVersion(char *text, unsigned n) { snprintf(text, n, "580.65.06"); return 0; }
 int nvmlDeviceGetUtilizationRates(dev d, unsigned *u) { u[0] = (unsigned)say("gpu", 0); u[1] = 0;

@@ -214,6 +214,7 @@ class RankReport(Message):
     """How a rank ended, and when (at: `time.time()`).
 
     With status ok, it has `software` and either `measured` or `trained`. With any other status, it has a `reason`.
+    double_of_cuda: what a double of CUDA in the rank's process says of itself; None if there was none.
     """
 
     rank: int
@@ -223,6 +224,7 @@ class RankReport(Message):
     measured: Measured | None = None
     trained: Trained | None = None
     software: Software | None = None
+    double_of_cuda: str | None = None
 
 
 class Beat(Message):

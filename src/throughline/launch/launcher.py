@@ -95,6 +95,8 @@ def train(request: RunRequest) -> Ended:
     """Train as `request.convergence` says, without a measurement or a record. Raise UserError as `run` does."""
     with _turn(request) as turn:
         ended = _attempt(request, turn)
+        if invalid := outcome.double(ended.reports):
+            raise UserError(f"{request.target}: {invalid}", next_step="train without the double in front of CUDA")
         turn.conclude("trained to the end")
         return ended
 
@@ -239,6 +241,8 @@ def _environment(
     }
     bound = {rank: report.software.bound for rank, report in sorted(reports.items()) if report.software}
     facts["binding"] = environment.binding(bound, facts["variables"], spec.binding)
+    if any(report.double_of_cuda for report in reports.values()):
+        facts["double_of_cuda"] = True
     facts["digest"] = environment.digest(facts, asdict(site.device))
     cards = sampled.reasons.devices if sampled else []
     return {**facts, "reasons": environment.reasons(facts, site.device.kind, cards)}

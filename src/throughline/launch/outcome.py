@@ -105,6 +105,8 @@ def assemble(
     every_loss: the run is one of a proof; settles: its speed counts, and its device is a GPU, whose clocks settle.
     """
     steps = spec.timed
+    if invalid := double(reports):
+        return Outcome(status="invalid", reason=invalid, steps_asked=steps.timed)
     for status in ("oom", "unsupported"):
         if refused := [report for _, report in sorted(reports.items()) if report.status == status]:
             where = f"rank {refused[0].rank}: " if status == "oom" else ""
@@ -244,6 +246,14 @@ def _entry(figure: workloads.Figure, value: float | None, at: str | None = None)
 
 def _finite(values: Iterable[float | None]) -> list[float | None]:
     return [value if value is not None and math.isfinite(value) else None for value in values]
+
+
+def double(reports: Mapping[int, RankReport]) -> str | None:
+    """Return why nothing of this run is a result, if a rank ran on a double of CUDA; else None."""
+    for rank, report in sorted(reports.items()):
+        if report.double_of_cuda:
+            return f"rank {rank} ran on {report.double_of_cuda}, so nothing of this run is a result"
+    return None
 
 
 def fault(spec: RunSpec, ranks: Sequence[Measured]) -> str | None:

@@ -1,10 +1,13 @@
 """Make a rank's report when the rank ends: its software, or the error that ended it. Standard library only."""
 
+import contextlib
+import ctypes
 import os
 import resource
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +52,20 @@ def bound() -> dict[str, list[int]] | None:
     return {"cores": sorted(cores), "numa_nodes": sorted(nodes)}
 
 
+def double_of_cuda() -> str | None:
+    """Return what the double of CUDA in this process says of itself; None if the process has none.
+
+    Such a library answers like a GPU and computes nothing (tests/gpu/double), so nothing measured on it is a result.
+    """
+    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "/libcud" in line}
+    for library in (None, *sorted(mapped)):  # None: what was loaded in front of the program
+        with contextlib.suppress(OSError, AttributeError):
+            says = ctypes.CDLL(library).null_cuda_present
+            says.restype = ctypes.c_char_p
+            return str(says().decode())
+    return None
+
+
 def limit_memory(megabytes: int | None) -> None:
     """Limit this process's data segment, so that larger allocations fail. Call it after the libraries are loaded."""
     if megabytes is not None:  # only the soft limit, because we lift it to write the report
@@ -58,4 +75,4 @@ def limit_memory(megabytes: int | None) -> None:
 def write(report: RankReport, work: Path) -> None:
     """Write the report to the folder where the launcher looks for it, after lifting the limit of memory."""
     resource.setrlimit(resource.RLIMIT_DATA, (resource.getrlimit(resource.RLIMIT_DATA)[1],) * 2)
-    messages.write(report, work / f"rank_{report.rank}.json")
+    messages.write(replace(report, double_of_cuda=double_of_cuda()), work / f"rank_{report.rank}.json")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from contextlib import nullcontext
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from throughline.launch import outcome
+from throughline.files import UserError
+from throughline.launch import launcher, outcome
 from throughline.messages import RankReport, Window
 from throughline.study.runs import read_spec
 from training_fixtures import measured, report, spec
@@ -72,6 +76,15 @@ def test_numbers_that_must_not_enter_a_median(changes: dict[str, Any], reason: s
     record = outcome.assemble(spec(), {0: report(**changes)}, 1)
     assert record.status == "invalid" and record.samples_per_s is None
     assert reason in (record.reason or "")
+
+
+@pytest.mark.parametrize("status", ["ok", "oom", "unsupported"])
+def test_nothing_on_a_double_of_cuda_is_a_result(status: Any) -> None:
+    """Also how much memory was too much there, and what it did not support, says nothing about a GPU."""
+    said = replace(report(), status=status, reason="why", double_of_cuda="a double of CUDA that computes nothing")
+    record = outcome.assemble(spec(), {0: said}, 1)
+    assert (record.status, record.samples_per_s, record.window_s, record.loss) == ("invalid", None, None, [])
+    assert record.reason == "rank 0 ran on a double of CUDA that computes nothing, so nothing of this run is a result"
 
 
 def test_what_diverges_from_given_weights_is_an_invalid_record_without_a_nan() -> None:
@@ -151,3 +164,11 @@ def test_a_record_says_what_window_was_planned() -> None:
     planned = outcome.assemble(spec(), {0: report(at_least_s=30.0)}, 1).as_record()
     assert planned["window_at_least_s"] == 30.0
     assert "window_at_least_s" not in outcome.assemble(spec(), {0: report()}, 1).as_record()
+
+
+def test_a_check_that_trains_on_a_double_of_cuda_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = replace(report(), double_of_cuda="a double of CUDA that computes nothing")
+    monkeypatch.setattr(launcher, "_turn", lambda request: nullcontext(SimpleNamespace(conclude=lambda told: None)))
+    monkeypatch.setattr(launcher, "_attempt", lambda request, turn: SimpleNamespace(reports={0: said}))
+    with pytest.raises(UserError, match="rank 0 ran on a double of CUDA"):
+        launcher.train(SimpleNamespace(target="curve.json"))  # type: ignore[arg-type]

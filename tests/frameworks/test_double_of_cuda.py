@@ -1,0 +1,54 @@
+"""What a run comes to whose rank has a double of CUDA in its process (tests/gpu/double): never a result."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from framework_lab import Lab, needs
+from throughline import records
+from throughline.files import UserError
+from throughline.report.analysis import summary
+
+SAYS = "a double of CUDA that computes nothing"
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return Lab(tmp_path_factory.mktemp("double"))
+
+
+@pytest.fixture(scope="module")
+def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library with nothing but the symbol by which a rank recognises the double."""
+    needs("gcc")
+    folder = tmp_path_factory.mktemp("library")
+    (folder / "double.c").write_text(f'const char *null_cuda_present(void) {{ return "{SAYS}"; }}\n')
+    library = folder / "libcuda.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(folder / "double.c")], check=True)
+    return library
+
+
+def test_a_run_on_a_double_is_invalid_and_says_why(lab: Lab, preloaded: Path) -> None:
+    done, path = lab.launch("fake", variables={"LD_PRELOAD": str(preloaded)})
+    assert done.returncode == 0, done.stderr
+    record = records.read_run(path)
+    assert (record.status, record.samples_per_s) == ("invalid", None)
+    assert record.reason == f"rank 0 ran on {SAYS}, so nothing of this run is a result"
+    assert record.environment["double_of_cuda"] is True
+    cell = summary.summarize([path], repeats=1).frameworks["fake"]["1n1g"]
+    assert (cell.statuses, cell.n_ok, cell.median_speed, cell.values) == ({"invalid": 1}, 0, None, [None])
+    assert cell.reasons and SAYS in cell.reasons[0]
+
+
+def test_a_run_without_one_says_nothing_about_it_and_cannot_pass_for_one_with_it(lab: Lab) -> None:
+    _, path = lab.launch("fake")
+    value = json.loads(path.read_text())
+    assert value["status"] == "ok" and "double_of_cuda" not in value["environment"]
+    value["environment"]["double_of_cuda"] = True
+    path.write_text(json.dumps(value))
+    with pytest.raises(UserError, match="none of its figures is a result"):
+        records.read_run(path)

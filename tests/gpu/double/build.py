@@ -1,0 +1,69 @@
+"""Compile the double of CUDA: `python tests/gpu/double/build.py HEADERS [FOLDER]`, or `library(headers, folder)`.
+
+HEADERS is a folder with cuda.h and cuda_runtime_api.h, such as triton/backends/nvidia/include in the site-packages of
+an environment with the CUDA build of PyTorch. Standard library only.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+FLAGS = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror")
+LINK = ("-shared", "-Wl,-soname,libcuda.so.1", f"-Wl,--version-script={HERE / 'exports.map'}", "-ldl")
+NVML = (*FLAGS, "-shared", "-Wl,-soname,libnvidia-ml.so.1")
+HEADERS = Path("triton/backends/nvidia/include")
+
+
+def headers(site_packages: Path) -> Path | None:
+    """Return CUDA's headers in an environment's site-packages; None if it has none."""
+    found = site_packages / HEADERS
+    return found if (found / "cuda_runtime_api.h").is_file() else None
+
+
+def library(headers: Path, folder: Path) -> Path:
+    """Return `libcuda.so.1` in a folder of its own below `folder`. Compile it unless these sources are there already.
+
+    Beside it are the link `libcuda.so`, which Triton's linker looks for, and `libnvidia-ml.so.1`. Raise
+    CalledProcessError if it does not compile.
+    """
+    known = hashlib.sha256(" ".join((*FLAGS, *LINK, *NVML)).encode())
+    for source in sorted([*HERE.rglob("*.cpp"), *HERE.glob("*.h"), HERE / "exports.map", headers / "cuda.h"]):
+        known.update(source.read_bytes())
+    made = folder / known.hexdigest()[:12] / "libcuda.so.1"
+    if not made.exists():
+        made.parent.mkdir(parents=True, exist_ok=True)
+        _compile(headers, made)
+    return made
+
+
+def _compile(headers: Path, made: Path) -> None:
+    """Compile every file, as many at once as there are cores, and link them. Others see the whole library or none."""
+    with tempfile.TemporaryDirectory(dir=made.parent) as work:
+        sources = sorted(HERE.glob("*.cpp"))
+        objects = [str(Path(work) / f"{source.stem}.o") for source in sources]
+        waiting = [
+            ["g++", *FLAGS, "-isystem", str(headers), "-c", str(source), "-o", target]
+            for source, target in zip(sources, objects, strict=True)
+        ]
+        while waiting:
+            at_once, waiting = waiting[: os.cpu_count() or 1], waiting[os.cpu_count() or 1 :]
+            running = [subprocess.Popen(command) for command in at_once]
+            for command, process in zip(at_once, running, strict=True):
+                if status := process.wait():
+                    raise subprocess.CalledProcessError(status, command)
+        partial = Path(work) / "libcuda.so.1"
+        subprocess.run(["g++", *objects, *LINK, "-o", str(partial)], check=True)
+        subprocess.run(["g++", *NVML, str(HERE / "nvml" / "nvml.cpp"), "-o", f"{work}/nvml"], check=True)
+        Path(work, "nvml").replace(made.parent / "libnvidia-ml.so.1")
+        link = made.parent / "libcuda.so"
+        if not link.is_symlink():
+            link.symlink_to("libcuda.so.1")
+        partial.replace(made)
+
+
+if __name__ == "__main__":
+    print(library(Path(sys.argv[1]), Path(sys.argv[2] if len(sys.argv) > 2 else tempfile.gettempdir())))
