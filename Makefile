@@ -6,11 +6,13 @@
 # make doctor     show what this machine can do, what is missing, and how to get it
 # make demo-report  make docs/demo-report.html, an example of a report, from the records in docs/demo/
 # make lock       write the locks in envs/lock/ and the files of conda again, after a change of pins
+# make test-gpu-dry  count what a step launches on GPUs, without a GPU (tests/gpu/README.md)
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
 # PYTHON=python3.12                                        another interpreter (3.11, 3.12 or 3.13)
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's CPU build instead of the CUDA build
 # FRAMEWORKS="jax paddle"                                  with `make frameworks`: only these
+# UPDATE=1                                                 with `make test-gpu-dry`: write the table of counts again
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3.11)
 TORCH_INDEX ?=
 VENV := .venv
@@ -26,10 +28,10 @@ LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run submit test test-fast frameworks doctor demo-report lint format lock clean help
+.PHONY: run submit test test-fast test-gpu-dry frameworks doctor demo-report lint format lock clean help
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 13
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 15
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
@@ -60,6 +62,11 @@ test: $(VENV)/test.ready lint
 
 test-fast: $(VENV)/test.ready
 	@$(ACTIVATE) && python -m pytest tests/unit -n logical
+
+# PyTorch's CUDA build (2.7 GB, an environment of its own) on a double of CUDA. It is no part of `make test`.
+test-gpu-dry: $(VENV)/test.ready
+	@$(ACTIVATE) && set -e; lane=$$(python tests/gpu/environment.py); eval "$$lane"; \
+	  GPU_DRY_UPDATE="$(UPDATE)" python -m pytest tests/gpu
 
 lint: $(VENV)/test.ready
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy \

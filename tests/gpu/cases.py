@@ -1,13 +1,11 @@
-"""What a run counts: one case is a specification and a rank of it. Standard library only.
+"""What a run counts: one case is a specification, of which rank 0 is counted. Standard library only.
 
 A case is written as words, as `count.py` takes them: a model, a precision, then `key=value`. The keys are those of a
 specification, its options, its optimizer and its workload's parameters, and
 
-    ranks=8          1n8g, counted on rank 0
-    rank=3           another rank
+    ranks=8          the topology 1n8g
     optimizer=lamb   the name of the optimizer
     card=V100        the card that the double plays (CARDS)
-    seen=real        batches of shards that are read and copied, instead of batches that lie on the device
 """
 
 import json
@@ -32,14 +30,21 @@ SMALL: dict[str, dict[str, Any]] = {
     "bert": {"sequence": 32, "predictions": 5},
     "gpt2": {"sequence": 32},
     "resnet": {"image": 64, "classes": 100},
-    "wide_deep": {"vocabulary": 10_000, "hidden": 2, "width": 64},
-    "faces": {"classes": 1000},
+    "wide_deep": {
+        "vocabulary": 10_000,
+        "embedding": 16,
+        "table": "replicated",
+        "update": "lazy",
+        "hidden": 2,
+        "width": 64,
+    },
+    "faces": {"classes": 1000, "classifier": "data_parallel"},
     "layers": {"sequence": 64, "at_least_s": 0.01},
     "micro": {"sizes": [256], "at_least_s": 0.01},
     "collectives": {"sizes": [65_536], "at_least_s": 0.01},
-}
+}  # fmt: skip
 """Parameters by the folder of a workload, small enough for a step in milliseconds. Every value can be replaced."""
-OURS = ("ranks", "rank", "card", "seen")
+OURS = ("ranks", "card")
 
 
 def specification(model: str, precision: str, words: dict[str, str]) -> dict[str, Any]:
@@ -68,16 +73,14 @@ def specification(model: str, precision: str, words: dict[str, str]) -> dict[str
 
 
 def parse(line: str) -> dict[str, Any]:
-    """Return a case from its words: {name, spec, rank, world, variables, seen}."""
+    """Return a case from its words: {name, spec, rank, world, variables}."""
     model, precision, *rest = line.split()
     words = dict(word.split("=", 1) for word in rest)
     return {
         "name": line,
         "spec": specification(model, precision, words),
         "world": int(words.get("ranks", "1")),
-        "rank": int(words.get("rank", "0")),
         "variables": CARDS[words.get("card", "H100")],
-        "seen": words.get("seen", "synthetic"),
     }
 
 

@@ -11,6 +11,8 @@ exchanges nothing, so no rank waits for the others.
 import collections
 import contextlib
 import ctypes
+import gc
+import importlib
 import io
 import json
 import os
@@ -19,20 +21,26 @@ import sys
 import tempfile
 import time
 import traceback
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.distributed as dist
+import torch.distributed.fsdp
+import torch.distributed.optim
+from torch._dynamo.utils import counters
 
+from throughline import workloads
+from throughline.frameworks.torch import ddp  # noqa: F401  (every case copies what is imported here)
 from throughline.messages import Order
 from throughline.rank.heartbeat import Heart
 from throughline.rank.run import Run
 from throughline.workloads import Unsupported
 
-WARMUP = 6
-"""Steps before those that are counted: made-up batches repeat after four, and PyTorch compiles again for the second."""
+WARMUP = 12
+"""Steps before those that are counted. Made-up batches repeat after four, and DistributedDataParallel reads its own
+timers, for which it waits, in the first ten."""
 STEPS = 2
 """Steps that are counted."""
 AT_ONCE = int(os.environ.get("GPU_DRY_PROCESSES", "2"))
@@ -44,6 +52,12 @@ def main() -> None:
     running: dict[int, tuple[dict[str, Any], float, Path]] = {}
     waiting = collections.deque(json.loads(line) for line in sys.stdin)
     folder = Path(tempfile.mkdtemp(prefix="throughline-lane-"))
+    forms = [f"throughline.workloads.{folder}.in_torch" for folder in workloads.FOLDERS]
+    layers = [f"transformers.models.{model}.modeling_{model}" for model in ("bert", "gpt2", "t5")]
+    for module in (*forms, *layers):
+        with contextlib.suppress(ModuleNotFoundError):  # a workload without a form in PyTorch
+            importlib.import_module(module)
+    gc.freeze()
     with results.open("a") as stream:
         while waiting or running:
             while waiting and len(running) < AT_ONCE:
@@ -89,8 +103,7 @@ def order(case: dict[str, Any]) -> Order:
 def count(case: dict[str, Any], work: Path) -> dict[str, Any]:
     """Build a rank, make its first steps, and count what the next ones call."""
     work.mkdir()
-    double = ctypes.CDLL(None)
-    run = Run(order(case), case["rank"], Heart(work / "beat"))
+    run = Run(order(case), 0, Heart(work / "beat"))
     if case["world"] > 1:
         meet_nobody()
     run.build()
@@ -101,13 +114,8 @@ def count(case: dict[str, Any], work: Path) -> dict[str, Any]:
     peak_with_warmup = torch.cuda.max_memory_allocated()
     torch.cuda.reset_peak_memory_stats()
     run.framework.mark()
-    for number in range(STEPS):
-        double.null_cuda_trace(str(work / f"step{number}").encode())
-        run.step()
-        run.framework.mark()
-    double.null_cuda_trace(None)
+    steps = [read_step(run, work / f"step{number}") for number in range(STEPS)]
     peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-    steps = [read(work / f"step{number}") for number in range(STEPS)]
     return {
         "steps": steps,
         "compiled": compilations() - compiled,
@@ -120,15 +128,32 @@ def count(case: dict[str, Any], work: Path) -> dict[str, Any]:
 
 
 def meet_nobody() -> None:
-    """Let this rank join a group in which it is alone: with a store of its own instead of rank 0's port."""
-    dist.init_process_group = partial(dist.init_process_group, store=dist.HashStore())
+    """Let this rank join groups in which it is alone: with a store of its own instead of rank 0's port.
+
+    The groups are not bound to a device. Otherwise PyTorch would split them off the first one, and a communicator that
+    is split off does not say how many ranks it has.
+    """
+    join = dist.init_process_group
+
+    def alone(*words: Any, device_id: Any = None, **given: Any) -> None:
+        join(*words, store=dist.HashStore(), **given)
+
+    dist.init_process_group = alone
 
 
 def compilations() -> int:
     """Return how many graphs PyTorch has compiled so far."""
-    from torch._dynamo.utils import counters
-
     return int(counters["stats"]["unique_graphs"])
+
+
+def read_step(run: Run, trace: Path) -> list[tuple[str, str, int, int]]:
+    """Make a step and return what it called."""
+    double = ctypes.CDLL(None)
+    double.null_cuda_trace(str(trace).encode())
+    run.step()
+    run.framework.mark()
+    double.null_cuda_trace(None)
+    return read(trace)
 
 
 def read(trace: Path) -> list[tuple[str, str, int, int]]:

@@ -7,7 +7,10 @@ Standard library only.
 """
 
 import os
+import shlex
 from pathlib import Path
+
+from throughline import recipes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -36,5 +39,19 @@ def variables(**more: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(recipes.environments().parent / "gpu-dry-compiled"),
     }
     return {**os.environ, **ours, **more}
+
+
+def wrapper(folder: Path) -> Path:
+    """Write a program that is the lane's interpreter on the double. A run's ranks are started with it."""
+    given = variables()
+    ours = {name: value for name, value in given.items() if os.environ.get(name) != value and name != "PYTHONPATH"}
+    path = ours.pop("LD_LIBRARY_PATH")
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(ours.items())]
+    lines += [f'export LD_LIBRARY_PATH={shlex.quote(path)}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"']
+    program = folder / "python-on-a-double"
+    program.write_text("\n".join(["#!/usr/bin/env bash", *lines, f'exec {shlex.quote(str(python()))} "$@"', ""]))
+    program.chmod(0o755)
+    return program

@@ -1,0 +1,89 @@
+"""Build the lane's environment and its double: `python tests/gpu/environment.py` prints the lane's variables.
+
+The environment has PyTorch's CUDA build with the pins of the framework `torch`, and transformers for the layers. It
+lies beside those of the frameworks, and its name is a digest of what is in it.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE)]
+
+from throughline import recipes  # noqa: E402
+from throughline.files import UserError  # noqa: E402
+from throughline.installation import uv  # noqa: E402
+
+BUILD = "import torch; print(torch.version.cuda or 'none')"
+SOURCES = HERE / "double"
+
+
+def main() -> None:
+    python = os.environ.get("GPU_DRY_PYTHON") or str(environment())
+    print(f"export GPU_DRY_PYTHON={python}")
+    print(f"export GPU_DRY_DOUBLE={os.environ.get('GPU_DRY_DOUBLE') or double(Path(python))}")
+
+
+def pins() -> list[str]:
+    """Return what the environment has: torch in the build of the index itself, which is CUDA's, and no `+cpu`."""
+    transformers = [line for line in recipes.requirements("hf-loop") if line.startswith("transformers==")]
+    return [line.replace("torch==", "torch===") for line in recipes.requirements("torch")] + transformers
+
+
+def environment() -> Path:
+    """Return the interpreter of the environment, which is built if it does not exist."""
+    digest = hashlib.sha256(json.dumps([sys.version_info[:2], pins()]).encode()).hexdigest()[:12]
+    folder = recipes.environments() / f"gpu-dry-{digest}"
+    python = folder / "bin/python"
+    if (folder / recipes.READY).exists():
+        return python
+    print(f"environment of the lane: {folder}; it downloads 2.7 GB", file=sys.stderr)
+    variables = uv.variables(folder)
+    variables.pop("UV_FIND_LINKS", None)  # folders of wheels hold CPU builds
+    try:
+        subprocess.run(
+            uv.command("venv", "--clear", "--python", sys.executable, str(folder)), env=variables, check=True
+        )
+        install = uv.command("pip", "install", "--python", str(python))
+        subprocess.run([*install, *pins()], env=variables, check=True)
+        done = subprocess.run([str(python), "-c", BUILD], capture_output=True, text=True, check=True)
+        if done.stdout.strip() == "none":
+            raise UserError(
+                "the index gave a build of PyTorch without CUDA", next_step="unset UV_INDEX and PIP_EXTRA_INDEX_URL"
+            )
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    (folder / recipes.READY).touch()
+    return python
+
+
+def double(python: Path) -> Path:
+    """Return the folder of the double, which is compiled if its source has changed."""
+    sources = sorted(SOURCES.glob("*.cpp"))
+    if not sources:
+        raise UserError(f"there is no source in {SOURCES}", next_step="set GPU_DRY_DOUBLE to a compiled double")
+    code = "import triton, pathlib; print(pathlib.Path(triton.__file__).parent / 'backends/nvidia/include')"
+    include = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    content = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file())
+    folder = recipes.environments().parent / "gpu-double" / hashlib.sha256(content).hexdigest()[:12]
+    library = folder / "libcuda.so.1"
+    if not library.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f"partial.{os.getpid()}"
+        command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-I", include, "-o", str(partial)]
+        if (symbols := SOURCES / "exports.map").exists():
+            command += [f"-Wl,--version-script={symbols}"]
+        subprocess.run([*command, "-Wl,-soname,libcuda.so.1", *map(str, sources), "-ldl", "-lpthread"], check=True)
+        partial.rename(library)
+        shutil.copy(library, folder / "libcuda.so")
+    return folder
+
+
+if __name__ == "__main__":
+    main()

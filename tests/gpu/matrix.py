@@ -1,0 +1,112 @@
+"""The cases whose counts are committed (expected.csv), and which of them break a rule today. Standard library only."""
+
+from collections.abc import Iterator
+from itertools import product
+
+OURS = ("fp32", "tf32", "bf16", "fp16")
+HALF = ("bf16", "fp16")
+CARDS = {"V100": ("fp32", "fp16"), "T4": ("fp32", "fp16", "bf16"), "A100": ("tf32", "bf16", "fp16")}
+SHARDINGS = ("none", "optimizer", "optimizer_gradients", "full")
+
+NO_FLASH = "fp16 without a mask may use FlashAttention alone, which needs compute capability 8.0"
+KNOWN = {
+    **{f"gpt2-tiny fp16 card={card}{more}": NO_FLASH for card, more in product(("V100", "T4"), ("", " dropout=0"))},
+}
+"""Map a case to the reason why it breaks a rule of the timed window today. A case that keeps the rules may not stand
+here: who mends it removes the line."""
+
+
+def cases() -> list[str]:
+    """Return every case, sorted."""
+    every = [*alone(), *together(), *split(), *tables(), *faces(), *untrained(), *cards(), *compiled()]
+    return sorted({" ".join(case.split()) for case in every})
+
+
+def alone() -> Iterator[str]:
+    """One rank: every precision with every option."""
+    everywhere = (
+        "",
+        "clip=value",
+        "clip=norm",
+        "clip=global_norm",
+        "optimizer=adam",
+        "optimizer=lamb",
+        "optimizer=sgd",
+    )
+    everywhere += ("accumulate=2", "optimizer=lamb clip=global_norm")
+    more = {
+        "bert-tiny": ("dropout=0", "unpadded=true", "checkpointing=true", "unpadded=true checkpointing=true"),
+        "gpt2-tiny": ("dropout=0", "checkpointing=true"),
+        "resnet-tiny": ("channels_last=false",),
+    }
+    for model, options in more.items():
+        yield f"{model} tf32"  # the kernels are those of fp32
+        for precision, option in product(("fp32", *HALF), (*everywhere, *options)):
+            yield f"{model} {precision} {option}"
+
+
+def together() -> Iterator[str]:
+    """Eight ranks with whole replicas: every kind of sharding."""
+    options = ("", "optimizer=lamb", "clip=norm", "clip=global_norm", "accumulate=2", "checkpointing=true")
+    for precision, sharding, option in product(HALF, SHARDINGS, options):
+        yield f"bert-tiny {precision} ranks=8 sharding={sharding} {option}"
+    for sharding in SHARDINGS:
+        yield f"gpt2-tiny bf16 ranks=8 sharding={sharding}"
+    for precision, option in product(HALF, ("", "optimizer=sgd", "accumulate=2")):
+        yield f"resnet-tiny {precision} ranks=8 {option}"
+    for precision in HALF:
+        yield f"bert-tiny {precision} ranks=8 unpadded=true"
+        yield f"bert-tiny {precision} ranks=8 exchange=false"
+
+
+def split() -> Iterator[str]:
+    """Eight ranks of which two or four share a replica."""
+    options = ("", "checkpointing=true", "sharding=optimizer", "clip=global_norm", "optimizer=lamb", "accumulate=2")
+    for precision, tensor, option in product(HALF, (2, 4), options):
+        yield f"gpt2-tiny {precision} ranks=8 tensor={tensor} {option}"
+
+
+def tables() -> Iterator[str]:
+    """Wide & deep, with its tables on each rank. How many rows split tables exchange depends on values, and the double
+    has none."""
+    for precision, update, ranks in product(("fp32", "bf16"), ("lazy", "dense"), (1, 8)):
+        yield f"wide-deep {precision} ranks={ranks} update={update}"
+
+
+def faces() -> Iterator[str]:
+    """Faces, with every way of keeping the classifier."""
+    kinds = ("data_parallel", "model_parallel", "partial")
+    for precision, classifier, ranks in product(("fp32", *HALF), kinds, (1, 8)):
+        yield f"iresnet-tiny {precision} ranks={ranks} classifier={classifier}"
+    yield "mobilefacenet-y1 bf16"
+
+
+def untrained() -> Iterator[str]:
+    """One call of what trains nothing."""
+    for layer in ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer"):
+        for precision, attention in product(("fp32", *HALF, "fp8"), ("sdpa", "eager")):
+            yield f"{layer} {precision} attention={attention}"
+    for model, precision in product(("matmul", "vector", "copies"), (*OURS, "fp8")):
+        yield f"{model} {precision}"
+    for model, precision in product(("all-reduce", "all-gather", "reduce-scatter", "all-to-all"), ("fp32", "bf16")):
+        yield f"{model} {precision} ranks=8"
+
+
+def cards() -> Iterator[str]:
+    """Every form on older cards: it finds kernels in every precision that the card has, or is refused with a reason."""
+    models = ("bert-tiny", "bert-tiny dropout=0", "bert-tiny unpadded=true", "gpt2-tiny", "gpt2-tiny dropout=0",
+              "resnet-tiny", "iresnet-tiny", "bert-layer", "gpt2-layer")  # fmt: skip
+    for model, (card, precisions) in product(models, CARDS.items()):
+        name, _, option = model.partition(" ")
+        yield from (f"{name} {precision} card={card} {option}" for precision in precisions)
+
+
+def compiled() -> Iterator[str]:
+    """The compiler is slow, so there are few."""
+    yield "bert-tiny bf16 compile=true"
+    yield "bert-tiny bf16 compile=true unpadded=true"
+    yield "bert-tiny bf16 compile=true ranks=8"
+    yield "bert-tiny bf16 compile=true graph=true"
+    yield "gpt2-tiny bf16 compile=true"
+    yield "gpt2-tiny bf16 compile=true ranks=8 sharding=full"
+    yield "resnet-tiny bf16 compile=true"

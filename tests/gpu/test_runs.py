@@ -1,0 +1,129 @@
+"""Whole runs on GPUs that compute nothing: the ranks on a double of CUDA, telemetry on a double of NVML."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import cases
+import lane
+import pytest
+
+import nvml_double
+import training_fixtures
+from framework_lab import ROOT, Lab
+from throughline import records
+
+SYNTHETIC = {"data": "synthetic"}
+SEARCH = """
+import sys
+from pathlib import Path
+from throughline import records
+from throughline.checks import max_batch
+from throughline.study.runs import read_spec
+max_batch.FINENESS = 2
+found = max_batch.find([read_spec(sys.argv[1])], None, {"torch": sys.argv[2]}, Path("results/tries"))
+records.write(records.MaxBatch, found, Path("results/largest.json"))
+"""
+
+
+class Dry:
+    """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the double's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lab, self.nvml, self.python = Lab(folder), nvml_double.build(folder / "nvml"), lane.wrapper(folder)
+        shutil.copytree(ROOT / "resources", folder / "resources")
+        machine = folder / "src/throughline/launch/machine.py"
+        text = machine.read_text()
+        assert '"/dev/nvidiactl"' in text
+        machine.write_text(text.replace('"/dev/nvidiactl"', '"/dev/null"', 1))
+
+    def variables(self, **more: str) -> dict[str, str]:
+        locks = {"THROUGHLINE_LOCKS": str(self.lab.folder)}
+        return nvml_double.variables(self.nvml, count=lane.DEVICES) | locks | more
+
+    def launch(self, *, more: dict[str, str] | None = None, **changes: Any) -> tuple[str, dict[str, Any]]:
+        """Make a run; return what the launcher said, and the record."""
+        changes = {"device": "cuda", "steps": {"warmup": 4, "timed": 6}} | changes
+        variables = self.variables(**more or {})
+        done, path = self.lab.launch("torch", "--python", str(self.python), variables=variables, **changes)
+        log = path.with_suffix(".log")
+        said = done.stderr + (log.read_text() if log.exists() else "")
+        assert path.exists(), said
+        return said, json.loads(path.read_text())
+
+    def run(self, **changes: Any) -> records.RunRecord:
+        """Make a run that must succeed."""
+        said, record = self.launch(**changes)
+        assert record["status"] == "ok", said
+        return records.RunRecord.model_validate(record)
+
+
+@pytest.fixture(scope="module")
+def dry(tmp_path_factory: pytest.TempPathFactory) -> Dry:
+    return Dry(tmp_path_factory.mktemp("dry"))
+
+
+@pytest.mark.parametrize("topology", ["1n1g", "1n2g"])
+def test_a_run_ends_in_a_whole_record(dry: Dry, topology: str) -> None:
+    # Two seconds and more, because telemetry takes a sample each second.
+    record = dry.run(topology=topology, precision="bf16", steps={"warmup": 4, "timed": 800}, options=SYNTHETIC)
+    ranks = int(topology[2])
+    assert record.device and record.device.kind == "cuda" and record.device.count == lane.DEVICES
+    assert record.device.name == "NVIDIA H100 80GB HBM3"
+    assert len(record.environment["gpus"]) == ranks
+    assert record.memory and record.memory.device_total_bytes == 80 << 30
+    assert record.samples_per_s and record.steps_timed == 800
+    assert record.telemetry and len(record.telemetry[0].devices) == ranks
+    assert all(card.energy_j and card.power_w for card in record.telemetry[0].devices)
+
+
+@pytest.mark.parametrize(
+    ("model", "changes"),
+    [
+        ("bert-tiny", {"precision": "fp16"}),
+        ("bert-tiny", {"precision": "bf16", "options": {"unpadded": True}}),
+        ("gpt2-tiny", {"precision": "bf16", "topology": "1n2g", "options": {**SYNTHETIC, "sharding": "full"}}),
+        ("resnet-tiny", {"precision": "bf16", "options": SYNTHETIC, "image": 64, "classes": 100}),
+    ],
+    ids=["fp16", "unpadded", "sharded", "pictures"],
+)
+def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) -> None:
+    record = dry.run(model=model, **changes)
+    assert record.peak_memory_bytes
+
+
+def test_too_little_memory_ends_as_out_of_memory(dry: Dry) -> None:
+    options, few = SYNTHETIC | {"checkpointing": False}, {"NULL_CUDA_MIB": "300"}
+    said, record = dry.launch(more=few, options=options, batch_per_device=512, precision="bf16")
+    assert record["status"] == "oom", said
+    assert "out of memory" in record["reason"].lower()
+    assert record["samples_per_s"] is None
+
+
+def test_the_largest_batch_is_found(dry: Dry) -> None:
+    spec = training_fixtures.spec(device="cuda", batch_per_device=64, precision="bf16", options=SYNTHETIC)
+    command = [sys.executable, "-c", SEARCH, spec.canonical, str(dry.python)]
+    variables = dry.variables(NULL_CUDA_MIB="1024", PYTHONPATH="src")
+    done = subprocess.run(command, cwd=dry.lab.folder, env=variables, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    largest = records.read_max_batch(dry.lab.folder / "results/largest.json").frameworks["torch"]
+    assert largest.status == "ok", largest
+    tried = {attempt.batch_per_device: attempt.status for attempt in largest.tries}
+    assert tried[largest.largest_batch_per_device] == "fits" and tried[largest.smallest_out_of_memory] == "oom"
+
+
+def test_a_checkpoint_brings_back_what_was_on_the_gpu(tmp_path: Path) -> None:
+    case = cases.parse("bert-tiny fp16 optimizer=lamb")
+    subprocess.run(
+        [str(lane.python()), str(Path(__file__).with_name("resuming.py")), str(tmp_path)],
+        input=json.dumps(case), text=True, env=lane.variables(), check=True, timeout=300,
+    )  # fmt: skip
+    told = json.loads((tmp_path / "told").read_text())
+    assert told["devices"] == ["cuda:0"]
+    assert told["tensors"] > 100 and told["different"] == []
+    assert told["steps"][0] == told["steps"][1]
