@@ -4,7 +4,6 @@ A value is a throughput in samples per second. The caller leaves out repeats wit
 invalid). Without any value, every figure is None, never 0 and never a default.
 """
 
-import math
 import statistics
 from collections.abc import Sequence
 from functools import cache
@@ -78,9 +77,10 @@ def speedup_range(values: Sequence[float], baseline: Sequence[float]) -> Range |
 
     That is lowest / highest baseline and highest / lowest baseline. The probability that this range contains the true
     speedup is at least the product of both ranges' coverages, because the repeats of both are independent. Return None
-    if one of the two has no values.
+    if one of the two has fewer than two values: one repeat has no range.
     """
-    return (min(values) / max(baseline), max(values) / min(baseline)) if values and baseline else None
+    enough = min(len(values), len(baseline)) >= 2
+    return (min(values) / max(baseline), max(values) / min(baseline)) if enough else None
 
 
 def speedup_coverage(n: int, n_baseline: int) -> float | None:
@@ -121,26 +121,19 @@ def _mann_whitney(before: tuple[int, ...], after: tuple[int, ...]) -> float:
     return float(mannwhitneyu(before, after, alternative="two-sided").pvalue)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def holm(p_values: Sequence[float], among: int | None = None) -> list[float]:
     """Return the p-values of several tests, adjusted with the Holm-Bonferroni method (Holm 1979).
 
     With the adjusted values, the probability of at least one false positive among all tests is at most that of one
     test. The smallest of m p-values is multiplied by m, the next one by m - 1, and so on. An adjusted value is never
-    below the adjusted value of a smaller p-value.
+    below the adjusted value of a smaller p-value. among: the number of tests that these were chosen from, if the values
+    themselves decided which ones are of interest; it takes the place of m.
     """
-    adjusted, highest = list(p_values), 0.0
+    adjusted, highest, tests = list(p_values), 0.0, among or len(p_values)
     for position, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        highest = max(highest, min(1.0, (len(p_values) - position) * p_values[index]))
+        highest = max(highest, min(1.0, (tests - position) * p_values[index]))
         adjusted[index] = highest
     return adjusted
-
-
-def least_p(n: int, m: int) -> float:
-    """Return the smallest p-value that the rank test of `n` against `m` values can have.
-
-    Of all possible orders of the values, only 2 have it: those in which the two sets do not overlap.
-    """
-    return 2 / math.comb(n + m, n)
 
 
 def drift(step_seconds: Sequence[float]) -> tuple[float, float] | None:

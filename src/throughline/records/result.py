@@ -65,7 +65,8 @@ class Result(Entry):
     model, except `sequence`; devices: on all nodes together; options: everything else that affects the speed
     (optimizer, XLA ...); convention: how the figure was measured (which steps, mean or median); value: the speed of all
     devices together, in `unit`; printed: the other figures of the row; evidence: a proof, such as the digest of the
-    log. Two rows with the same evidence are one measurement.
+    log. Two rows with the same evidence are one measurement. repeats: the slowest and the fastest repeat of one of our
+    own rows, in `unit`; no file has it.
     """
 
     origin: Origin
@@ -90,6 +91,7 @@ class Result(Entry):
     unit: Literal["samples/s", "images/s", "tokens/s", "tokens/s/device", "ms", "TFLOPS"] = "samples/s"
     printed: dict[Beside, Printed] = Field(default_factory=dict)
     evidence: str | None = None
+    repeats: tuple[float, float] | None = Field(None, exclude=True, repr=False)
 
     @property
     def shown(self) -> str | None:

@@ -5,11 +5,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
 
+from throughline.ratios import MARGIN
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
 from throughline.records.run import Memory, Network, Series, Utilization, Work
 from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps, values
 from throughline.study.benchmark import Options
+from throughline.study.section import Share
 
 
 def _stated(steps: Steps) -> dict[str, Any]:
@@ -76,6 +78,7 @@ class Cell(Entry):
     other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
     of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
     the repeats behind the figures. These three are None without such a repeat, and in summaries older than these keys.
+    starts: the start of each repeat in `values`; empty in summaries older than this key.
     """
 
     values: list[Positive | None]
@@ -117,6 +120,7 @@ class Cell(Entry):
     ran_in: dict[str, Any] | None = None
     started: str | None = None
     ended: str | None = None
+    starts: list[str | None] = Field(default_factory=list)
 
 
 class Summary(WorkloadFile):
@@ -124,7 +128,8 @@ class Summary(WorkloadFile):
 
     `batch` is the number of the configuration. It is the batch of each replica or, if `scaling` is strong, of all
     replicas together. `batch_size_per_device` is DLPerf's key. It is None if `batch` is not the batch of a device, and
-    `reasons` says what it is. `baselines` has each framework's topology that its speedups are relative to.
+    `reasons` says what it is. `baselines` has each framework's topology that its speedups are relative to. `margin` is
+    the share by which configurations may differ that count as equal.
     """
 
     batch: Count
@@ -145,6 +150,7 @@ class Summary(WorkloadFile):
     goals: list[Goal] | None = None
     reasons: dict[str, str] = Field(default_factory=dict)
     baselines: dict[str, str]
+    margin: Share = MARGIN
     frameworks: dict[str, dict[str, Cell]]
 
     def cells(self) -> Iterator[tuple[str, str, Cell]]:

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from throughline import frameworks, workloads
+from throughline import frameworks, ratios, workloads
 from throughline.spec import EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps
 from throughline.study.config_errors import allowed
 from throughline.study.config_paths import FilePath, lead
@@ -55,6 +55,11 @@ class Runs(Section):
         RunSpec.device, description="`auto` uses the GPUs if there are any, otherwise the CPU; the record says which"
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
+    margin: Annotated[float, Field(gt=0, le=1)] = Field(
+        ratios.MARGIN,
+        description="two configurations count as equal (*no difference*) if the interval of their ratio lies within "
+        "this share. It is no part of a run's specification, so finished runs stay valid when it changes",
+    )
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(
         RunSpec.threads,

@@ -5,9 +5,10 @@ targets it does ask for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from throughline.files import UserError
+from throughline.ratios import MARGIN
 from throughline.spec import RunSpec, canonical
 from throughline.study.config import Config, block_name
 from throughline.study.runs import manifest, switch
@@ -147,11 +148,13 @@ class Targets:
         """Return the arguments, apart from the records, of the command that makes a summary."""
         spec, benchmark = self.specs[self.records(**wildcards)[0]], wildcards["benchmark"]
         block = self.config.block(benchmark)
-        terms = {
+        terms: dict[str, Any] = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
             "prices": {name: price.model_dump() for name, price in self.config.prices.items()},
             "task_samples": block.task_samples or (block.job.trained if block.job else None),
         }
+        if block.margin != MARGIN:  # only then: a parameter that changes makes finished summaries again
+            terms["margin"] = block.margin
         remarks = [f"--remarks={block.remarks}"] if block.remarks else []
         strict = ["--strict"] if block.strict else []
         return ["--spec", spec.canonical, "--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *strict]

@@ -111,7 +111,7 @@ def test_the_headline_says_why_there_is_no_speedup(tmp_path: Path) -> None:
     failed = write_record(tmp_path, record(spec(), None, status="invalid", reason="no good"))
     for paths, why in ((two, "there are no runs on its baseline, 1n1g"),
                        ([*two, failed], "its baseline, 1n1g, has no valid repeat")):  # fmt: skip
-        text = head.headline(cells.groups([summary.summarize(paths, repeats=2)]))
+        text = head.headline(cells.groups([summary.summarize(paths, repeats=2)]), [])
         assert f"its speedup is not known, because {why}." in text
 
 

@@ -18,6 +18,7 @@ ORDER = [
         "files",
         "command",
         "statistics",
+        "ratios",
         "gpus",
         "processes",
         "sources",

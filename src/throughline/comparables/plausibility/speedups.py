@@ -20,7 +20,7 @@ def speedups(rows: Rows) -> Iterator[Doubt]:
     for table in _series(rows):
         for row in table:
             base = _base(row, table)
-            ratio = quotient(row, base) if base else None
+            ratio = _possible(row, base) if base else None
             printed = row.printed.get("speedup")
             if base and ratio and row.devices and base.devices:
                 times = row.devices / base.devices
@@ -30,10 +30,20 @@ def speedups(rows: Rows) -> Iterator[Doubt]:
             elif printed and row.devices and base is None and (why := more_than_devices(ends(printed)[0], row.devices)):
                 yield Doubt("speedup over devices", row, f"{why}: printed {printed}")
         for before, after in pairwise(table):
-            slower = quotient(after, before)
+            slower = _possible(after, before)
             if after.devices != before.devices and slower and slower[1] < 1 and before.unit != "ms":
                 text = f"{after.devices} devices do {after.shown} {after.unit}, {_do(before.devices)} {before.shown}"
                 yield Doubt("more devices, slower", after, text)
+
+
+def _possible(row: Result, base: Result) -> tuple[float, float] | None:
+    """Return how many times as fast a row is as another one, at least and at most: by the digits, or by the repeats.
+
+    A row that exceeds a limit within the noise of its repeats is not doubtful.
+    """
+    if row.repeats and base.repeats:
+        return row.repeats[0] / base.repeats[1], row.repeats[1] / base.repeats[0]
+    return quotient(row, base)
 
 
 def _do(devices: int | None) -> str:

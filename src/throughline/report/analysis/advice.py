@@ -15,6 +15,11 @@ FIRST = 0.05  # by how much the first repeat is slower than the median of the ot
 STEP_CAP = "at_most_s"  # is in the warning of a run whose steps were cut
 FEWEST = 3  # a run times at least this many steps, whatever its time limit (LEAST_TIMED in rank/measurement.py)
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
+NOT_PROVEN = {
+    "oom": "its proof ran out of memory",
+    "failed": "its proof failed",
+    "invalid": "its proof has no valid losses",
+}  # verdicts that say nothing about the mathematics
 # Parts of an environment that say nothing about its speed, or that differ in every job, as the numbers of cores do.
 UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
 BY_TOPOLOGY = tuple(
@@ -36,7 +41,8 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
     strong = bool(ok) and ok[0].spec.scaling == "strong"
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
     ideal = cell.world_size / Topology.parse(base).world
-    if cell.speedup and speedups.more_than_devices(cell.speedup, ideal):
+    least = cell.speedup_range[0] if cell.speedup_range else cell.speedup
+    if least and cell.speedup and speedups.more_than_devices(least, ideal):
         also = ", or smaller batches are faster here (strong scaling)" if strong else ""
         notes.append(
             f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
@@ -134,12 +140,9 @@ def about_frameworks(
     reference = settings.get(first) or {}
     notes = {
         name: [
-            f"{key} is {stated.get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
-            for key in dict.fromkeys([*reference, *stated])
-            if key not in KERNELS and stated.get(key) != reference.get(key)
+            f"{key} is {(stated or {}).get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
+            for key in other_work(stated, reference)
         ]
-        if stated
-        else []
         for name, stated in settings.items()
     }
     for name, proof in mathematics.items():
@@ -151,10 +154,19 @@ def about_frameworks(
     return notes
 
 
-def gains_nothing(ratio: float, precision: str, reference: str, native: bool | None, slower: bool) -> str:
+def other_work(stated: Mapping[str, Any] | None, reference: Mapping[str, Any] | None) -> list[str]:
+    """Return the settings in which two frameworks do not do the same work. Unknown settings do not differ."""
+    if not stated or not reference:
+        return []
+    keys = dict.fromkeys([*reference, *stated])
+    return [key for key in keys if key not in KERNELS and stated.get(key) != reference.get(key)]
+
+
+def gains_nothing(ratio: str, precision: str, reference: str, native: bool | None, slower: bool, here: str = "") -> str:
     """Return advice about a lower precision that is no faster than `reference` on one device, or is `slower`.
 
-    ratio: its throughput divided by that of `reference`. native: whether the device has fp16 units.
+    ratio: its throughput divided by that of `reference`. native: whether the device has fp16 units. here: what limits
+    the verdict.
     """
     cause = (
         f"The device has no {precision} units and emulates them"
@@ -162,8 +174,9 @@ def gains_nothing(ratio: float, precision: str, reference: str, native: bool | N
         else f"Either the device has no units for {precision}, or matrix products are too small a part of the step"
     )
     verdict = f"is slower than {reference}" if slower else "gains nothing"
+    where = here.strip() or "here"
     return (
-        f"{precision} {verdict} here: {ratio:.2f} times {reference}'s throughput on one device. {cause}. "
+        f"{precision} {verdict} {where}: {ratio} times {reference}'s throughput on one device. {cause}. "
         f"Use {reference}; {precision} pays on devices that multiply in it, or when memory is short"
     )
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -88,14 +88,27 @@ class Row:
     topology: Topology
     cell: Cell | None
     asked: bool = True
-    unequal: bool = False
     exchanges: bool = True
+    proof: str = ""
+
+    @property
+    def unequal(self) -> bool:
+        """True if the proof of equal mathematics forbids a comparison with other frameworks."""
+        return self.proof in advice.UNEQUAL
+
+    @property
+    def doubt(self) -> str:
+        """What the proof says about a framework that it bars from comparisons."""
+        if self.proof == "different":
+            return "does not compute what the others do"
+        why = advice.NOT_PROVEN.get(self.proof, "")
+        return f"is not shown to compute what the others do{why and f': {why}'}"
 
     @property
     def shown(self) -> str:
-        """The framework's name in a table, with a mark if its mathematics differ or its ranks do not exchange."""
-        marks = (" (unequal)" if self.unequal else "") + ("" if self.exchanges else " (no exchange)")
-        return self.framework + marks
+        """The framework's name in a table, with a mark if a proof bars it or its ranks do not exchange."""
+        barred = (" (unequal)" if self.proof == "different" else " (unproven)") if self.unequal else ""
+        return self.framework + barred + ("" if self.exchanges else " (no exchange)")
 
     @property
     def status(self) -> str:
@@ -230,19 +243,21 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
     keys = sorted({*summarized, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
     units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
     # Derived benchmarks have no proof of their own, so verdicts are kept by block and precision.
-    unequal: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    proofs: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for s in summaries:
-        wrong = {name for name, proof in (s.mathematics or {}).items() if proof.verdict in advice.UNEQUAL}
-        unequal[block_name(s.benchmark), s.precision] |= wrong
+        for name, proof in (s.mathematics or {}).items():
+            known = proofs[block_name(s.benchmark), s.precision]
+            if known.get(name) not in advice.UNEQUAL:
+                known[name] = proof.verdict
     return [
         Group(name, batch, precision,
-              tuple(_rows(summarized.get(key), wanted.get(key), unequal[block_name(name), precision])),
+              tuple(_rows(summarized.get(key), wanted.get(key), proofs[block_name(name), precision])),
               summarized.get(key), units.get(name, NO_UNIT))
         for key in keys for name, precision, batch in [key]
     ]  # fmt: skip
 
 
-def _rows(summary: Summary | None, asked: Asked | None, unequal: Collection[str]) -> Iterable[Row]:
+def _rows(summary: Summary | None, asked: Asked | None, proofs: Mapping[str, str]) -> Iterable[Row]:
     measured = summary.frameworks if summary else {}
     frameworks = list(dict.fromkeys([*(asked.frameworks if asked else ()), *measured]))
     exchanges = summary.options.exchange if summary else True
@@ -253,7 +268,7 @@ def _rows(summary: Summary | None, asked: Asked | None, unequal: Collection[str]
         for topology in sorted(topologies, key=lambda t: (t.world, t)):
             cell, name = cells.get(str(topology)), str(topology)
             marked = replace(topology, simulated=cell is not None and cell.simulated)
-            yield Row(framework, marked, cell, not asked or name in wanted, framework in unequal, exchanges)
+            yield Row(framework, marked, cell, not asked or name in wanted, exchanges, proofs.get(framework, ""))
 
 
 def made_up_files(summary: Summary) -> bool:

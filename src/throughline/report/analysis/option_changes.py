@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.records import Cell
-from throughline.report.analysis.judged_pairs import Pair, Side
+from throughline.report.analysis.judged_pairs import Pair
+from throughline.report.analysis.sides import Side
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ def _result(group: Group, row: Row) -> Result | None:
         value=repr(cell.median_speed),
         unit=group.unit,  # type: ignore[arg-type]
         printed=_printed(cell),
+        repeats=(cell.min, cell.max) if cell.min and cell.max else None,
     )
 
 

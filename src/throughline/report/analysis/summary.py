@@ -12,14 +12,14 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from throughline import statistics
+from throughline import ratios, statistics
 from throughline.files import UserError, snakemake, write_json
 from throughline.records import Cell, Cost, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
 from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, workload_figures
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
 from throughline.study.goals import Goals, Price
-from throughline.study.section import Section
+from throughline.study.section import Section, Share
 
 FREE = {"framework", "topology", "repeat", "hosts"}
 """The keys in which the specifications of one summary's runs may differ; runs on one topology also have the same hosts.
@@ -30,11 +30,12 @@ ByTopology = dict[str, list[RunRecord]]
 
 
 class Terms(Section):
-    """The goals and prices of a benchmark, from the configuration. Without goals it is not judged."""
+    """The goals, prices and margin of a benchmark, from the configuration. Without goals it is not judged."""
 
     goals: Goals | None = None
     prices: dict[str, Price] = Field(default_factory=dict)
     task_samples: int | None = None
+    margin: Share = ratios.MARGIN
 
 
 def read_terms(text: str) -> Terms:
@@ -101,6 +102,7 @@ def summarize(
         goals=goals.judge(cells, terms.goals, device.kind if device else None) if terms.goals else None,
         reasons=reasons,
         baselines=baselines,
+        margin=terms.margin,
         frameworks=cells,
     )
 
@@ -264,6 +266,7 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
     spec = every[0].spec
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
+    starts = {run.spec.repeat: run.started for run in runs if run.samples_per_s is not None}
     n = max(repeats, *(run.spec.repeat for run in every))
     world = spec.topology.world
     middle, ideal = statistics.median(speeds), world / Topology.parse(base).world
@@ -297,6 +300,7 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
         other_units=workload_figures.other_units(spec, middle),
         figures=workload_figures.medians(runs),
         left_out=left_out,
+        starts=[starts.get(repeat) for repeat in range(1, n + 1)],
         **hardware_totals.of(runs),
     )
 

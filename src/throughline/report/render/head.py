@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from throughline import statistics
 from throughline.numbers import percent, reading, span
 from throughline.records import Cell, Goal, Summary
-from throughline.report.analysis import goals
+from throughline.report.analysis import asked_pairs, goals, leader
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.judged_pairs import Pair
+from throughline.report.analysis.sides import Side
 from throughline.spec import EpochsJob, Topology
 
 
@@ -66,22 +68,41 @@ def over(topology: str) -> str:
     return "one device" if topology == ONE_DEVICE else topology
 
 
-def headline(groups: Sequence[Group]) -> str:
-    """Say how fast a benchmark is, how well it scales, and how many repeats say so."""
+def headline(groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
+    """Say how fast a benchmark is, how well it scales, and how many repeats say so.
+
+    It names no framework as the fastest that the verdicts of `pairs` do not find faster than all others.
+    """
     best, every = fastest(groups), measured(groups)
     if best is None and every:
-        names = ", ".join(dict.fromkeys(best.row.framework for best in every))
-        return f"No figure is shown here: {names} does not compute what was asked for (equivalence.json)."
+        rows = {best.row.framework: best.row for best in every}
+        reasons = ", ".join(f"{name} {row.doubt}" for name, row in rows.items())
+        return f"No figure is shown here: {reasons} (equivalence.json)."
     if best is None:
         return "Nothing could be measured yet."
     cell, unit, summary = best.cell, best.group.unit, best.group.summary
     repeats = f"Median of {cell.n_ok} repeats, which lie between {reading(cell.min)} and {reading(cell.max)} {unit}."
     if cell.n_ok == 1:
         repeats = "There is only one repeat, so how much it varies is not known."
+    trained = summary.model if summary else best.group.benchmark
     return (
-        f"{best.row.shown} trains {summary.model if summary else best.group.benchmark} at {reading(best.speed)} {unit} "
+        f"{_rivals(best, groups, pairs)}{best.row.shown} trains {trained} at {reading(best.speed)} {unit} "
         f"on {best.devices} ({best.settings}){_scaling(best, every)}. {repeats}"
     )
+
+
+def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
+    """Return what has to stand before a highest median that is no winner: which frameworks it is not told apart from.
+
+    Frameworks that their proof bars from a comparison are no rivals.
+    """
+    first = Side(best.group, best.row)
+    others = [other for other in asked_pairs.best_of_others(groups, first) if not other.row.unequal]
+    names = leader.not_beaten(first, others, pairs, beyond_runs=False)
+    if not names:
+        return ""
+    listed = " and ".join(", ".join(names).rsplit(", ", 1))
+    return f"No framework is shown to be the fastest: the highest median is not told apart from {listed}. "
 
 
 def _scaling(best: Best, every: Sequence[Best]) -> str:
@@ -126,8 +147,10 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     optimizer, steps = summary.optimizer, summary.steps
     cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
     repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
-    coverage = statistics.range_coverage(repeats)
-    sure = f"; their range holds the true median with {percent(coverage, 1)} probability" if coverage else ""
+    valid = {cell.n_ok for series in summary.frameworks.values() for cell in series.values() if cell.n_ok}
+    coverage = statistics.range_coverage(min(valid, default=0))
+    fewest = f" (the fewest valid repeats: {min(valid)})" if valid and min(valid) < repeats else ""
+    sure = f"; their range holds the true median with {percent(coverage, 1)} probability{fewest}" if coverage else ""
     losses = [
         f"{framework} {proof.verdict}"
         + ("" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})")

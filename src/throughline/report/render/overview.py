@@ -1,6 +1,6 @@
 """The overview above all benchmarks: the fastest cell of every framework."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -8,9 +8,9 @@ from markupsafe import Markup
 from throughline.numbers import reading
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.judged_pairs import Pair
+from throughline.report.analysis.leader import leader
 from throughline.report.render import cell_entries, tables
-from throughline.report.render.head import Best, fastest, measured
+from throughline.report.render.head import measured
 from throughline.report.render.tables import Column, Entry, Table
 from throughline.report.topic import Scope
 
@@ -19,7 +19,7 @@ from throughline.report.topic import Scope
 class Line:
     """One framework in a benchmark: its fastest cell, or its first cell if none has a figure.
 
-    `leads`: this framework is the fastest, and the page's comparison tells it apart from the second fastest.
+    `leads`: this framework is the fastest, and the page's comparisons tell it apart from every other one.
     `measured` of `cells` cells have a figure.
     """
 
@@ -66,7 +66,7 @@ def lines(scope: Scope, identity: str) -> Iterator[tables.Line]:
 def _entries(line: Line, identity: str) -> list[Entry]:
     group, row, cell = line.group, line.row, line.cell
     model = Markup("<small>{}</small>").format(group.summary.model) if group.summary else ""
-    best = Markup(' <span class="best" title="faster than the second fastest, by the comparison below">★</span>')
+    best = Markup(' <span class="best" title="faster than every other framework, by the comparisons below">★</span>')
     precision = Markup("{}<small>{}</small>").format(group.precision, group.batch_name)
     return [
         Entry(html=Markup('<a href="#{}">{}</a>{}').format(identity, group.benchmark, model)),
@@ -100,26 +100,4 @@ def fastest_cells(scope: Scope) -> Iterator[Line]:
         known = [best for best in measured(groups) if best.row.framework == framework]
         top = max(known, key=lambda best: best.speed, default=None)
         group, row = (top.group, top.row) if top else rows[0]
-        yield Line(group, row, leads is not None and row is leads.row, len(known), len(rows))
-
-
-def leader(groups: Sequence[Group], pairs: Sequence[Pair]) -> Best | None:
-    """The fastest cell, if one of `pairs` finds it faster than the fastest cell of every other framework; else None.
-
-    A benchmark with a single framework has no leader.
-    """
-    first = fastest(groups)
-    if first is None:
-        return None
-    others = [best for best in measured(groups) if best.row.framework != first.row.framework and not best.row.unequal]
-    second = max(others, key=lambda best: best.speed, default=None)
-    if second is None:
-        return None
-    for pair in pairs:
-        if pair.sides:
-            row, other = (side.row for side in pair.sides)
-            if other is first.row and row is second.row and pair.verdict == "faster":
-                return first
-            if row is first.row and other is second.row and pair.verdict == "slower":
-                return first
-    return None
+        yield Line(group, row, leads is not None and row is leads, len(known), len(rows))

@@ -162,7 +162,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (percent, switches, download, least_coverage, sparks.clipped, sparks.trace, sparks.span_of)
+    filters = (percent, switches, download, least_coverage, without_range, sparks.clipped, sparks.trace, sparks.span_of)
     environment.filters |= {function.__name__: function for function in filters}
     environment.globals["symbols"] = {"dot": sparks.DOT, "arrow": sparks.ARROW}
     return environment
@@ -209,7 +209,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "name": scope.benchmark,
         "derived": [],
         "overview": list(overview.lines(scope, identity)),
-        "headline": head.headline(scope.groups),
+        "headline": head.headline(scope.groups, scope.pairs),
         "figures": head.figures(head.fastest(scope.groups)),
         "further": sorted(findings, key=lambda finding: finding.order),
         "goals": head.judged(scope.groups),
@@ -244,6 +244,11 @@ def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> l
         for drawing in drawings
         if drawing.group is group
     ]
+
+
+def without_range(cells: Iterable[Cell]) -> bool:
+    """True if one of these cells has a speedup over other devices whose range is not known."""
+    return any(cell.speedup not in (None, 1.0) and cell.speedup_range is None for cell in cells)
 
 
 def least_coverage(cells: Iterable[Cell]) -> float | None:

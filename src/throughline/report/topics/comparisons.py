@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from throughline.numbers import percent, reading, span
+from throughline import ratios
+from throughline.numbers import percent, reading
 from throughline.report.analysis import advice, judged_pairs
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.judged_pairs import Pair
@@ -21,13 +22,19 @@ def table(scope: Scope) -> Table:
         Column("compared", "compared"),
         Column("where", "where"),
         Column(heading=f"{scope.groups[0].unit if scope.groups else ''}, medians", forms=(PAGE,)),
-        Column("ratio", "ratio"),
+        Column("ratio", "ratio", "of the medians"),
         Column("ratio_at_least", forms=(CSV,)),
         Column("ratio_at_most", forms=(CSV,)),
-        Column(heading="range of the ratio", forms=(PAGE,)),
-        Column("rank_test_p", forms=(CSV,)),
-        Column("rank_test_p_holm", forms=(CSV,)),
+        Column("tested_ratio", "tested ratio"),
+        Column("tested_at_least", forms=(CSV,)),
+        Column("tested_at_most", forms=(CSV,)),
+        Column(heading="its interval", small=percent(ratios.INTERVAL), forms=(PAGE,)),
+        Column("test", forms=(CSV,)),
+        Column("p", forms=(CSV,)),
+        Column("p_holm", forms=(CSV,)),
+        Column("family", forms=(CSV,)),
         Column("pairs_tested", forms=(CSV,)),
+        Column("margin", forms=(CSV,)),
         Column("smallest_difference", forms=(CSV,)),
         Column("a_a_pairs", forms=(CSV,)),
         Column("verdict", "verdict"),
@@ -42,22 +49,45 @@ def _entries(pair: Pair) -> list[Entry]:
         for value in (pair.other, pair.base)
     )
     low, high = pair.range or (None, None)
+    tested = pair.tested
     return [
         Entry.words(pair.what),
         Entry.words(pair.where),
         Entry.words(medians),
-        Entry(f"{pair.ratio:.3f}", pair.ratio),
+        Entry(f"{pair.ratio:.{judged_pairs.places(tested) if tested else 3}f}", pair.ratio),
         Entry(value=low),
         Entry(value=high),
-        Entry.words(span(pair.range, 3) or NOT_KNOWN),
+        Entry(_ratio(pair) if tested else NOT_KNOWN, tested.ratio if tested else None),
+        Entry(value=tested.low if tested else None),
+        Entry(value=tested.high if tested else None),
+        Entry.words(pair.interval or NOT_KNOWN),
+        Entry(value=TESTS[pair.in_rounds] if tested else None),
         Entry(value=pair.p),
         Entry(value=pair.adjusted),
-        Entry(value=pair.family),
+        Entry(value=pair.family if tested else None),
+        Entry(value=pair.tests),
+        Entry(value=pair.margin),
         Entry(value=pair.floor.share if pair.floor else None),
         Entry(value=pair.floor.compared if pair.floor else 0),
-        Entry.words(pair.verdict, chip=pair.verdict.replace(" ", "-")),
+        Entry.words(pair.words, chip=pair.verdict.replace(" ", "-")),
         Entry.words(pair.reason),
     ]
+
+
+TESTS = {True: "paired t-test of rounds", False: "Welch's t-test"}
+"""Map whether the repeats ran in rounds to the test."""
+
+
+def _ratio(pair: Pair) -> str:
+    """Return the ratio that a sentence names: the tested one with enough digits, or else that of the medians."""
+    if pair.tested is None:
+        return f"{pair.ratio:.3f}"
+    return f"{pair.tested.ratio:.{judged_pairs.places(pair.tested)}f}"
+
+
+def _times(pair: Pair) -> str:
+    """Return the ratio of a sentence with its interval."""
+    return _ratio(pair) + (f" ({pair.interval})" if pair.tested else "")
 
 
 def remarks(scope: Scope) -> Iterator[str]:
@@ -66,104 +96,104 @@ def remarks(scope: Scope) -> Iterator[str]:
     yield from (f"{floor.text}." for floor in floors if floor)
     if None in floors:
         yield (
-            "For a pair without an A/A run of its environment and workload within a day, the noise of this machine is "
-            "not known. extras: [aa] measures it."
+            "A pair without an A/A run of its environment and workload within a day has a verdict about these runs "
+            "only: whether the same runs would differ tomorrow is not known. extras: [aa] measures it."
         )
-    family = max((pair.family for pair in scope.pairs), default=0)
-    yield "The range contains the true ratio if each true median lies in the range of its repeats."
-    if family:
-        corrected = f" after Holm's correction (1979) for all {family} tested pairs of this benchmark"
+    tested = [pair for pair in scope.pairs if pair.tested]
+    if tested:
+        test = TESTS[tested[0].in_rounds]
+        design = "all repeats ran in complete rounds" if tested[0].in_rounds else "the repeats are no complete rounds"
+        margin = percent(max(pair.margin for pair in tested), 1)
         yield (
-            "p comes from the rank test between the repeats. The verdict follows p"
-            f"{corrected if family > 1 else ', which needs no correction for a single pair'}."
+            f"All pairs have the same test, a {test} on logarithms, because {design}. The interval holds the true "
+            f"ratio with {percent(ratios.INTERVAL)}. A difference is told apart if p, after Holm's correction (1979) "
+            f"for its family of questions, is below {percent(ratios.SURE)}. There is no difference if the interval "
+            f"lies within {margin} (margin), or within that of the A/A runs if it is wider."
         )
     if few := judged_pairs.too_few(scope.pairs):
         yield few.text
+    elif more := judged_pairs.would_tell(scope.pairs):
+        difference, deviation, repeats = more
+        yield (
+            f"At the noise of the pairs that are not told apart ({percent(deviation, 1)} per repeat at most), about "
+            f"{repeats} repeats would tell differences of {percent(difference)} apart in 9 of 10 cases (runs.repeats)."
+        )
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
     """Say how frameworks and precisions compare, and what gains nothing. Each sentence follows its pair's verdict."""
     yield from _unequal(scope)
-    few = judged_pairs.too_few(scope.pairs)
-    if few:
+    if few := judged_pairs.too_few(scope.pairs):
         yield Finding(few.text, LOSS)
-    best, largest, alone = fastest(scope.groups), dict[str, Pair](), dict[tuple[str, str], float]()
+    best, largest, alone = fastest(scope.groups), dict[str, Pair](), dict[tuple[str, str], Pair]()
     for pair in scope.pairs:
         if pair.sides is None:
             continue
         group, row = pair.sides[1].group, pair.sides[1].row
-        if (
-            pair.kind == "frameworks"
-            and best
-            and group is best.group
-            and not (row.unequal or pair.sides[0].row.unequal)
-        ):
+        barred = row.unequal or pair.sides[0].row.unequal
+        if pair.kind == "frameworks" and best and group is best.group and not barred:
             largest[row.framework] = pair  # its topologies go from the smallest to the largest
         elif pair.kind == "precisions" and str(row.topology) == ONE_DEVICE:
             yield _precision(pair)
             if pair.gains:
-                alone[row.framework, group.precision] = pair.ratio
-        elif pair.kind == "precisions" and pair.gains is False and (row.framework, group.precision) in alone:
-            yield _lost(pair, alone[row.framework, group.precision])
-        elif pair.kind == "devices" and pair.gains is False:
+                alone[row.framework, group.precision] = pair
+        elif pair.kind == "precisions" and not pair.gains and (row.framework, group.precision) in alone:
+            if not pair.unlike:
+                yield _lost(pair, alone[row.framework, group.precision])
+        elif pair.kind == "devices" and not (pair.gains or pair.unlike):
             yield _no_faster(pair)
         elif pair.kind == "switches" and pair.what.startswith("compile ") and pair.verdict != "faster":
             yield _compiled(pair)
     if best:
-        yield from _frameworks(best, largest.values(), few is not None)
+        yield from _frameworks(best, largest.values())
 
 
-def _frameworks(best: Best, pairs: Iterable[Pair], undecided: bool) -> Iterator[Finding]:
-    """Say how frameworks compare with the first one. Those that cannot be told apart from it share a sentence.
-
-    undecided: the repeats are too few to decide any pair. Another sentence says so.
-    """
+def _frameworks(best: Best, pairs: Iterable[Pair]) -> Iterator[Finding]:
+    """Say how frameworks compare with the first one. Those that cannot be told apart from it share a sentence."""
     alike: dict[str, list[Pair]] = {}
     for pair in pairs:
         assert pair.sides
         where = f"on {pair.sides[1].row.topology} ({best.settings})"
         if pair.verdict != "not told apart":
             yield Finding(_faster(pair, where))
-        elif pair.adjusted is not None and not undecided:
+        elif pair.tested is not None:
             alike.setdefault(where, []).append(pair)
     for where, same in alike.items():
         names = " and ".join(", ".join(pair.other.label for pair in same).rsplit(", ", 1))
-        p = [pair.adjusted for pair in same if pair.adjusted is not None]
-        ends = f"{min(p):.3f}" + (f" to {max(p):.3f}" if len(p) > 1 else "")
-        corrected = f" after Holm's correction for {same[0].family} pairs" if same[0].family > 1 else ""
-        yield Finding(
-            f"{names} cannot be told apart from {same[0].base.label} {where}: "
-            f"the rank test gives p = {ends}{corrected}."
-        )
+        intervals = ", ".join(f"{pair.other.label} {_times(pair)}" for pair in same)
+        yield Finding(f"{names} cannot be told apart from {same[0].base.label} {where}: {intervals} times as fast.")
 
 
 def _unequal(scope: Scope) -> Iterator[Finding]:
-    """Name the frameworks that are not ranked, because they compute something else."""
-    for name in dict.fromkeys(row.framework for group in scope.groups for row in group.measured if row.unequal):
-        yield Finding(
-            f"{name} is not ranked and is in no headline: it does not compute what the others do (equivalence.json).",
-            LOSS,
-        )
+    """Name the frameworks that are not ranked, and why: they compute something else, or nothing is proven."""
+    barred = {row.framework: row for group in scope.groups for row in group.measured if row.unequal}
+    for name, row in barred.items():
+        yield Finding(f"{name} is not ranked and is in no headline: it {row.doubt} (equivalence.json).", LOSS)
 
 
 def _compiled(pair: Pair) -> Finding:
     """Say that a compiled model gains nothing, or is not known to gain."""
-    ratio = f"{pair.ratio:.3f} times the throughput ({pair.where}; {pair.verdict}, {pair.reason})"
+    said = f"{_times(pair)} times the throughput ({pair.where}; {pair.words}, {pair.reason})"
     if pair.verdict in DECIDED:
-        return Finding(f"compile gains nothing: {ratio}. Leave it off here.", LOSS)
-    return Finding(f"Whether compile gains is not known: {ratio}.")
+        return Finding(f"compile gains nothing{pair.here}: {said}. Leave it off here.", LOSS)
+    return Finding(f"Whether compile gains is not known: {said}.")
 
 
 def _faster(pair: Pair, where: str) -> str:
     """Say which of two is faster, if one of them is, and how sure that is."""
-    names, gain = (pair.other.label, pair.base.label), pair.ratio - 1
-    if pair.unlike:
+    names = (pair.other.label, pair.base.label)
+    if pair.unlike or pair.tested is None:
         return f"{' and '.join(names)} are not comparable {where}: {pair.reason}."
     if pair.verdict == "no difference":
-        return f"No difference between {' and '.join(names)} {where}: {percent(abs(gain), 1)}, {pair.reason}."
-    ahead, behind = names if gain > 0 else names[::-1]
-    gain = max(pair.ratio, 1 / pair.ratio) - 1
-    return f"{ahead} is {percent(gain, 1)} faster than {behind} {where}: the rank test gives {pair.reason}."
+        return f"No difference{pair.here} between {' and '.join(names)} {where}: {_times(pair)} times, {pair.reason}."
+    ahead, behind = names if pair.verdict == "faster" else names[::-1]
+    ends = pair.tested.ratio, pair.tested.low, pair.tested.high
+    gain, low, high = ends if pair.verdict == "faster" else tuple(1 / end for end in (ends[0], ends[2], ends[1]))
+    digits = max(1, judged_pairs.places(pair.tested) - 2)
+    return (
+        f"{ahead} is {percent(gain - 1, digits)} faster than {behind}{pair.here} {where}: the interval is "
+        f"{percent(low - 1, digits)} to {percent(high - 1, digits)}, {pair.reason}."
+    )
 
 
 def _precision(pair: Pair) -> Finding:
@@ -173,24 +203,20 @@ def _precision(pair: Pair) -> Finding:
     device = group.summary.device if group.summary else None
     if pair.verdict in DECIDED:
         native, slower = device.fp16_native if device else None, pair.verdict == "slower"
-        return Finding(
-            f"{row.framework}: {advice.gains_nothing(pair.ratio, group.precision, base.precision, native, slower)}.",
-            LOSS,
-        )
+        advised = advice.gains_nothing(_times(pair), group.precision, base.precision, native, slower, pair.here)
+        return Finding(f"{row.framework}: {advised}.", LOSS)
     against = f"on one device ({group.batch_name} against {base.batch})"
     verb = "are not comparable" if pair.unlike else "cannot be told apart"
     text = (
-        f"{group.precision} is {pair.ratio:.2f} times as fast as {base.precision} {against}: the rank test gives "
-        f"{pair.reason}."
+        f"{group.precision} is {_times(pair)} times as fast as {base.precision}{pair.here} {against}: {pair.reason}."
         if pair.verdict == "faster"
-        else f"{group.precision} and {base.precision} {verb} {against}: the medians' ratio is {pair.ratio:.2f}, "
-        f"{pair.reason}."
+        else f"{group.precision} and {base.precision} {verb} {against}: the ratio is {_times(pair)}, {pair.reason}."
     )
     return Finding(f"{row.framework}: {text}")
 
 
-def _lost(pair: Pair, alone: float) -> Finding:
-    """Say that a lower precision has a higher median on one device, and not on several."""
+def _lost(pair: Pair, alone: Pair) -> Finding:
+    """Say that a lower precision is faster on one device, and not on several, or not known to be."""
     assert pair.sides
     (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
     decided, low, high = pair.verdict in DECIDED, group.precision, base.precision
@@ -199,15 +225,15 @@ def _lost(pair: Pair, alone: float) -> Finding:
     )
     reason = "" if decided else f" ({pair.reason})"
     return Finding(
-        f"{row.framework}: {verdict} on {row.topology}: {pair.ratio:.2f} times the throughput of {high}{reason}, and "
-        f"{alone:.2f} times on one device. {'Either' if decided else 'If this is no chance, either'} what the devices "
-        f"share takes most of a step, or {low} is not in use on several devices.",
+        f"{row.framework}: {verdict}{pair.here} on {row.topology}: {_times(pair)} times the throughput of {high}"
+        f"{reason}, and {_times(alone)} times on one device. {'Either' if decided else 'If this is no chance, either'} "
+        f"what the devices share takes most of a step, or {low} is not in use on several devices.",
         LOSS if decided else GAIN,
     )
 
 
 def _no_faster(pair: Pair) -> Finding:
-    """Say that a topology's median is no higher than that of the next smaller topology."""
+    """Say that a topology is no faster than the next smaller one, or is not known to be."""
     assert pair.sides
     (_, before), (group, after) = ((side.group, side.row) for side in pair.sides)
     medians = (
@@ -221,13 +247,13 @@ def _no_faster(pair: Pair) -> Finding:
     if pair.verdict in DECIDED:
         than = "is slower" if pair.verdict == "slower" else "is no faster"
         return Finding(
-            f"{after.framework}: {after.topology} {than} than {before.topology} ({medians}): the additional devices "
-            f"gain nothing. {advised}",
+            f"{after.framework}: {after.topology} {than} than {before.topology}{pair.here} ({medians}): the additional "
+            f"devices gain nothing. {advised}",
             LOSS,
         )
     return Finding(
-        f"{after.framework}: {after.topology} and {before.topology} cannot be told apart ({medians}; {pair.reason}). "
-        f"If more repeats do not show a gain: {advised[0].lower()}{advised[1:]}"
+        f"{after.framework}: {after.topology} and {before.topology} cannot be told apart ({medians}; {_times(pair)} "
+        f"times, {pair.reason}). If more repeats do not show a gain: {advised[0].lower()}{advised[1:]}"
     )
 
 

@@ -5,8 +5,10 @@ from functools import partial
 
 from throughline.numbers import MIB, mebibytes, percent, reading, scaled
 from throughline.records import Cell, Series, Work
+from throughline.report.analysis import judged_pairs
 from throughline.report.analysis.cells import Row
-from throughline.report.analysis.judged_pairs import Side, differences
+from throughline.report.analysis.judged_pairs import Pair
+from throughline.report.analysis.sides import Side
 from throughline.report.render.head import Best, measured
 from throughline.report.render.tables import (
     CSV,
@@ -236,28 +238,39 @@ def waiting(scope: Scope) -> Iterator[Finding]:
         waits, row = best.cell.loader_stall_share, best.row
         if waits is not None and waits > WAITS:
             waiting = f"{row.framework} {row.topology} waits {percent(waits)} of its time for data ({best.settings})"
-            alone = _synthetic(best, scope)
-            if alone is None:
-                text = (
-                    f"{waiting}: the figure measures reading as well. Put the data on a faster disk, or compare with "
-                    "the extra `synthetic`."
-                )
-            elif alone.speed > best.speed:
-                text = (
-                    f"The loader feeds {reading(best.speed)} {best.group.unit}; with synthetic data this machine "
-                    f"trains {reading(alone.speed)}. {waiting}: its figure is that of reading, not of training."
-                )
-            else:
-                text = f"{waiting}, and is no slower than with synthetic data: reading costs nothing that can be seen."
-            yield Finding(text, LOSS)
+            yield Finding(_waits(waiting, _synthetic(best, scope), best.group.unit), LOSS)
 
 
-def _synthetic(best: Best, scope: Scope) -> Best | None:
-    """Return the same cell of the extra `synthetic`, measured in the same environment; None if there is none."""
+def _waits(waiting: str, pair: Pair | None, unit: str) -> str:
+    """Say what a cell that waits for data loses, from its comparison with synthetic data."""
+    if pair is None:
+        return (
+            f"{waiting}: the figure measures reading as well. Put the data on a faster disk, or compare with the extra "
+            "`synthetic`."
+        )
+    times = f"with synthetic data it is {pair.ratio:.3f} times as fast"
+    if pair.tested is None:
+        return f"{waiting}; {times}, and {pair.reason}: what reading costs is not known."
+    times += f" (tested: {pair.tested.ratio:.3f}, {pair.interval})"
+    if pair.tested.within(pair.limit) or pair.verdict == "slower":
+        return f"{waiting}, and is no slower than with synthetic data: {times}."
+    if pair.verdict == "faster" and pair.tested.low > 1 + pair.margin:
+        return (
+            f"The loader feeds {reading(pair.base.median)} {unit}; with synthetic data this machine trains "
+            f"{reading(pair.other.median)}. {waiting}: {times}, so its figure is that of reading, not of training."
+        )
+    return f"{waiting}; {times}: what reading costs is not told apart from noise."
+
+
+def _synthetic(best: Best, scope: Scope) -> Pair | None:
+    """Return the comparison with the same cell of the extra `synthetic`, in the same environment; None without one."""
     for other in measured(group for group in scope.everything if group.benchmark == f"{scope.benchmark}__synthetic"):
         same = (other.group.name, other.row.framework, other.row.topology)
         if same == (best.group.name, best.row.framework, best.row.topology):
-            return None if differences(Side(best.group, best.row), Side(other.group, other.row)) else other
+            sides = Side(best.group, best.row), Side(other.group, other.row)
+            again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
+            pair = judged_pairs.of_sides(*sides, again)
+            return None if pair is None or pair.unlike else pair
     return None
 
 

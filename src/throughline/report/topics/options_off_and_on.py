@@ -57,7 +57,7 @@ def _entries(pair: Pair, both: OffOn) -> list[Entry]:
         *_change(both.use, 100),
         *_change(both.throughput, 1),
         Entry("" if saved is None else f"{saved:.1f}", saved),
-        Entry.words(pair.verdict, chip=pair.verdict.replace(" ", "-")),
+        Entry.words(pair.words, chip=pair.verdict.replace(" ", "-")),
     ]
 
 

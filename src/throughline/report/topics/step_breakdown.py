@@ -22,7 +22,7 @@ from throughline import statistics
 from throughline.numbers import milliseconds, percent
 from throughline.records import Cell
 from throughline.report.analysis.cells import Group, Note, Row
-from throughline.report.analysis.judged_pairs import Side, differences
+from throughline.report.analysis.sides import Side, differences
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files, tables
 from throughline.report.render.head import Best, measured

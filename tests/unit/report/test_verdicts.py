@@ -1,0 +1,336 @@
+"""Results that tempt a report to say more than they show: real records with edited speeds, states and environments."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import jitter, record, spec, write_record, write_series
+from throughline.records import Mathematics, Summary
+from throughline.report.analysis import cells, judged_pairs, leader, summary
+from throughline.report.analysis.summary import Terms
+from throughline.report.render import head, overview, page
+from throughline.report.topic import Scope
+from throughline.report.topics import comparisons, cost, doubtful, hardware
+from throughline.study.goals import Price
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
+NOISE = {
+    "torch": [100.0, 100.6, 99.5, 100.3, 99.8],
+    "jax": [99.7, 100.4, 100.1, 99.4, 100.5],
+    "mxnet-horovod": [100.5, 99.6, 100.2, 100.0, 99.3],
+}
+
+
+def around(middle: float, framework: str = "torch") -> list[float]:
+    """Return five repeats around `middle`, 0.4 % apart. Those of two frameworks have different noise."""
+    return [middle * value / 100 for value in NOISE[framework]]
+
+
+def benchmark(root: Path, speeds: dict[str, list[float]], name: str = "bert", **changes: Any) -> Summary:
+    """Return a summary with these repeats of each framework on one device, all of them proven equal."""
+    records = [
+        path
+        for framework, values in speeds.items()
+        for path in write_series(root, {"1n1g": values}, framework=framework, benchmark=name, **changes)
+    ]
+    return proven(summary.summarize(records, repeats=5), **dict.fromkeys(speeds, "equal"))
+
+
+def proven(found: Summary, **verdicts: str) -> Summary:
+    proofs = {
+        name: Mathematics.model_validate(
+            {"verdict": verdict, "largest_difference": 1e-7, "tolerance": 1e-5, "reason": None}
+        )
+        for name, verdict in verdicts.items()
+    }
+    return found.model_copy(update={"mathematics": proofs})
+
+
+def scoped(*summaries: Summary) -> Scope:
+    groups = cells.groups(summaries)
+    return Scope([group for group in groups if group.benchmark == "bert"], groups)
+
+
+def said(scope: Scope) -> str:
+    return "\n".join(finding.text for finding in comparisons.TOPIC.findings(scope))
+
+
+def test_a_median_in_the_middle_of_noise_is_no_equality(tmp_path: Path) -> None:
+    wild = [60.0, 70.0, 100.1, 128.0, 130.0]
+    scope = scoped(benchmark(tmp_path, {"torch": around(100.0), "jax": wild}),
+                   benchmark(tmp_path, {"torch": around(100.2)}, "bert__aa"))  # fmt: skip
+    (pair,) = scope.pairs
+    assert abs(pair.ratio - 1) < 0.002 and pair.verdict == "not told apart"
+    assert pair.tested and not pair.tested.within(0.05) and "No difference" not in said(scope)
+
+
+@pytest.mark.parametrize("first", ["torch", "jax"])
+def test_the_order_of_the_frameworks_decides_nothing(tmp_path: Path, first: str) -> None:
+    """torch measures 100, and 80 again: that is 1.25 times in one direction. jax with 122 lies within that."""
+    speeds = {"torch": around(100.0), "jax": around(122.0, "jax")}
+    ordered = {name: speeds[name] for name in sorted(speeds, key=lambda name: name != first)}
+    scope = scoped(benchmark(tmp_path, ordered), benchmark(tmp_path, {"torch": around(80.0)}, "bert__aa"))
+    (pair,) = scope.pairs
+    assert pair.floor and pair.floor.share == pytest.approx(0.25)
+    assert pair.verdict == "not told apart" and leader.leader(scope.groups, scope.pairs) is None
+
+
+def test_one_noisy_a_a_pair_does_not_say_that_a_precision_gains_nothing(tmp_path: Path) -> None:
+    full, again = (benchmark(tmp_path, {"torch": values}, name)
+                   for name, values in (("bert", around(100.0)), ("bert__aa", around(70.0))))  # fmt: skip
+    half = benchmark(tmp_path, {"torch": around(132.0, "jax")}, precision="bf16")
+    scope = scoped(full, half, again)
+    (pair,) = scope.pairs
+    assert pair.kind == "precisions" and pair.verdict == "not told apart"
+    assert "gains nothing" not in said(scope) and "cannot be told apart" in said(scope)
+
+
+def test_a_lasting_effect_is_not_told_from_a_difference_without_a_a_runs(tmp_path: Path) -> None:
+    """All repeats of jax are 3 % faster. The same measurement again is 3 % apart as well: that is no difference."""
+    both = benchmark(tmp_path, {"torch": around(100.0), "jax": around(103.0, "jax")})
+    (alone,) = scoped(both).pairs
+    assert (alone.verdict, alone.words) == ("faster", "faster in these runs")
+    assert "jax is 3.0 % faster than torch in these runs" in said(scoped(both))
+    again = benchmark(tmp_path, {"torch": around(103.0, "jax"), "jax": around(100.2)}, "bert__aa")
+    (pair,) = scoped(both, again).pairs
+    assert pair.verdict == pair.words == "not told apart"
+
+
+def test_small_differences_have_enough_digits(tmp_path: Path) -> None:
+    exact = [100.04, 100.639, 99.5401, 100.34, 99.8399]
+    scope = scoped(benchmark(tmp_path, {"torch": around(100.0), "jax": exact}))
+    assert "jax is 0.0398 % faster than torch" in said(scope)
+    (row,) = comparisons.table(scope).lines
+    assert "1.000398" in [entry.text for entry in row.entries]
+
+
+def eight(root: Path, **changes: Any) -> Summary:
+    names = ["torch", "torch-horovod", "mxnet-horovod", "hf-loop", "hf-trainer", "paddle", "jax", "tensorflow"]
+    wave = [0.0, 0.02, -0.015, 0.01, -0.02]
+    speeds = {
+        name: [100 * (1.15 if index % 2 else 1.0) * (1 + wave[(repeat + index) % 5]) for repeat in range(5)]
+        for index, name in enumerate(names)
+    }
+    return benchmark(root, speeds, **changes)
+
+
+def test_five_repeats_tell_eight_frameworks_apart(tmp_path: Path) -> None:
+    scope = scoped(eight(tmp_path))
+    against = {pair.other.label: pair.verdict for pair in scope.pairs if pair.kind == "frameworks"}
+    assert list(against.values()) == ["faster", "no difference"] * 3 + ["faster"]
+    assert {pair.tests for pair in scope.pairs} == {28}
+
+
+@pytest.mark.parametrize(("late", "test"), [(False, "paired t-test of rounds"), (True, "Welch's t-test")])
+def test_the_design_chooses_the_test(tmp_path: Path, late: bool, test: str) -> None:
+    """A repeat that ran after the others is no part of its round. The speeds are the same."""
+    records = []
+    for minute, (repeat, name) in enumerate((n, name) for n in range(1, 6) for name in ("torch", "jax")):
+        value = record(spec(framework=name, repeat=repeat), NOISE[name][repeat - 1])
+        at = 59 if late and (name, repeat) == ("torch", 2) else minute
+        records.append(write_record(tmp_path, value | {"started": f"2026-11-20T12:{at:02d}:00Z"}))
+    found = summary.summarize(records, repeats=5)
+    scope = scoped(found)
+    assert test in [entry.value for entry in comparisons.table(scope).lines[0].entries]
+    old = {name: {place: cell.model_copy(update={"starts": []}) for place, cell in series.items()}
+           for name, series in found.frameworks.items()}  # fmt: skip
+    assert not scoped(found.model_copy(update={"frameworks": old})).pairs[0].in_rounds, "an old summary has no starts"
+
+
+STAR = {"torch": around(100.0), "mxnet-horovod": around(104.0, "mxnet-horovod"), "jax": around(120.0, "jax")}
+
+
+def star(scope: Scope) -> list[str]:
+    """Return the frameworks that the overview marks."""
+    return [line.row.framework for line in overview.fastest_cells(scope) if line.leads]
+
+
+def twice(root: Path, speeds: dict[str, list[float]] = STAR) -> Summary:
+    return benchmark(root, {name: [1.001 * value for value in values] for name, values in speeds.items()}, "bert__aa")
+
+
+def test_a_star_needs_every_other_framework_beaten_beyond_the_a_a_runs(tmp_path: Path) -> None:
+    three, again = benchmark(tmp_path, STAR), twice(tmp_path)
+    scope = scoped(three, again)
+    assert [pair.what for pair in scope.pairs] == ["mxnet-horovod over torch", "jax over torch",
+                                                   "jax over mxnet-horovod"]  # fmt: skip
+    assert star(scope) == ["jax"] and head.headline(scope.groups, scope.pairs).startswith("jax trains")
+    assert star(scoped(three)) == [], "a verdict about these runs alone is no star"
+    close = STAR | {"mxnet-horovod": around(119.0, "mxnet-horovod")}
+    near = scoped(benchmark(tmp_path / "near", close), twice(tmp_path / "near", close))
+    assert star(near) == []
+    text = head.headline(near.groups, near.pairs)
+    assert text.startswith("No framework is shown to be the fastest") and "not told apart from mxnet-horovod." in text
+
+
+@pytest.mark.parametrize("unproven", ["jax", "torch"])
+def test_a_star_needs_the_proof_of_all(tmp_path: Path, unproven: str) -> None:
+    three, again = benchmark(tmp_path, STAR), twice(tmp_path)
+    for verdict in ("oom", "unsupported", "different"):
+        stated = proven(three, **dict.fromkeys(STAR, "equal") | {unproven: verdict})
+        assert star(scoped(stated, again.model_copy(update={"mathematics": None}))) == [], verdict
+    bare = [found.model_copy(update={"mathematics": None}) for found in (three, again)]
+    assert star(scoped(*bare)) == []
+
+
+def test_a_star_needs_the_same_work(tmp_path: Path) -> None:
+    three = benchmark(tmp_path, STAR)
+    settings = {"torch": {"dropout": 0.1}, "mxnet-horovod": {"dropout": 0.1}, "jax": {"dropout": 0.0}}
+    assert star(scoped(three.model_copy(update={"settings": settings}), twice(tmp_path))) == []
+    same = {name: {"dropout": 0.1} for name in STAR}
+    assert star(scoped(three.model_copy(update={"settings": same}), twice(tmp_path))) == ["jax"]
+
+
+def test_frameworks_that_are_fastest_elsewhere_are_compared_there(tmp_path: Path) -> None:
+    """jax is the fastest at batch 32, torch is so at batch 64."""
+    small = benchmark(tmp_path, {"torch": around(100.0), "jax": around(120.0, "jax")})
+    large = benchmark(tmp_path, {"torch": around(119.5), "jax": around(90.0, "jax")}, batch_per_device=64)
+    scope = scoped(small, large)
+    pair = next(pair for pair in scope.pairs if pair.family == "the fastest against those elsewhere")
+    assert (pair.what, pair.where) == ("jax over torch", "1n1g, fp32, batch 32 against 1n1g, fp32, batch 64")
+    assert pair.verdict != "faster" and pair.tests == 6
+    assert "not told apart from torch" in head.headline(scope.groups, scope.pairs)
+
+
+def test_a_headline_names_no_winner_that_the_tests_do_not(tmp_path: Path) -> None:
+    scope = scoped(benchmark(tmp_path, {"torch": around(100.0), "jax": around(100.1, "jax")}))
+    assert scope.pairs[0].p and scope.pairs[0].p > 0.5
+    assert "the highest median is not told apart from torch" in head.headline(scope.groups, scope.pairs)
+    alone = scoped(benchmark(tmp_path / "alone", {"torch": around(100.0)}))
+    assert head.headline(alone.groups, alone.pairs).startswith("torch trains")
+
+
+def test_a_proof_that_ran_out_of_memory_is_not_called_other_mathematics(tmp_path: Path) -> None:
+    both = benchmark(tmp_path, {"torch": around(100.0), "jax": around(120.0, "jax")})
+    scope = scoped(proven(both, torch="equal", jax="oom"))
+    reason = scope.pairs[0].reason
+    assert reason == "jax is not shown to compute what the others do: its proof ran out of memory (equivalence.json)"
+    assert "does not compute" not in said(scope) and reason.removeprefix("jax ") in said(scope)
+    assert scope.pairs[0].what == "jax (unproven) over torch"
+    (group,) = scope.groups
+    headline = head.headline(cells.groups([proven(both, torch="oom", jax="oom")]), [])
+    assert group and "its proof ran out of memory" in headline and "does not" not in headline
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [(1.0025, "is no slower than with synthetic data"), (1.4, "its figure is that of reading, not of training")],
+)
+def test_reading_is_blamed_for_what_it_costs(tmp_path: Path, times: float, told: str) -> None:
+    waits = {"beside": {"loader_stall_share": 0.3}}
+    real = benchmark(tmp_path, {"torch": around(100.0)}, **waits)
+    made_up = benchmark(tmp_path, {"torch": around(100 * times, "jax")}, "bert__synthetic")
+    (finding,) = hardware.waiting(scoped(real, made_up))
+    assert told in finding.text and f"{times:.3f}" in finding.text
+    wild = benchmark(tmp_path / "wild", {"torch": [80.0, 130.0, 104.0, 95.0, 118.0]}, "bert__synthetic")
+    (finding,) = hardware.waiting(scoped(real, wild))
+    assert "not told apart from noise" in finding.text
+
+
+def test_the_best_value_is_named_only_if_it_is_one(tmp_path: Path) -> None:
+    terms = Terms(prices={"V100": Price(per_hour=1.0, currency="EUR")})
+    made = {}
+    for name, quick in (("close", 100.45), ("far", 110.0)):
+        speeds = {"torch": around(100.0), "jax": around(quick, "jax")}
+        records = [
+            path
+            for framework, values in speeds.items()
+            for path in write_series(tmp_path / name, {"1n1g": values}, framework=framework)
+        ]
+        table = cost.table(scoped(summary.summarize(records, repeats=5, terms=terms)))
+        made[name] = table.notes[0], sum(entry.kind == "best" for line in table.lines for entry in line.entries)
+    text, marked = made["close"]
+    assert text.startswith("best value: not told apart, samples for 1 EUR: jax 1n1g") and not marked
+    assert "torch 1n1g, fp32, batch 32: 360,000" in text
+    assert made["far"][0].startswith("best value: jax 1n1g") and made["far"][1] == 1
+
+
+def doubts(found: Summary) -> list[str]:
+    return [str(doubt.rule) for doubt in doubtful._about_ours(scoped(found))]
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "rules"),
+    [(100.0, 201.0, []), (100.0, 230.0, ["speedup over devices"]),
+     (100.0, 99.9, []), (100.0, 90.0, ["more devices, slower"])],
+)  # fmt: skip
+def test_a_row_within_noise_of_a_limit_is_not_doubtful(
+    tmp_path: Path, one: float, two: float, rules: list[str]
+) -> None:
+    series = {"1n1g": around(one), "1n2g": around(two, "jax")}
+    found = summary.summarize(write_series(tmp_path, series), repeats=5)
+    assert doubts(found) == rules
+    warned = [text for text in found.frameworks["torch"]["1n2g"].warnings if "more than the 2 devices" in text]
+    assert bool(warned) is (two > 210)
+
+
+def test_one_repeat_has_no_range(tmp_path: Path) -> None:
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}), repeats=1)
+    cell = found.frameworks["torch"]["1n2g"]
+    assert (cell.speedup, cell.speedup_range, cell.efficiency_range) == (pytest.approx(1.9), None, None)
+    scope = scoped(found)
+    text = head.headline(scope.groups, scope.pairs)
+    assert "1.90 times one device" in text and "ranges of the repeats" not in text
+    assert scope.pairs[0].range is None and page.without_range([cell])
+    assert not page.without_range([found.frameworks["torch"]["1n1g"]])
+
+
+def test_the_probability_of_a_range_counts_valid_repeats(tmp_path: Path) -> None:
+    records = write_series(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(190.0, 3)})
+    records += [
+        write_record(tmp_path, record(spec(topology="1n2g", repeat=n), None, status="invalid", reason="no"))
+        for n in (4, 5)
+    ]
+    texts = dict(head.settings(summary.summarize(records, repeats=5)))
+    assert texts["repeats"].startswith("5 per cell")
+    assert "75.0 % probability (the fewest valid repeats: 3)" in texts["repeats"]
+    assert "93.8 %" in dict(head.settings(summary.summarize(records[:5], repeats=5)))["repeats"]
+
+
+def test_too_few_repeats_and_what_would_do(tmp_path: Path) -> None:
+    """Unequal numbers of repeats: the smaller side decides whether there is a test."""
+    series = {"1n1g": around(100.0), "1n2g": around(190.0)[:2]}
+    scope = scoped(summary.summarize(write_series(tmp_path, series), repeats=5))
+    assert judged_pairs.too_few(scope.pairs) == judged_pairs.TooFew(2, 1)
+    assert "2 valid repeats cannot decide the only comparison" in said(scope)
+    series["1n2g"] = around(190.0)[:4]
+    assert judged_pairs.too_few(scoped(summary.summarize(write_series(tmp_path, series), repeats=5)).pairs) is None
+
+
+def test_the_margin_of_the_configuration_is_that_of_the_verdict(tmp_path: Path) -> None:
+    records = [
+        path for name, speed in (("torch", 100.0), ("jax", 100.3))
+        for path in write_series(tmp_path, {"1n1g": around(speed, name)}, framework=name)
+    ]  # fmt: skip
+    verdicts = {
+        margin: scoped(summary.summarize(records, repeats=5, terms=Terms(margin=margin))).pairs[0].verdict
+        for margin in (0.05, 0.003)
+    }
+    assert verdicts == {0.05: "no difference", 0.003: "not told apart"}
+    old = summary.summarize(records, repeats=5).model_dump(by_alias=True)
+    del old["margin"]
+    assert Summary.model_validate_json(json.dumps(old)).margin == 0.05, "a summary that is older than the margin"
+
+
+def test_simulated_reports_are_rarely_wrong_and_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The short form of benchmarks/verdicts.py, with fixed seeds."""
+    place = importlib.util.spec_from_file_location("verdicts", BENCHMARKS / "verdicts.py")
+    assert place and place.loader
+    verdicts = importlib.util.module_from_spec(place)
+    monkeypatch.setitem(sys.modules, "verdicts", verdicts)
+    place.loader.exec_module(verdicts)
+    by_name = {kind.name: kind for kind in verdicts.KINDS}
+    normal = verdicts.simulate(by_name["normal, without A/A runs"], 60)
+    assert normal.wrong <= 0.05 and normal.decided > 0.9 and normal.equal > 0.6
+    hour = verdicts.simulate(by_name["a slow hour is shared, 10 %"], 12)
+    apart = verdicts.simulate(by_name["the same, not in rounds"], 12)
+    assert hour.decided > 0.9 > 0.5 > apart.decided, "rounds keep what a slow hour takes"
+    lasting = verdicts.simulate(by_name["the same, without A/A runs"], 12)
+    again = verdicts.simulate(by_name["fixed effects of 1 %, noise 0.5 %"], 12)
+    assert lasting.wrong > 0.5 > 0.2 > again.wrong, "no test cures this; A/A runs do"
