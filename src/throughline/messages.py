@@ -368,7 +368,7 @@ class Question(Message):
     """The launcher's question to a node before a run.
 
     device: what `runs.device` asks for; seen: a file that every node has to see; rank_bytes: the memory that a rank of
-    an earlier repeat took on a CPU, 0 if there was none.
+    an earlier repeat took on a CPU, 0 if there was none; compiles: whether ranks on GPUs need a C compiler.
     """
 
     framework: str
@@ -380,6 +380,7 @@ class Question(Message):
     threads: int
     strict: bool
     rank_bytes: int
+    compiles: bool = False
 
 
 class Fault(Message):

@@ -46,6 +46,7 @@ class Framework:
     * calls: True if it can measure a workload that trains nothing
     * jobs: True if it trains whole jobs, with epochs and evaluations
     * compiles: True if it compiles every step, whatever `options.compile` says. The first step may then take minutes
+    * needs_compiler: True if `options.compile` needs a C compiler on every node with GPUs
     """
 
     rank: str
@@ -60,3 +61,4 @@ class Framework:
     calls: bool = False
     jobs: bool = False
     compiles: bool = False
+    needs_compiler: bool = False

@@ -23,6 +23,7 @@ from typing import Any
 
 from throughline import frameworks, messages
 from throughline.files import UserError
+from throughline.launch import compiler
 from throughline.memory import gib
 from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
@@ -249,6 +250,8 @@ def answer(question: Question) -> Answer:
         if sees_files:
             warnings = check_ready(question, others)
         seen = gpus(question.framework, sys.executable, os.environ, question.device)
+        if question.compiles and seen.kind == "cuda":
+            compiler.check(sys.executable, os.environ)
     except UserError as error:
         refused = Fault(error.what, error.why, error.next_step)
     return Answer(

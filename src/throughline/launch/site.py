@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline import files
-from throughline.launch import machine, nodes
+from throughline.launch import compiler, machine, nodes
 from throughline.launch.nodes import Nodes
 from throughline.launch.request import RunRequest, lacks_environment
 from throughline.messages import Device, Question
@@ -59,6 +59,7 @@ def survey(request: RunRequest) -> Site:
         threads=spec.threads,
         strict=request.strict,
         rank_bytes=max(on_cpu, default=0),
+        compiles=compiler.is_needed(spec),
     )
     doubts: list[str] = []
     if found.elsewhere:
@@ -69,6 +70,8 @@ def survey(request: RunRequest) -> Site:
         gpus = machine.gpus(question.framework, request.python, os.environ | variables, spec.device)
         cpu, facts = machine.processor(), environment.describe(question.framework, spec.model)
     device = machine.choose(spec, gpus, cpu)
+    if question.compiles and device.kind == "cuda" and not found.elsewhere:  # other machines have asked themselves
+        compiler.check(request.python, os.environ | variables)
     warnings = machine.fits(spec, question.ranks, device)
     if found.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")

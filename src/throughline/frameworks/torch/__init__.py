@@ -16,4 +16,5 @@ FRAMEWORK = Framework(
     features=frozenset(FEATURES),
     gpus_only=frozenset({"fp8", "graph"}),
     calls=True,
+    needs_compiler=True,
 )
