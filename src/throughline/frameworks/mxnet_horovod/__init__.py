@@ -9,9 +9,14 @@ FRAMEWORK = Framework(
     packages=("mxnet", "gluonnlp", "horovod"),
     options=horovod.HorovodOptions,
     starter=horovod.STARTER,
+    # MXNet does not name a GPU. The driver does, and it is the right name if all GPUs of the machine are of one kind.
     accelerators={
-        "cuda": "import json, mxnet; n = mxnet.context.num_gpus(); "
-        "print(json.dumps({'count': n, 'name': 'GPU' if n else None, 'fp16': None}))"
+        "cuda": "import glob, json, mxnet; n = mxnet.context.num_gpus(); "
+        "files = glob.glob('/proc/driver/nvidia/gpus/*/information'); "
+        "lines = [line for file in files for line in open(file) if line.startswith('Model')]; "
+        "named = {line.partition(':')[2].strip() for line in lines}; "
+        "name = named.pop() if len(named) == 1 else 'GPU'; "
+        "print(json.dumps({'count': n, 'name': name if n else None, 'fp16': None}))"
     },
     features=frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"}),
     gpus_only=frozenset({"amp"}),
