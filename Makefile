@@ -10,28 +10,30 @@
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
 #
 # PYTHON=python3.12                                        another interpreter (3.11, 3.12 or 3.13)
-# TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's CPU build instead of the CUDA build
+# GPU=none                                                 builds for CPUs only (GPU=auto: what the machine has)
+# GPU=cuda13                                               builds for GPUs, for a machine with driver 580 or newer
+# TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's build of this index
 # FRAMEWORKS="jax paddle"                                  with `make frameworks`: only these
 # UPDATE=1                                                 with `make test-gpu-dry`: write the table of counts again
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3.11)
 TORCH_INDEX ?=
+GPU ?=
 VENV := .venv
 ACTIVATE := . $(VENV)/bin/activate
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # uv with pip's settings. Locked packages are installed with their hashes; torch is not locked (see envs/apart.txt).
 UV := $(VENV)/bin/python src/start.py throughline.installation.uv
-QUIET := $(shell test -t 2 || echo --quiet)
 LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -c envs/lock/main.txt
 
 # Waiting tests leave a core idle, so there is one worker more than cores. More than eight would not all be busy.
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run submit test test-fast test-gpu-dry frameworks doctor demo-report lint format lock clean help
+.PHONY: run submit test test-fast test-gpu-dry frameworks doctor demo-report lint format lock clean help always
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 15
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 18
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake
@@ -41,7 +43,7 @@ submit: $(VENV)/main.ready
 	@sbatch $(SBATCH) slurm/submit.sh $(TARGETS)
 
 doctor:
-	@$$(command -v $(PYTHON) || command -v python3) src/throughline/installation/doctor.py
+	@THROUGHLINE_GPU="$(GPU)" $$(command -v $(PYTHON) || command -v python3) src/throughline/installation/doctor.py
 
 demo-report: $(VENV)/main.ready
 	@$(ACTIVATE) && python src/start.py workflow/scripts/demo_report.py
@@ -78,15 +80,19 @@ format: $(VENV)/test.ready
 $(VENV)/bin/uv: envs/lock/main.txt
 	@command -v $(PYTHON) > /dev/null || { echo "error: $(PYTHON) was not found; next: make PYTHON=<Python 3.11, 3.12 or 3.13> $(MAKECMDGOALS)"; exit 1; }
 	@echo "Setting up $(VENV), about a minute beside the downloads: 180 MB of packages, and PyTorch with 192 MB"
-	@echo "  (CPU build, see TORCH_INDEX in the Makefile) or 2.7 GB (CUDA build). What is in uv's cache is not downloaded."
+	@echo "  (CPU build: GPU=none) or 2.7 GB (build for GPUs). What is in uv's cache is not downloaded."
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@sed -n '/^uv==/,/[^\\]$$/p' envs/lock/main.txt > $(VENV)/uv.txt
 	@$(VENV)/bin/python -m pip install -qq --require-hashes -r $(VENV)/uv.txt
 	@touch $@
 
-$(VENV)/main.ready: $(VENV)/bin/uv envs/main.txt envs/torch.txt envs/apart.txt pyproject.toml $(wildcard logger/*.toml logger/*/*.py)
+# What GPU=... says stays the choice of this clone, until GPU=... is given again.
+$(VENV)/gpu: always $(VENV)/bin/uv
+	@test -f $@ -a -z "$(GPU)" || echo "$(or $(GPU),auto)" > $@
+
+$(VENV)/main.ready: $(VENV)/bin/uv $(VENV)/gpu envs/main.txt envs/torch.txt envs/apart.txt pyproject.toml $(wildcard logger/*.toml logger/*/*.py)
 	@sed '/^torch==/d' envs/torch.txt | $(LOCKED) -r envs/main.txt -r -
-	@$(UV) pip install $(QUIET) -c envs/lock/main.txt $(TORCH_INDEX:%=--extra-index-url %) "$$(grep '^torch==' envs/torch.txt)"
+	@$(VENV)/bin/python src/start.py throughline.installation.torch_build $(TORCH_INDEX)
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --reinstall ./logger -e .
 	@touch $@
 
@@ -97,11 +103,17 @@ $(VENV)/test.ready: $(VENV)/main.ready envs/test.txt envs/benchmarks.txt
 # `make lock` keeps every locked version that the pins still allow. `make lock LOCK=--upgrade` takes the newest ones.
 LOCK ?=
 COMPILE := $(UV) pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --generate-hashes \
-  --no-header --no-annotate --excludes envs/apart.txt $(LOCK)
+  --no-header --no-annotate $(LOCK)
 lock: $(VENV)/bin/uv
-	@$(COMPILE) envs/main.txt envs/torch.txt envs/test.txt --output-file envs/lock/main.txt
+	@$(COMPILE) --excludes envs/apart.txt envs/main.txt envs/torch.txt envs/test.txt --output-file envs/lock/main.txt
+# A variant for GPUs starts from the versions of its CPU build. torch itself is not locked, but its CUDA packages are.
+	@sed '/^torch$$/d' envs/apart.txt > $(VENV)/apart.txt
 	@for name in $$($(VENV)/bin/python src/start.py throughline.recipes); do \
-	  sed '/^#: source/,$$d' envs/$$name.txt | $(COMPILE) - --output-file envs/lock/$$name.txt || exit 1; \
+	  apart=envs/apart.txt; \
+	  case $$name in *.*) apart="$(VENV)/apart.txt --no-emit-package torch"; \
+	    test -f envs/lock/$$name.txt || cp envs/lock/$${name%.*}.txt envs/lock/$$name.txt ;; esac; \
+	  $(VENV)/bin/python src/start.py throughline.recipes $$name \
+	    | $(COMPILE) --excludes $$apart - --output-file envs/lock/$$name.txt || exit 1; \
 	done
 	@$(VENV)/bin/python src/start.py throughline.installation.conda_files
 

@@ -3,9 +3,9 @@
 
 import shlex
 
-from throughline import files, recipes, sources
+from throughline import files, recipes, sources, variants
 from throughline.command import loaded, rule_words
-from throughline.launch import lock
+from throughline.launch import gpu_builds, lock
 from throughline.snakemake_inside import answered
 from throughline.spec import canonical
 from throughline.console import plan
@@ -160,11 +160,25 @@ def checked_plan():
     plan.check_places(of_call.pending)
     CORPUS_TARGETS.check_kept(of_call.pending)
     lock.unclaimed(of_call.pending)
-    return of_call, reserved_devices(of_call.pending)
+    devices = reserved_devices(of_call.pending)
+    return of_call, [*devices, *builds_for_gpus(list(of_call.runs.values()))]
+
+
+def builds_for_gpus(specs):
+    """What the plan says about the frameworks' builds for GPUs. It is asked now, before data are made for hours."""
+    if APART or INSIDE.is_submitted:
+        return []
+    if INSIDE.submits:
+        return gpu_builds.doubts_elsewhere(spec.framework for spec in specs if device_of_spec(spec) != "cpu")
+    return gpu_builds.check_here(specs)
 
 
 LAUNCHER = sys.executable if "conda" in DEPLOYED else "python"
 """The workflow's own Python. The launcher runs in it, not in a framework's environment."""
+
+# Jobs on other machines name the environments that this machine chooses, whatever GPUs they have themselves.
+os.environ.setdefault(variants.MACHINE, variants.packed(variants.facts()))
+os.environ.setdefault(variants.WANTED, answered(variants.wanted))
 
 CORPUS = CONFIG.corpus
 # The contact and the mirrors are not parameters of a rule, so a new address does not make finished files again.

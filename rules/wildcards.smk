@@ -17,7 +17,7 @@ wildcard_constraints:
     batch=r"[1-9]\d*",
     precision="fp32|tf32|bf16|fp16|fp8",
     framework="[a-z][a-z0-9-]*",
-    digest="[0-9a-f]{12}(-nccl)?(-mpi)?",
+    digest=r"[0-9a-f]{12}(-cuda\d+)?(-nccl)?(-mpi)?",
     topology=r"[1-9]\d*n[1-9]\d*g",
     repeat=r"[1-9]\d*",
     quantity="batch|classes",

@@ -76,8 +76,12 @@ def test_an_environment_of_conda_has_the_builder_and_its_compilers() -> None:
 
 def pinned(*names: str) -> dict[str, str]:
     """Map each package in these files of pins to its version, without torch and compiled packages."""
-    texts = [(ROOT / "envs" / f"{name}.txt").read_text().partition("#: source")[0] for name in names]
-    pairs = re.findall(r"^([\w.-]+)==(\S+)", "\n".join(texts), re.MULTILINE)
+    own = {*recipes.locked(), *recipes.locked_variants()}
+    texts = [
+        "\n".join(recipes.to_lock(name)) if name in own else (ROOT / "envs" / f"{name}.txt").read_text()
+        for name in names
+    ]
+    pairs = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?===?(\S+)", "\n".join(texts), re.MULTILINE)
     return {re.sub(r"[._]", "-", name.lower()): version for name, version in pairs if name != "torch"}
 
 
@@ -85,7 +89,7 @@ def pinned(*names: str) -> dict[str, str]:
     ("lock", "names"),
     [
         ("main", ("main", "torch", "test", "benchmarks")),
-        *((name, (name,)) for name in recipes.locked()),
+        *((name, (name,)) for name in [*recipes.locked(), *recipes.locked_variants()]),
     ],
 )
 def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...]) -> None:
@@ -257,23 +261,23 @@ def test_another_home_folder_measures_nothing_again(tmp_path: Path) -> None:
     assert re.search(r"--environment torch-horovod-[0-9a-f]{12}( |$)", said[0])
 
 
-def test_an_environment_with_nccl_has_another_name(pins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = write(pins, "#: source x\nx==1\n")
+def test_an_environment_for_gpus_has_another_name(pins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOROVOD_GPU_OPERATIONS", raising=False)
-    monkeypatch.setattr(recipes, "cuda", lambda: None)
-    without = one.name
-    monkeypatch.setattr(recipes, "cuda", lambda: "/usr/local/cuda")
-    assert one.name == f"{without}-nccl"
-    one.folder.mkdir(parents=True)
-    (one.folder / recipes.READY).touch()
-    monkeypatch.setattr(recipes, "cuda", lambda: None)  # like a head node that shares the home folder
-    assert one.name == f"{without}-nccl"
+    cpu = write(pins, "#: step w\ny==1\n#: source x\nx==1\n#: variant cuda13\n#: driver 580\ny-gpu==1\n#: without y\n")
+    assert "cuda" not in cpu.name and "nccl" not in cpu.name
+    gpu = recipes.of("try", "cuda13")
+    assert gpu is not None and gpu.name.endswith("-cuda13-nccl") and gpu.pins != cpu.pins
+    assert [stage.requirements for stage in gpu.stages] == [["y-gpu==1"], ["x==1"]]
+    assert recipes.of("try", "none") == cpu
+    monkeypatch.setenv("HOROVOD_GPU_OPERATIONS", "")
+    assert gpu.name.endswith("-cuda13")
+    rule = re.search(r'digest=r"(.*)"', (ROOT / "rules/wildcards.smk").read_text())
+    assert rule and re.fullmatch(f"try-{rule[1]}", gpu.name) and re.fullmatch(f"try-{rule[1]}", cpu.name)
 
 
 def test_a_build_without_mpi_gets_one_with_mpi_beside_it(pins: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A finished environment never changes, and runs in an environment that has MPI stay as they are."""
     one = write(pins, "#: source x\nx==1\n")
-    monkeypatch.setattr(recipes, "cuda", lambda: None)
     monkeypatch.delenv("HOROVOD_WITHOUT_MPI", raising=False)
     has: set[str] = set()
     monkeypatch.setattr(shutil, "which", lambda name, path=None: name if name in has else None)

@@ -154,7 +154,7 @@ class _Search:
         """Search, and return this framework's entry in the result."""
         status, largest, refused = "unsupported", None, None
         try:
-            if lacking := lacks_environment(self.spec.framework, self.python):
+            if lacking := lacks_environment(self.spec, self.python):
                 raise _UnsupportedError(lacking)
             if self._is_unlimited():
                 raise _UnsupportedError(NO_LIMIT)

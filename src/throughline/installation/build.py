@@ -17,7 +17,7 @@ from typing import IO
 
 from throughline import recipes
 from throughline.files import UserError, write_json
-from throughline.installation import uv
+from throughline.installation import cuda_packages, uv
 from throughline.recipes import Recipe, Stage
 
 TORCH_INDEX = "https://download.pytorch.org/whl"
@@ -52,6 +52,7 @@ def build(framework: str, log: Path) -> Path:
             if lacking := recipes.lacking(framework):
                 raise UserError(f"the environment of {framework} cannot be built", next_step=lacking)
             _say(f"environment of {framework}: {folder}")
+            _say(f"  {_which(framework)}")
             if folder.exists():
                 _say("  removing what an interrupted build left")
                 shutil.rmtree(folder)
@@ -69,6 +70,12 @@ def fill(framework: str, log: Path) -> None:
     recipe = _recipe(framework)
     _requirements(recipe)
     _stages(recipe, Path(sys.prefix), log)
+
+
+def _which(framework: str) -> str:
+    """Return in words which build it is and why. A build that was asked for may not run on the GPUs of this machine."""
+    build, reason = recipes.build_of(framework)
+    return f"the build for CPUs: {reason}" if build == "none" else f"the build for GPUs with {build}: {reason}"
 
 
 def _recipe(framework: str) -> Recipe:
@@ -94,12 +101,19 @@ def _stages(recipe: Recipe, folder: Path, log: Path) -> None:
                     _compile(run, stage)
                 else:
                     _install_wheels(run, stage, recipe.lock)
+                    if recipe.variant and recipe.variant.link:
+                        cuda_packages.link_beside(folder, recipe.variant.link)
         with run.stage(run.total, "check"):
             if recipe.compiled:  # compiled packages are installed without dependencies; uv resolves those of wheels
                 run(*uv.command("pip", "check", "--python", run.python))
             run(run.python, "-c", "import " + ", ".join(recipe.modules))
-    nccl = bool(recipe.compiled) and recipes.builds_nccl()
-    facts = {"framework": recipe.framework, "mpi": recipes.builds_mpi(), "nccl": nccl, "seconds": run.seconds}
+    facts = {
+        "framework": recipe.framework,
+        "variant": recipe.variant.name if recipe.variant else None,
+        "mpi": recipes.builds_mpi(),
+        "nccl": recipe.builds_nccl,
+        "seconds": run.seconds,
+    }
     write_json(folder / recipes.BUILT, facts)
     _say(f"  ready after {time.monotonic() - began:.0f} s")
 
@@ -108,7 +122,7 @@ class _Runner:
     """Runs commands with the programs of the new environment, and writes their output to the log."""
 
     def __init__(self, recipe: Recipe, folder: Path, output: IO[str], log: Path) -> None:
-        self.framework = recipe.framework
+        self.framework, self.recipe, self.folder = recipe.framework, recipe, folder
         self.total = len(recipe.stages) + 2
         self.output, self.log = output, log
         self.python = str(folder / "bin" / "python")
@@ -157,10 +171,10 @@ def _failed(framework: str, lines: list[str], log: Path) -> UserError:
 
 def _compile(run: _Runner, stage: Stage) -> None:
     """Compile the requirements. pip downloads their archives and compares the checksums; then we apply the patch."""
-    flags = {**stage.variables, **_horovod(stage.variables)}
     alone = ("--no-input", "--no-deps", "--no-build-isolation")
     with tempfile.TemporaryDirectory(prefix="throughline-build-") as name:
         work = Path(name)
+        flags = {**stage.variables, **_horovod(run, stage.variables, work)}
         (work / "pins.txt").write_text("\n".join(stage.requirements) + "\n")
         words = ("--no-binary", ":all:", "--dest", str(work), "--requirement", str(work / "pins.txt"))
         run(run.python, "-m", "pip", "download", *alone, *words, **flags)
@@ -177,9 +191,13 @@ def _compile(run: _Runner, stage: Stage) -> None:
 def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
     """Install the locked packages, and then torch in the same build (CPU or a CUDA version) as the workflow's torch.
 
-    With the same build, the measurements in both environments can be compared.
+    With the same build, the measurements in both environments can be compared. Packages from an index of their own are
+    in no lock; only what they require may be.
     """
     install = uv.command("pip", "install", "--python", run.python)
+    if stage.index:
+        run(*install, "-c", str(lock), "--extra-index-url", stage.index, *stage.requirements)
+        return
     torch = [line for line in stage.requirements if line.startswith("torch==")]
     with tempfile.NamedTemporaryFile("w", prefix="throughline-pins-", suffix=".txt") as pins:
         pins.write("\n".join(line for line in stage.requirements if line not in torch))
@@ -188,8 +206,12 @@ def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
         run(*install, *locked, "--only-binary", ":all:", "-r", pins.name)
     if not torch:
         return
-    label, index = recipes.torch_build(), os.environ.get("TORCH_INDEX", "")
-    pin = f"{torch[0]}+{label}" if label else torch[0]
+    label, index, variant = recipes.torch_build(), os.environ.get("TORCH_INDEX", ""), run.recipe.variant
+    if variant and variant.cuda != recipes.TORCH_IN_INDEX:  # also where the workflow's torch is in another environment
+        label = f"cu{variant.cuda.replace('.', '')}"
+    # The build of the usual indexes has no label. `===` takes this build only, and none with a label.
+    plain = torch[0].replace("==", "===") if variant or recipes.torch_cuda() else torch[0]
+    pin = f"{torch[0]}+{label}" if label else plain
     install += ["-c", str(lock)]
     try:
         run(*install, *(["--extra-index-url", index] if index else []), pin)
@@ -199,18 +221,20 @@ def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
         run(*install, "--extra-index-url", f"{TORCH_INDEX}/{label}", pin)
 
 
-def _horovod(variables: dict[str, str]) -> dict[str, str]:
-    """Return Horovod's build flags: MPI if this machine has it, and NCCL if it has a CUDA compiler.
+def _horovod(run: _Runner, variables: dict[str, str], work: Path) -> dict[str, str]:
+    """Return Horovod's build flags: MPI if this machine has it, CUDA if its framework has it, and NCCL on GPUs.
 
-    Flags that the user has set take precedence.
+    Flags that the user has set take precedence. `work` is a folder for what only the compiler needs.
     """
     if not any(name.startswith("HOROVOD_") for name in variables):
         return {}
     flags = {"HOROVOD_WITH_MPI": "1"} if recipes.builds_mpi() else {"HOROVOD_WITHOUT_MPI": "1"}
     if not recipes.builds_mpi():
         _say("    no mpicxx here: without MPI (Debian, Ubuntu: libopenmpi-dev openmpi-bin has it)")
-    if cuda := recipes.cuda():
-        flags |= {"HOROVOD_GPU_OPERATIONS": "NCCL", "HOROVOD_CUDA_HOME": cuda}
+    recipe = run.recipe
+    cuda = recipe.variant.cuda if recipe.variant else recipes.torch_cuda() if recipe.has_torch else ""
+    if cuda:
+        flags |= cuda_packages.compiler_flags(run.folder, recipes.toolkit(cuda), work, nccl=recipe.builds_nccl)
     return flags | {name: value for name, value in os.environ.items() if name.startswith("HOROVOD_")}
 
 

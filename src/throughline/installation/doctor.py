@@ -1,6 +1,7 @@
 """`make doctor`: say what this machine can do, and what is missing for the rest. It also runs before any installation.
 
-So it is a single file that uses only the standard library, and that every Python from 3.7 on can run.
+So it is a single file that uses only the standard library, and that every Python from 3.7 on can run. Only which build
+a framework gets is asked of the library, which needs Python 3.11.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
-GPU = ("--query-gpu=name,memory.total,driver_version", "--format=csv,noheader")
+GPU = ("--query-gpu=name,memory.total,driver_version,compute_cap", "--format=csv,noheader")
 ROOM_GB = 5
 """Free space that we require. An environment with PyTorch's CPU build takes 1.6 GB. The CUDA build is a download of
 2.7 GB, and takes more space than that on the disk."""
@@ -59,6 +60,10 @@ def main() -> None:
     print("\nWhat it can do")
     for purpose, lacks, command in answers():
         print(f"  {'no ' if lacks else 'yes'}  {purpose}" + (f": {lacks} missing; {command}" if lacks else ""))
+    if tuple(sys.version_info) >= (3, 11):
+        print("\nWhich build each framework gets (GPU=cuda13 or GPU=none make frameworks chooses another)")
+        for line in builds():
+            print(f"  {line}")
 
 
 def facts() -> list[tuple[str, str]]:
@@ -89,12 +94,29 @@ def answers() -> list[tuple[str, str, str]]:
     header = Path(sysconfig.get_path("include"), "Python.h")
     needs.append(("compiling against Python", "" if header.is_file() else "Python.h",
                   install("python3-dev", "python3-devel")))  # fmt: skip
-    if any(Path("/dev").glob("nvidia[0-9]*")):
-        compiler = which("nvcc") or Path("/usr/local/cuda/bin/nvcc").is_file()
-        needs.append(
-            ("Horovod over NCCL", "" if compiler else "nvcc", "install NVIDIA's CUDA toolkit, or load its module")
-        )
     return needs
+
+
+def builds() -> list[str]:
+    """Return a line for each framework: its build and the reason, and what is missing to build it. If all get the build
+    for CPUs for the same reason, it is one line."""
+    installed = ROOT / ".venv"
+    sys.path[:0] = [str(ROOT / "src"), *map(str, installed.glob("lib/python*/site-packages"))]
+    if (installed / "gpu").is_file() and not os.environ.get("THROUGHLINE_GPU"):
+        os.environ["THROUGHLINE_GPU"] = (installed / "gpu").read_text().strip()
+    from throughline import frameworks, recipes
+    from throughline.files import UserError
+
+    try:
+        chosen = {name: (*recipes.build_of(name), recipes.lacking(name)) for name in frameworks.NAMES}
+    except UserError as error:
+        return [" ".join(str(error).split())]
+    if recipes.unused_gpus() is None and all(build == "none" for build, _, _ in chosen.values()):
+        return ["all: for CPUs, " + chosen["jax"][1]]
+    return [
+        f"{name:<14} {'for CPUs' if build == 'none' else build}: {reason}" + (f"; {lacks}" if lacks else "")
+        for name, (build, reason, lacks) in chosen.items()
+    ]
 
 
 def python() -> tuple[str, str, str]:
@@ -120,8 +142,8 @@ def gpus() -> list[str]:
     done = subprocess.run(["nvidia-smi", *GPU], capture_output=True, text=True, check=False)
     if done.returncode:
         return ["nvidia-smi fails: " + " ".join((done.stdout + done.stderr).split())[:200]]
-    return [f"{name}, {size}, driver {driver}" for name, size, driver in
-            (line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 2)]  # fmt: skip
+    return [f"{name}, {size}, driver {driver}, compute capability {capability}" for name, size, driver, capability in
+            (line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 3)]  # fmt: skip
 
 
 def which(program: str) -> str | None:

@@ -140,7 +140,7 @@ def _attempt(request: RunRequest, turn: Turn) -> Ended:
     device = site.device
     turn.log.write(f"device: {device.kind}, {device.name}; {order.world} ranks on {IN_WORDS[site.nodes.kind]}")
     with _work_folder(request, order.shared) as folder:
-        if lacking := lacks_environment(request.spec.framework, request.python):
+        if lacking := lacks_environment(request.spec, request.python):
             reports = {0: RankReport(0, time.time(), "unsupported", lacking)}
         else:
             agents = Agents(order, folder, turn.log.write, site.nodes.names)

@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks, messages
+from throughline import frameworks, messages, recipes
 from throughline.files import UserError
 from throughline.launch import compiler
 from throughline.memory import gib
@@ -52,7 +52,9 @@ SEEN_WITHIN_S = 10.0
 def gpus(framework: str, python: str, variables: Mapping[str, str], device: str = "auto") -> Gpus:
     """Return the accelerators that the framework sees in a rank's environment. Raise UserError if it cannot tell.
 
-    `device` is `runs.device`: we look for the first kind of which the framework sees one, or for this kind only.
+    `device` is `runs.device`: we look for the first kind of which the framework sees one, or for this kind only. With
+    `auto` it is an error if the machine has GPUs of which the framework sees none: its row would be a CPU's, beside
+    rows of GPUs.
     """
     for kind, question in frameworks.of(framework).accelerators.items():
         files = DEVICE_FILES.get(kind)
@@ -60,6 +62,12 @@ def gpus(framework: str, python: str, variables: Mapping[str, str], device: str 
             seen = _asked(framework, kind, [python, "-c", question], variables)
             if seen.count:
                 return seen
+    if device == "auto" and "cuda" in frameworks.of(framework).accelerators and (unused := recipes.unused_gpus()):
+        raise UserError(
+            f"{framework} sees no GPU, and this machine has {len(unused.cards)} ({unused.cards[0].name})",
+            why=f"its environment is the build for CPUs, or one that does not run with driver {unused.driver}",
+            next_step="GPU=auto make frameworks builds it for these GPUs (see make doctor); or set runs.device: cpu",
+        )
     return NO_GPUS
 
 

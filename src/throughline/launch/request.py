@@ -57,9 +57,16 @@ class RunRequest:
         )
 
 
-def lacks_environment(framework: str, python: str) -> str | None:
-    """Return why this machine cannot build the framework's environment; None if there is one, or if it needs none."""
-    return recipes.lacking(framework) if python == sys.executable else None
+def lacks_environment(spec: RunSpec, python: str) -> str | None:
+    """Return why this machine has no environment for a run; None if there is one, or if it needs none.
+
+    Either it cannot be built, or none of its builds runs on the GPUs that are here. A CPU run needs no such build.
+    """
+    if python == sys.executable and (lacking := recipes.lacking(spec.framework)):
+        return lacking
+    if spec.device == "cpu" or not (reason := recipes.no_build(spec.framework)):
+        return None
+    return f"{reason}; runs.device: cpu measures it on the CPU"
 
 
 def is_strict(benchmark: str) -> bool:

@@ -50,7 +50,7 @@ def survey(request: RunRequest) -> Site:
     on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
     question = Question(
         # In the workflow's own environment, torch can tell which devices there are.
-        framework="torch" if lacks_environment(spec.framework, request.python) else spec.framework,
+        framework="torch" if lacks_environment(spec, request.python) else spec.framework,
         model=spec.model,
         device=spec.device,
         seen=str(request.log.resolve()),

@@ -40,6 +40,29 @@ def test_what_is_there_is_seen(tmp_path: Path) -> None:
     assert len(text.splitlines()) < 40 and max(map(len, text.splitlines())) < 200
 
 
+def test_every_framework_has_a_line_with_its_build_and_the_reason(tmp_path: Path) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("""#!/bin/sh
+case "$*" in *memory*) echo 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0' ;; *) echo '580.95.05, NVIDIA H100, 9.0' ;; esac
+""")
+    smi.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    text = ask(sys.executable, path, tmp_path)
+    assert "NVIDIA H100, 81559 MiB, driver 580.95.05, compute capability 9.0" in text
+    assert re.search(r"\n  jax +cuda13: NVIDIA H100, driver 580\.95\.05", text)
+    assert re.search(
+        r"\n  mxnet-horovod +for CPUs: NVIDIA H100 has compute capability 9\.0, .* up to 8\.6 only\n", text
+    )
+
+
+def test_without_a_gpu_one_line_says_that_all_get_the_build_for_cpus(tmp_path: Path) -> None:
+    if any(Path("/dev").glob("nvidia[0-9]*")):
+        pytest.skip("there is a GPU")
+    text = ask(sys.executable, str(tmp_path), tmp_path)
+    if "hf-loop" not in text:  # with PyTorch's CUDA build, all that is on torch has lines
+        assert "  all: for CPUs, this machine has no NVIDIA GPU\n" in text
+
+
 def test_another_python_is_told_which_ones_can_run_the_workflow(tmp_path: Path) -> None:
     others = [f"/usr/bin/python3.{minor}" for minor in (7, 8, 9, 10, 14)]
     others += map(str, Path.home().glob(".pyenv/versions/3.[789].*/bin/python"))

@@ -23,6 +23,7 @@ ORDER = [
         "processes",
         "sources",
         "recipes",
+        "variants",
         "memory",
         "numbers",
         "messages",

@@ -1,0 +1,64 @@
+"""Install the workflow's torch in the build for this machine: `python -m throughline.installation.torch_build [INDEX]`.
+
+An index that the user names decides. Otherwise `GPU=none` takes the CPU build, and on a machine with GPUs their driver
+and their compute capability decide. Without a GPU it is the build that the usual indexes have, as pip would install it.
+Standard library only.
+"""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from throughline import recipes, variants
+from throughline.files import command_line
+from throughline.installation import uv
+from throughline.recipes import PINS, TORCH_IN_INDEX
+
+INDEX = "https://download.pytorch.org/whl"
+
+
+def label(wants: str, known: variants.Facts) -> str | None:
+    """Return the label of the build, such as `cpu` or `cu126`.
+
+    "" is the build for GPUs of the usual indexes, which has no label. None is whatever they have: without a GPU, or
+    with GPUs that no build runs on.
+    """
+    if wants == "none":
+        return "cpu"
+    chosen, _ = variants.choose(recipes.variants_of("torch"), wants, known)
+    if chosen is None:
+        return None
+    return "" if chosen.cuda == TORCH_IN_INDEX else f"cu{chosen.cuda.replace('.', '')}"
+
+
+def attempts(pin: str, build: str | None, index: str) -> list[list[str]]:
+    """Return the words for uv, in the order in which they are tried: first only the usual indexes."""
+    if index:
+        return [["--extra-index-url", index, pin]]
+    if build is None:
+        return [[pin]]
+    if not build:  # `===` takes the build of the usual indexes, and no other one such as 2.13.0+cpu
+        return [[pin.replace("==", "===")]]
+    return [[f"{pin}+{build}"], ["--extra-index-url", f"{INDEX}/{build}", f"{pin}+{build}"]]
+
+
+def main() -> int:
+    lines = (PINS / "torch.txt").read_text(encoding="utf-8").splitlines()
+    pin = next(line for line in lines if line.startswith("torch=="))
+    index = sys.argv[1] if len(sys.argv) > 1 else ""
+    tries = attempts(pin, None if index else label(variants.wanted(), variants.facts()), index)
+    quiet = [] if sys.stderr.isatty() else ["--quiet"]
+    install = uv.command("pip", "install", *quiet, "-c", str(PINS / "lock" / "main.txt"))
+    status = 1
+    for number, words in enumerate(tries, 1):
+        hushed = subprocess.DEVNULL if number < len(tries) else None
+        status = subprocess.run(
+            [*install, *words], env=uv.variables(Path(sys.prefix)), stderr=hushed, check=False
+        ).returncode
+        if status == 0:
+            break
+    return status
+
+
+if __name__ == "__main__":
+    command_line(main)

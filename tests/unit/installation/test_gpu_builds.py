@@ -1,0 +1,77 @@
+"""What the installation does for GPUs: which torch, and CUDA's compiler and NCCL out of Python packages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from throughline.installation import cuda_packages, torch_build
+from throughline.variants import Card, Facts
+
+PIN = "torch==2.13.0"
+INDEX = "https://download.pytorch.org/whl"
+
+
+@pytest.mark.parametrize(
+    ("wants", "capability", "driver", "label"),
+    [
+        ("auto", (), "", None),
+        ("none", (9, 0), "580.1", "cpu"),
+        ("auto", (3, 7), "470.1", None),  # a machine of CPUs, for all that we install
+        ("auto", (9, 0), "580.1", ""),
+        ("auto", (9, 0), "550.1", "cu126"),
+        ("auto", (7, 0), "580.1", "cu126"),
+        ("cuda13", (), "", ""),
+        ("cuda12", (9, 0), "580.1", "cu126"),
+    ],
+)
+def test_the_driver_and_the_card_decide_which_torch(
+    wants: str, capability: tuple[int, ...], driver: str, label: str | None
+) -> None:
+    cards = (Card("a GPU", capability),) if capability else ()
+    assert torch_build.label(wants, Facts(cards, driver)) == label
+
+
+def test_the_usual_indexes_are_tried_first() -> None:
+    assert torch_build.attempts(PIN, None, "") == [[PIN]]
+    assert torch_build.attempts(PIN, "", "") == [["torch===2.13.0"]]
+    pin = f"{PIN}+cu126"
+    assert torch_build.attempts(PIN, "cu126", "") == [[pin], ["--extra-index-url", f"{INDEX}/cu126", pin]]
+    assert torch_build.attempts(PIN, None, "https://x/cpu") == [["--extra-index-url", "https://x/cpu", PIN]]
+
+
+def files(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+
+
+def test_packages_get_the_shape_of_a_toolkit(tmp_path: Path) -> None:
+    nvidia = tmp_path / "environment/lib/python3.11/site-packages/nvidia"
+    files(nvidia / "cu13", "bin/nvcc", "bin/crt/link.stub", "include/cuda.h", "nvvm/bin/cicc", "lib/libcudart.so.13")
+    files(nvidia / "nccl", "include/nccl.h", "lib/libnccl.so.2")
+    flags = cuda_packages.compiler_flags(tmp_path / "environment", None, tmp_path / "work", nccl=True)
+    home = Path(flags["HOROVOD_CUDA_HOME"])
+    assert home == tmp_path / "work/cuda" and flags["CUDA_HOME"] == str(home)
+    assert not (home / "bin/nvcc").is_symlink() and (home / "bin/crt/link.stub").is_file()
+    assert (home / "include/cuda.h").is_file() and (home / "nvvm/bin/cicc").is_file()
+    assert (home / "lib64/libcudart.so").read_text() == "lib/libcudart.so.13"
+    assert flags["HOROVOD_GPU_OPERATIONS"] == "NCCL" and flags["HOROVOD_NCCL_LINK"] == "SHARED"
+    assert Path(flags["HOROVOD_NCCL_HOME"], "include/nccl.h").is_file()
+    assert Path(flags["HOROVOD_NCCL_LIB"], "libnccl.so").is_file()
+
+
+def test_without_the_compiler_among_the_packages_the_machines_toolkit_is_taken(tmp_path: Path) -> None:
+    files(tmp_path / "lib/python3.11/site-packages/nvidia/cublas", "lib/libcublas.so.12")
+    flags = cuda_packages.compiler_flags(tmp_path, "/usr/local/cuda", tmp_path / "work", nccl=False)
+    assert flags == {"HOROVOD_CUDA_HOME": "/usr/local/cuda", "CUDA_HOME": "/usr/local/cuda"}
+
+
+def test_a_package_finds_nvidias_libraries_in_its_own_folder(tmp_path: Path) -> None:
+    packages = tmp_path / "lib/python3.11/site-packages"
+    files(packages, "mxnet/libmxnet.so", "nvidia/cudnn/lib/libcudnn.so.8", "nvidia/cuda_runtime/lib/libcudart.so.11.0")
+    for _ in range(2):
+        cuda_packages.link_beside(tmp_path, "mxnet")
+    linked = {path.name for path in (packages / "mxnet").iterdir() if path.is_symlink() and path.is_file()}
+    assert linked == {"libcudnn.so.8", "libcudart.so.11.0"}

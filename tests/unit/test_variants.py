@@ -1,0 +1,185 @@
+"""Which build of each framework a machine gets, decided from facts about machines that we do not have."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from throughline import frameworks, recipes, variants
+from throughline.files import UserError
+from throughline.variants import Card, Facts
+
+H100 = Facts((Card("NVIDIA H100 80GB HBM3", (9, 0)),) * 8, "580.95.05")
+OLD_DRIVER = Facts((Card("NVIDIA A100-SXM4-40GB", (8, 0)),), "550.90.07")
+V100 = Facts((Card("Tesla V100-SXM2-16GB", (7, 0)),), "580.95.05")
+B200 = Facts((Card("NVIDIA B200", (10, 0)),), "580.95.05")
+K80 = Facts((Card("Tesla K80", (3, 7)),), "470.82.01")
+NOTHING = Facts()
+
+EXPECTED = {
+    ("auto", H100): {"jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cuda13"},
+    ("auto", OLD_DRIVER): {
+        "jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126", "mxnet-horovod": "cuda112",
+    },
+    ("auto", V100): {
+        "jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126", "mxnet-horovod": "cuda112",
+    },
+    ("auto", B200): {"jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cuda13"},
+    ("auto", K80): {"mxnet-horovod": "cuda112"},
+    ("auto", NOTHING): {},
+    ("none", H100): {},
+    ("cuda13", NOTHING): {
+        "jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cuda13", "mxnet-horovod": "cuda112",
+    },
+    ("cuda12", H100): {
+        "jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126", "mxnet-horovod": "cuda112",
+    },
+}  # fmt: skip
+"""Map what the user wants and the facts to the variant of each framework; the others get the CPU build."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in (variants.WANTED, variants.MACHINE, "CUDA_VISIBLE_DEVICES", "HOROVOD_GPU_OPERATIONS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(recipes, "torch_cuda", lambda: None)
+
+
+def machine(monkeypatch: pytest.MonkeyPatch, facts: Facts) -> None:
+    """Let this machine have other GPUs."""
+    monkeypatch.setattr(variants, "facts", lambda: facts)
+
+
+@pytest.mark.parametrize(("wants", "facts"), EXPECTED, ids=lambda value: getattr(value, "driver", value) or "no GPU")
+def test_every_framework_gets_the_newest_build_that_runs(wants: str, facts: Facts) -> None:
+    for framework in ("jax", "tensorflow", "paddle", "torch", "mxnet-horovod"):
+        chosen, reason = variants.choose(recipes.variants_of(framework), wants, facts)
+        assert (chosen.name if chosen else None) == EXPECTED[wants, facts].get(framework), reason
+        assert reason
+
+
+def test_why_there_is_no_build_is_said_with_the_figures() -> None:
+    _, hopper = variants.choose(recipes.variants_of("mxnet-horovod"), "auto", H100)
+    assert "compute capability 9.0" in hopper and "CUDA 11.2 have code up to 8.6 only" in hopper
+    _, old = variants.choose(recipes.variants_of("jax"), "auto", K80)
+    assert "CUDA 13 needs driver 580 or newer, and 470.82.01 is installed" in old and "driver 525" in old
+    chosen, blackwell = variants.choose(recipes.variants_of("torch"), "auto", Facts(B200.cards, "570.1"))
+    assert chosen is None and "CUDA 12.6 have code up to 9.0 only" in blackwell
+
+
+def test_all_that_is_on_torch_takes_the_build_of_the_workflows_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, H100)
+    for cuda, build in (("13.0", "cuda13"), ("12.6", "cuda126"), ("", "none"), ("11.8", "none")):
+        monkeypatch.setattr(recipes, "torch_cuda", lambda cuda=cuda: cuda)
+        assert {recipes.build_of(name)[0] for name in ("torch-horovod", "hf-loop", "hf-trainer")} == {build}
+    monkeypatch.setattr(recipes, "torch_cuda", lambda: "")
+    assert "make run GPU=auto" in recipes.build_of("torch-horovod")[1]
+
+
+def test_all_that_is_on_torch_has_the_same_builds() -> None:
+    def needs(name: str) -> list[tuple[object, ...]]:
+        return [(one.name, one.driver, one.lowest, one.highest) for one in recipes.variants_of(name)]
+
+    assert needs("torch") == needs("torch-horovod") == needs("hf-loop")
+    assert all(recipes.variants_of(name) for name in frameworks.NAMES)
+
+
+def test_finished_environments_of_cpu_builds_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, NOTHING)
+    before = {
+        "jax": "b46c9d2e09b7", "tensorflow": "003e75bf3c7f", "paddle": "75b992321139",
+        "mxnet-horovod": "9785da5d9a18", "torch-horovod": "ec06645ab4de", "hf-loop": "684d32edf72d",
+    }  # fmt: skip
+    for name, pins in before.items():
+        found = recipes.of(name)
+        assert found is not None and found.variant is None
+        assert found.pins == pins, "a change of pins makes every environment again: then change the digest here"
+
+
+def test_what_make_was_told_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert variants.wanted() == "auto"
+    (tmp_path / "gpu").write_text("cuda13\n")
+    assert variants.wanted() == "cuda13"
+    monkeypatch.setenv(variants.WANTED, "none")
+    assert variants.wanted() == "none"
+    monkeypatch.setenv(variants.WANTED, "0")
+    with pytest.raises(UserError, match=r"GPU=0 is no choice(.|\n)*GPU=auto, none, cuda12 or cuda13"):
+        variants.wanted()
+
+
+def test_jobs_on_other_machines_choose_what_the_first_machine_chose(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, NOTHING)
+    monkeypatch.setenv(variants.MACHINE, variants.packed(H100))
+    assert variants.deciding() == H100
+    assert recipes.build_of("jax")[0] == "cuda13"
+
+
+def smi(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("script", "facts"),
+    [
+        ("printf '580.95.05, NVIDIA H100, 9.0\\n580.95.05, NVIDIA H100, 9.0\\n'",
+         Facts((Card("NVIDIA H100", (9, 0)),) * 2, "580.95.05")),
+        ("case $1 in *cap*) echo 'not a valid field' >&2; exit 2;; esac; echo '470.1, Tesla K80'",
+         Facts((Card("Tesla K80"),), "470.1")),
+        ("echo 'NVIDIA-SMI has failed' ; exit 9", NOTHING),
+    ],
+)  # fmt: skip
+def test_the_drivers_program_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, facts: Facts
+) -> None:
+    smi(tmp_path, script, monkeypatch)
+    variants.facts.cache_clear()
+    try:
+        assert variants.facts() == facts
+    finally:
+        variants.facts.cache_clear()
+
+
+def test_a_framework_without_a_build_says_so_only_beside_others_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine(monkeypatch, H100)
+    assert "mxnet-horovod has no build for this machine's GPUs" in str(recipes.no_build("mxnet-horovod"))
+    assert recipes.no_build("jax") is None and recipes.no_build("hf-loop") is None
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert recipes.no_build("mxnet-horovod") is None
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.setenv(variants.WANTED, "none")
+    assert recipes.no_build("mxnet-horovod") is None
+    monkeypatch.delenv(variants.WANTED)
+    machine(monkeypatch, K80)  # too old for every framework of today, so it is a machine of CPUs
+    assert recipes.no_build("jax") is None and recipes.unused_gpus() is None
+
+
+@pytest.mark.parametrize(
+    ("build", "torch", "nvcc", "lacks"),
+    [
+        ("cuda126", "12.6", None, "needs CUDA's compiler nvcc 12, and there is no nvcc here"),
+        ("cuda126", "12.6", "13.0", "this machine has nvcc 13.0"),
+        ("cuda126", "12.6", "12.4", None),
+        ("cuda13", "13.0", None, None),  # its compiler is among the pins
+        ("none", "13.2", None, "torch-horovod for CUDA 13.2 needs CUDA's compiler nvcc 13"),
+        ("none", "", None, None),
+    ],
+)
+def test_a_missing_compiler_is_named_before_anything_is_downloaded(
+    monkeypatch: pytest.MonkeyPatch, build: str, torch: str, nvcc: str | None, lacks: str | None
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
+    monkeypatch.setattr(recipes, "interpreter", lambda version: sys.executable)
+    monkeypatch.setattr(recipes, "torch_cuda", lambda: torch)
+    monkeypatch.setattr(recipes, "nvcc_version", lambda: nvcc)
+    monkeypatch.setattr(recipes, "_nvcc", lambda: nvcc and "/usr/local/cuda/bin/nvcc")
+    machine(monkeypatch, H100)
+    assert recipes.build_of("torch-horovod")[0] == build
+    reason = recipes.lacking("torch-horovod")
+    assert lacks in reason if lacks and reason else lacks is reason is None
