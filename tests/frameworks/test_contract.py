@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -101,7 +102,12 @@ def test_horovod_exchanges_on_gpus_as_the_options_say(kind: str, built: int, wan
 
 @pytest.mark.parametrize("framework", HOROVOD)
 def test_a_record_says_whether_horovod_has_nccl(lab: Lab, framework: str) -> None:
-    assert lab.run(framework).environment["framework"]["horovod_nccl"] in ("built", "not built")
+    assert re.fullmatch(r"not built|\d+\.\d+\.\d+", lab.run(framework).environment["framework"]["horovod_nccl"])
+
+
+def test_the_number_of_nccl_is_a_version() -> None:
+    versions = {0: "not built", 22907: "2.29.7", 22105: "2.21.5", 2804: "2.8.4"}
+    assert {code: horovod.nccl_version(code) for code in versions} == versions
 
 
 @pytest.mark.parametrize("topology", ["1n1g", "1n2g"])

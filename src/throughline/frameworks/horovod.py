@@ -98,11 +98,14 @@ def join(hvd: ModuleType, options: Options, kind: str) -> None:
     has_nccl = bool(hvd.nccl_built())
     if kind == "cuda" and options.nccl and not has_nccl:
         raise Unsupported(
-            "Horovod was built without NCCL, so gradients would travel through the host: build it where nvcc and NCCL "
-            "are (make frameworks), or measure it as it is with options: {nccl: false}"
+            "Horovod was built without NCCL, so gradients would travel through the host: GPU=auto make frameworks "
+            "builds it with NCCL, or measure it as it is with options: {nccl: false}"
         )
     if kind == "cuda" and has_nccl and not options.nccl:
-        raise Unsupported("Horovod was built with NCCL, and options.nccl is false: build one without nvcc on the path")
+        raise Unsupported(
+            "Horovod was built with NCCL, and options.nccl is false: HOROVOD_GPU_OPERATIONS= make frameworks builds "
+            "one without, and with the same variable set snakemake uses it"
+        )
     # The size of Horovod's buckets: gradients that are ready in the same cycle travel together, up to this many bytes.
     os.environ["HOROVOD_FUSION_THRESHOLD"] = str(options.bucket_mb << 20)
     hvd.init()
@@ -112,5 +115,16 @@ def versions(hvd: ModuleType, options: Options) -> dict[str, str | None]:
     import horovod
 
     assert isinstance(options, HorovodOptions)
-    nccl = "built" if hvd.nccl_built() else "not built"
-    return {"horovod": horovod.__version__, "controller": options.controller, "horovod_nccl": nccl}
+    return {
+        "horovod": horovod.__version__,
+        "controller": options.controller,
+        "horovod_nccl": nccl_version(int(hvd.nccl_built())),
+    }
+
+
+def nccl_version(code: int) -> str:
+    """Return the version of NCCL that Horovod was built with, from NCCL's number: 2.29.7 is 22907, 2.8.4 is 2804."""
+    if not code:
+        return "not built"
+    major = 10000 if code >= 10000 else 1000
+    return f"{code // major}.{code % major // 100}.{code % 100}"

@@ -14,6 +14,7 @@ from mxnet.contrib import amp
 
 from throughline import gpus, memory
 from throughline.frameworks import horovod
+from throughline.frameworks.mxnet_horovod import libraries
 from throughline.frameworks.mxnet_horovod.optimizers import build, clip
 from throughline.frameworks.rank import CLIP_AT, Rank, optimizer_settings, refuse_if
 from throughline.spec import RunSpec
@@ -152,7 +153,7 @@ class MXNetHorovod(Rank):
         return {
             "mxnet": mx.__version__,
             **self.form.versions(),
-            "cuda": "yes" if mx.runtime.Features().is_enabled("CUDA") else None,
+            **(libraries.versions() if mx.runtime.Features().is_enabled("CUDA") else {"cuda": None}),
             "driver": gpus.driver(),
             **horovod.versions(hvd, self.options),
         }

@@ -1,0 +1,40 @@
+"""The versions of NVIDIA's libraries that MXNet has loaded, asked of the libraries themselves."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).parents[3] / "src/throughline/frameworks/mxnet_horovod/libraries.py"
+SOURCE = """
+#include <stddef.h>
+int cudaRuntimeGetVersion(int *v) { *v = 11080; return 0; }
+size_t cudnnGetVersion(void) { return 8906; }
+int ncclGetVersion(int *v) { *v = 22105; return 0; }
+"""
+spec = importlib.util.spec_from_file_location("libraries", FILE)
+assert spec and spec.loader
+libraries = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(libraries)
+
+
+def test_loaded_libraries_say_their_versions(tmp_path: Path) -> None:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler")
+    names = ["libcudart.so.11.0", "libcudnn.so.8", "libnccl.so.2"]
+    for name in names:
+        command = [compiler, "-shared", "-fPIC", "-x", "c", "-", "-o", str(tmp_path / name)]
+        subprocess.run(command, input=SOURCE, text=True, check=True)
+    maps = tmp_path / "maps"
+    maps.write_text("".join(f"7f00-7f01 r-xp 00000000 fe:00 12 {tmp_path / name}\n" for name in names))
+    assert libraries.versions(maps) == {"cuda": "11.8", "cudnn": "8.9.6", "nccl": "2.21.5"}
+
+
+def test_a_library_that_is_not_loaded_has_no_version(tmp_path: Path) -> None:
+    (tmp_path / "maps").write_text("7f00-7f01 r-xp 00000000 fe:00 12 /usr/lib/libc.so.6\n")
+    assert libraries.versions(tmp_path / "maps") == {"cuda": None, "cudnn": None, "nccl": None}
