@@ -69,8 +69,6 @@ int nvmlDeviceGetMigDeviceHandleByIndex(dev d, unsigned i, dev *slice) {  /* tho
     *slice = (dev)(size_t)(100 * (size_t)d + i); return i < 7 - say("slices", 0) ? 6 : 0; }
 int nvmlDeviceGetHandleByUUID(const char *uuid, dev *d) { *d = (dev)(size_t)atoi(strchr(uuid, '-') + 1); return 0; }
 /* What PyTorch asks where memory runs out: which other processes have some of it. */
-int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, dev *d) {
-    *d = (dev)(size_t)strtoul(strchr(bus, ':') + 1, NULL, 16); return 0; }
 int nvmlDeviceGetComputeRunningProcesses(dev d, unsigned *n, void *p) { *n = 0; return 0; }
 int nvmlDeviceGetNvLinkRemoteDeviceType(dev d, unsigned link, int *v) { return 3; }
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(dev d, unsigned link, void *v) { return 3; }

@@ -15,12 +15,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE)]
 
+from double import build  # noqa: E402
+
 from throughline import recipes  # noqa: E402
 from throughline.files import UserError  # noqa: E402
 from throughline.installation import uv  # noqa: E402
 
 BUILD = "import torch; print(torch.version.cuda or 'none')"
-SOURCES = HERE / "double"
 
 
 def main() -> None:
@@ -65,24 +66,12 @@ def environment() -> Path:
 
 def double(python: Path) -> Path:
     """Return the folder of the double, which is compiled if its source has changed."""
-    sources = sorted(SOURCES.glob("*.cpp"))
-    if not sources:
-        raise UserError(f"there is no source in {SOURCES}", next_step="set GPU_DRY_DOUBLE to a compiled double")
-    code = "import triton, pathlib; print(pathlib.Path(triton.__file__).parent / 'backends/nvidia/include')"
-    include = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    content = b"".join(path.read_bytes() for path in sorted(SOURCES.iterdir()) if path.is_file())
-    folder = recipes.environments().parent / "gpu-double" / hashlib.sha256(content).hexdigest()[:12]
-    library = folder / "libcuda.so.1"
-    if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        partial = folder / f"partial.{os.getpid()}"
-        command = ["g++", "-std=c++17", "-O1", "-shared", "-fPIC", "-I", include, "-o", str(partial)]
-        if (symbols := SOURCES / "exports.map").exists():
-            command += [f"-Wl,--version-script={symbols}"]
-        subprocess.run([*command, "-Wl,-soname,libcuda.so.1", *map(str, sources), "-ldl", "-lpthread"], check=True)
-        partial.rename(library)
-        shutil.copy(library, folder / "libcuda.so")
-    return folder
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    site = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    headers = build.headers(Path(site))
+    if headers is None:
+        raise UserError(f"{python} has no headers of CUDA", next_step="install Triton there: the CUDA build needs it")
+    return build.library(headers, recipes.environments().parent / "gpu-double").parent
 
 
 if __name__ == "__main__":

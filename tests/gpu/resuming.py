@@ -36,9 +36,7 @@ def main() -> None:
     mine, other = tensors(first), tensors(second)
     told = {
         "tensors": len(mine),
-        "different": [
-            name for name in mine if name not in other or not torch.equal(mine[name].cpu(), other[name].cpu())
-        ],
+        "different": [name for name in mine if name not in other or differ(mine[name], other[name])],
         "devices": sorted({str(tensor.device) for tensor in other.values()}),
         "steps": [read_step(run, folder / f"step{number}") for number, run in enumerate((first, second))],
     }

@@ -32,15 +32,22 @@ records.write(records.MaxBatch, found, Path("results/largest.json"))
 
 
 class Dry:
-    """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the double's."""
+    """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the double's.
 
-    def __init__(self, folder: Path) -> None:
+    trusting: in the copy, ranks do not say that they run on a double. So what comes of real cards can be seen whole.
+    """
+
+    def __init__(self, folder: Path, trusting: bool = True) -> None:
         self.lab, self.nvml, self.python = Lab(folder), nvml_double.build(folder / "nvml"), lane.wrapper(folder)
         shutil.copytree(ROOT / "resources", folder / "resources")
-        machine = folder / "src/throughline/launch/machine.py"
-        text = machine.read_text()
-        assert '"/dev/nvidiactl"' in text
-        machine.write_text(text.replace('"/dev/nvidiactl"', '"/dev/null"', 1))
+        source = folder / "src/throughline"
+        changes = [("launch/machine.py", '"/dev/nvidiactl"', '"/dev/null"')]
+        if trusting:
+            changes.append(("rank/report.py", "double_of_cuda=double_of_cuda()", "double_of_cuda=None"))
+        for name, there, instead in changes:
+            text = (source / name).read_text()
+            assert text.count(there) == 1
+            (source / name).write_text(text.replace(there, instead))
 
     def variables(self, **more: str) -> dict[str, str]:
         locks = {"THROUGHLINE_LOCKS": str(self.lab.folder)}
@@ -95,6 +102,12 @@ def test_a_run_ends_in_a_whole_record(dry: Dry, topology: str) -> None:
 def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) -> None:
     record = dry.run(model=model, **changes)
     assert record.peak_memory_bytes
+
+
+def test_a_run_on_a_double_is_no_result(tmp_path: Path) -> None:
+    said, record = Dry(tmp_path, trusting=False).launch()
+    assert record["status"] == "invalid" and "a double of CUDA" in record["reason"], said
+    assert record["samples_per_s"] is None
 
 
 def test_too_little_memory_ends_as_out_of_memory(dry: Dry) -> None:

@@ -20,8 +20,9 @@ import table
 
 HERE = Path(__file__).parent
 EXPECTED = HERE / "expected.csv"
-NOISE = 0.02
-"""The share by which a peak of memory may differ: the sizes of some workspaces depend on the library's version."""
+NOISE = {1: 0.02, 8: 0.15}
+"""The share by which a peak of memory may differ, by ranks. With several, it depends on when a thread of PyTorch lets
+go of the last message."""
 ZERO = ("waits", "pageable", "mallocs", "compiled")
 
 
@@ -81,7 +82,9 @@ def test_a_step_launches_what_the_table_says(
     exact = [name for name in table.COLUMNS if name != "peak_mib"]
     assert {name: now.get(name, "") for name in exact} == {name: before[name] for name in exact}
     if before["peak_mib"]:
-        assert float(now["peak_mib"]) == pytest.approx(float(before["peak_mib"]), rel=NOISE)
+        assert float(now["peak_mib"]) == pytest.approx(
+            float(before["peak_mib"]), rel=NOISE[8 if "ranks=8" in case else 1]
+        )
 
 
 def test_the_table_has_no_other_cases(expected: dict[str, Any]) -> None:
