@@ -449,6 +449,35 @@ def test_an_unknown_function_is_not_found_and_is_written_down(drive: Drive) -> N
     """)
 
 
+def test_a_matrix_tells_what_it_was_told(drive: Drive) -> None:
+    drive("""
+        layout, rows, batch = pointer(), ctypes.c_uint64(), ctypes.c_int32(4)
+        c.cublasLtMatrixLayoutCreate(ctypes.byref(layout), 0, ctypes.c_uint64(12), ctypes.c_uint64(5), size(12))
+        assert c.cublasLtMatrixLayoutGetAttribute(layout, 2, ctypes.byref(rows), size(8), None) == 0
+        assert rows.value == 12
+        assert c.cublasLtMatrixLayoutSetAttribute(layout, 5, ctypes.byref(batch), size(4)) == 0
+        batch.value = 0
+        assert c.cublasLtMatrixLayoutGetAttribute(layout, 5, ctypes.byref(batch), size(4), None) == 0
+        assert batch.value == 4
+        assert c.cublasLtMatrixLayoutGetAttribute(layout, 9, ctypes.byref(rows), size(8), None) == 7
+    """)
+
+
+def test_a_program_that_opens_cuda_by_its_name_gets_the_double(library: Path) -> None:
+    program = dedent("""
+        import ctypes
+        opened = ctypes.CDLL("libcudart.so.12")
+        print(opened.cudaSetDevice(99), hasattr(opened, "null_cuda_present"))
+        print(hasattr(ctypes.CDLL("libz.so.1"), "null_cuda_present"))
+    """)
+    preloaded = f"{library.parent / 'libcudaopened.so'}:{library}"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"LD_PRELOAD": preloaded}, capture_output=True, text=True,
+        check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["101", "True", "False"]
+
+
 def test_a_trace_has_every_call_in_its_order(drive: Drive, tmp_path: Path) -> None:
     drive(f"""
         c.null_cuda_trace({str(tmp_path / "trace").encode()!r})

@@ -14,7 +14,7 @@
 
 namespace {
 
-constexpr int success = 0, not_supported = 15;
+constexpr int success = 0, invalid_value = 7, not_supported = 15;
 
 struct Handle {
   cudaStream_t stream = nullptr;
@@ -64,9 +64,22 @@ int multiply(void* handle, const char* call, int a, int b, long m, long n, long 
 
 // What cublasLt keeps about a matrix, and about a product.
 struct Layout {
-  int type;
-  int64_t rows, columns, batch = 1;
+  int32_t type;
+  int64_t rows, columns, leading;
+  int32_t order = 0, batch = 1;
+  int64_t stride = 0, plane = 0;
 };
+
+// The place and the size of cublasLtMatrixLayoutAttribute_t's attributes, which have the numbers 0 to 7.
+struct Field {
+  void* place;
+  size_t bytes;
+};
+Field field_of(Layout& layout, int attribute) {
+  const Field fields[] = {{&layout.type, 4},    {&layout.order, 4}, {&layout.rows, 8},   {&layout.columns, 8},
+                          {&layout.leading, 8}, {&layout.batch, 4}, {&layout.stride, 8}, {&layout.plane, 8}};
+  return attribute >= 0 && attribute < 8 ? fields[attribute] : Field{nullptr, 0};
+}
 struct Description {
   int transposed[2] = {0, 0};
 };
@@ -129,6 +142,9 @@ int cublasGetVersion_v2(void*, int* version) {
   *version = 130101;
   return success;
 }
+
+const char* cublasGetStatusString(int status) { return status ? "an error of the double of cuBLAS" : "success"; }
+const char* cublasGetStatusName(int status) { return status ? "CUBLAS_STATUS of the double" : "CUBLAS_STATUS_SUCCESS"; }
 
 int cublasSgemm_v2(void* handle, int a, int b, int m, int n, int k, ...) {
   return multiply(handle, "cublasSgemm", a, b, m, n, k, CUDA_R_32F);
@@ -203,20 +219,25 @@ int cublasLtMatmulDescSetAttribute(void* description, int attribute, const void*
   return success;
 }
 
-int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t columns, int64_t) {
-  *layout = new Layout{type, int64_t(rows), int64_t(columns)};
+int cublasLtMatrixLayoutCreate(void** layout, int type, uint64_t rows, uint64_t columns, int64_t leading) {
+  *layout = new Layout{type, int64_t(rows), int64_t(columns), leading};
   return success;
 }
 int cublasLtMatrixLayoutDestroy(void* layout) {
   delete static_cast<Layout*>(layout);
   return success;
 }
-int cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* value, size_t) {
-  if (attribute == 5) {  // CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT
-    int32_t batch;
-    memcpy(&batch, value, sizeof batch);
-    static_cast<Layout*>(layout)->batch = batch;
-  }
+int cublasLtMatrixLayoutSetAttribute(void* layout, int attribute, const void* value, size_t bytes) {
+  auto field = field_of(*static_cast<Layout*>(layout), attribute);
+  if (!field.place || bytes < field.bytes) return invalid_value;
+  memcpy(field.place, value, field.bytes);
+  return success;
+}
+int cublasLtMatrixLayoutGetAttribute(void* layout, int attribute, void* value, size_t bytes, size_t* written) {
+  auto field = field_of(*static_cast<Layout*>(layout), attribute);
+  if (!field.place || bytes < field.bytes) return invalid_value;
+  memcpy(value, field.place, field.bytes);
+  if (written) *written = field.bytes;
   return success;
 }
 

@@ -46,7 +46,9 @@ NAME(cudnnSetTensorNdDescriptor)
     return 801;                            \
   }
 NAME(cuLinkAddData_v2)
+NAME(cuLinkAddFile_v2)
 NAME(cuLinkComplete)
+NAME(cuLinkDestroy)
 NAME(cuLinkCreate_v2)
 NAME(cuMulticastGetGranularity)
 NAME(cublasCdotc_v2)

@@ -1,8 +1,9 @@
-// NVML, as far as PyTorch asks it in a rank: whether the cards are in one fabric of several machines. They are not.
+// NVML, as far as PyTorch and XLA ask it in a rank: mostly how cards are connected, which it does not know.
 //
 // It is a library of its own, libnvidia-ml.so.1 beside libcuda.so.1, because programs open it by this name. Without it
 // PyTorch ends in a crash as soon as it maps an expandable segment.
 #include <cstddef>
+#include <cstdio>
 #include <cstdlib>
 
 namespace {
@@ -33,6 +34,16 @@ int nvmlSystemGetCudaDriverVersion_v2(int* version) {
   *version = 13000;
   return success;
 }
+
+int nvmlSystemGetDriverVersion(char* text, unsigned length) {
+  snprintf(text, length, "580.65.06");
+  return success;
+}
+int nvmlDeviceGetCurrPcieLinkGeneration(void*, unsigned* generation) {
+  *generation = 5;
+  return success;
+}
+int nvmlDeviceGetNvLinkState(void*, unsigned, int*) { return not_supported; }
 
 int nvmlDeviceGetGpuFabricInfoV(void*, void*) { return not_supported; }
 int nvmlDeviceGetNvLinkRemoteDeviceType(void*, unsigned, void*) { return not_supported; }
