@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from throughline.numbers import percent
+
 LEAST_REPEATS = 3
 """A test needs at least this many repeats on each side."""
 SURE = 0.05
@@ -25,6 +27,8 @@ MARGIN = 0.05
 """Configurations count as equal if they differ by no more than this share, unless `runs.margin` sets another one."""
 ROUNDING = 1e-12
 """Smaller logarithms and errors come from rounding: the repeats do not differ at all."""
+PLANNED = 0.02
+"""The noise of a single repeat that planning assumes, as a share."""
 POWER = 0.9
 """Planning asks for so many repeats that a difference is decided with this probability."""
 
@@ -150,3 +154,14 @@ def least_difference(repeats: int, deviation: float, family: int = 1, *, paired:
         return None
     shares = (share / 100 for share in range(1, 1000))
     return next((d for d in shares if power(repeats, d, deviation, family, paired=paired) >= POWER), None)
+
+
+def decides(repeats: int, family: int) -> str:
+    """Say which differences `repeats` repeats in rounds tell apart, and how many repeats tell the margin apart."""
+    least, wanted = least_difference(repeats, PLANNED, family), repeats_needed(MARGIN, PLANNED, family)
+    terms = f"at {percent(PLANNED)} noise ({family} question{'s' if family > 1 else ''})"
+    more = f"{percent(MARGIN)} takes {wanted} repeats (runs.repeats)"
+    if least is None:
+        return f"too few repeats to tell anything apart, a test needs {LEAST_REPEATS}; {more} {terms}"
+    text = f"{repeats} repeats tell differences of {percent(least)} apart {terms}"
+    return text if wanted and repeats >= wanted else f"{text}; {more}"

@@ -3,6 +3,7 @@
 The plan says what will be made and how long it takes. The messages name the results, or the failures and the next step.
 """
 
+import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 
+from throughline import ratios
 from throughline.files import UserError
 from throughline.records import read_summary
 from throughline.records.glance import glance
@@ -61,9 +63,30 @@ class Plan:
                 f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_counted(len(runs), 'run')} "
                 f"to make, {len(siblings) - len(runs)} there already"
             )
+        lines += self._decided()
         how = "the time of all jobs added up" if self.cluster else "one at a time"
         lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
         return "\n".join([*lines, *(f"  the result: {path}" for path in self.results())])
+
+    def _decided(self) -> list[str]:
+        """Return a line for each benchmark that compares something: what its repeats can tell apart.
+
+        Its largest family of questions counts: all pairs of frameworks at a place, or all steps to more devices.
+        """
+        by_benchmark: dict[str, list[RunSpec]] = {}
+        for spec in self.runs.values():
+            by_benchmark.setdefault(spec.benchmark, [])
+        for spec in self.specs:
+            if spec.benchmark in by_benchmark and "__" not in spec.benchmark:
+                by_benchmark[spec.benchmark].append(spec)
+        lines = []
+        for name, specs in by_benchmark.items():
+            frameworks, cells = {spec.framework for spec in specs}, {spec.cell for spec in specs}
+            more = len({str(spec.topology) for spec in specs}) - 1
+            questions = max(math.comb(len(frameworks), 2), len(cells) * len(frameworks) * more, len(cells) - 1)
+            if specs and questions:
+                lines.append(f"  {name}: {ratios.decides(max(spec.repeat for spec in specs), questions)}")
+        return lines
 
     @cached_property
     def _earlier_s(self) -> dict[str, float]:

@@ -49,6 +49,25 @@ def test_finished_repeats_tell_the_time(tmp_path: Path) -> None:
     assert "4 runs to make, 2 there already\n" in text and text.endswith("one at a time: about 40 s")
 
 
+def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
+    """The largest family counts: two cells of three frameworks with two topologies have six steps to more devices."""
+    every = specs()
+    assert "\n  b: 3 repeats tell differences of 12 % apart at 2 % noise (1 question); 5 % takes 6" in str(
+        planned(every, every, tmp_path)
+    )
+    block = {"sequence": 32, "topologies": ["1n1g", "1n2g"], "repeats": 12, "batch": {"fp32": [4, 8]},
+             "frameworks": ["torch", "jax", "tensorflow"], "extras": ["aa"]}  # fmt: skip
+    many = runs.expand(load([], {"benchmarks": {"b": block}}))
+    (line,) = [line for line in str(planned(many, many, tmp_path)).splitlines() if "apart" in line]
+    assert line == "  b: 12 repeats tell differences of 4 % apart at 2 % noise (6 questions)"
+    one = runs.expand(load([], {"benchmarks": {"b": {**block, "repeats": 2, "extras": []}}}))
+    assert "b: too few repeats to tell anything apart, a test needs 3; 5 % takes 9 repeats" in str(
+        planned(one, one, tmp_path)
+    )
+    alone = runs.expand(load([], {"benchmarks": {"b": {"sequence": 32}}}))
+    assert "apart" not in str(planned(alone, alone, tmp_path)), "nothing is compared"
+
+
 def test_a_cap_bounds_the_time(tmp_path: Path) -> None:
     every = specs({"at_most_s": 10})
     planning = planned(every, every, tmp_path)
