@@ -56,10 +56,48 @@ def test_a_range_on_both_sides_of_the_goal_is_said(tmp_path: Path) -> None:
     assert "its range, 78 % to 83 %, lies on both sides" in why
 
 
+@pytest.mark.parametrize(
+    ("speeds", "changes", "why"),
+    [
+        ({"1n1g": 100.0}, {}, "baselines have no efficiency of their own"),
+        ({"1n1g": 100.0, "2n1g": 195.0}, {"hosts": "simulated"}, "simulated nodes do not count"),
+        ({"1n1g": 100.0, "2n1g": 300.0}, {}, "torch 2n1g (150 %, more than its devices can give)"),
+    ],
+)
+def test_a_goal_is_not_met_by_nothing(
+    tmp_path: Path, speeds: dict[str, float], changes: dict[str, Any], why: str
+) -> None:
+    paths = write_series(tmp_path, {topology: jitter(speed) for topology, speed in speeds.items()}, **changes)
+    verdict, said = verdicts(judged(paths, efficiency={"from_nodes": 1}))["efficiency"]
+    assert verdict == "not measured" and why in said
+
+
+def test_a_goal_with_a_cell_that_died_cannot_be_told(tmp_path: Path) -> None:
+    """It has records without a figure, or no record at all. A cell that misses the goal decides nevertheless."""
+    died = [
+        write_record(tmp_path, record(spec(topology="4n1g", repeat=n), None, status="oom", reason="no")) for n in (1, 2)
+    ]
+    paths = write_series(tmp_path, {"1n1g": jitter(100.0), "2n1g": jitter(190.0)})
+    found = judged([*paths, *died], efficiency={"from_nodes": 1})
+    assert verdicts(found)["efficiency"] == (
+        "not measured",
+        "without a figure: torch 4n1g (no speedup: it, or the baseline to compare with, has no valid repeat)",
+    )
+    assert head.judged(cells.groups([found]))[0][0] == "cannot be told"
+    slow = write_series(tmp_path / "slow", {"1n1g": jitter(100.0), "2n1g": jitter(110.0)})
+    assert verdicts(judged([*slow, *died], efficiency={"from_nodes": 1}))["efficiency"][0] == "fail"
+    whole = judged(paths, efficiency={"from_nodes": 1})
+    assert head.judged(cells.groups([whole]))[0][0] == "met"
+    asked = cells.Asked(benchmark="bert", batch=32, precision="fp32", frameworks=["torch"],
+                        topologies=["1n1g", "2n1g", "8n1g"], repeats=5)  # fmt: skip
+    verdict, _, why = head.judged(cells.groups([whole], [asked]))[0]
+    assert verdict == "cannot be told" and why == "no record: torch 8n1g (fp32, batch 32)"
+
+
 def test_utilization_is_that_of_the_devices(tmp_path: Path) -> None:
     values = [record(spec(repeat=n), 100.0) for n in (1, 2, 3)]
     assert verdicts(judged([write_record(tmp_path, value) for value in values]))["utilization"] == (
-        "not measured", "no device told how busy it was (driver or permission)",
+        "not measured", "without a figure: torch 1n1g (no device told how busy it was (driver or permission))",
     )  # fmt: skip
     for value, share in zip(values, (0.7, 0.75, 0.9), strict=True):
         value["utilization"]["gpu"] = share

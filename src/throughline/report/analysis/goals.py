@@ -9,64 +9,90 @@ from throughline.spec import Topology
 from throughline.study.goals import Goals
 
 Cells = Mapping[str, Mapping[str, Cell]]
+NAMED = 3  # so many cells without a figure are named
 
 
-def judge(frameworks: Cells, goals: Goals, kind: str | None) -> list[Goal]:
-    """Judge each goal by the worst cell that it is about. kind: the device's, `cuda` or `cpu`."""
-    return [_efficiency(frameworks, goals), _utilization(frameworks, goals, kind)]
+def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[str, str]) -> list[Goal]:
+    """Judge each goal by the worst cell that it is about. kind: the device's, `cuda` or `cpu`.
+
+    baselines: the topology of each framework that its speedups are relative to. It has no efficiency of its own, and
+    neither have simulated nodes. A cell without a figure does not reach a goal: then the goal cannot be told.
+    """
+    return [_efficiency(frameworks, goals, baselines), _utilization(frameworks, goals, kind)]
 
 
 def overall(goals: Iterable[Goal]) -> str:
-    """Return the verdict of several goals: fail if one fails, else pass if one passes."""
+    """Return the verdict of several goals: fail if one fails; not measured if a cell lacks a figure; else pass.
+
+    A goal that is about no cell at all decides nothing.
+    """
+    goals = list(goals)
     verdicts = {goal.verdict for goal in goals}
-    return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts else "not measured"
+    lacking = any(goal.verdict == "not measured" and goal.where for goal in goals)
+    return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts and not lacking else "not measured"
 
 
-def _efficiency(frameworks: Cells, goals: Goals) -> Goal:
+def _efficiency(frameworks: Cells, goals: Goals, baselines: Mapping[str, str]) -> Goal:
     limit, nodes = goals.efficiency.at_least, goals.efficiency.from_nodes
     asked = {
         f"{name} {topology}": cell
         for name, series in frameworks.items()
         for topology, cell in series.items()
-        if Topology.parse(topology).nodes >= nodes
+        if Topology.parse(topology).nodes >= nodes and topology != baselines.get(name) and not cell.simulated
     }
     judged = {where: cell.efficiency for where, cell in asked.items() if cell.efficiency is not None}
-    doubt = ""
+    silent = "no speedup: it, or the baseline to compare with, has no valid repeat"
+    doubt, lacking = "", {where: silent for where in asked if where not in judged}
+    for where in list(judged):
+        ends = asked[where].efficiency_range
+        if (ends[0] if ends else judged[where]) > 1:
+            lacking[where] = f"{percent(judged[where])}, more than its devices can give"
+            del judged[where]
     if judged:
         ends = asked[_lowest(judged)].efficiency_range
         if ends and ends[0] < limit < ends[1]:
             doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
-    reason = (
-        f"no cell on {nodes} nodes and more has a speedup: it, or the baseline to compare with, has no valid repeat"
-        if asked
-        else f"no topology has {nodes} nodes and more"
-    )
-    return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, reason)
+    large = any(Topology.parse(topology).nodes >= nodes for series in frameworks.values() for topology in series)
+    reason = f"no topology has {nodes} nodes and more"
+    if large:
+        reason = "baselines have no efficiency of their own, and simulated nodes do not count"
+    return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, lacking, reason)
 
 
 def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
-    judged, asked = {}, 0
+    judged, lacking = {}, {}
     for name, series in sorted(frameworks.items()):
         for topology, cell in sorted(series.items()):
-            asked += cell.n_ok > 0
-            use = cell.utilization
+            use, where = cell.utilization, f"{name} {topology}"
             share = (use.gpu if kind == "cuda" else use.cpu) if use else None
             if share is not None:
-                judged[f"{name} {topology}"] = share
-    silent = f"; {asked - len(judged)} of {asked} cells did not tell" if len(judged) < asked else ""
-    reason = "no device told how busy it was (driver or permission)" if asked else "no valid repeat"
+                judged[where] = share
+            else:
+                silent = "no device told how busy it was (driver or permission)"
+                lacking[where] = silent if cell.n_ok else "no valid repeat"
     goal = {"name": "utilization", "at_least": goals.utilization.at_least, "from_nodes": None}
-    return _goal(goal, judged, silent, reason)
+    return _goal(goal, judged, "", lacking, "no cell was asked for")
 
 
-def _goal(goal: dict[str, Any], judged: Mapping[str, float], doubt: str, why_not: str) -> Goal:
-    """Judge the goal by the lowest of `judged`, with a `doubt` about it. `why_not`: why nothing can be judged."""
-    if not judged:
-        return Goal(**goal, verdict="not measured", worst=None, where=None, why=why_not)
-    where = _lowest(judged)
-    worst = judged[where]
-    reason = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
-    return Goal(**goal, verdict="pass" if worst >= goal["at_least"] else "fail", worst=worst, where=where, why=reason)
+def _goal(
+    goal: dict[str, Any], judged: Mapping[str, float], doubt: str, lacking: Mapping[str, str], why_not: str
+) -> Goal:
+    """Judge the goal by the lowest of `judged`, with a `doubt` about it.
+
+    lacking: the cells without a figure that counts, and why. `why_not`: why the goal is about no cell.
+    """
+    missing = [f"{where} ({reason})" for where, reason in lacking.items()]
+    named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
+    where = _lowest(judged) if judged else None
+    worst = judged[where] if where else None
+    if where and worst is not None:
+        reason = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
+        if worst < goal["at_least"]:
+            return Goal(**goal, verdict="fail", worst=worst, where=where, why=reason)
+        if not lacking:
+            return Goal(**goal, verdict="pass", worst=worst, where=where, why=reason)
+    why = f"without a figure: {named}" if lacking else why_not
+    return Goal(**goal, verdict="not measured", worst=None, where=next(iter(lacking), None), why=why)
 
 
 def _lowest(judged: Mapping[str, float]) -> str:

@@ -99,7 +99,7 @@ def summarize(
         remarks=remarks,
         mathematics=mathematics,
         settings=settings if any(settings.values()) else None,
-        goals=goals.judge(cells, terms.goals, device.kind if device else None) if terms.goals else None,
+        goals=goals.judge(cells, terms.goals, device.kind if device else None, baselines) if terms.goals else None,
         reasons=reasons,
         baselines=baselines,
         margin=terms.margin,

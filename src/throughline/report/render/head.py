@@ -177,6 +177,17 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
+def _without_record(groups: Sequence[Group], goal: Goal) -> str:
+    """Name the cells that a goal is about and that have no record, because their runs failed or are still to come."""
+    rows = dict.fromkeys(
+        f"{row.framework} {row.topology} ({group.precision}, {group.batch_name})"
+        for group in groups
+        for row in group.rows
+        if row.cell is None and row.topology.nodes >= (goal.from_nodes or 1)
+    )
+    return ", ".join(rows)
+
+
 VERDICTS = {"pass": "met", "fail": "not met", "not measured": "cannot be told"}
 """Map the verdicts of a summary's goals to the words of the page."""
 
@@ -191,8 +202,10 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     for every in judgements.values():
         verdict = goals.overall(goal for _, goal in every)
         deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
-        group, goal = min(deciding, key=lambda judged: judged[1].worst or 0.0)
-        where = f" ({group.precision}, {group.batch_name})" if goal.worst is not None else ""
+        group, goal = min(deciding, key=lambda judged: (judged[1].where is None, judged[1].worst or 0.0))
+        where = f" ({group.precision}, {group.batch_name})" if goal.where else ""
+        if verdict == "pass" and (gone := _without_record(groups, goal)):
+            verdict, goal, where = "not measured", goal.model_copy(update={"why": f"no record: {gone}"}), ""
         aim = f"devices are busy for at least {percent(goal.at_least)} of the timed window"
         if goal.name == "efficiency":
             kind = "strong-scaling efficiency" if group.strong else "efficiency"
