@@ -59,6 +59,11 @@ def unequal(chance: random.Random, framework: int) -> float:
     return chance.gauss(0, 1) * (1.5 if framework % 2 else 0.5)
 
 
+def skewed_unequal(chance: random.Random, framework: int) -> float:
+    """Return a skewed value; every second framework is three times as noisy as the others."""
+    return skewed(chance, framework) * (1.5 if framework % 2 else 0.5)
+
+
 def outliers(chance: random.Random, _: int) -> float:
     """Return a normal value; 1 in 20 is five deviations slow."""
     return chance.gauss(0, 1) - (5 if chance.random() < 0.05 else 0)
@@ -71,13 +76,14 @@ KINDS = (
     Kind("heavy tails", heavy),
     Kind("skewed", skewed),
     Kind("unequal deviations", unequal),
-    Kind("skewed and unequal", lambda chance, framework: skewed(chance, 0) * (1.5 if framework % 2 else 0.5)),
+    Kind("skewed and unequal", skewed_unequal),
+    Kind("the same, without A/A runs", skewed_unequal, again=0),
     Kind("one in 20 is slow", outliers),
     Kind("a slow hour is shared, 10 %", hour=0.1),
-    Kind("the same, not in rounds", hour=0.1, rounds=False),
+    Kind("such an hour, not in rounds", hour=0.1, rounds=False),
     Kind("all are equal", gain=0.0),
     Kind("fixed effects of 1 %, noise 0.5 %", noise=0.005, fixed=0.01, independent=False),
-    Kind("the same, without A/A runs", noise=0.005, fixed=0.01, again=0, independent=False),
+    Kind("these effects, without A/A runs", noise=0.005, fixed=0.01, again=0, independent=False),
 )
 
 

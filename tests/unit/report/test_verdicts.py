@@ -329,8 +329,8 @@ def test_simulated_reports_are_rarely_wrong_and_decide(monkeypatch: pytest.Monke
     normal = verdicts.simulate(by_name["normal, without A/A runs"], 60)
     assert normal.wrong <= 0.05 and normal.decided > 0.9 and normal.equal > 0.6
     hour = verdicts.simulate(by_name["a slow hour is shared, 10 %"], 12)
-    apart = verdicts.simulate(by_name["the same, not in rounds"], 12)
+    apart = verdicts.simulate(by_name["such an hour, not in rounds"], 12)
     assert hour.decided > 0.9 > 0.5 > apart.decided, "rounds keep what a slow hour takes"
-    lasting = verdicts.simulate(by_name["the same, without A/A runs"], 12)
+    lasting = verdicts.simulate(by_name["these effects, without A/A runs"], 12)
     again = verdicts.simulate(by_name["fixed effects of 1 %, noise 0.5 %"], 12)
     assert lasting.wrong > 0.5 > 0.2 > again.wrong, "no test cures this; A/A runs do"
