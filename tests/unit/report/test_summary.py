@@ -276,6 +276,7 @@ def test_a_baseline_from_elsewhere_is_said(tmp_path: Path) -> None:
     paths += write_series(tmp_path, {"1n2g": [190.0]}, framework_versions={"torch": "2.12.0"})
     cells = summary.summarize(paths, repeats=1).frameworks["torch"]
     assert any("unlike" in text for text in cells["1n2g"].warnings)
+    assert (cells["1n2g"].speedup, cells["1n2g"].efficiency) == (None, None)
 
 
 def test_no_device_is_no_error(tmp_path: Path) -> None:

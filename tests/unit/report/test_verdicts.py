@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from report_fixture import jitter, record, spec, write_record, write_series
+from report_fixture import CPU, V100, jitter, record, spec, write_record, write_series
 from throughline.records import Mathematics, Summary
 from throughline.report.analysis import cells, judged_pairs, leader, summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, overview, page
 from throughline.report.topic import Scope
 from throughline.report.topics import comparisons, cost, doubtful, hardware
-from throughline.study.goals import Price
+from throughline.study.goals import Goals, Price
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 NOISE = {
@@ -334,3 +334,37 @@ def test_simulated_reports_are_rarely_wrong_and_decide(monkeypatch: pytest.Monke
     lasting = verdicts.simulate(by_name["these effects, without A/A runs"], 12)
     again = verdicts.simulate(by_name["fixed effects of 1 %, noise 0.5 %"], 12)
     assert lasting.wrong > 0.5 > 0.2 > again.wrong, "no test cures this; A/A runs do"
+
+
+H100 = {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3", "count": 8, "fp16_native": True}
+
+
+def test_a_row_has_the_device_and_the_price_of_its_kept_runs(tmp_path: Path) -> None:
+    """Repeats 1 and 2 ran on a V100, and 3 to 5 on an H100: the figure is that of the H100."""
+    prices = {"V100": Price(per_hour=1.0, currency="EUR"), "H100": Price(per_hour=5.0, currency="EUR")}
+    records = [
+        write_record(tmp_path, record(spec(repeat=n), 100.0 if n < 3 else 400.0, device=V100 if n < 3 else H100))
+        for n in range(1, 6)
+    ]
+    records += write_series(tmp_path, {"1n2g": around(195.0)}, device_found=V100)
+    found = summary.summarize(records, repeats=5, terms=Terms(prices=prices))
+    one, two = found.frameworks["torch"].values()
+    assert (one.median_speed, found.device and found.device.name) == (400.0, H100["name"])
+    assert one.cost and two.cost and (one.cost.price_per_device_hour, two.cost.price_per_device_hour) == (5.0, 1.0)
+    (group,) = cells.groups([found])
+    assert [group.facts(row)["device.name"] for row in group.measured] == [H100["name"], V100["name"]]
+    assert [row.device for row in (one.result for one in scoped(found).measured)] == [H100["name"], V100["name"]]
+
+
+def test_a_speedup_over_another_machine_is_nowhere(tmp_path: Path) -> None:
+    goals = Terms(goals=Goals.model_validate({"efficiency": {"from_nodes": 1, "at_least": 0.8}}))
+    records = write_series(tmp_path, {"1n1g": around(100.0)}, device_found=CPU)
+    records += write_series(tmp_path, {"1n2g": around(390.0)}, device_found=V100)
+    found = summary.summarize(records, repeats=5, terms=goals)
+    cell = found.frameworks["torch"]["1n2g"]
+    assert (cell.speedup, cell.efficiency, cell.speedup_range, cell.efficiency_range) == (None,) * 4
+    scope = scoped(found)
+    text = head.headline(scope.groups, scope.pairs)
+    assert "its speedup is not known, because its baseline, 1n1g, ran in another environment" in text
+    assert scope.pairs[0].verdict == "not comparable" and (found.goals or [])[0].verdict == "not measured"
+    assert any("unlike things" in warning for warning in cell.warnings)

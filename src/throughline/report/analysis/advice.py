@@ -26,6 +26,8 @@ BY_TOPOLOGY = tuple(
     f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
 )  # differs between topologies for good reasons; a commit in between need not change what is measured
 KERNELS = ("attention", "convolutions", "memory_format")  # settings that each framework chooses for itself
+CORES = ("environment.cpu_cores", "environment.cpu_quota_cores")
+"""Parts that a cluster gives to a run in proportion to its devices."""
 MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
@@ -114,6 +116,22 @@ def mixture(runs: Sequence[RunRecord]) -> list[str]:
     return differences
 
 
+def unlike_ends(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> bool:
+    """True if a speedup over `baseline` would compare unlike things, as the comparison of the two says.
+
+    The numbers of cores do not count: a cluster gives them in proportion to the devices.
+    """
+    ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
+    if not ok or not base:
+        return False
+    here, there = surroundings(ok[-1]), surroundings(base[-1])
+    keys = (key for key in here.keys() & there.keys() if not key.startswith((*BY_TOPOLOGY, *CORES)))
+    return any(
+        here[key] != there[key] and None not in (here[key], there[key]) and not close(key, [here[key], there[key]])
+        for key in keys
+    )
+
+
 def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], name: str) -> list[str]:
     """Return what makes the speedup of `runs` over `baseline` a comparison of unlike things."""
     ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
@@ -125,8 +143,8 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], na
         for part in (ok, base)
     )
     return [
-        f"{key} is {here.get(key)} here and {there.get(key)} in the {name} baseline, so the speedup compares unlike "
-        "things: run the older one again"
+        f"{key} is {here.get(key)} here and {there.get(key)} in the {name} baseline, so a speedup would "
+        "compare unlike things: run the older one again"
         for key in dict.fromkeys([*here, *there])
         if here.get(key) != there.get(key) and not close(key, [here.get(key), there.get(key)])
     ]

@@ -37,7 +37,7 @@ def _result(group: Group, row: Row) -> Result | None:
         parameters=parameters,
         sequence=sequence if isinstance(sequence, int) else None,
         precision=group.precision,  # type: ignore[arg-type]
-        device=summary.device.name if summary.device else None,
+        device=group.facts(row).get("device.name"),
         nodes=row.topology.nodes,
         devices=row.topology.world,
         batch_per_device=cell.batch_size_per_device,

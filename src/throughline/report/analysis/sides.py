@@ -15,8 +15,6 @@ OF_FRAMEWORK = tuple(
 """Parts of an environment that differ between frameworks for good reasons."""
 NO_SPEED = ("environment.commit", "environment.variables.CUDA_VISIBLE_DEVICES")
 """Parts that differ without any effect on speed. Whether the measured code has changed is told by `code`."""
-CORES = ("environment.cpu_cores", "environment.cpu_quota_cores")
-"""Parts that a cluster gives to a run in proportion to its devices."""
 NAMED, LONG = 3, 80
 """How many differences between two environments are named; how many characters a printed value has at most."""
 
@@ -64,7 +62,7 @@ def differences(first: Side, second: Side) -> list[str]:
     if first.row.framework != second.row.framework:
         left_out += OF_FRAMEWORK
     if first.row.topology != second.row.topology:
-        left_out += (*advice.BY_TOPOLOGY, *CORES)
+        left_out += (*advice.BY_TOPOLOGY, *advice.CORES)
     return [
         _said(key, a.get(key), b.get(key))
         for key in dict.fromkeys([*a, *b])

@@ -5,8 +5,7 @@ configuration is refused.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from throughline import ratios, statistics
 from throughline.files import UserError, snakemake, write_json
-from throughline.records import Cell, Cost, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
+from throughline.records import Cell, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
 from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, workload_figures
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
@@ -24,6 +23,10 @@ from throughline.study.section import Section, Share
 FREE = {"framework", "topology", "repeat", "hosts"}
 """The keys in which the specifications of one summary's runs may differ; runs on one topology also have the same hosts.
 """
+
+NO_SPEEDUP = dict.fromkeys(
+    ("speedup", "efficiency", "speedup_range", "speedup_coverage", "efficiency_range")
+)  # of a cell and a baseline that ran in different environments
 
 Runs = Sequence[RunRecord]
 ByTopology = dict[str, list[RunRecord]]
@@ -68,14 +71,15 @@ def summarize(
         name: next((run.settings for repeats_of in series.values() for run in repeats_of if run.settings), None)
         for name, series in by_framework.items()
     }
-    device = next((run.device for run in runs if run.device), None)
+    pooled = {name: {t: baseline.pool(of) for t, of in series.items()} for name, series in by_framework.items()}
+    kept = [run for series in pooled.values() for kept_runs, _ in series.values() for run in kept_runs]
+    device = next((run.device for run in kept if run.device), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
     doubts = advice.about_frameworks(settings, mathematics or {})
-    environment = {run.spec.framework: run.environment for run in reversed(runs)}  # each framework's first
+    environment = {run.spec.framework: run.environment for run in (*reversed(runs), *reversed(kept))}  # the first kept
     stated = {name: advice.facts(device, facts, runs[0].data) for name, facts in environment.items()}
-    price = partial(cost.of, rated=cost.rate(device, terms.prices), task_samples=terms.task_samples)
     cells = {
-        name: _series(series, baselines[name], repeats, doubts[name], price, stated[name])
+        name: _series(series, pooled[name], baselines[name], repeats, doubts[name], terms, stated[name])
         for name, series in by_framework.items()
     }
     spec, (per_device, reasons) = runs[0].spec, _batch_per_device(runs[0].spec)
@@ -227,25 +231,29 @@ def write(
 
 def _series(
     by_topology: ByTopology,
+    pooled: dict[str, tuple[list[RunRecord], list[LeftOut]]],
     base: str,
     repeats: int,
     doubts: Sequence[str],
-    price: Callable[[float | None, int], Cost],
+    terms: Terms,
     stated: dict[str, Any],
 ) -> dict[str, Cell]:
     """Return the cells of one framework by topology, smallest first.
 
-    doubts: warnings about the framework. stated: the facts of its environment; a cell keeps what differs from them.
+    pooled: the runs that enter each cell, and those that are left out. doubts: warnings about the framework. stated:
+    the facts of its environment; a cell keeps what differs from them.
     """
-    pooled = {topology: baseline.pool(runs) for topology, runs in by_topology.items()}
     base_runs = pooled.get(base, ([], []))[0]
     cells: dict[str, Cell] = {}
     for topology, (kept, left_out) in pooled.items():
         cell = _cell(by_topology[topology], kept, left_out, repeats, base, base_runs)
+        if topology != base and advice.unlike_ends(kept, base_runs):
+            cell = cell.model_copy(update=NO_SPEEDUP)
         notes = advice.about_cell(kept, cell, base)
         if topology != base:
             notes += advice.unlike_baseline(kept, base_runs, base)
-        priced = price(cell.median_speed, cell.world_size)
+        rated = cost.rate(next((run.device for run in kept if run.device), None), terms.prices)
+        priced = cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)
         told = {"warnings": [*notes, *doubts], "cost": priced, **_when_and_where(kept, stated)}
         cells[topology] = cell.model_copy(update=told)
     return cells

@@ -113,6 +113,8 @@ def _scaling(best: Best, every: Sequence[Best]) -> str:
     if cell.speedup is None:
         base = best.group.row(best.row.framework, Topology.parse(best.baseline))
         reason = "its baseline, {}, has no valid repeat" if base else "there are no runs on its baseline, {}"
+        if base and base.cell and base.cell.n_ok:
+            reason = "its baseline, {}, ran in another environment"
         return f"; its speedup is not known, because {reason.format(best.baseline)}"
     between = f" (speedup {span(cell.speedup_range)} within the ranges of the repeats)" if cell.speedup_range else ""
     return (
