@@ -57,6 +57,7 @@ BUILT = "built.json"
 """What an environment was built with."""
 TORCH_IN_INDEX = "13"
 """The version of CUDA whose build of torch the usual indexes have. The others are in PyTorch's own index only."""
+CPU_TORCH = "the workflow's PyTorch is a CPU build; make run GPU=auto installs the one for this machine"
 
 
 @dataclass
@@ -268,7 +269,7 @@ def _chosen(recipe: Recipe) -> tuple[Variant | None, str]:
     if cuda is None:
         return variants.choose(recipe.variants, wants, known)
     if not cuda:
-        return None, "the workflow's PyTorch is a CPU build; make run GPU=auto installs the one for this machine"
+        return None, CPU_TORCH
     same = next((one for one in recipe.variants if cuda in (one.cuda, f"{one.cuda}.0")), None)
     if wants == "none" or same is None or (not known.cards and wants == "auto" and is_ready(recipe.name)):
         return None, f"the workflow's PyTorch, for CUDA {cuda}"
@@ -294,7 +295,7 @@ def build_of(framework: str) -> tuple[str, str]:
     cuda = torch_cuda()
     if cuda is None:
         return "none", "there is no PyTorch yet: make run"
-    return (f"CUDA {cuda}" if cuda else "none"), "the workflow's own environment"
+    return (f"CUDA {cuda}", "the workflow's own environment") if cuda else ("none", CPU_TORCH)
 
 
 def no_build(framework: str) -> str | None:

@@ -30,7 +30,7 @@ def check_here(specs: Iterable[RunSpec]) -> list[str]:
             lines.append(f"{nothing}: its runs say n/a")
         elif build == "none" and recipes.has_builds(framework):
             raise UserError(
-                f"{framework} gets the build for CPUs, and this machine has {len(known.cards)} GPUs",
+                f"{framework} gets the build for CPUs, and this machine has a GPU ({known.cards[0].name})",
                 why=reason,
                 next_step=f"{MENDING}; or set runs.device: cpu",
             )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from throughline import files
+from throughline import files, recipes
 from throughline.launch import compiler, machine, nodes
 from throughline.launch.nodes import Nodes
 from throughline.launch.request import RunRequest, lacks_environment
@@ -48,11 +48,12 @@ def survey(request: RunRequest) -> Site:
     names = os.environ[files.NODES] = host_names(found.names)  # from now on, logs and records say node0, node1, ...
     variables = machine.worker_variables(spec) | {files.NODES: names}
     on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
+    lacking = lacks_environment(spec, request.python)
     question = Question(
-        # In the workflow's own environment, torch can tell which devices there are.
-        framework="torch" if lacks_environment(spec, request.python) else spec.framework,
+        # In the workflow's own environment, torch can tell which devices there are. Its CPU build sees no GPU.
+        framework="torch" if lacking else spec.framework,
         model=spec.model,
-        device=spec.device,
+        device="cpu" if lacking and recipes.torch_cuda() == "" else spec.device,
         seen=str(request.log.resolve()),
         record=str(request.record.resolve()),
         ranks=topology.world if found.kind == "simulated" else topology.devices,
@@ -67,7 +68,7 @@ def survey(request: RunRequest) -> Site:
         gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
     else:
         variables["GLOO_SOCKET_IFNAME"] = "lo"
-        gpus = machine.gpus(question.framework, request.python, os.environ | variables, spec.device)
+        gpus = machine.gpus(question.framework, request.python, os.environ | variables, question.device)
         cpu, facts = machine.processor(), environment.describe(question.framework, spec.model)
     device = machine.choose(spec, gpus, cpu)
     if question.compiles and device.kind == "cuda" and not found.elsewhere:  # other machines have asked themselves
