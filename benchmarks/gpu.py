@@ -43,6 +43,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import gpu_expected
 import harness
 from contestants import Asked, contest, real_token_share
 from gpu_parts import PARTS, TOLERANCE, cell, first_line, make_shards, named, reached
@@ -237,6 +238,8 @@ class Run:
         if measured["status"] == "ok":
             speeds = {label: row.batch / seconds for label, seconds in measured["seconds"].items()}
             measured |= {"samples_per_s": speeds, **reached(self.value["card"], ours, speeds["ours"])}
+            expected = gpu_expected.of(self.value["card"].get("name"), row.model, row.batch, row.precision)
+            measured |= gpu_expected.judged(expected, speeds["ours"], measured["kernels"])
         return measured
 
     def _contest(self, asked: Asked, limit_s: float, profile: bool = False) -> dict[str, Any]:

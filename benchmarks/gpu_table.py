@@ -46,11 +46,11 @@ def _checks(checks: list[dict[str, Any]]) -> list[str]:
 def _rows(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["", "## Full-length synthetic data, and the others in turn", ""]
     lines += ["How many times as long a step of the others takes: the median of the rounds, and where it lies.", ""]
-    names = ["row", "samples/s", "tokens/s", "GB of memory", "floor / target / stretch"]
+    names = ["row", "samples/s", "tokens/s", "GB of memory", "expected / goal / best known"]
     names += ["MFU", "of fastest products", "of bandwidth (estimated)"]
     lines += [line(*names, "others", "where a step's time goes"), "|---" + "|--:" * 7 + "|---|---|"]
     for row in rows:
-        goals = " / ".join(number(row[goal], ",.0f") for goal in ("floor", "target", "stretch"))
+        goals = _goals(row)
         if row["status"] != "ok":
             lines += [line(row["name"], row["status"], "", "", goals, "", "", "", row["reason"], "")]
             continue
@@ -60,7 +60,22 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
         speed = f"{row['samples_per_s']['ours']:,.0f}"
         size = number(row["tokens_per_s"], ",.0f"), f"{row['peak_memory_bytes']['ours'] / 1e9:.1f}"
         lines += [line(row["name"], speed, *size, goals, *given, "; ".join(others), kernels(row["kernels"]))]
-    return lines
+    return lines + _short(rows)
+
+
+def _goals(row: dict[str, Any]) -> str:
+    """Return what the card should reach, and how the measured figure lies to it."""
+    if not (expected := row.get("expected")):
+        return str(row.get("verdict", "–"))
+    high = f" to {expected['high']:,.0f}" if expected["high"] else ""
+    known = number(expected["known"], ",.0f") + (f" ({expected['source']})" if expected["source"] else "")
+    return f"{expected['low']:,.0f}{high} / {number(expected['goal'], ',.0f')} / {known}: {row['verdict']}"
+
+
+def _short(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what to look at in the rows that fall short."""
+    lines = [f"* {row['name']}: {text}" for row in rows for text in row.get("look_at") or ()]
+    return ["", "What to look at where a row falls short:", "", *lines] if lines else []
 
 
 def _real(rows: list[dict[str, Any]]) -> list[str]:

@@ -136,3 +136,27 @@ def test_a_process_that_dies_takes_one_piece_with_it(tmp_path: Path, monkeypatch
 def test_between_which_rounds_a_median_lies(count: int, low: int, high: int) -> None:
     ratio = harness.ratio([{"slow": 2.0 * number, "fast": 2.0} for number in range(count, 0, -1)], "slow", "fast")
     assert (ratio.low, ratio.high) == (low, high) and ratio.median == (count + 1) / 2
+
+
+@pytest.mark.parametrize(
+    ("card", "speed", "verdict"),
+    [
+        ("NVIDIA H100 80GB HBM3", 5000.0, "as expected"),
+        ("NVIDIA H100 80GB HBM3", 5600.0, "above"),
+        ("NVIDIA H100 80GB HBM3", 3600.0, "25% below"),
+        ("NVIDIA H200", 5000.0, "12% below"),
+        ("NVIDIA H100 NVL", 5000.0, "no expectation"),
+        (None, 5000.0, "no expectation"),
+    ],
+)
+def test_what_a_card_should_reach(
+    monkeypatch: pytest.MonkeyPatch, card: str | None, speed: float, verdict: str
+) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    gpu_expected = importlib.import_module("gpu_expected")
+    kernels = {"wall": 0.0711, "matrix products": 0.030, "passes": 0.030, "attention": 0.005, "optimizer": 0.001}
+    found = gpu_expected.judged(gpu_expected.of(card, "bert-base", 256, "bf16"), speed, kernels)
+    assert found["verdict"].startswith(verdict)
+    assert [text.partition(" (")[0] for text in found["look_at"]] == {
+        "25% below": ["passes"], "12% below": ["matrix products", "passes"]
+    }.get(verdict, [])  # fmt: skip
