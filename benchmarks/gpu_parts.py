@@ -121,7 +121,7 @@ def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
             if full not in true:
                 true[full], _ = trained(plan, device, "fp32", False, "full" if full else "padded")
             found["loss"], found["recorded"] = trained(plan, device, precision, compiled, text)
-            differences = [abs(loss / right - 1) for loss, right in zip(found["loss"], true[full], strict=True)]
+            differences = [relative(loss, right) for loss, right in zip(found["loss"], true[full], strict=True)]
             found["largest_difference"] = max(differences)
             passed, reason = all(each <= tolerance for each in differences), None
         except Unsupported as error:
@@ -132,6 +132,11 @@ def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
             passed, reason = False, first_line(error)
         yield {**found, "passed": passed, "reason": reason}
         gc.collect()
+
+
+def relative(value: float, right: float) -> float:
+    """Return the relative difference; 0 if both are 0, as on a device that computes nothing."""
+    return abs(value - right) / max(abs(right), 1e-30)
 
 
 def named(precision: str, compiled: bool, text: str) -> str:

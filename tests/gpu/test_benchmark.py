@@ -1,0 +1,21 @@
+"""benchmarks/gpu.py runs completely on PyTorch's CUDA build: a row, its verdict and its table. Figures mean nothing."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import lane
+
+
+def test_the_whole_program_runs_on_a_gpu(tmp_path: Path) -> None:
+    command = [lane.python(), lane.ROOT / "benchmarks/gpu.py", "--workload", "gpt2", "--dry", "--output", tmp_path]
+    done = subprocess.run(
+        command, env=lane.variables(NULL_CUDA_DEVICES="1"), capture_output=True, text=True, timeout=900, check=False
+    )
+    value = json.loads((tmp_path / "gpu-gpt2.json").read_text())
+    assert value["failures"] == [], done.stdout + done.stderr
+    assert value["card"]["name"] == "NVIDIA H100 80GB HBM3" and value["card"]["bandwidth_bytes_per_s"] > 0
+    (row,), (cell,) = value["rows"], value["matrix"]
+    assert row["status"] == cell["status"] == "ok" and row["verdict"].startswith("no expectation")
+    assert row["peak_memory_bytes"]["ours"] > 0 and row["kernels"]["wall"] > 0
+    assert all(check["recorded"] is False and len(check["loss"]) == 2 for check in value["checks"])
