@@ -23,16 +23,25 @@ CASES: dict[str, dict[str, Any]] = {
     "tensor": {"model": "gpt2-tiny", "precision": "fp16", "options": {"tensor": 2, "clip": "global_norm"}},
     "hf-loop": {"framework": "hf-loop", "model": "gpt2-tiny", "options": {"accumulate": 2, "clip": "global_norm"}},
     "lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "value"}, "overflows": True},
+    "halves": {"precision": "bf16", "options": {"accumulate": 2, "clip": "global_norm"}, "gathered": "bfloat16"},
 }
 
 
 def kinds(case: str) -> tuple[str, ...]:
     """Return the kinds of sharding that fit a case. `optimizer_gradients` splits the same parts as `full`, so one case
     for it is enough."""
-    return KINDS if case == "adamw" else KINDS[:2] if case == "tensor" else ("none", "optimizer", "full")
+    return (
+        KINDS
+        if case == "adamw"
+        else KINDS[:2]
+        if case == "tensor"
+        else ("none", "full")
+        if case == "halves"
+        else ("none", "optimizer", "full")
+    )
 
 
-GROUPS = {"2": ("adamw", "adam", "lamb", "hf-loop"), "4": ("adamw",), "4 in pairs": ("tensor",)}
+GROUPS = {"2": ("adamw", "adam", "lamb", "halves", "hf-loop"), "4": ("adamw",), "4 in pairs": ("tensor",)}
 """Group of processes -> the cases that they train."""
 TRAININGS = [
     (group, case, kind) for group, cases in GROUPS.items() for case in cases for kind in kinds(case) if kind != "none"
@@ -105,6 +114,8 @@ def test_a_record_says_what_is_shared_out(folder: Path) -> None:
     assert "8 bytes" in words["optimizer"]
     assert all("16 bytes" in words[kind] for kind in ("optimizer_gradients", "full"))
     assert len(set(words.values())) == 4
+    halves = told(folder, "2", "halves_full")[0]["settings"]["sharding"]
+    assert halves == words["full"] + "; blocks are gathered in bfloat16, and gradients summed in float32"
 
 
 @pytest.mark.parametrize(

@@ -93,13 +93,15 @@ def train(cases: dict[str, Any], world: int, results: str, rank: int) -> None:
     met: TorchDDP | None = None
     every = {}
     for name, case in cases.items():
-        overflows = case.pop("overflows", False)
+        overflows, gathered = case.pop("overflows", False), case.pop("gathered", None)
         spec = training_fixtures.spec(topology=f"1n{world}g", **case)
         one: Any = load(spec.framework)(spec, rank, rank, world, "cpu")
         if met is None:
             one.join()
         else:
             one.averaging, one.tensor = met.averaging, met.tensor
+        if gathered and case["options"]["sharding"] != "none":
+            one.gathered = getattr(torch, gathered)
         met = one
         every[name], weights = trained(one, overflows)
         np.savez(f"{results}_{name}_{rank}.npz", **weights)

@@ -28,6 +28,8 @@ FIRST = 3
 class TorchDDP(TorchRank):
     averaging: dist.ProcessGroup | None = None
     """The ranks over which gradients are averaged; None for all ranks."""
+    gathered: torch.dtype | None = None
+    """The type in which split weights are gathered, if it is not that of the weights (see `sharding.weights`)."""
 
     def join(self) -> None:
         if self.world > 1:
@@ -64,6 +66,8 @@ class TorchDDP(TorchRank):
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
         self.in_parts = self.options.sharding in sharding.WEIGHTS
+        if self.kind == "cuda":  # on a CPU, copies between processes are cheap, and losses stay what they were
+            self.gathered = self.network.half_type
         if self.replicas > 1 and self.trains and not self.in_parts:
             # DistributedDataParallel broadcasts rank 0's buffers in every step. We limit this to the buffers that
             # training changes.
@@ -77,10 +81,12 @@ class TorchDDP(TorchRank):
                 bucket_cap_mb=self.options.bucket_mb,
                 gradient_as_bucket_view=True,
             )
+            # PyTorch measures its own parts in the first ten steps and in every hundredth, and waits for the device.
+            self.parallel._set_ddp_runtime_logging_sample_rate(2**31 - 1)
 
     def optimizer(self) -> None:
         if self.in_parts:  # not earlier, because `load` sets whole weights
-            sharding.weights(self.network, self.form.blocks(self.network), self.options.sharding)
+            sharding.weights(self.network, self.form.blocks(self.network), self.options.sharding, self.gathered)
             self.parameters = list(self.network.parameters())
             self.norms = sharding.norms_of_parts(self.averaging)
         if self.options.sharding == "optimizer":
@@ -128,7 +134,7 @@ class TorchDDP(TorchRank):
         return sizes, in_torch_timed.together(call, at_least_s, self.at)
 
     def update_settings(self) -> dict[str, Any]:
-        return {**super().update_settings(), "sharding": sharding.SETTINGS[self.options.sharding]}
+        return {**super().update_settings(), "sharding": sharding.words(self.options.sharding, self.gathered)}
 
     def barrier(self) -> None:
         if self.world > 1:

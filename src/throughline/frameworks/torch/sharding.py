@@ -48,12 +48,23 @@ def refuse(options: Options, replicas: int) -> None:
     )
 
 
-def weights(network: Any, blocks: Sequence[nn.Module], kind: str) -> None:
-    """Leave this rank only its part of all weights, block by block. The weights outside the blocks are a block too."""
-    from torch.distributed.fsdp import fully_shard
+def words(kind: str, half: torch.dtype | None) -> str:
+    """Return the words of a record for this value of `options.sharding`."""
+    gathered = f"; blocks are gathered in {half}, and gradients summed in torch.float32" if half else ""
+    return SETTINGS[kind] + (gathered.replace("torch.", "") if kind in WEIGHTS else "")
 
+
+def weights(network: Any, blocks: Sequence[nn.Module], kind: str, half: torch.dtype | None = None) -> None:
+    """Leave this rank only its part of all weights, block by block. The weights outside the blocks are a block too.
+
+    half: the type in which the weights of the blocks are gathered, which halves the bytes. What lies outside the blocks
+    stays in fp32, because a network computes its loss in the type of these weights.
+    """
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    types = MixedPrecisionPolicy(half, torch.float32, cast_forward_inputs=False) if half else MixedPrecisionPolicy()
     for block in blocks:
-        fully_shard(block, reshard_after_forward=kind == "full")
+        fully_shard(block, reshard_after_forward=kind == "full", mp_policy=types)
     # The backward pass begins with these weights, so there is no gain in freeing them before it.
     fully_shard(network, reshard_after_forward=False)
 

@@ -169,9 +169,12 @@ class Rows(torch.autograd.Function):
         every = gathered(ids.flatten(), ranks).view(size, -1)
         owners = every % size
         pairs = owners + size * torch.arange(size, device=ids.device)[:, None]
-        counts = torch.bincount(pairs.flatten(), minlength=size**2).view(size, size).tolist()
+        counted = torch.zeros(size**2, dtype=pairs.dtype, device=ids.device)
+        counted.index_add_(0, pairs.flatten(), torch.ones_like(pairs).flatten())
+        counts = counted.view(size, size).tolist()
         ctx.sizes, ctx.received = [asked[rank] for asked in counts], counts[rank]
-        local = every[owners == rank] // size
+        mine = torch.nonzero_static((owners == rank).flatten(), size=sum(ctx.sizes))[:, 0]
+        local = every.flatten().index_select(0, mine) // size
         ctx.order = owners[rank].argsort(stable=True)
         ctx.save_for_backward(table, local)
         ctx.lazy, ctx.ranks = lazy, ranks
