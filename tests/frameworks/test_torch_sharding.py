@@ -24,24 +24,25 @@ CASES: dict[str, dict[str, Any]] = {
     "hf-loop": {"framework": "hf-loop", "model": "gpt2-tiny", "options": {"accumulate": 2, "clip": "global_norm"}},
     "lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "value"}, "overflows": True},
     "halves": {"precision": "bf16", "options": {"accumulate": 2, "clip": "global_norm"}, "gathered": "bfloat16"},
+    "half_exchange": {
+        "model": "gpt2-tiny",
+        "options": {"accumulate": 2, "clip": "global_norm", "exchange_dtype": "bf16"},
+    },
 }
 
 
 def kinds(case: str) -> tuple[str, ...]:
     """Return the kinds of sharding that fit a case. `optimizer_gradients` splits the same parts as `full`, so one case
     for it is enough."""
-    return (
-        KINDS
-        if case == "adamw"
-        else KINDS[:2]
-        if case == "tensor"
-        else ("none", "full")
-        if case == "halves"
-        else ("none", "optimizer", "full")
-    )
+    fitting = {"adamw": KINDS, "tensor": KINDS[:2], "halves": ("none", "full"), "half_exchange": KINDS[:1]}
+    return fitting.get(case, ("none", "optimizer", "full"))
 
 
-GROUPS = {"2": ("adamw", "adam", "lamb", "halves", "hf-loop"), "4": ("adamw",), "4 in pairs": ("tensor",)}
+GROUPS = {
+    "2": ("adamw", "adam", "lamb", "halves", "half_exchange", "hf-loop"),
+    "4": ("adamw",),
+    "4 in pairs": ("tensor",),
+}
 """Group of processes -> the cases that they train."""
 TRAININGS = [
     (group, case, kind) for group, cases in GROUPS.items() for case in cases for kind in kinds(case) if kind != "none"
@@ -106,6 +107,28 @@ def test_what_a_rank_holds_after_a_step(folder: Path, group: str) -> None:
         for name, numbers in whole.items():
             assert sum(rank[name] for rank in kept[kind]) == numbers
             assert max(rank[name] for rank in kept[kind]) < 1.01 * numbers / world
+
+
+def test_an_exchange_in_bf16_rounds_gradients_and_nothing_else(folder: Path) -> None:
+    for rank, (half, full) in enumerate(
+        zip(*(told(folder, "2", f"{case}_none") for case in ("half_exchange", "adamw")), strict=True)
+    ):
+        assert half["losses"][0] == full["losses"][0]
+        assert half["losses"] != full["losses"]
+        np.testing.assert_allclose(half["losses"], full["losses"], rtol=3e-4)
+        assert (half["settings"]["exchange_dtype"], "exchange_dtype" in full["settings"]) == ("bf16", False)
+        assert half["read"] == []
+        weights = [np.load(folder / f"2_half_exchange_none_{one}.npz") for one in (0, rank)]
+        for name in weights[0].files:
+            assert weights[0][name].dtype == np.float32
+            np.testing.assert_array_equal(weights[0][name], weights[1][name], "ranks hold other weights")
+
+
+@pytest.mark.parametrize("kind", KINDS[2:])
+def test_parts_of_gradients_are_exchanged_in_fp32(kind: str) -> None:
+    spec = training_fixtures.spec(topology="1n2g", options={"sharding": kind, "exchange_dtype": "bf16"})
+    with pytest.raises(Unsupported, match="in fp32"):
+        load("torch")(spec, 0, 0, 2, "cpu").device()
 
 
 def test_a_record_says_what_is_shared_out(folder: Path) -> None:

@@ -106,6 +106,7 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "checkpointing": options.checkpointing,
         "unpadded": options.unpadded,
         "sharding": options.sharding != "none",
+        "half_exchange": options.exchange_dtype != "fp32",
         "tensor": options.tensor > 1,
         "own_exchange": topology.world > 1 and workloads.of(spec.model).own_exchange(spec),
     }

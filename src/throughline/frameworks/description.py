@@ -19,6 +19,7 @@ FEATURES = {
     "checkpointing": "recomputed activations",
     "unpadded": "padding left out",
     "sharding": "states split over replicas (sharding)",
+    "half_exchange": "gradients exchanged in bf16",
     "tensor": "several devices for one replica (tensor parallelism)",
     "own_exchange": "parameters that a model's ranks exchange in a way of their own (split tables)",
     "convergence": "convergence check with checkpoints",

@@ -75,6 +75,11 @@ class Options(Part):
     exchange: bool = key(
         "false: every rank keeps its own gradients, to show how much time their exchange takes", default=True
     )
+    exchange_dtype: Literal["fp32", "bf16"] = key(
+        "the type in which the replicas exchange gradients. bf16 sends half the bytes and rounds every gradient to "
+        "8 bits before the sum; weights and updates stay in fp32",
+        default="fp32",
+    )
     bucket_mb: int = key("MiB of gradients per all-reduce", default=25, least=1)
     dropout: float = key("dropout of the model", default=0.1, least=0, below=1)
     memory_limit_mb: int | None = key(

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.device_mesh import init_device_mesh
 
 from throughline import workloads
@@ -48,6 +49,11 @@ class TorchDDP(TorchRank):
         if self.options.graph:
             self.refuse_graph()
         sharding.refuse(self.options, self.replicas)
+        refuse_if(
+            self.options.exchange_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
+            "FSDP2 sums the parts of gradients in fp32: with options.exchange_dtype, options.sharding can only be "
+            "`none` or `optimizer`",
+        )
         super().device()
 
     def refuse_graph(self) -> None:
@@ -81,6 +87,8 @@ class TorchDDP(TorchRank):
                 bucket_cap_mb=self.options.bucket_mb,
                 gradient_as_bucket_view=True,
             )
+            if self.options.exchange_dtype == "bf16":
+                self.parallel.register_comm_hook(self.averaging or dist.group.WORLD, in_bf16)
             # PyTorch measures its own parts in the first ten steps and in every hundredth, and waits for the device.
             self.parallel._set_ddp_runtime_logging_sample_rate(2**31 - 1)
 
@@ -114,9 +122,11 @@ class TorchDDP(TorchRank):
             return None
         told = self.parallel._get_ddp_logging_data()
         sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]
+        sent = torch.float32 if self.options.exchange_dtype == "fp32" else torch.bfloat16
+        sizes = [size * sent.itemsize // torch.float32.itemsize for size in sizes]
         try:
             # All messages use the same memory. This does not matter, because sums of zeros are zeros.
-            largest = torch.zeros(max(sizes), dtype=torch.uint8, device=self.at).view(torch.float32)
+            largest = torch.zeros(max(sizes), dtype=torch.uint8, device=self.at).view(sent)
         except RuntimeError as error:
             largest = None
             if not self.is_out_of_memory(error):
@@ -128,13 +138,15 @@ class TorchDDP(TorchRank):
         parts = [largest[: size // largest.itemsize] for size in sizes]
 
         def call() -> None:
-            for sent in [dist.all_reduce(part, group=self.averaging, async_op=True) for part in parts]:
-                sent.wait()
+            for message in [dist.all_reduce(part, group=self.averaging, async_op=True) for part in parts]:
+                message.wait()
 
         return sizes, in_torch_timed.together(call, at_least_s, self.at)
 
     def update_settings(self) -> dict[str, Any]:
-        return {**super().update_settings(), "sharding": sharding.words(self.options.sharding, self.gathered)}
+        half = {} if self.options.exchange_dtype == "fp32" else {"exchange_dtype": self.options.exchange_dtype}
+        words = sharding.words(self.options.sharding, self.gathered)
+        return {**super().update_settings(), "sharding": words, **half}
 
     def barrier(self) -> None:
         if self.world > 1:
@@ -151,6 +163,12 @@ class TorchDDP(TorchRank):
         if dist.is_initialized():
             dist.barrier()
             dist.destroy_process_group()
+
+
+def in_bf16(group: dist.ProcessGroup, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Average a bucket of gradients in bf16. PyTorch registers its own hook over NCCL only, but it works over gloo."""
+    averaged: torch.futures.Future[Tensor] = bf16_compress_hook(group, bucket)
+    return averaged
 
 
 class Replayed:

@@ -11,11 +11,12 @@ FRAMEWORK = replace(
     options=horovod.HorovodOptions,
     starter=horovod.STARTER,
     calls=False,
-    features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding", "own_exchange"},
+    features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding", "half_exchange", "own_exchange"},
     reasons={
         "graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call",
         "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
         "sharding": "Horovod gives every rank all gradients; states that are split need another exchange",
+        "half_exchange": "Horovod compresses gradients to fp16, and not to bf16",
         "own_exchange": "such a model exchanges with torch.distributed, which Horovod's ranks do not join",
     },
 )

@@ -289,6 +289,7 @@ def switches(summary: Summary) -> str:
         "W/O padding": options.unpadded,
         f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
         "W/O exchange of gradients": not options.exchange,
+        f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ {options.data} data": options.data != "real",

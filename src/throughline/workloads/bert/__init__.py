@@ -126,7 +126,7 @@ class Bert(Workload[Parameters]):
     models = tuple(SHAPES)
     parameters = Parameters
     libraries = {
-        "torch": MODERN | {"sharding", "graph", "unpadded"},
+        "torch": MODERN | {"sharding", "graph", "unpadded", "half_exchange"},
         "transformers": MODERN | {"sharding"},
         "mxnet": ALL,
         "keras": MODERN,

@@ -106,7 +106,11 @@ def forward(network: Network) -> list[float]:
 class Faces(Workload[Parameters]):
     models = tuple(NETWORKS)
     parameters = Parameters
-    libraries = {"torch": frozenset({"devices", "nodes", "amp", "bf16", "compile", "accumulation", "own_exchange"})}
+    libraries = {
+        "torch": frozenset(
+            {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "own_exchange", "half_exchange"}
+        )
+    }
     no_form = {
         "mxnet": "InsightFace trains these networks in MXNet with parts of its own, which nobody has written here"
     }

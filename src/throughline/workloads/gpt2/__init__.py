@@ -86,7 +86,7 @@ class Gpt2(Workload[Parameters]):
     models = tuple(SHAPES)
     parameters = Parameters
     libraries = {
-        "torch": ALL | {"sharding", "graph", "tensor"},
+        "torch": ALL | {"sharding", "graph", "tensor", "half_exchange"},
         "transformers": ALL | {"sharding"},
         "paddle": ALL,
         "keras": ALL,

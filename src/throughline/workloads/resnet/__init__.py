@@ -135,7 +135,12 @@ def halved(side: int) -> int:
 class ResNet(Workload[Parameters]):
     models = tuple(SHAPES)
     parameters = Parameters
-    libraries = {"keras": MODERN, "mxnet": ALL, "paddle": MODERN, "torch": MODERN | {"graph", "convergence"}}
+    libraries = {
+        "keras": MODERN,
+        "mxnet": ALL,
+        "paddle": MODERN,
+        "torch": MODERN | {"graph", "convergence", "half_exchange"},
+    }
     unit = "images"
     data = "images"
     settings = ("normalization", "batch_norm", "label_smoothing", "memory_format", "convolutions")

@@ -104,7 +104,9 @@ def bytes_per_sample(given: Parameters) -> int:
 class WideDeep(Workload[Parameters]):
     models = ("wide-deep",)
     parameters = Parameters
-    libraries = {"torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_exchange"})}
+    libraries = {
+        "torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_exchange", "half_exchange"})
+    }
     no_form = {
         "mxnet": "nobody has written one; its gradients of single rows (`row_sparse`) would need an exchange of their "
         "own"
