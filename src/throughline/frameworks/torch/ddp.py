@@ -62,10 +62,11 @@ class TorchDDP(TorchRank):
         refuse_if(self.kind != "cuda", "a CUDA graph exists on GPUs only")
         refuse_if(
             self.world > 1,
-            "torch replays a CUDA graph on one device only: gradients are exchanged from hooks, which no replay calls",
+            "this program records a CUDA graph on one device only. PyTorch can record the exchange of gradients as "
+            "well (after 11 steps of DistributedDataParallel), but this program does not do so",
         )
         refuse_if(not options.compile, "torch replays compiled steps only: set options.compile as well")
-        anew = "recomputed activations draw random numbers anew, which no CUDA graph holds"
+        anew = "a recomputation reads the state of the random numbers, which nothing can while a CUDA graph is recorded"
         refuse_if(options.checkpointing, anew)
         refuse_if(options.unpadded, "without padding every batch has another shape, and a CUDA graph has one")
 

@@ -13,7 +13,7 @@ FRAMEWORK = replace(
     calls=False,
     features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding", "half_exchange", "own_exchange"},
     reasons={
-        "graph": "Horovod exchanges gradients from hooks, which the replay of a CUDA graph does not call",
+        "graph": "Horovod sends gradients from a thread and a stream of its own, which no CUDA graph records",
         "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
         "sharding": "Horovod gives every rank all gradients; states that are split need another exchange",
         "half_exchange": "Horovod compresses gradients to fp16, and not to bf16",
