@@ -166,7 +166,7 @@ class TorchDDP(TorchRank):
             dist.destroy_process_group()
 
 
-def in_bf16(group: dist.ProcessGroup, bucket: Any) -> torch.futures.Future[Tensor]:
+def in_bf16(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:  # type: ignore[name-defined]
     """Average a bucket of gradients in bf16. PyTorch registers its own hook over NCCL only, but it works over gloo."""
     averaged: torch.futures.Future[Tensor] = bf16_compress_hook(group, bucket)
     return averaged
