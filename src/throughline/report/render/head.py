@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from throughline import statistics
+from throughline import statistics, workloads
 from throughline.numbers import percent, reading, span
 from throughline.records import Cell, Goal, Summary
 from throughline.report.analysis import asked_pairs, goals, leader
@@ -84,9 +84,10 @@ def headline(groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
     repeats = f"Median of {cell.n_ok} repeats, which lie between {reading(cell.min)} and {reading(cell.max)} {unit}."
     if cell.n_ok == 1:
         repeats = "There is only one repeat, so how much it varies is not known."
-    trained = summary.model if summary else best.group.benchmark
+    model = summary.model if summary else best.group.benchmark
+    does = "trains" if workloads.folder(model) is None or workloads.of(model).trains else "calls"
     return (
-        f"{_rivals(best, groups, pairs)}{best.row.shown} trains {trained} at {reading(best.speed)} {unit} "
+        f"{_rivals(best, groups, pairs)}{best.row.shown} {does} {model} at {reading(best.speed)} {unit} "
         f"on {best.devices} ({best.settings}){_scaling(best, every)}. {repeats}"
     )
 
