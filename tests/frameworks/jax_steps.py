@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import numpy as np
-from framework_steps import built, changed, refused, steps
+from framework_steps import batch, built, changed, refused, steps
 
 from throughline import frameworks
 from throughline.frameworks.rank import load
@@ -43,6 +43,32 @@ def updated(settings: Optimizer, clip: str) -> list[Any]:
     return weights
 
 
+def donated(framework: Any, spec: Any, weights: dict[str, Any]) -> list[Any]:
+    """Take a step as on a GPU. Return how many weights the model shared with the step's state before it, how many of
+    them the step gave back, how many states the compiled step returns in the memory that it got them in, and the losses
+    of that step and the next one."""
+    import jax
+
+    rank = built(framework, spec, weights)
+    rank.kind = "cuda"
+    rank.optimizer()
+    variables, state = rank.built.trainable_variables, rank.state
+    pairs = zip(variables, state["weights"], strict=True)
+    shared = sum(
+        variable.value.unsafe_buffer_pointer() == weight.addressable_data(0).unsafe_buffer_pointer()
+        for variable, weight in pairs
+    )
+    every = rank.data(batch(spec, 1))
+    step = rank.compiled.lower(state, [jax.tree.map(rank._side_by_side, every)], np.float32(0)).compile()
+    rank.compiled = step  # so it is compiled once
+    head = step.as_text().partition("entry_computation_layout")[0]
+    aliases = head.partition("input_output_alias=")[2].count("-alias)")
+    losses = steps(rank, spec, range(2))
+    given_back = sum(variable.value.is_deleted() for variable in variables)
+    counts = [shared - len(variables), given_back - len(variables), aliases - len(jax.tree.leaves(state))]
+    return [*counts, losses, len(rank.form.settings(rank.network))]
+
+
 def main() -> None:
     text, initial, optimizers, output = sys.argv[1:]
     spec, weights = frameworks.specification(json.loads(text)), dict(np.load(initial))
@@ -62,6 +88,7 @@ def main() -> None:
     checkpoint.seek(0)
     rank.restore(checkpoint)
     found["resumed"] = steps(rank, spec, range(2, 4))
+    found["donated"] = donated(framework, spec, weights)
     other = built(framework, changed(spec, {"checkpointing": True}), weights)
     found["checkpointing"] = steps(other, spec, range(2))
 

@@ -51,7 +51,30 @@ def drawn(framework: Any, spec: RunSpec, seed: int) -> list[Any]:
     return [weight.numpy() for weight in rank.weights]
 
 
+def exchanged_as_on_gpus(framework: Any, spec: RunSpec) -> list[str]:
+    """Return the implementations that TensorFlow's strategy, and each of its exchanges, is asked for on a GPU."""
+    asked: list[str] = []
+
+    def strategy(communication_options: Any) -> Any:
+        asked.append(communication_options.implementation.name)
+        return tf.distribute.get_strategy()
+
+    def all_reduce(self: Any, how: Any, values: Any, options: Any = None) -> Any:
+        asked.append(options.implementation.name)
+        return values
+
+    tf.distribute.MultiWorkerMirroredStrategy = strategy
+    tf.distribute.ReplicaContext.all_reduce = all_reduce
+    os.environ["RANK_ADDRESSES"] = "localhost:1,localhost:2"
+    rank = framework(spec, 0, 0, 2, "cuda")
+    rank.join()
+    rank._exchanged([tf.ones(3), tf.ones(2)])
+    return asked
+
+
 def main() -> None:
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
     text, weights = sys.argv[1:]
     spec, arrays = frameworks.specification(json.loads(text)), dict(np.load(weights))
     framework = load("tensorflow")
@@ -85,6 +108,9 @@ def main() -> None:
     found["without_seed"] = sum(
         bool(one.std()) and np.array_equal(one, two) for one, two in zip(first, other, strict=True)
     )
+    rank.kind, rank.at = "cuda", "CPU:1"  # a second device, as a GPU is
+    found["loaded"] = [tensor.device[-5:] for tensor in rank.data({"ids": np.ones(3), "rows": np.ones(2)}).values()]
+    found["exchanged"] = exchanged_as_on_gpus(framework, spec)
     print(json.dumps(found))
 
 

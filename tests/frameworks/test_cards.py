@@ -58,6 +58,7 @@ def test_a_run_on_cards_has_all_that_they_tell(first: Path) -> None:
     assert record.status == "ok" and record.device and (record.device.kind, record.device.count) == ("cuda", 2)
     assert [card["power_limit_w"] for card in record.environment["gpus"]] == [700.0]
     assert "Not Supported" in record.environment["reasons"]["gpus.0.mig"]
+    assert record.environment["variables"]["XLA_FLAGS"].endswith("--fake"), "what ranks on GPUs get in addition"
     assert record.telemetry and len(record.telemetry[0].devices) == 1
     card = record.telemetry[0].devices[0]
     known = {name for name, value in card.model_dump().items() if value is not None}

@@ -65,6 +65,13 @@ def test_over_mpi(lab: Lab, framework: str) -> None:
     assert record.environment["framework"]["controller"] == "mpi"
 
 
+def test_on_gpus_horovod_does_not_block_the_host_unless_the_user_says_so() -> None:
+    ours, theirs = "HOROVOD_ENABLE_ASYNC_COMPLETION", {"HOROVOD_ENABLE_ASYNC_COMPLETION": "0"}
+    assert frameworks.of("torch-horovod").on_gpus({}) == {ours: "1"}
+    assert frameworks.of("torch-horovod").on_gpus(theirs) == theirs
+    assert frameworks.of("torch").on_gpus({}) == {}
+
+
 @pytest.mark.parametrize(("found", "reason"), [("/usr/bin/mpirun", "built without MPI"), (None, "no mpirun here")])
 def test_without_mpi_its_controller_is_unsupported(
     monkeypatch: pytest.MonkeyPatch, found: str | None, reason: str

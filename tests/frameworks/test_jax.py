@@ -75,6 +75,33 @@ def test_a_checkpoint_goes_on_as_if_nothing_had_been(found: dict[str, Any]) -> N
     assert found["resumed"] == found["after"] != found["plain"]
 
 
+def test_on_a_gpu_there_is_one_copy_of_the_weights(found: dict[str, Any]) -> None:
+    """The model shares it with the step, and the step writes all its states where it has read them."""
+    *missing, losses, settings = found["donated"]
+    assert missing == [0, 0, 0]
+    assert losses == found["plain"] and settings > 5
+
+
+SCHEDULED = "--xla_gpu_enable_latency_hiding_scheduler=true"
+USUAL = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_CLIENT_MEM_FRACTION": "0.95", "XLA_FLAGS": SCHEDULED}
+
+
+@pytest.mark.parametrize(
+    ("given", "changes"),
+    [
+        ({}, {}),
+        ({"XLA_FLAGS": "--own"}, {"XLA_FLAGS": f"--own {SCHEDULED}"}),
+        ({"XLA_FLAGS": SCHEDULED.replace("true", "false")}, {"XLA_FLAGS": None}),
+        ({"XLA_CLIENT_MEM_FRACTION": "0.5"}, {"XLA_CLIENT_MEM_FRACTION": None}),
+        ({"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.5"}, {"XLA_CLIENT_MEM_FRACTION": None}),
+        ({"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}),
+    ],
+)
+def test_ranks_on_gpus_get_what_the_user_has_not_set(given: dict[str, str], changes: dict[str, str | None]) -> None:
+    expected = {name: value for name, value in (USUAL | changes).items() if value is not None}
+    assert frameworks.of("jax").on_gpus(given) == expected
+
+
 def test_what_jax_refuses_on_a_cpu(found: dict[str, Any]) -> None:
     own = frameworks.of("jax")
     assert set(found["refused"]) & own.features == own.gpus_only

@@ -20,6 +20,7 @@ from throughline.workloads import resnet
 from throughline.workloads.resnet import in_torch
 
 HELPER = Path(__file__).with_name("resnet_in_mxnet.py")
+HOROVOD_STEP = Path(__file__).with_name("horovod_step.py")
 SAME = ("parameters", "normalization", "batch_norm", "label_smoothing", "dropout", "loss")
 
 
@@ -74,3 +75,17 @@ def test_training_on_two_devices_is_the_reference(
     one = found["frameworks"][framework]["1n2g"]
     assert one["verdict"] == "equal", one["reason"]
     assert one["largest_difference"] < 1e-5
+
+
+def test_with_horovod_every_rank_keeps_its_own_statistics() -> None:
+    """Horovod's users broadcast nothing in a step."""
+    parameters: dict[str, Any] = {"model": "resnet-tiny", "image": 33, "classes": 10, "options": {"data": "synthetic"}}
+    spec = training_fixtures.spec(framework="torch-horovod", **parameters)
+    done = subprocess.run(
+        [python("torch-horovod"), str(HOROVOD_STEP), json.dumps(spec.values())],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["called"] == ["synchronize"] and found["statistics"] > 0

@@ -53,6 +53,12 @@ def test_the_seed_decides_all_random_weights(found: dict[str, Any]) -> None:
     assert found["repeated"] and not found["without_seed"]
 
 
+def test_on_gpus_the_loader_copies_and_nccl_exchanges(found: dict[str, Any]) -> None:
+    """TensorFlow blocks the thread that copies to a GPU, and would exchange over gRPC by itself."""
+    assert found["loaded"] == ["CPU:1", "CPU:1"]
+    assert found["exchanged"] == ["NCCL", "NCCL"]
+
+
 def test_memory_that_is_refused_is_recognized(found: dict[str, Any]) -> None:
     assert found["out_of_memory"] is True
 

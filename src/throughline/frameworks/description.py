@@ -1,6 +1,6 @@
 """What the rest of the program has to know about a framework (`Framework`), and the features that one can have."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from throughline.frameworks.starters import Starter
@@ -26,6 +26,13 @@ FEATURES = {
 }
 """Map each feature that a framework can have to its words in the feature matrix."""
 
+Variables = Mapping[str, str]
+
+
+def none(given: Variables) -> dict[str, str]:
+    """Return the additional environment variables of a framework that needs none."""
+    return {}
+
 
 @dataclass(frozen=True)
 class Framework:
@@ -46,6 +53,9 @@ class Framework:
     * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
     * calls: True if it can measure a workload that trains nothing
     * jobs: True if it trains whole jobs, with epochs and evaluations
+    * on_gpus: takes the environment variables that the user has set, and returns those that ranks on GPUs get in
+      addition: what the framework's own users set to be fast. It never changes a setting of the user. The record has
+      them
     * compiles: True if it compiles every step, whatever `options.compile` says. The first step may then take minutes
     * needs_compiler: True if `options.compile` needs a C compiler on every node with GPUs
     """
@@ -63,3 +73,4 @@ class Framework:
     jobs: bool = False
     compiles: bool = False
     needs_compiler: bool = False
+    on_gpus: Callable[[Variables], dict[str, str]] = none

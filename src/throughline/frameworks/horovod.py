@@ -12,10 +12,14 @@ from types import ModuleType
 from typing import Literal
 
 from throughline import processes
+from throughline.frameworks.description import Variables
 from throughline.frameworks.starters import WORKER, Starter, srun
 from throughline.messages import Order
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Unsupported
+
+ASYNCHRONOUS = "HOROVOD_ENABLE_ASYNC_COMPLETION"
+"""The variable that lets `synchronize` return as soon as the exchange is queued on the device."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,11 @@ STARTER = Starter(
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
     ),
 )
+
+
+def on_gpus(given: Variables) -> dict[str, str]:
+    """Let the device wait for the gradients of the other ranks. By default, the host waits for them in every step."""
+    return {ASYNCHRONOUS: given.get(ASYNCHRONOUS, "1")}
 
 
 def join(hvd: ModuleType, options: Options, kind: str) -> None:

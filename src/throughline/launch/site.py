@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from throughline import files, recipes
+from throughline import files, frameworks, recipes
 from throughline.launch import compiler, machine, nodes
 from throughline.launch.nodes import Nodes
 from throughline.launch.request import RunRequest, lacks_environment
@@ -71,6 +71,8 @@ def survey(request: RunRequest) -> Site:
         gpus = machine.gpus(question.framework, request.python, os.environ | variables, question.device)
         cpu, facts = machine.processor(), environment.describe(question.framework, spec.model)
     device = machine.choose(spec, gpus, cpu)
+    if device.kind != "cpu":
+        variables |= frameworks.of(spec.framework).on_gpus(os.environ)
     if question.compiles and device.kind == "cuda" and not found.elsewhere:  # other machines have asked themselves
         compiler.check(request.python, os.environ | variables)
     warnings = machine.fits(spec, question.ranks, device)

@@ -22,6 +22,11 @@ def dense(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
     return nn.Linear(inputs, outputs, weight_attr=nn.initializer.Normal(std=deviation))
 
 
+def on_gpu(at: str | None) -> bool:
+    """True if Paddle's name of a device (`at` of `build`) is that of a GPU."""
+    return (at or "cpu").startswith("gpu")
+
+
 def trained(network: nn.Layer) -> dict[str, Any]:
     """Return the parameters that are trained. Paddle's own list also has the running statistics of batch norms."""
     return {name: parameter for name, parameter in network.named_parameters() if not parameter.stop_gradient}

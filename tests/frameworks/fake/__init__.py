@@ -15,5 +15,6 @@ FRAMEWORK = Framework(
     packages=("numpy",),
     accelerators={"cuda": f"print({GPUS!r})"},
     features=frozenset(FEATURES if os.environ.get("FAKE_TAKES") == "everything" else ITS_OWN),
+    on_gpus=lambda given: {"XLA_FLAGS": f"{given.get('XLA_FLAGS', '')} --fake".strip()},
     reasons={"convergence": "the fake framework writes no checkpoints"},
 )

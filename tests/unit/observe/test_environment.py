@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+import training_fixtures
 from throughline import sources
+from throughline.launch import machine
 from throughline.observe import environment, other_processes
 from throughline.rank import report
 from throughline.study import config, runs
@@ -168,3 +170,33 @@ def test_a_rank_that_is_bound_says_to_which_cores() -> None:
         assert free == "None"
     if (os.cpu_count() or 1) > 1:
         assert f"'cores': [{core}], 'numa_nodes': " in bound
+
+
+SPEED = (
+    "XLA_FLAGS", "XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_ALLOCATOR", "JAX_DEFAULT_MATMUL_PRECISION",
+    "TF_XLA_FLAGS", "TF_GPU_ALLOCATOR", "TF_GPU_THREAD_MODE", "TF_FORCE_GPU_ALLOW_GROWTH", "TF_CUDNN_USE_AUTOTUNE",
+    "TF_ENABLE_ONEDNN_OPTS", "TF_USE_CUBLASLT", "TF_FP16_MATMUL_USE_FP32_COMPUTE", "FLAGS_allocator_strategy",
+    "FLAGS_cudnn_exhaustive_search", "FLAGS_fraction_of_gpu_memory_to_use", "TORCHINDUCTOR_COORDINATE_DESCENT_TUNING",
+    "TORCHINDUCTOR_MAX_AUTOTUNE", "TORCHINDUCTOR_FX_GRAPH_CACHE", "TORCHDYNAMO_DISABLE", "CUDNN_CONV_WSCAP_DBG",
+    "HOROVOD_ENABLE_ASYNC_COMPLETION", "HOROVOD_CYCLE_TIME", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE",
+    "HOROVOD_NUM_NCCL_STREAMS", "HOROVOD_CACHE_CAPACITY", "CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE",
+    "NVIDIA_TF32_OVERRIDE", "MXNET_CUDNN_AUTOTUNE_DEFAULT", "NCCL_ALGO",
+)  # fmt: skip
+NO_SPEED = (
+    "PATH", "HOME", "TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_WORKER_LOGPATH", "TORCHINDUCTOR_TRITON_PROTON_OUTPUT_DIR",
+    "CUDNN_LOGDEST_DBG", "CUDNN_LOGLEVEL_DBG", "CUBLASLT_LOG_FILE", "JAX_COMPILATION_CACHE_DIR",
+    "JAX_COORDINATOR_ADDRESS", "TF_CONFIG", "TF_CPP_MIN_LOG_LEVEL", "FLAGS_selected_gpus", "FLAGS_nccl_dir",
+    "HOROVOD_AUTOTUNE_LOG", "HOROVOD_HOSTNAME", "HOROVOD_GLOO_IFACE", "HOROVOD_RANK",
+)  # fmt: skip
+
+
+def test_variables_that_change_speed_are_recorded_and_reach_ranks_on_other_machines(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Folders, addresses and logs change no speed."""
+    values = {name: f"value {number}" for number, name in enumerate((*SPEED, *NO_SPEED))}
+    assert set(environment.variables(values)) == set(SPEED)
+    for name, value in values.items():
+        monkeypatch.setenv(name, value)
+    handed_on = machine.worker_variables(training_fixtures.spec(threads=1))
+    assert {name for name in values if handed_on.get(name) == values[name]} == set(SPEED)

@@ -111,7 +111,7 @@ class Jax(Rank):
         self.update = build(self.spec.optimizer, self.options.clip, self.form.decays(variables))
         self.rate = self.spec.optimizer.learning_rate
         self.half = self.spec.precision == "fp16"
-        weights = [self._placed(variable.value, self.same) for variable in variables]
+        weights = [self._taken(variable) for variable in variables]
         moments = jax.jit(self.update.transform.init, out_shardings=self.same)(weights)
         scale = self._placed(np.float32(FIRST_SCALE if self.half else 1), self.same)
         self.state = {"weights": weights, "optimizer": moments, "scale": scale, "own": self._own()}
@@ -127,6 +127,12 @@ class Jax(Rank):
 
     def _own(self) -> list[jax.Array]:
         return [self._placed(variable.value[None], self.apart) for variable in self.built.non_trainable_variables]
+
+    def _taken(self, variable: Any) -> jax.Array:
+        """Return a variable's value on the mesh. The variable shares the memory of its part, so there is one copy."""
+        weight = self._placed(variable.value, self.same)
+        variable.assign(weight.addressable_data(0))
+        return weight
 
     @staticmethod
     def _placed(value: Any, sharding: NamedSharding) -> jax.Array:

@@ -29,6 +29,7 @@ class Paddle(Rank):
     def __init__(self, spec: RunSpec, rank: int, local_rank: int, world: int, kind: str) -> None:
         super().__init__(spec, rank, local_rank, world, kind)
         self.meetings = 0
+        self.on_the_way: list[Batch] = []
         self.at = f"gpu:{local_rank}" if kind == "cuda" else "cpu"
 
     def join(self) -> None:
@@ -66,7 +67,7 @@ class Paddle(Rank):
 
         Afterwards every replica draws its own dropout.
         """
-        self.network = self.parallel = self.form.build(self.spec, facts)
+        self.network = self.parallel = self.form.build(self.spec, facts, self.at)
         self.parameters = [parameter for parameter in self.network.parameters() if not parameter.stop_gradient]
         if self.options.compile:
             paddle.jit.to_static(self.network, full_graph=True)
@@ -87,7 +88,10 @@ class Paddle(Rank):
     def deliver(self, batch: Batch) -> Batch:
         if self.kind == "cpu":
             return batch
-        return {name: tensor.cuda(self.local_rank, True) for name, tensor in batch.items()}
+        # The copies wait for the work before them on the device, and the host does not wait. So the pinned memory must
+        # not be used again before they are done.
+        self.on_the_way.append(batch)
+        return {name: tensor.cuda(self.local_rank, blocking=False) for name, tensor in batch.items()}
 
     def optimizer(self) -> None:
         self.update: Any = optimizers.build(self.spec.optimizer, self.parameters, self.options.clip)
@@ -115,9 +119,11 @@ class Paddle(Rank):
         self.scaler.update()
         self.update.clear_grad(set_to_zero=False)
         if self.kind == "cuda":  # a GPU would queue steps without limit, so we wait for the step before this one
-            before, self.latest = self.latest, self.mark()
+            before, self.latest = self.latest, (self.mark(), self.on_the_way)
+            self.on_the_way = []
             if before is not None:
-                before.synchronize()
+                mark, _ = before
+                mark.synchronize()
         return total
 
     def cast(self) -> AbstractContextManager[Any]:

@@ -1,6 +1,7 @@
 """A rank of `tensorflow`: TensorFlow 2 in a hand-written loop, one process per device.
 
-TensorFlow's own collectives exchange the gradients (RING over gRPC on CPUs, NCCL on GPUs).
+TensorFlow's own collectives exchange the gradients: RING over gRPC on CPUs, NCCL on GPUs. We ask for NCCL, because
+TensorFlow would choose RING on GPUs as well.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class TensorFlow(Rank):
         task = {"type": "worker", "index": self.rank}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": task})
         CollectiveAllReduceExtended._enable_check_health = False  # the launcher watches the ranks
-        self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
+        self.strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=self._communication())
         self.total = tf.function(lambda value: self._reduced(tf.distribute.ReduceOp.SUM, [value])[0], autograph=False)
 
     def device(self) -> None:
@@ -74,10 +75,12 @@ class TensorFlow(Rank):
         self.seed(self.spec.seed + 1 + self.rank)  # the weights are the same on all ranks, the dropout is not
 
     def data(self, arrays: dict[str, Any]) -> Batch:
-        with tf.device("CPU:0"):
-            return {name: tf.constant(array) for name, array in arrays.items()}
+        """Turn numpy arrays into a batch on the device.
 
-    def deliver(self, batch: Batch) -> Batch:
+        TensorFlow's copy from ordinary memory to a GPU blocks its thread. So it is made here, in the loader's thread.
+        """
+        with tf.device("CPU:0"):
+            batch = {name: tf.constant(array) for name, array in arrays.items()}
         if self.kind == "cpu":
             return batch
         with tf.device(self.at):
@@ -147,9 +150,13 @@ class TensorFlow(Rank):
 
         They are exchanged in packs of `bucket_mb`. The gradients that the backward pass has first are sent first.
         """
-        packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=self.options.bucket_mb << 20)
-
+        packs = self._communication(bytes_per_pack=self.options.bucket_mb << 20)
         return list(reversed(self._reduced(tf.distribute.ReduceOp.MEAN, gradients[::-1], packs)))
+
+    def _communication(self, **given: Any) -> Any:
+        known = tf.distribute.experimental.CommunicationImplementation
+        chosen = known.NCCL if self.kind == "cuda" else known.AUTO
+        return tf.distribute.experimental.CommunicationOptions(implementation=chosen, **given)
 
     def _reduced(self, how: Any, values: list[Any], packs: Any = None) -> list[Any]:
         """Return the values, reduced over all ranks."""

@@ -11,6 +11,7 @@ FRAMEWORK = replace(
     options=horovod.HorovodOptions,
     starter=horovod.STARTER,
     calls=False,
+    on_gpus=horovod.on_gpus,
     features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding", "half_exchange", "own_exchange"},
     reasons={
         "graph": "Horovod sends gradients from a thread and a stream of its own, which no CUDA graph records",

@@ -1,6 +1,7 @@
 """A rank of `torch-horovod`: PyTorch with Horovod's DistributedOptimizer, over gloo or MPI, and NCCL on GPUs.
 
-A single rank runs without it.
+A single rank runs without it. As with Horovod's own users, every rank keeps its own running statistics of batch norm.
+Training does not read them, and checkpoints have those of rank 0.
 """
 
 from contextlib import AbstractContextManager
@@ -58,8 +59,6 @@ class TorchHorovod(TorchRank):
             self.update._step_supports_amp_scaling = getattr(here, "_step_supports_amp_scaling", False)
 
     def passes(self, batches: list[Batch]) -> Tensor:
-        if self.exchanges and self.changing:  # as DistributedDataParallel does
-            hvd.broadcast_parameters(self.changing, root_rank=0)
         total = super().passes(batches)
         if self.exchanges:
             self.update.synchronize()

@@ -6,22 +6,25 @@ Paddle's linear layers keep their weights transposed: [inputs, outputs].
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import paddle
 import paddle.nn.functional as F
 from paddle import nn
 from paddle.distributed.fleet.utils import recompute
+from paddle.nn.attention import SDPBackend, sdpa_kernel
 
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, Shape, padded
-from throughline.workloads.in_paddle_form import DRAWN, PaddleForm, dense
+from throughline.workloads.in_paddle_form import DRAWN, PaddleForm, dense, on_gpu
 
 EPSILON = 1e-12
 """Epsilon of the layer norms."""
 FAR_BELOW = -1e4
 """Added to the scores of padding, so that their softmax is 0. Every precision can represent this number."""
+IN_32_BITS = ", in 32 bits with a mask: products and softmax by themselves"
 
 
 class BertForPretraining(nn.Layer):  # type: ignore[misc]
@@ -33,8 +36,9 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
     predictions: int | None = None
     checkpointing = False
 
-    def __init__(self, shape: Shape, vocabulary: int, dropout: float) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, dropout: float, gpu: bool) -> None:
         super().__init__()
+        self.gpu = gpu
         hidden, rows = shape.hidden, padded(vocabulary)
         self.heads, self.dropout = shape.heads, dropout
         embeddings = nn.LayerDict(
@@ -45,7 +49,7 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
                 "LayerNorm": nn.LayerNorm(hidden, EPSILON),
             }
         )
-        layers = nn.LayerList([Layer(hidden, shape.feed_forward) for _ in range(shape.layers)])
+        layers = nn.LayerList([Layer(hidden, shape.feed_forward, gpu) for _ in range(shape.layers)])
         self.bert = nn.LayerDict(
             {
                 "embeddings": embeddings,
@@ -96,8 +100,9 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
 class Layer(nn.Layer):  # type: ignore[misc]
     """One encoder layer: attention, then feed-forward, each followed by residual and norm."""
 
-    def __init__(self, hidden: int, wide: int) -> None:
+    def __init__(self, hidden: int, wide: int, gpu: bool) -> None:
         super().__init__()
+        self.gpu = gpu
         three = nn.LayerDict({name: dense(hidden, hidden) for name in ("query", "key", "value")})
         self.attention = nn.LayerDict({"self": three, "output": _into(hidden, hidden)})
         self.intermediate = nn.LayerDict({"dense": dense(hidden, wide)})
@@ -105,9 +110,28 @@ class Layer(nn.Layer):  # type: ignore[misc]
 
     def forward(self, hidden: Any, unseen: Any, heads: int, p: float) -> Any:
         three = (projection(hidden).reshape([0, 0, heads, -1]) for projection in self.attention["self"].values())
-        mixed = F.scaled_dot_product_attention(*three, attn_mask=unseen, dropout_p=p, training=self.training)
+        mixed = _attention([*three], unseen, self.gpu, dropout_p=p, training=self.training)
         hidden = _ended(self.attention["output"], mixed.flatten(2), hidden, p)
         return _ended(self.output, F.gelu(self.intermediate["dense"](hidden)), hidden, p)
+
+
+def _attention(three: list[Any], unseen: Any, gpu: bool, **given: Any) -> Any:
+    """Return the mix of the values [B, S, H, D], with a mask as Paddle's kernel for this device and type wants it.
+
+    `three` are query, key and value [B, S, H, D]. `unseen` [B, 1, 1, S] is added to the scores; None adds nothing. On
+    GPUs in 16 bits, FlashAttention wants a mask of the query's type with a row for every query. In 32 bits there is no
+    FlashAttention, and the memory-efficient kernel would read [B, H, S, S]. So products and softmax are computed by
+    themselves there, as on a CPU.
+    """
+    query, *_ = three
+    chosen: Any = nullcontext()
+    if gpu and unseen is not None:
+        if query.dtype in (paddle.float16, paddle.bfloat16):
+            unseen = unseen.astype(query.dtype).expand([-1, -1, query.shape[1], -1])
+        else:
+            chosen = sdpa_kernel(SDPBackend.MATH)
+    with chosen:
+        return F.scaled_dot_product_attention(*three, attn_mask=unseen, **given)
 
 
 def _into(width: int, hidden: int) -> Any:
@@ -124,7 +148,7 @@ class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> BertForPretraining:
         options = spec.options
-        network = BertForPretraining(SHAPES[spec.model], facts["vocabulary"], options.dropout)
+        network = BertForPretraining(SHAPES[spec.model], facts["vocabulary"], options.dropout, on_gpu(at))
         network.predictions, network.checkpointing = spec.parameters.predictions, options.checkpointing
         return network
 
@@ -137,7 +161,7 @@ class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
             "vocabulary_head": "masked positions, sharing the word embeddings",
             "gelu": "erf",
             "norm_epsilon": network.norm._epsilon,
-            "attention": "Paddle's scaled_dot_product_attention",
+            "attention": "Paddle's scaled_dot_product_attention" + IN_32_BITS * network.gpu,
             "dropout": [network.dropout, network.dropout],
             "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
         }

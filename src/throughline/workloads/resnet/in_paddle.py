@@ -1,7 +1,8 @@
 """ResNet in Paddle: the blocks and the forward pass of paddle.vision's ResNet, which is version 1.5.
 
-The constructor there accepts only the published depths, so `Network` builds all sizes itself. Pictures are channels
-first, as is usual with paddle.vision. Paddle's batch norms keep a biased running variance (PyTorch's is unbiased). Each
+The constructor there accepts only the published depths, so `Network` builds all sizes itself. On GPUs pictures are
+channels last, the format of their fast kernels. On CPUs they are channels first, as is usual with paddle.vision.
+Weights are the same in both. Paddle's batch norms keep a biased running variance (PyTorch's is unbiased). Each
 rank has its own running variance, and training never reads it.
 """
 
@@ -18,7 +19,7 @@ from paddle.vision.models.resnet import BasicBlock, BottleneckBlock, ResNet
 
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
-from throughline.workloads.in_paddle_form import PaddleForm, trained
+from throughline.workloads.in_paddle_form import PaddleForm, on_gpu, trained
 from throughline.workloads.resnet import DEVIATION, LACKS, MEAN, SHAPES, Parameters, Shape
 
 NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
@@ -45,8 +46,9 @@ def _name(common: str) -> str:
 class Network(ResNet):  # type: ignore[misc]
     """ResNet with its loss. `forward` takes the tensors of `resnet.batch` and returns the mean over all pictures."""
 
-    def __init__(self, shape: Shape, given: Parameters) -> None:
+    def __init__(self, shape: Shape, given: Parameters, channels_last: bool) -> None:
         nn.Layer.__init__(self)
+        self.channels_last = channels_last
         block = BottleneckBlock if shape.expansion > 1 else BasicBlock
         self.groups, self.base_width, self.dilation, self._norm_layer = 1, 64, 1, nn.BatchNorm2D
         self.num_classes, self.with_pool, self.smoothing = given.classes, True, given.label_smoothing
@@ -59,18 +61,31 @@ class Network(ResNet):  # type: ignore[misc]
             setattr(self, f"layer{stage + 1}", layers)
         self.fc = nn.Linear(shape.blocks[-1].outputs, given.classes)
         self.mean, self.deviation = paddle.to_tensor(MEAN), paddle.to_tensor(DEVIATION)
+        if channels_last:
+            for layer in self.sublayers():
+                _to_channels_last(layer)
 
     def forward(self, pixels: Any, labels: Any) -> Any:
         pictures = (pixels.astype("float32") - self.mean) / self.deviation
-        scores = super().forward(pictures.transpose([0, 3, 1, 2]))
+        scores = super().forward(pictures if self.channels_last else pictures.transpose([0, 3, 1, 2]))
         return F.cross_entropy(scores, labels, label_smoothing=self.smoothing)
+
+
+def _to_channels_last(layer: Any) -> None:
+    """Let a layer take pictures as [B, H, W, C]. The blocks of paddle.vision do not pass the format to their layers."""
+    if isinstance(layer, nn.Conv2D):
+        layer._data_format, layer._channel_dim = "NHWC", 3
+    elif isinstance(layer, (nn.BatchNorm2D, nn.AdaptiveAvgPool2D)):
+        layer._data_format = "NHWC"
+    elif isinstance(layer, nn.MaxPool2D):
+        layer.data_format = "NHWC"
 
 
 class ResNetInPaddle(PaddleForm[Parameters, Network]):
     lacks = LACKS
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Network:
-        return Network(SHAPES[spec.model], spec.parameters)
+        return Network(SHAPES[spec.model], spec.parameters, channels_last=on_gpu(at))
 
     def load(self, network: Network, weights: Arrays) -> None:
         super().load(network, {_name(name): array for name, array in weights.items()})
@@ -83,7 +98,7 @@ class ResNetInPaddle(PaddleForm[Parameters, Network]):
             "normalization": "of bytes, on the device",
             "batch_norm": f"epsilon {norm._epsilon:g}, momentum {share:g}, over the pictures of each replica",
             "label_smoothing": network.smoothing,
-            "memory_format": "channels first",
+            "memory_format": "channels last" if network.conv1._data_format == "NHWC" else "channels first",
             "convolutions": "cuDNN's kernels" if on_gpu else "Paddle's own: a matrix product of what each output sees",
             "dropout": [],
             "loss": "mean over all pictures, of each replica",
