@@ -6,6 +6,7 @@ weights after one step to moved.npz. It runs in the framework's environment.
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from dataclasses import replace
@@ -52,6 +53,7 @@ def built(framework: Any, spec: RunSpec, weights: dict[str, Any], seed: int = 1)
 def main() -> None:
     name, folder = sys.argv[1], Path(sys.argv[2])
     framework = load(name)
+    in_keras = importlib.import_module("throughline.workloads.gpt2.in_keras")  # Keras reads the backend from `load`
     specs = json.loads((folder / "specs.json").read_text())
     plain, optioned = (frameworks.specification({**spec, "framework": name}) for spec in specs)
     weights, tokens = (dict(np.load(folder / f"{one}.npz")) for one in ("weights", "tokens"))
@@ -61,6 +63,9 @@ def main() -> None:
     np.savez(folder / "moved.npz", **arrays(rank.network, weights))
     other, again = built(framework, optioned, weights)
     found["optioned"], found["settings"] = trained(other, tokens["optioned"]), other.settings()
+    in_keras.has_causal_kernel = lambda: True
+    causal, _ = built(framework, optioned, weights)
+    found["causal"], found["causal_settings"] = trained(causal, tokens["optioned"]), causal.settings()
     with_dropout = changed(plain, {"dropout": 0.1})
     dropping, third = built(framework, with_dropout, weights, seed=2)
     recomputing, _ = built(framework, changed(with_dropout, {"checkpointing": True}), weights, seed=2)

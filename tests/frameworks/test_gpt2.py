@@ -73,6 +73,8 @@ def test_gpt2_in_keras_is_pytorchs(tmp_path: Path, framework: str) -> None:
 
     reference = built(load("torch"), OPTIONED, weights)
     assert found["optioned"] == pytest.approx(trained(reference, tokens["optioned"]), rel=2e-6)
+    assert found["causal"] == pytest.approx(found["optioned"], rel=2e-6), "a causal kernel sees other tokens"
+    assert found["causal_settings"]["attention"] == f"{found['settings']['attention']}, causal"
     assert {**found["settings"], "attention": ""} == {**reference.settings(), "attention": ""}
     assert found["recomputed"] == pytest.approx(found["dropped"], rel=2e-6), "dropout differs in what is recomputed"
     assert found["repeated"] and not found["without_seed"], "ranks would begin with different weights"

@@ -18,6 +18,7 @@ from throughline.workloads import Arrays, Form
 from throughline.workloads.form import same_names
 from throughline.workloads.workload import P
 
+BACKEND = keras.backend.backend()
 MATRICES = ("kernel", "embeddings")
 """Keras' names of the weights that decay. We cannot go by the number of dimensions, because a bias can have two here
 (heads, width)."""
@@ -83,6 +84,18 @@ def gelu(x: Any) -> Any:
     `keras.activations.gelu` computes the same in TensorFlow. In JAX it uses erfc, which takes longer on CPUs.
     """
     return 0.5 * x * (1.0 + ops.erf(x * 0.5**0.5))
+
+
+def has_causal_kernel() -> bool:
+    """True if the backend has a kernel for causal attention without a mask: JAX has cuDNN's, on GPUs."""
+    devices = keras.distribution.list_devices() if BACKEND == "jax" else []
+    return any(not device.startswith("cpu") for device in devices)
+
+
+def attention_in_words(dropout: float) -> str:
+    """Return what computes attention. Keras has no function for attention with dropout. Without dropout, its function
+    takes cuDNN's kernel in JAX on GPUs, if the type and the shapes allow it."""
+    return "products and softmax by themselves" if dropout else f"Keras' dot_product_attention on {BACKEND}"
 
 
 def counted(network: Any) -> int:

@@ -16,7 +16,15 @@ from keras_hub.models import BertBackbone
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, padded
-from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, of_transformer_layer, through
+from throughline.workloads.in_keras_form import (
+    KerasForm,
+    attention_in_words,
+    counted,
+    gelu,
+    of_layer,
+    of_transformer_layer,
+    through,
+)
 
 EPSILON = 1e-12
 PARTS = [
@@ -138,7 +146,7 @@ class BertInKeras(KerasForm[Parameters, BertForPretraining]):
             "vocabulary_head": "masked positions, sharing the word embeddings",
             "gelu": "erf" if first._feedforward_intermediate_dense.activation is gelu else "tanh",
             "norm_epsilon": first.layer_norm_epsilon,
-            "attention": "products and softmax by themselves",
+            "attention": attention_in_words(first.dropout),
             "dropout": [first.dropout, first._self_attention_layer.dropout],
             "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
         }

@@ -18,7 +18,16 @@ from keras_hub.models import GPT2Backbone
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
-from throughline.workloads.in_keras_form import KerasForm, counted, gelu, of_layer, of_transformer_layer, through
+from throughline.workloads.in_keras_form import (
+    KerasForm,
+    attention_in_words,
+    counted,
+    gelu,
+    has_causal_kernel,
+    of_layer,
+    of_transformer_layer,
+    through,
+)
 
 DEVIATION = 0.02
 """Standard deviation of the initial weights."""
@@ -29,10 +38,20 @@ GELU = {"tanh": partial(keras.activations.gelu, approximate=True), "erf": gelu}
 
 class Gpt2(keras.Layer):  # type: ignore[misc]
     """GPT-2 with its head and its loss. Calling it takes the arrays of `gpt2.batch` and returns the mean over all
-    tokens."""
+    tokens.
+
+    With `causal`, attention without dropout is the backend's causal kernel, which takes no mask.
+    """
 
     def __init__(
-        self, shape: Shape, rows: int, given: Parameters, dropout: float, checkpointing: bool, policy: str
+        self,
+        shape: Shape,
+        rows: int,
+        given: Parameters,
+        dropout: float,
+        checkpointing: bool,
+        policy: str,
+        causal: bool = False,
     ) -> None:
         super().__init__(dtype=policy)
         self.gpt2 = GPT2Backbone(
@@ -56,6 +75,13 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
             drawn += [(dense.kernel, residual) for dense in added]
         for weight, deviation in drawn:
             weight.assign(keras.initializers.RandomNormal(stddev=deviation)(weight.shape))
+        # The backbone's layers give a mask to Keras' attention. With a mask, cuDNN computes twice as much and reads the
+        # mask as well. Keras has no kernel with dropout.
+        self.causal = causal and dropout == 0
+        if self.causal:
+            for layer in self.gpt2.transformer_layers:
+                attention = layer._self_attention_layer
+                attention._compute_attention = partial(attention._compute_attention, use_causal_mask=True)
         self.checkpointing = checkpointing
         self.built = True
 
@@ -69,7 +95,8 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         words = gpt2.token_embedding(ids[:, :-1])
         hidden = gpt2.embeddings_add((words, gpt2.position_embedding(words)))
         hidden = gpt2.embeddings_dropout(hidden, training=training)
-        hidden = through(gpt2.transformer_layers, hidden, self.checkpointing and training, training=training)
+        given = {"training": training, "use_causal_mask": not self.causal}
+        hidden = through(gpt2.transformer_layers, hidden, self.checkpointing and training, **given)
         scores = ops.cast(gpt2.token_embedding(gpt2.layer_norm(hidden), reverse=True), "float32")
         return ops.sparse_categorical_crossentropy(ids[:, 1:], scores, from_logits=True)
 
@@ -96,12 +123,12 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> Gpt2:
         given, options = spec.parameters, spec.options
         rows = padded(facts["vocabulary"])
-        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, options.checkpointing, at)
+        causal = has_causal_kernel()
+        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, options.checkpointing, at, causal)
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         gpt2 = network.gpt2
         first = gpt2.transformer_layers[0]
-        by_itself = "products and softmax by themselves"
         activation = first._feedforward_intermediate_dense.activation
         return {
             "parameters": counted(network),
@@ -109,7 +136,7 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
             "vocabulary_head": "all positions, sharing the token embeddings",
             "gelu": next(name for name, function in GELU.items() if function is activation),
             "norm_epsilon": first.layer_norm_epsilon,
-            "attention": by_itself if first.dropout else f"Keras' dot_product_attention on {keras.backend.backend()}",
+            "attention": attention_in_words(first.dropout) + ", causal" * network.causal,
             "dropout": [gpt2.embeddings_dropout.rate, first._self_attention_layer.dropout, first.dropout],
             "loss": "mean over all tokens, of each replica",
         }
