@@ -6,6 +6,7 @@ specification, its options, its optimizer and its workload's parameters, and
     ranks=8          the topology 1n8g
     optimizer=lamb   the name of the optimizer
     card=V100        the card that the double plays (CARDS)
+    warmup=99        steps before those that are counted
 """
 
 import json
@@ -44,7 +45,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "collectives": {"sizes": [65_536], "at_least_s": 0.01},
 }  # fmt: skip
 """Parameters by the folder of a workload, small enough for a step in milliseconds. Every value can be replaced."""
-OURS = ("ranks", "card")
+OURS = ("ranks", "card", "warmup")
 
 
 def specification(model: str, precision: str, words: dict[str, str]) -> dict[str, Any]:
@@ -81,6 +82,7 @@ def parse(line: str) -> dict[str, Any]:
         "spec": specification(model, precision, words),
         "world": int(words.get("ranks", "1")),
         "variables": CARDS[words.get("card", "H100")],
+        **({"warmup": int(words["warmup"])} if "warmup" in words else {}),
     }
 
 

@@ -107,7 +107,7 @@ def count(case: dict[str, Any], work: Path) -> dict[str, Any]:
     if case["world"] > 1:
         meet_nobody()
     run.build()
-    for _ in range(WARMUP):
+    for _ in range(case.get("warmup", WARMUP)):
         run.step()
     run.framework.sync()
     compiled, stable = compilations(), torch.cuda.memory_allocated()
