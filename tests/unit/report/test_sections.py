@@ -18,7 +18,7 @@ from throughline.report.render.page import Results
 from throughline.report.render.table_files import printed
 from throughline.report.render.tables import TEXT, Table
 from throughline.report.topic import Scope
-from throughline.report.topics import TOPICS, doubtful, hardware, write_tables
+from throughline.report.topics import TOPICS, doubtful, hardware, settings_on_gpus, write_tables
 from throughline.study.goals import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
@@ -124,6 +124,18 @@ def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, 
     assert [one.text for one in doubtful.findings(scope)] == [
         "1 row of this benchmark has doubtful figures: see Doubtful figures."
     ]
+
+
+@pytest.mark.parametrize(
+    ("device", "compiled", "says"), [(None, False, True), (None, True, False), (CPU, False, False)]
+)
+def test_a_step_that_was_not_compiled_on_gpus_is_said(
+    tmp_path: Path, device: dict[str, Any] | None, compiled: bool, says: bool
+) -> None:
+    changes = {"device_found": device} if device else {}
+    paths = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, options={"compile": compiled}, **changes)
+    texts = [one.text for one in settings_on_gpus.findings(Scope(cells.groups([summary.summarize(paths, repeats=1)])))]
+    assert [text.startswith("The steps of torch were not compiled") for text in texts] == [True] * says
 
 
 def test_cost_with_the_best_value(tmp_path: Path) -> None:
