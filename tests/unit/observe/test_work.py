@@ -40,7 +40,7 @@ def test_a_known_device() -> None:
     ("device", "precision", "why"),
     [
         ({**A100, "name": "NVIDIA A100-SXM4-40GB MIG 1g.5gb"}, "fp16", "does not know"),
-        ({**A100, "name": "NVIDIA H100 NVL"}, "fp16", "we do not guess a peak"),
+        ({**A100, "name": "NVIDIA H99 of nobody"}, "fp16", "we do not guess a peak"),
         ({**A100, "name": "Tesla V100-SXM2-16GB"}, "bf16", "states no bf16 peak for V100"),
         ({"kind": "cpu", "name": "some CPU", "count": 2, "fp16_native": None}, "fp32", "a CPU's peak"),
         (None, "fp32", "no device"),
