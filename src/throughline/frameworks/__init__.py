@@ -10,7 +10,7 @@ lowest floor and the workloads, but no run, launcher or report. docs/add-a-frame
 import importlib
 import pkgutil
 from collections.abc import Mapping
-from dataclasses import make_dataclass
+from dataclasses import make_dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -90,6 +90,24 @@ def refuse(spec: RunSpec[Any]) -> None:
             raise Unsupported(framework.reasons.get(feature) or f"{spec.framework} has no {FEATURES[feature]}")
 
 
+def padding(spec: RunSpec[Any], kind: str) -> tuple[bool, str]:
+    """Return whether a run with `unpadded: auto` leaves padding out on a device of this kind, and the reason."""
+    if kind == "cpu":
+        return False, "computed: on a CPU, leaving it out gains little"
+    if spec.options.graph:
+        return False, "computed: a CUDA graph has one shape"
+    if "unpadded" not in features(spec.framework, spec.model):
+        return False, f"computed: {spec.framework} cannot leave it out for {spec.model}"
+    return True, "left out: the device is a GPU"
+
+
+def resolved(spec: RunSpec[Any], kind: str) -> RunSpec[Any]:
+    """Return the specification with true or false in the place of `unpadded: auto`."""
+    if spec.options.unpadded != "auto":
+        return spec
+    return replace(spec, options=replace(spec.options, unpadded=padding(spec, kind)[0]))
+
+
 def needs(spec: RunSpec[Any]) -> list[str]:
     """Return the features that a run needs."""
     options, topology = spec.options, spec.topology
@@ -104,7 +122,7 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "accumulation": options.accumulate > 1,
         "clipping": options.clip != "none",
         "checkpointing": options.checkpointing,
-        "unpadded": options.unpadded,
+        "unpadded": options.unpadded is True,  # `auto` needs nothing
         "sharding": options.sharding != "none",
         "half_exchange": options.exchange_dtype != "fp32",
         "tensor": options.tensor > 1,

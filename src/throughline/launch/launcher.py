@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from throughline import files, records, temporary, workloads
+from throughline import files, frameworks, records, temporary, workloads
 from throughline.files import UserError, now
 from throughline.launch import agent_commands, lock, outcome
 from throughline.launch.progress import Progress
@@ -254,6 +254,7 @@ def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
     settles = order.kind != "cpu" and not request.part_of
     measured = outcome.assemble(request.spec, reports, order.per_node, bool(request.weights), settles)
     software = reports[0].software if 0 in reports else None
+    spec = frameworks.resolved(request.spec, order.kind)  # FLOPs are those of the tokens that were computed
     record: dict[str, Any] = {
         "schema": records.SCHEMA,
         "spec": request.spec.values(),
@@ -266,7 +267,7 @@ def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
         "settings": software.settings if software else None,
         "started": ended.started,
         "ended": ended.ended,
-        "work": work.of(request.spec, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
+        "work": work.of(spec, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
     }
     record["warnings"] = ended.site.warnings + record["warnings"]
     record |= telemetry_record.parts(request.spec, order, reports, ended.observations, record)

@@ -141,6 +141,19 @@ def worker_variables(spec: RunSpec) -> dict[str, str]:
     }
 
 
+def allocator(spec: RunSpec, kind: str) -> dict[str, str]:
+    """Return the variable for PyTorch's allocator on a GPU, if batches have different sizes and the user set none.
+
+    Activations then have another size in every step. Without expandable segments, the allocator would ask the driver
+    for memory again within the timed window.
+    """
+    set_by_user = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys()
+    left_out = frameworks.resolved(spec, kind).options.unpadded is True
+    if kind != "cuda" or set_by_user or not left_out or frameworks.of(spec.framework).library != "torch":
+        return {}
+    return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+
+
 def _is_handed_on(name: str) -> bool:
     """True if ranks on other machines need this variable. Each machine keeps its own devices and its own name."""
     decides = environment.VARIABLES.fullmatch(name) and name not in environment.ASSIGNED

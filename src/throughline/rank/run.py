@@ -23,7 +23,10 @@ class Run:
 
     def __init__(self, order: Order, rank: int, heart: Heart) -> None:
         self.order, self.rank, self.world, self.heart = order, rank, order.world, heart
-        self.spec = frameworks.specification(order.spec)
+        asked = frameworks.specification(order.spec)
+        self.spec = frameworks.resolved(asked, order.kind)
+        auto = asked.options.unpadded == "auto"
+        self.chosen = {"padding": frameworks.padding(asked, order.kind)[1]} if auto else {}
         if self.spec.binding == "numa":
             binding.to_numa_node(order.kind, rank % order.devices)
         self.size, self.options = self.spec.size, self.spec.options
@@ -143,6 +146,7 @@ class Run:
             "bucket_mb": self.options.bucket_mb,
             "data": self.options.data + read,
             "timed_step": self.framework.own_step or ours,
+            **self.chosen,
         }
 
     def close(self) -> None:

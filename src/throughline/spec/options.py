@@ -65,7 +65,11 @@ class Options(Part):
         default=False,
     )
     checkpointing: bool = key("recompute activations in the backward pass to save memory", default=False)
-    unpadded: bool = key("compute only the real tokens, without padding", default=False)
+    unpadded: bool | Literal["auto"] = key(
+        "compute only the real tokens, without padding. auto: on GPUs, if the framework and the model can, and `graph` "
+        "is off; records have the value that it took and the reason",
+        default=False,
+    )
     data: Literal["real", "synthetic"] = key("the data that the model reads, or made-up batches", default="real")
     decoder: Literal["pillow", "dali"] = key(
         "what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "

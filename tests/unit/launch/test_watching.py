@@ -126,6 +126,26 @@ def test_processors_without_half_precision_are_known(monkeypatch: pytest.MonkeyP
     assert environment.cpu_has_fp16() is None
 
 
+@pytest.mark.parametrize("name", ["PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
+def test_without_padding_a_gpus_memory_grows_in_place_unless_the_user_decides(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv("PYTORCH_ALLOC_CONF", raising=False)
+    monkeypatch.delenv("PYTORCH_CUDA_ALLOC_CONF", raising=False)
+    grows = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    assert environment.variables(grows) == grows, "a record has it"
+    for value, kind, expected in (
+        (True, "cuda", grows),
+        ("auto", "cuda", grows),
+        (False, "cuda", {}),
+        (True, "cpu", {}),
+    ):
+        spec = training_fixtures.spec(options={"unpadded": value})
+        assert machine.allocator(spec, kind) == expected
+    monkeypatch.setenv(name, "max_split_size_mb:64")
+    assert machine.allocator(training_fixtures.spec(options={"unpadded": True}), "cuda") == {}
+
+
 def test_workers_get_the_threads_of_the_specification(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "64")
     monkeypatch.setenv("RANK", "7")

@@ -68,7 +68,7 @@ class TorchDDP(TorchRank):
         refuse_if(not options.compile, "torch replays compiled steps only: set options.compile as well")
         anew = "a recomputation reads the state of the random numbers, which nothing can while a CUDA graph is recorded"
         refuse_if(options.checkpointing, anew)
-        refuse_if(options.unpadded, "without padding every batch has another shape, and a CUDA graph has one")
+        refuse_if(options.unpadded is True, "without padding every batch has another shape, and a CUDA graph has one")
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)

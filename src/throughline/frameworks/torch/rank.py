@@ -67,7 +67,7 @@ class TorchRank(Rank):
             no_product = "PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on"
             refuse_if(precision == "fp8", no_product)
             refuse_if(
-                self.options.unpadded and self.options.compile,
+                self.options.unpadded is True and self.options.compile,
                 "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
                 "each of them",
             )
@@ -95,7 +95,7 @@ class TorchRank(Rank):
         self.changing = {name: buffer for name, buffer in buffers if name.rpartition(".")[2] in self.form.changing}
         self.network.half_type = HALF.get(self.spec.precision)
         if self.options.compile:
-            self.network.compile_parts(dynamic=self.options.unpadded)
+            self.network.compile_parts(dynamic=self.options.unpadded is True)
         torch.manual_seed(self.spec.seed + 1 + self.replica)
 
     def building(self) -> AbstractContextManager[Any]:

@@ -286,7 +286,8 @@ def switches(summary: Summary) -> str:
     ]
     unusual = {
         "W/ CUDA graph": options.graph,
-        "W/O padding": options.unpadded,
+        "W/O padding": options.unpadded is True,
+        "W/O padding where a GPU can leave it out": options.unpadded == "auto",
         f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
         "W/O exchange of gradients": not options.exchange,
         f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",

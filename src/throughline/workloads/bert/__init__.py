@@ -67,7 +67,7 @@ def padded(vocabulary: int) -> int:
 
 
 def leaves_padding_out(spec: RunSpec[Parameters]) -> bool:
-    return spec.options.unpadded and spec.options.data == "real"
+    return spec.options.unpadded is True and spec.options.data == "real"
 
 
 def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None) -> float:
@@ -168,7 +168,7 @@ class Bert(Workload[Parameters]):
         position is 0: the place of [CLS], which is never masked. The device computes everything else.
         """
         arrays = {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in ARRAYS.items()}
-        return unpadded(arrays) if options.unpadded else arrays
+        return unpadded(arrays) if options.unpadded is True else arrays
 
     def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
         """Return a batch of `count` random samples of full length. Every token is real, so there is no mask."""

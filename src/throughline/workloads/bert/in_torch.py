@@ -215,7 +215,7 @@ class BertInTorch(TorchForm[Parameters, BertForPretraining]):
         network = BertForPretraining(shape, facts["vocabulary"], options.dropout, options.checkpointing)
         network.longest, network.predictions = spec.parameters.sequence, spec.parameters.predictions
         if at:
-            left_out = options.unpadded
+            left_out = options.unpadded is True
             sizes = shape.heads, shape.hidden // shape.heads, spec.parameters.sequence
             network.attention = pin(at, Asked(spec.precision, *sizes, options.dropout, not left_out, left_out))
         return network
