@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,15 @@ def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):  # one thread each: their neighbours want the other cores
         os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(autouse=True)
+def kernels_as_they_were() -> Iterator[None]:
+    """Undo a form's choice of an attention kernel in PyTorch, which holds for the whole process."""
+    yield
+    if torch := sys.modules.get("torch"):
+        for name in ("flash", "mem_efficient", "math", "cudnn"):
+            getattr(torch.backends.cuda, f"enable_{name}_sdp")(True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -95,7 +95,7 @@ def pinned(*names: str) -> dict[str, str]:
 def test_a_lock_has_what_is_pinned_with_its_hashes(lock: str, names: tuple[str, ...]) -> None:
     text = (ROOT / "envs/lock" / f"{lock}.txt").read_text()
     wanted = pinned(*names)
-    entries = re.findall(r"^([\w.-]+)==(\S+).* \\\n    --hash=sha256:", text, re.MULTILINE)
+    entries = re.findall(r"^([\w.-]+)(?:\[[^\]]*\])?==(\S+).* \\\n    --hash=sha256:", text, re.MULTILINE)
     assert wanted.items() <= dict(entries).items(), "make lock"
     assert len(entries) == len(re.findall("^[a-z]", text, re.MULTILINE)), "a package without a hash"
     assert "torch" not in dict(entries) and "://" not in text

@@ -186,7 +186,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         window_s=max(entry.window_end_s for entry in entries),
         steps_timed=first.steps_timed,
         warmup_steps=first.warmup_steps,
-        step_seconds=_slowest(ranks),
+        step_seconds=first.step_seconds if spec.job else _slowest(ranks),  # a job's own figures are those of rank 0
         figures=[figure | {"value": _finite([figure["value"]])[0]} for figure in first.figures]
         + _of_steps(spec, ranks)
         + _of_counts(spec, ranks),
