@@ -5,29 +5,40 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from throughline import records
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
-from throughline.report.analysis import summary
+from throughline.report.analysis import cells, summary
+from throughline.report.render import cell_entries
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.workloads import micro
 
 
+def run(place: Path, **block: Any) -> records.RunRecord:
+    """Return the record of a whole run with two ranks."""
+    pytest.importorskip("torch")
+    usual = {"topologies": ["1n2g"], "steps": {"warmup": 2, "timed": 5}, "batch": {"fp32": [1]}}
+    usual |= {"device": "cpu", "repeats": 1, "at_least_s": 0.01}
+    (spec,) = runs.expand(load([], {"benchmarks": {"b": {**usual, **block}}}))
+    record = place / spec.record.removeprefix("results/")
+    record.parent.mkdir(parents=True)
+    launcher.run(RunRequest(spec, record, record.with_suffix(".log")))
+    return records.read_run(record)
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> records.RunRecord:
-    """The record of a whole run with two ranks."""
-    pytest.importorskip("torch")
-    block = {"model": "matmul", "sizes": [32, 64], "topologies": ["1n2g"], "steps": {"warmup": 2, "timed": 5}}
-    usual = {"batch": {"fp32": [1]}, "device": "cpu", "repeats": 1, "at_least_s": 0.01}
-    (spec,) = runs.expand(load([], {"benchmarks": {"b": {**usual, **block}}}))
-    place = tmp_path_factory.mktemp("run") / spec.record.removeprefix("results/")
-    place.parent.mkdir(parents=True)
-    launcher.run(RunRequest(spec, place, place.with_suffix(".log")))
-    return records.read_run(place)
+    return run(tmp_path_factory.mktemp("run"), model="matmul", sizes=[32, 64])
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> records.RunRecord:
+    return run(tmp_path_factory.mktemp("together"), model="all-reduce", sizes=[4096])
 
 
 def test_a_run_counts_calls_and_has_no_loss(made: records.RunRecord) -> None:
@@ -50,3 +61,33 @@ def test_a_summary_of_it(made: records.RunRecord, tmp_path: Path) -> None:
     written = json.loads(json.dumps(whole.model_dump(by_alias=True)))
     assert written["sizes"] == [32, 64] and records.Summary.model_validate(written) == whole
     assert whole.unit == "calls/s" and not re.search("learning_rate", json.dumps(written["settings"]))
+
+
+def test_a_collective_operation_is_one_call_of_all_ranks(together: records.RunRecord) -> None:
+    assert together.status == "ok" and together.window_s
+    assert together.samples_per_s == pytest.approx(5 / together.window_s)
+    step_s = sum(together.step_seconds) / 5
+    assert together.samples_per_s == pytest.approx(1 / step_s, rel=0.5), "calls per second are one over the time of one"
+    assert together.work and "it counts once" in together.work.convention["flops"]
+
+
+def test_an_older_record_of_a_collective_operation_keeps_its_figure(together: records.RunRecord) -> None:
+    """Each rank's call counted then. The same figure with today's protocol is refused."""
+    assert together.samples_per_s
+    new = json.loads(together.model_dump_json(by_alias=True))
+    old = {**new, "samples_per_s": 2 * together.samples_per_s, "spec": {**new["spec"], "protocol": 3}}
+    assert records.RunRecord.model_validate(old).samples_per_s == 2 * together.samples_per_s
+    for spec, value in ((old["spec"], together.samples_per_s), (new["spec"], 2 * together.samples_per_s)):
+        with pytest.raises(ValueError, match="does not follow from the window"):
+            records.RunRecord.model_validate({**new, "samples_per_s": value, "spec": spec})
+
+
+def test_the_page_gives_no_device_a_share_of_a_call(together: records.RunRecord, tmp_path: Path) -> None:
+    place = tmp_path / together.spec.record.removeprefix("results/")
+    place.parent.mkdir(parents=True)
+    place.write_text(together.model_dump_json(by_alias=True))
+    (group,) = cells.groups([summary.summarize([place], repeats=1)])
+    (row,) = group.measured
+    assert row.cell and (row.cell.global_batch, row.cell.world_size, row.cell.speedup) == (1, 2, None)
+    assert cell_entries.per_device(group, row).value is None
+    assert cell_entries.median(group, row).value == together.samples_per_s

@@ -11,7 +11,7 @@ from throughline.spec.job import EpochsJob
 from throughline.spec.optimizer import Optimizer
 from throughline.spec.options import Options, Steps
 from throughline.spec.part import Part, changed, read, values
-from throughline.spec.topology import StepSize, Topology
+from throughline.spec.topology import Layout, StepSize, Topology
 
 NAME = r"[a-z][a-z0-9_]*"
 """A regular expression for the names of benchmarks and data."""
@@ -99,9 +99,19 @@ class RunSpec(Part, Generic[P]):
         return canonical(self.changed())
 
     @property
+    def is_one_call(self) -> bool:
+        """True if a step is one call that all ranks make together, and it counts once.
+
+        The workload's parameters say from which protocol on (`one_call_since`). Before it, each rank's call counted.
+        """
+        since: int | None = getattr(self.parameters, "one_call_since", None)
+        return since is not None and self.protocol >= since
+
+    @property
     def size(self) -> StepSize:
         """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas."""
-        return StepSize.of(self.topology, self.options.layout, self.batch, self.scaling, self.options.accumulate)
+        layout = Layout(tensor=self.topology.world) if self.is_one_call else self.options.layout
+        return StepSize.of(self.topology, layout, self.batch, self.scaling, self.options.accumulate)
 
     @property
     def timed(self) -> Steps:

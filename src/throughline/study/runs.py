@@ -20,7 +20,10 @@ from throughline.study.benchmark import Benchmark, Options
 from throughline.study.config import Config, block_name
 
 PROTOCOL = 3
-"""A developer raises this number when the way of measuring changes. Every run is then made again."""
+"""A developer raises this number when the way of measuring changes. Every run is then made again.
+
+A workload whose way changed alone names a later number in its parameters (`one_call_since`). Its runs have that one.
+"""
 
 CONFIGURATION = "THROUGHLINE_CONFIGURATION"
 """The environment variable that passes the merged configuration to a run.
@@ -145,7 +148,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             repeat=repeat,
             hosts=kind_of_hosts(block, topology),
             corpus=corpus,
-            protocol=PROTOCOL,
+            protocol=max(PROTOCOL, getattr(parameters, "one_call_since", 0)),
             **of_block,
         )
 

@@ -52,6 +52,17 @@ def test_a_mistake_is_named(block: dict[str, Any], message: str) -> None:
     assert message in str(caught.value)
 
 
+def test_a_collective_operation_counts_once_and_in_older_specifications_once_a_rank() -> None:
+    two, four = specs(model="all-reduce", topologies=["1n2g", "1n4g"])
+    assert (two.protocol, two.size.samples_per_step, four.size.samples_per_step) == (4, 1, 1)
+    older = runs.read_spec(json.dumps(json.loads(four.canonical) | {"protocol": 3}))
+    assert older.size.samples_per_step == 4
+    assert "counts once" in collectives.WORKLOAD.convention(four)["flops"]
+    assert "every rank's call counts" in collectives.WORKLOAD.convention(older)["flops"]
+    alone = first(model="matmul", topologies=["1n4g"])
+    assert (alone.protocol, alone.size.samples_per_step) == (runs.PROTOCOL, 4), "each rank makes a call of its own"
+
+
 @pytest.mark.parametrize(
     ("framework", "why"), [("mxnet-horovod", "no form in mxnet"), ("torch-horovod", "only trains")]
 )

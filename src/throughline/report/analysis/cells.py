@@ -179,6 +179,12 @@ class Group:
         options = self.summary.options
         return StepSize.of(row.topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
 
+    def together(self, cell: Cell) -> bool:
+        """True if a step is one call that all devices of the cell make together, so that no device has a rate."""
+        if self.summary is None or workloads.folder(self.summary.model) is None:
+            return False
+        return not workloads.of(self.summary.model).has_batch and cell.replicas < cell.world_size
+
     def batch_per_replica(self, row: Row) -> int:
         """Return how many samples a replica computes at once on a row's topology."""
         return self.size(row).batch_per_replica

@@ -42,7 +42,9 @@ def in_other_units(cell: Cell) -> Markup:
 
 
 @measured
-def per_device(_: Group, cell: Cell) -> Entry:
+def per_device(group: Group, cell: Cell) -> Entry:
+    if group.together(cell):
+        return Entry("", reason="a call is made by all devices together")
     each = (cell.median_speed or 0.0) / cell.world_size
     return Entry(reading(each), each)
 

@@ -1,6 +1,7 @@
 """Collective operations of all ranks of a run, framework-neutral: all-reduce, all-gather, reduce-scatter, all-to-all.
 
-A call has no batch: every rank takes part in it with its buffers. A step of the run is one call at the largest size.
+A call has no batch: every rank takes part in it with its buffers. A step of the run is one call at the largest size,
+which counts once, however many ranks make it together.
 The run measures the bandwidths at every size. Sizes and bandwidths have the definitions of NVIDIA's nccl-tests
 (doc/PERFORMANCE.md there):
 
@@ -13,6 +14,7 @@ S counts the bytes that a rank puts into an all-reduce, reduce-scatter or all-to
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from throughline.spec import Part, RunSpec, key
 from throughline.workloads import Figure, Values
@@ -26,6 +28,9 @@ LARGEST = {"cpu": 1 << 20, "cuda": USUAL[-1]}
 
 @dataclass(frozen=True)
 class Parameters(Part):
+    one_call_since: ClassVar[int] = 4
+    """The protocol from which on a call of all ranks counts once. In older records, it counts once for each rank."""
+
     sizes: tuple[int, ...] = key(
         "bytes of the operation. With an empty list: 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four",
         default=(),
@@ -63,7 +68,8 @@ class Collectives(Untrained[Parameters]):
             "bandwidth": "as nccl-tests define it: bytes of the operation over the time of a call (algorithm), and "
             "that times 2 (n - 1) / n for all-reduce and (n - 1) / n for the others, for n ranks (bus); 1 GB is 10^9 "
             "bytes",
-            "flops": "none are counted; a step is one call at the largest size, and every rank's call counts",
+            "flops": "none are counted; a step is one call at the largest size"
+            + (", and it counts once" if spec.is_one_call else ", and every rank's call counts"),
             "precision": "operands are kept in the run's precision",
         }
 
