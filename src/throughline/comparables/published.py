@@ -26,6 +26,11 @@ def rows() -> tuple[Result, ...]:
     return tuple(read(FILE))
 
 
+def jobs(model: str) -> list[Result]:
+    """Return the rows that are whole jobs of a model."""
+    return [row for row in rows() if row.is_job and row.model == model]
+
+
 def read(path: Path) -> Iterator[Result]:
     """Yield the rows of such a file. Raise a UserError that names the line if a row is wrong."""
     with path.open(encoding="utf-8", newline="") as stream:

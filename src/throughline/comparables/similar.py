@@ -55,7 +55,8 @@ def similar(cells: Iterable[Measured], imported: Sequence[Result], doubts: Seque
 def is_like(own: Result, other: Result) -> bool:
     """True if two rows train the same model at the same size and precision on as many devices of one kind.
 
-    A value that the other row does not state counts as equal; `differences` names it.
+    A value that the other row does not state counts as equal; `differences` names it. A whole job is like none of ours:
+    its speed counts evaluations, and that of our cells does not. `published.jobs` has these.
     """
     sizes: list[tuple[Any, Any]] = [
         (own.precision, other.precision),
@@ -63,6 +64,8 @@ def is_like(own: Result, other: Result) -> bool:
         (own.batch_per_device, other.batch_per_device),
     ]
     sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
+    if other.is_job:
+        return False
     same = _size(own) == _size(other) and _kind(own) == _kind(other)
     return same and all(here == there for here, there in sizes if there is not None)
 

@@ -24,11 +24,18 @@ Beside = Literal[
     "memory_change_mib",
     "memory_change_share",
     "speed_change_share",
+    "global_step",
+    "train_steps_per_second",
+    "eval_steps_per_second",
+    "eval_samples_per_second",
+    "train_runtime",
+    "eval_runtime",
 ]
 """The figures that a row may have beside its value.
 
 `speedup` is over the smallest topology of its table; `mfu` is a share of 1; `tflops` and `memory_mib` are of one
-device; the changes are relative to the row without the option.
+device; the changes are relative to the row without the option. The last six are those of a whole job of Hugging Face's
+Trainer, with its own definitions.
 """
 
 
@@ -99,6 +106,11 @@ class Result(Entry):
         if self.value is None or len(self.value.replace(".", "")) <= 9:
             return self.value
         return f"{float(self.value):.6g}"
+
+    @property
+    def is_job(self) -> bool:
+        """True if it is a whole job, so that `value` counts the time of its evaluations too."""
+        return "train_runtime" in self.printed
 
     @property
     def gpu(self) -> gpus.Gpu | None:

@@ -27,18 +27,42 @@ class Goals(Section):
     utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
 
 
+HOURS_A_YEAR = 8760
+"""The hours of use in a year of a device that is never idle: 365 days."""
+
+
 class Price(Section):
     per_hour: PositiveFloat | None = Field(None, description="price of one device for an hour")
     per_month: PositiveFloat | None = Field(
         None, description="price of a node for a month of 720 hours; instead of per_hour"
     )
-    devices: PositiveInt | None = Field(None, description="devices of that node; with per_month")
+    devices: PositiveInt | None = Field(None, description="devices of that node; with per_month, or with purchase")
+    purchase: PositiveFloat | None = Field(
+        None,
+        description="price of one device to buy, or with `devices` of a node; instead of per_hour. It is spread over "
+        "the hours of use",
+        exclude_if=lambda value: value is None,
+    )
+    years: PositiveFloat | None = Field(
+        None, description="years of use; with purchase", exclude_if=lambda value: value is None
+    )
+    hours_a_year: Annotated[float, Field(gt=0, le=8784)] | None = Field(
+        None,
+        description=f"hours of use in a year; with purchase. Without the key, {HOURS_A_YEAR}: the device is never idle",
+        exclude_if=lambda value: value is None,
+    )
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = Field(description="three capital letters, such as EUR")
 
     @model_validator(mode="after")
     def _one_way(self) -> Price:
-        if (self.per_hour is None) == (self.per_month is None):
-            raise ValueError("one of per_hour and per_month is needed, and only one")
-        if (self.per_month is None) != (self.devices is None):
+        if [self.per_hour, self.per_month, self.purchase].count(None) != 2:
+            raise ValueError("one of per_hour, per_month and purchase is needed, and only one")
+        if self.per_month is not None and self.devices is None:
             raise ValueError("devices goes with per_month: the devices of that node")
+        if self.per_hour is not None and self.devices is not None:
+            raise ValueError("devices goes with per_month or purchase: the devices of that node")
+        if (self.purchase is None) != (self.years is None):
+            raise ValueError("purchase and years go together: the price is spread over the years of use")
+        if self.hours_a_year is not None and self.purchase is None:
+            raise ValueError("hours_a_year goes with purchase: the hours of use in each of the years")
         return self

@@ -71,6 +71,12 @@ def test_every_row_is_valid_and_has_a_source() -> None:
     assert all(row.samples_per_s or row.printed or row.unit == "TFLOPS" for row in rows)
 
 
+def test_the_steps_of_a_job_follow_from_its_runtime() -> None:
+    known = {"global_step": "32", "train_steps_per_second": "0.157", "train_runtime": "203.6953"}
+    assert not found([row(printed=known)])
+    assert found([row(printed=known | {"train_runtime": "213.6953"})]) == ["its own arithmetic"]
+
+
 def test_a_wrong_line_is_named(tmp_path: Path) -> None:
     lines = published.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
     path = tmp_path / "published.csv"

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from report_fixture import write_series
+from throughline.comparables import published as published_results
 from throughline.records import Summary
 from throughline.report.analysis import cells, summary
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
-from throughline.report.topics import comparisons, whole_jobs, write_tables
+from throughline.report.topics import comparisons, published_jobs, whole_jobs, write_tables
 from throughline.spec.job import FIGURES, EpochsJob, figures
 from throughline.study.goals import Price
 
@@ -83,6 +84,25 @@ def test_our_table_is_the_published_one_to_the_last_digit(
         printed += [",".join(row[first : first + 11]) for row in rows]
         assert [heading.split()[0] for heading in header[first + 1 : first + 11]] == [*published()[0]][1:]
     assert sorted(printed) == sorted(",".join(row.values()) for row in published())
+
+
+def test_published_jobs_stand_beside_ours(summaries: dict[str, dict[Path, Summary]], tmp_path: Path) -> None:
+    """The rows of the file of published results have every printed digit, and are like none of our cells' speeds."""
+    known = published_results.jobs("deberta-v3-base")
+    assert [
+        whole_jobs.digits(row[name]) for row in map(published_jobs._of, known) for name in [*published()[0]][1:]
+    ] == [value for row in published() for value in [*row.values()][1:]]
+    named = [published_jobs._of(row)["name"] for row in known]
+    assert named == [row["Name"] for row in published()]
+    made = [one.model_copy(update={"model": "deberta-v3-base"}) for one in summaries["V100"].values()]
+    scope = Scope(cells.groups(made))
+    write_tables(scope, tmp_path)
+    with (tmp_path / "jobs_beside.csv").open(newline="") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["name"] == "V100_4gpu_8" and row["fp16"] == "FALSE"]
+    assert [row["measured_by"] for row in rows] == ["measured here", "Beijing supercomputing centre"]
+    assert rows[0]["train/train_runtime"] == rows[1]["train/train_runtime"] == "203.6953"
+    assert not any(one.other.is_job for one in scope.similar)
+    assert published_jobs.table(Scope(cells.groups(summaries["V100"].values()))) is None  # a model without such rows
 
 
 def test_throughput_without_evaluations_stands_beside_it(

@@ -127,6 +127,19 @@ def test_the_longest_fitting_name_has_the_price() -> None:
     assert isinstance(cost.rate(named("NVIDIA A1000"), {"A100": prices["A100"]}), str)
 
 
+def test_a_device_that_was_bought_is_spread_over_its_hours_of_use() -> None:
+    prices = {
+        "V100": Price(purchase=35040, years=4, currency="EUR"),
+        "H100": Price(purchase=300000, years=5, hours_a_year=6000, devices=8, currency="EUR"),
+    }
+    alone, node = cost.rate(named("Tesla V100-SXM2-16GB"), prices), cost.rate(named("NVIDIA H100 80GB HBM3"), prices)
+    assert isinstance(alone, cost.Rate) and alone.per_hour == 1.0
+    assert "4 years of use, 8760 hours of use a year (assumed: never idle)" in alone.source
+    assert isinstance(node, cost.Rate) and node.per_hour == 1.25
+    assert "6000 hours of use a year; " in node.source and "assumed" not in node.source
+    assert [*Price(per_hour=1, currency="EUR").model_dump()] == ["per_hour", "per_month", "devices", "currency"]
+
+
 def test_known_prices_and_unknown_ones() -> None:
     h100 = cost.rate(named("NVIDIA H100 80GB HBM3"), {})
     assert isinstance(h100, cost.Rate) and (h100.per_hour, h100.currency) == (2.49, "USD")

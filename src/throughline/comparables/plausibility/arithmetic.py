@@ -86,4 +86,17 @@ def parameters(rows: Rows) -> Iterator[Doubt]:
                 yield Doubt(ARITHMETIC, row, text)
 
 
-RULES = (steps, flops, changes, parameters)
+def job_steps(rows: Rows) -> Iterator[Doubt]:
+    """Find whole jobs whose steps per second and runtime do not give their steps."""
+    for row in rows:
+        count, rate, runtime = (
+            row.printed.get(name) for name in ("global_step", "train_steps_per_second", "train_runtime")
+        )
+        if count and rate and runtime:
+            (slow, fast), (short, long) = ends(rate), ends(runtime)
+            if not meet((slow * short, fast * long), (int(count), int(count))):
+                text = f"{rate} steps a second x {runtime} s, and the job has {count} steps"
+                yield Doubt(ARITHMETIC, row, text)
+
+
+RULES = (steps, job_steps, flops, changes, parameters)

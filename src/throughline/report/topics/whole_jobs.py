@@ -89,10 +89,10 @@ def table(scope: Scope) -> Table | None:
 def _shown(group: Group, row: Row, cell: Cell | None) -> list[Entry]:
     if cell is None or not cell.n_ok:
         return []
-    return [Entry.of(value, READ.get(key, _digits)) for key, value in figures_of(group, row, cell).items()]
+    return [Entry.of(value, READ.get(key, digits)) for key, value in figures_of(group, row, cell).items()]
 
 
-def _digits(value: float | str) -> str:
+def digits(value: float | str) -> str:
     """Return a value as the Trainer prints it, with all its digits."""
     return value if isinstance(value, str) else f"{round(value, 4):.10g}"
 
