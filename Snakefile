@@ -3,6 +3,7 @@
 snakemake                                      everything that config.yaml asks for
 snakemake corpus                               only the data; also: snakemake images, snakemake faces, snakemake clicks
 snakemake imports                              results from other people's logs
+snakemake pack                                 results/archive.zip, which a stranger can check: throughline check
 snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
 snakemake data/sample/seq32/training_0007.hdf5 one shard
 """
@@ -70,6 +71,7 @@ include: "rules/convergence.smk"
 include: "rules/results.smk"
 include: "rules/imports.smk"
 include: "rules/report.smk"
+include: "rules/archive.smk"
 
 
 onstart:

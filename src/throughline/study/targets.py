@@ -146,7 +146,14 @@ class Targets:
 
     def summary_options(self, **wildcards: str) -> list[str]:
         """Return the arguments, apart from the records, of the command that makes a summary."""
-        spec, benchmark = self.specs[self.records(**wildcards)[0]], wildcards["benchmark"]
+        spec = self.specs[self.records(**wildcards)[0]]
+        block, terms = self.config.block(spec.benchmark), self._terms(spec.benchmark)
+        remarks = [f"--remarks={block.remarks}"] if block.remarks else []
+        strict = ["--strict"] if block.strict else []
+        return ["--spec", spec.canonical, "--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *strict]
+
+    def _terms(self, benchmark: str) -> dict[str, Any]:
+        """Return the goals, prices and margin that a benchmark's summaries are judged by."""
         block = self.config.block(benchmark)
         terms: dict[str, Any] = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
@@ -155,6 +162,21 @@ class Targets:
         }
         if block.margin != MARGIN:  # only then: a parameter that changes makes finished summaries again
             terms["margin"] = block.margin
-        remarks = [f"--remarks={block.remarks}"] if block.remarks else []
-        strict = ["--strict"] if block.strict else []
-        return ["--spec", spec.canonical, "--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *strict]
+        return terms
+
+    def made(self) -> dict[str, Any]:
+        """Map each benchmark to what its summaries and tables are made with, other than the records.
+
+        These are the values of archive/contents.py's `Made`, as JSON values.
+        """
+        return {
+            benchmark: {
+                "repeats": self.config.block(benchmark).repeats,
+                "terms": self._terms(benchmark),
+                "remarks": self.config.block(benchmark).remarks,
+                "summaries": summaries,
+                "compared": self.compared(benchmark),
+                "proof": benchmark in self.proofs,
+            }
+            for benchmark, summaries in self.by_benchmark.items()
+        }

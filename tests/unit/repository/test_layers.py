@@ -42,6 +42,7 @@ ORDER = [
     {"rank", "observe"},
     {"launch", "installation"},
     {"checks", "report", "console"},
+    {"archive"},
     {"workflow_call", "commands"},
 ]
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the

@@ -1,0 +1,230 @@
+"""Check an archive: derive every figure again from the raw values in it, and say what differs.
+
+Digests come first: what is not the file that archive.json names is not looked at any further. Then records, summaries,
+proofs, verdicts, tables and the page are derived from one another. Plots are held by their digests alone, because their
+bytes depend on the version of the library that drew them.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from throughline import __version__, files, records, temporary
+from throughline.archive import raw
+from throughline.archive.contents import NAME, Contents, Made, rules
+from throughline.archive.differences import Difference, between
+from throughline.archive.opening import as_json, opened
+from throughline.comparables import exports
+from throughline.files import UserError
+from throughline.records import RunRecord, Summary
+from throughline.report.analysis import cells, summary
+from throughline.report.topic import Scope
+from throughline.report.topics import write_tables
+
+Found = Iterator[Difference]
+RECORD = "bz*_*/*/*/run*.json"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found. notes: differences that other rules explain, if another version made the summaries."""
+
+    differences: list[Difference]
+    notes: list[Difference]
+    counts: Mapping[str, int]
+    same_rules: bool
+    version: str
+
+    def __str__(self) -> str:
+        held = ", ".join(f"{count} {name}" for name, count in self.counts.items())
+        return f"{held}: every figure follows from the raw values"
+
+
+def check(path: Path) -> Verdict:
+    """Check an archive. UserError if it is no archive, or one that we refuse to open."""
+    with opened(path) as (folder, contents):
+        found = list(_digests(folder, contents))
+        if not found:
+            found = [*_records(folder, contents), *_summaries(folder, contents)]
+            found += [*_checks(folder), *_tables(folder, contents), *_page(folder, contents)]
+        same = contents.rules == rules()
+        # A word may follow from a rule that has changed. A figure may not.
+        notes = [] if same else [difference for difference in found if difference.word]
+        wrong = [difference for difference in found if difference not in notes]
+        counts = {
+            "files": len(contents.files),
+            "records": sum(1 for _ in _paths(folder, contents, RECORD)),
+            "summaries": sum(len(made.summaries) for made in contents.benchmarks.values()),
+        }
+        return Verdict(wrong, notes, counts, same, contents.version)
+
+
+def _digests(folder: Path, contents: Contents) -> Found:
+    """Yield files that are not those that archive.json names."""
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {NAME}
+    for name in sorted(there | contents.files.keys()):
+        if name not in there:
+            yield Difference(name, "", f"{NAME} names this file, and the archive lacks it")
+        elif name not in contents.files:
+            yield Difference(name, "", f"{NAME} does not name this file")
+        elif files.sha256(folder / name) != contents.files[name].sha256:
+            yield Difference(name, "", f"its SHA-256 is not the one in {NAME}: the file was changed")
+
+
+def _paths(folder: Path, contents: Contents, pattern: str) -> Iterator[Path]:
+    for benchmark in contents.benchmarks:
+        yield from sorted((folder / "results" / benchmark).glob(pattern))
+
+
+def _read(folder: Path, path: Path, read: Callable[[Path], Any]) -> tuple[Any, list[Difference]]:
+    """Return what `read` returns, or the reason why it cannot read a file of the archive."""
+    name = path.relative_to(folder).as_posix()
+    try:
+        as_json(path)  # `read` would not survive deep nesting
+        return read(path), []
+    except (UserError, ValueError, OSError, RecursionError) as error:
+        why = (error.why or error.what) if isinstance(error, UserError) else str(error)
+        return None, [Difference(name, "", why.replace(f"{folder}/", ""))]
+
+
+def _records(folder: Path, contents: Contents) -> Found:
+    """Yield records whose figures do not follow from their windows, ranks and telemetry, and logs of other runs."""
+    for path in _paths(folder, contents, RECORD):
+        name = path.relative_to(folder).as_posix()
+        run, faults = _read(folder, path, records.read_run)
+        yield from faults
+        if isinstance(run, RunRecord):
+            yield from raw.record(name, run)
+            table = Path(raw.table_name(str(path)))
+            if table.exists():
+                yield from raw.telemetry(name, run, table)
+            elif run.telemetry and any(node.samples for node in run.telemetry):
+                yield Difference(name, "telemetry", "the archive lacks the samples behind it")
+            yield from _log(folder, path.with_suffix(".log"), run)
+
+
+def _log(folder: Path, path: Path, run: RunRecord) -> Found:
+    """Yield a log that is missing, of another run, or that states another outcome than the record."""
+    name = path.relative_to(folder).as_posix()
+    if not path.exists():
+        yield Difference(name, "", "the archive lacks the log of this run")
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    if run.spec.record not in text.partition("\n")[0] and f"--record {run.spec.record}" not in text:
+        yield Difference(name, "", "it is the log of another run: its first line does not name this record")
+    printed = re.findall(r"^outcome: ([\d.]+) \S+ over", text, re.M)
+    if run.samples_per_s and printed and printed[-1] != f"{run.samples_per_s:.1f}":
+        yield Difference(name, "", f"it prints {printed[-1]}, and the record states {run.samples_per_s:.1f}")
+
+
+def _summaries(folder: Path, contents: Contents) -> Found:
+    for benchmark, made in contents.benchmarks.items():
+        for name in made.summaries:
+            path = folder / name
+            stated, faults = _read(folder, path, records.read_summary)
+            yield from faults
+            if isinstance(stated, Summary):
+                yield from _summary(folder, path, stated, made)
+            elif not faults:
+                yield Difference(name, "", f"{NAME} asks for this summary of {benchmark}, and the archive lacks it")
+
+
+def _summary(folder: Path, path: Path, stated: Summary, made: Made) -> Found:
+    """Yield what a summary states otherwise than its records."""
+    name, cell = path.relative_to(folder).as_posix(), path.with_suffix("")
+    there = {run.relative_to(cell).with_suffix(".log").as_posix(): run for run in cell.glob("*/*/run*.json")}
+    named = [log for _, _, series in stated.cells() for log in series.logs]
+    for log in sorted(set(named) ^ there.keys()):
+        lacking = "the archive lacks this record, which the summary counts"
+        told = lacking if log in named else "the summary leaves this record out"
+        yield Difference(name, f"{cell.name}/{log.removesuffix('.log')}.json", told)
+    if set(named) != there.keys():
+        return
+    proof = path.with_name("equivalence.json")
+    equal = records.read_equivalence(proof) if made.proof and proof.exists() else None
+    try:
+        terms = summary.Terms.model_validate(made.terms)
+        derived = summary.summarize([there[log] for log in named], made.repeats, made.remarks, equal, terms)
+    except (UserError, ValueError) as error:
+        yield Difference(name, "", str(error).replace(f"{folder}/", ""))
+        return
+    yield from between(name, as_json(path), derived.model_dump(by_alias=True))
+
+
+def _checks(folder: Path) -> Found:
+    """Yield verdicts of convergence checks that their curves do not bear out, and searches that their tries do not."""
+    for path in sorted(folder.glob("results/*/max_*_*.json")):
+        search, faults = _read(folder, path, records.read_max_batch)
+        yield from faults
+        for framework, largest in search.frameworks.items() if search else ():
+            size = "batch_per_device" if search.quantity == "batch" else "size"
+            fits = [getattr(one, size) for one in largest.tries if one.status == "fits"]
+            stated = getattr(largest, f"largest_{size}")
+            name = path.relative_to(folder).as_posix()
+            if largest.status == "ok":
+                yield from between(name, stated, max(fits, default=None), f"frameworks.{framework}.largest_{size}")
+
+
+def _tables(folder: Path, contents: Contents) -> Found:
+    """Yield the tables of benchmarks that are not those that their summaries give."""
+    for benchmark, made in contents.benchmarks.items():
+        kept = folder / "results" / benchmark / "tables"
+        read = [_read(folder, folder / name, records.read_summary)[0] for name in (*made.summaries, *made.compared)]
+        if None in read or not kept.is_dir():
+            continue
+        groups = cells.groups(read, [])
+        own = [group for group in groups if group.benchmark == benchmark]
+        with temporary.folder() as again:
+            write_tables(Scope(own, groups), again)
+            exports.write([group.summary for group in own if group.summary], again)
+            yield from _folders(kept, again, f"results/{benchmark}/tables")
+
+
+def _folders(kept: Path, again: Path, name: str) -> Found:
+    stated, derived = ({path.relative_to(of): path for path in of.rglob("*") if path.is_file()} for of in (kept, again))
+    for path in sorted(stated.keys() | derived.keys()):
+        if path not in stated or path not in derived:
+            told = "the archive lacks this table" if path not in stated else "no such table follows from the summaries"
+            yield Difference(f"{name}/{path}", "", told, word=True)
+        elif line := _first_difference(stated[path], derived[path]):
+            yield Difference(f"{name}/{path}", f"line {line}", "another line follows from the summaries", word=True)
+
+
+def _first_difference(stated: Path, derived: Path) -> int | None:
+    """Return the number of the first line that differs."""
+    one, other = (path.read_text(encoding="utf-8", errors="replace").splitlines() for path in (stated, derived))
+    pairs = enumerate(zip(one, other, strict=False), 1)
+    return next((number for number, (a, b) in pairs if a != b), None if len(one) == len(other) else len(one) + 1)
+
+
+def _page(folder: Path, contents: Contents) -> Found:
+    """Yield summaries that the page holds in another form than the archive."""
+    page = folder / "results/report.html"
+    if not page.exists():
+        yield Difference("results/report.html", "", "the archive lacks the page")
+        return
+    links = re.findall(r"data:application/json;base64,([A-Za-z0-9+/=]+)", page.read_text(encoding="utf-8"))
+    held = {base64.b64decode(link) for link in links}
+    for made in contents.benchmarks.values():
+        for name in made.summaries:
+            value = _read(folder, folder / name, records.read_summary)[0]
+            if value and files.json_text(value.model_dump(by_alias=True)).encode() not in held:
+                yield Difference("results/report.html", name, "the page does not hold this summary as it is")
+
+
+def lines(verdict: Verdict, path: Path) -> Iterator[str]:
+    """Yield what to print about an archive."""
+    for difference in verdict.differences:
+        yield f"differs: {difference}"
+    for note in verdict.notes:
+        yield f"note: {note}"
+    if not verdict.same_rules:
+        yield (
+            f"version {verdict.version} made the summaries with other rules than those of this program, version "
+            f"{__version__}. Words and tables may differ for that reason; figures may not."
+        )
+    held = f"{path}: {len(verdict.differences)} things differ" if verdict.differences else f"{path}: {verdict}"
+    yield held

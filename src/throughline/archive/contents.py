@@ -1,0 +1,55 @@
+"""archive.json, the first file of an archive: what the archive holds, and what its summaries were made with."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import Field
+
+from throughline import sources
+from throughline.records.entry import SCHEMA, Count, Entry, Whole
+
+NAME = "archive.json"
+Format = Literal["archive", "results"]
+FORMATS: Final[dict[Format, int]] = {"archive": 1, "results": SCHEMA}
+"""The version of every format in an archive that we write. All files under results/ share one."""
+RULES = ("throughline.report.analysis.summary", "throughline.report.topics", "throughline.comparables.exports")
+"""The modules that make summaries and tables. An archive names the digest of everything that they import."""
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Held(Entry):
+    """One file of an archive, unpacked."""
+
+    bytes: Whole
+    sha256: Sha256
+
+
+class Made(Entry):
+    """What the summaries and tables of a benchmark were made with, other than the records.
+
+    repeats: asked for in each cell; terms: goals, prices, margin and task (summary.Terms) as JSON values; compared:
+    summaries of other benchmarks that its tables use; proof: True if the benchmark has a proof of equal mathematics.
+    """
+
+    repeats: Count
+    terms: dict[str, Any]
+    remarks: str | None
+    summaries: list[str]
+    compared: list[str]
+    proof: bool
+
+
+class Contents(Entry):
+    """archive.json. `version` and `rules` say which program made the summaries and tables."""
+
+    formats: dict[Format, Count]
+    version: str
+    rules: str
+    configuration: dict[str, Any] | None
+    benchmarks: dict[str, Made]
+    files: dict[str, Held]
+
+
+def rules() -> str:
+    """Return a digest of our own code that makes summaries and tables from records."""
+    return sources.digest(sources.closure(*RULES))

@@ -1,0 +1,101 @@
+"""Write results/archive.zip: the results of one configuration, with everything that a stranger needs to check them.
+
+The same results give the same bytes: the files are sorted, and have neither dates nor owners. Records and logs hold no
+names of machines, because every run masks them when it writes them. Before a text is packed, names that this process
+knows are searched for again.
+"""
+
+import hashlib
+import re
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from throughline import __version__
+from throughline.archive.contents import FORMATS, NAME, Contents, Held, Made, rules
+from throughline.files import UserError, atomic, json_text, read_json, scrub, snakemake
+
+KINDS = {".json", ".csv", ".log", ".md", ".tex", ".svg", ".png", ".html"}
+DRAWN = {".svg", ".png", ".html"}
+"""Files that are drawn from the others, and so have no name that the others lack."""
+LOCAL = ".local.json"
+"""The end of the names of files that hold real names of machines. They are never packed."""
+WITHOUT = {"curve.checkpoints", "last"}
+"""Folders with weights, which are large."""
+ABSOLUTE = r"(?<=[\s'\"=(:])/(?:[\w.+-]+/)+([\w.+-]*)"
+"""An absolute path in a log: its folders stay at home."""
+DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP file can state
+
+
+def write(
+    output: Path, report: Path, manifests: Sequence[Path], made: Mapping[str, Any], imports: Sequence[Path]
+) -> None:
+    """Write the archive. made: a value of `contents.Made` for every benchmark; all paths are below this directory."""
+    benchmarks = {name: Made.model_validate(value) for name, value in made.items()}
+    roots = [report.parent / name for name in benchmarks] + [path.parent for path in imports]
+    paths = sorted({report, *manifests, *(path for root in roots for path in _files(root))})
+    with atomic(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        held = {path.as_posix(): _content(path) for path in paths}
+        contents = Contents(
+            formats=FORMATS,
+            version=__version__,
+            rules=rules(),
+            configuration=_configuration(paths),
+            benchmarks=benchmarks,
+            files={name: _held(content) for name, content in held.items()},
+        )
+        _add(archive, NAME, json_text(contents.model_dump()).encode())
+        for name, content in held.items():
+            _add(archive, name, content)
+
+
+def _files(root: Path) -> Iterator[Path]:
+    """Yield the files of a benchmark that belong in an archive."""
+    for path in root.rglob("*"):
+        inner = path.relative_to(root).parts
+        hidden = any(part.startswith(".") or part in WITHOUT for part in inner)
+        known = path.suffix in KINDS or inner[0] == "tables"  # Paddle's index has no suffix
+        if known and not hidden and not path.name.endswith(LOCAL) and path.is_file():
+            yield path
+
+
+def _content(path: Path) -> bytes:
+    """Return a file's content. UserError if it has a name that must not leave this machine."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist", next_step=f"make it: {snakemake(str(path))}") from None
+    if path.suffix == ".log":  # names that were not known on the machine of the run
+        return re.sub(ABSOLUTE, r".../\1", scrub(content.decode(errors="replace"))).encode()
+    if path.suffix not in DRAWN:
+        text = content.decode(errors="replace")
+        found = next((line for line in text.splitlines() if scrub(line) != line), None)
+        if found is not None:
+            raise UserError(
+                f"{path} has a name or an address of this machine: {scrub(found).strip()[:120]}",
+                why="an archive goes to strangers",
+                next_step=f"make it again: {snakemake('--force', str(path))}",
+            )
+    return content
+
+
+def _held(content: bytes) -> Held:
+    return Held(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+
+
+def _configuration(paths: Iterable[Path]) -> dict[str, Any] | None:
+    """Return the merged configuration of the latest run: records keep it without names of hosts and without paths."""
+    latest: tuple[str, dict[str, Any]] | None = None
+    for path in paths:
+        if path.match("bz*_*/*/*/run*.json"):
+            record = read_json(path)
+            if record.get("configuration") and (latest is None or record["started"] > latest[0]):
+                latest = record["started"], record["configuration"]
+    return latest and latest[1]
+
+
+def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
+    entry = zipfile.ZipInfo(name, DATE)
+    entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+    archive.writestr(entry, content)

@@ -1,0 +1,108 @@
+"""Derive the figures of a run's record again, from the raw values that the record and its telemetry hold.
+
+The rules are those of launch/outcome.py and observe/. They are written down here a second time on purpose: the record
+has what the ranks reported, rounded by nothing, so a second way to the same figures finds a figure that was typed.
+"""
+
+import csv
+import statistics
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from throughline.archive.differences import Difference, between, equal
+from throughline.observe.telemetry_window import GAUGES
+from throughline.records import NodeTelemetry, Rank, RunRecord
+
+SEVEN_DIGITS = 5e-7
+"""The rounding of a number in run<k>.telemetry.csv."""
+
+
+def record(file: str, run: RunRecord) -> Iterator[Difference]:
+    """Yield what does not follow from the windows, steps and memory of the ranks."""
+    if run.status != "ok" or not run.ranks:
+        return
+    stalls = [rank.loader_stall_s / _seconds(rank) for rank in run.ranks if rank.loader_stall_s is not None]
+    peaks = [rank.peak_memory_bytes for rank in run.ranks if rank.peak_memory_bytes is not None]
+    derived = {
+        "window_s": max(rank.window_end_s for rank in run.ranks),
+        "peak_memory_bytes": max(peaks, default=None),
+        "loader_stall_share": max(stalls, default=None),
+    }
+    if all(rank.cpu_seconds is not None for rank in run.ranks):
+        busy = [(rank.cpu_seconds or 0.0) / (_seconds(rank) * run.spec.threads) for rank in run.ranks]
+        derived["utilization.cpu"] = sum(busy) / len(busy)
+    stated = {name: getattr(run, name) for name in derived if name != "utilization.cpu"}
+    stated |= {"utilization.cpu": run.utilization.cpu} if "utilization.cpu" in derived else {}
+    yield from between(file, stated, derived)
+    yield from _steps(file, run)
+    yield from _work(file, run)
+
+
+def _seconds(rank: Rank) -> float:
+    return rank.window_end_s - rank.window_start_s
+
+
+def _steps(file: str, run: RunRecord) -> Iterator[Difference]:
+    if run.spec.job or not run.step_seconds:
+        return
+    if len(run.step_seconds) != run.steps_timed:
+        yield Difference(file, "step_seconds", f"{len(run.step_seconds)} times of {run.steps_timed} timed steps")
+    longest = max(run.step_seconds)
+    if run.window_s and longest > run.window_s * 1.001:
+        yield Difference(file, "step_seconds", f"a step of {longest:g} s in a window of {run.window_s:g} s")
+    for figure in run.figures:
+        if figure.at == "median" and figure.unit == "ms":
+            yield from between(file, figure.value, 1000 * statistics.median(run.step_seconds), f"figures.{figure.name}")
+
+
+def _work(file: str, run: RunRecord) -> Iterator[Difference]:
+    """Yield shares and rates that do not follow from the FLOPs of a sample."""
+    work = run.work
+    if not work or not work.flops_per_sample or not run.samples_per_s:
+        return
+    rate = work.flops_per_sample * run.samples_per_s / run.spec.topology.world
+    peak, matmul = work.datasheet_flops_per_s, work.matmul_flops_per_s
+    derived = {
+        "flops_per_s": rate,
+        "mfu": rate / peak if peak else None,
+        "matmul_share": rate / matmul if matmul else None,
+    }
+    yield from between(file, {name: getattr(work, name) for name in derived}, derived, "work")
+
+
+def telemetry(file: str, run: RunRecord, table: Path) -> Iterator[Difference]:
+    """Yield gauges whose mean, minimum or maximum is not that of the samples within the window."""
+    if not run.telemetry:
+        return
+    with table.open(newline="", encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row.get("in_window") == "1"]
+    for node in run.telemetry:
+        if "telemetry" in node.reasons:  # there are no figures, and the reason says why
+            continue
+        yield from _node(file, node, [row for row in rows if row.get("node") == str(node.node)])
+
+
+def _node(file: str, node: NodeTelemetry, rows: Sequence[dict[str, str]]) -> Iterator[Difference]:
+    if node.samples != len(rows):
+        told = f"it states {node.samples} samples within the window, and {table_name(file)} has {len(rows)}"
+        yield Difference(file, f"telemetry[{node.node}].samples", told)
+        return
+    parts = {"machine": node.machine, "processes": node.processes}
+    for device in node.devices:
+        parts[f"device{device.index}"] = {name: getattr(device, name) for name in GAUGES["devices"]}
+    for part, figures in parts.items():
+        for name in GAUGES.get(part, GAUGES["devices"]):
+            series = figures.get(name)
+            values = [float(text) for row in rows if (text := row.get(f"{part}_{name}"))]
+            if series is None or not values:
+                continue
+            derived = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
+            for end, value in derived.items():
+                stated = getattr(series, end)
+                if abs(stated - value) > SEVEN_DIGITS * abs(value) + 1e-12 and not equal(stated, value):
+                    yield from between(file, stated, value, f"telemetry[{node.node}].{part}.{name}.{end}")
+
+
+def table_name(file: str) -> str:
+    """Return the name of the table with the samples of a record's run."""
+    return file.removesuffix(".json") + ".telemetry.csv"
