@@ -144,12 +144,12 @@ def _summary(folder: Path, path: Path, stated: Summary, made: Made) -> Found:
     if set(named) != there.keys():
         return
     proof = path.with_name("equivalence.json")
-    equal = records.read_equivalence(proof) if made.proof and proof.exists() else None
     try:
+        equal = records.read_equivalence(proof) if made.proof and proof.exists() else None
         terms = summary.Terms.model_validate(made.terms)
         derived = summary.summarize([there[log] for log in named], made.repeats, made.remarks, equal, terms)
-    except (UserError, ValueError) as error:
-        yield Difference(name, "", str(error).replace(f"{folder}/", ""))
+    except (UserError, ValueError, RecursionError) as error:
+        yield Difference(name, "", f"it cannot be derived: {error}".replace(f"{folder}/", ""))
         return
     yield from between(name, as_json(path), derived.model_dump(by_alias=True))
 
