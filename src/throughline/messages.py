@@ -162,6 +162,17 @@ class Network(Message):
     reason: str | None
 
 
+class Rounding(Message):
+    """The relative error of a product of two size x size matrices, compared with float64.
+
+    None, with a reason, if the framework could not multiply.
+    """
+
+    size: int
+    relative_error: float | None
+    reason: str | None = None
+
+
 class Measured(Message):
     """The measurements of a rank.
 
@@ -188,6 +199,7 @@ class Measured(Message):
     network: Network | None
     at_least_s: float = 0.0
     batches_ahead: int = 0
+    rounding: Rounding | None = None
 
 
 class Trained(Message):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from throughline import frameworks, workloads
 from throughline.frameworks.rank import load
+from throughline.rank import rounding
 from throughline.spec import RunSpec
 
 STEPS = 6
@@ -109,6 +110,18 @@ def operands(framework: Any, spec: RunSpec, weights: dict[str, Any]) -> list[flo
             for operand in rank.product(256).args]  # fmt: skip
 
 
+def multiplied(framework: Any, spec: RunSpec, refused: list[str]) -> dict[str, Any]:
+    """Return what the framework's large product shows in each precision that it has on a CPU."""
+    found = {}
+    for precision in ("fp32", "bf16", "fp16"):
+        if {"fp16": "amp"}.get(precision, precision) not in refused:
+            rank = framework(changed(spec, precision=precision), 0, 0, 1, "cpu")
+            rank.join()
+            rank.device()
+            found[precision] = asdict(rounding.probe(rank))
+    return found
+
+
 def main() -> None:
     name, specs, weights, output = sys.argv[1:]
     framework = load(name)
@@ -117,9 +130,11 @@ def main() -> None:
     with np.load(weights) as file:
         arrays = {key: file[key] for key in file.files}
     trained = [train(framework, spec, arrays, Path(output).with_suffix(".checkpoint")) for spec in every]
+    cannot = refused(name, every[0])
     result = {
         **{name: [one[name] for one in trained] for name in trained[0]},
-        "refused": refused(name, every[0]),
+        "refused": cannot,
+        "multiplied": multiplied(framework, every[0], cannot),
         "operands": operands(framework, every[0], arrays),
     }
     with open(output, "w") as file:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from framework_steps import batch, built, changed, refused, steps
 
 from throughline import frameworks
 from throughline.frameworks.rank import load
+from throughline.rank import rounding
 from throughline.spec import Optimizer, read
 
 SHAPES = [(3, 2, 4), (2, 4), (5,)]
@@ -82,6 +84,7 @@ def main() -> None:
 
     rank, found = built(framework, spec, weights), dict[str, Any]()
     found["plain"] = steps(rank, spec, range(2))
+    found["multiplied"] = asdict(rounding.probe(rank))
     checkpoint = io.BytesIO()
     rank.save(checkpoint)
     found["after"] = steps(rank, spec, range(2, 4))

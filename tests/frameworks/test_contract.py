@@ -271,6 +271,31 @@ def test_large_matrix_products_are_of_random_numbers(losses: dict[str, Any]) -> 
         assert found["operands"] == pytest.approx([1, 1], abs=0.02)
 
 
+ERRORS = {"fp32": (1e-8, 2e-6), "bf16": (2e-3, 4e-3), "fp16": (2e-4, 5e-4)}
+"""Map each precision to the errors of its products: 24, 8 and 11 significant bits."""
+
+
+def test_products_are_rounded_as_the_precision_says(losses: dict[str, Any]) -> None:
+    for framework, found in losses.items():
+        assert "fp32" in found["multiplied"], framework
+        for precision, told in found["multiplied"].items():
+            least, most = ERRORS[precision]
+            assert told["reason"] is None and least < told["relative_error"] < most, (framework, precision)
+    assert {"bf16", "fp16"} < losses["torch"]["multiplied"].keys()
+
+
+def test_a_run_whose_products_are_rounded_more_than_it_claims_is_invalid(lab: Lab) -> None:
+    honest = lab.run("fake", topology="1n2g")
+    assert honest.status == "ok" and honest.rounding is not None
+    assert (honest.rounding.claims, honest.rounding.shows, honest.rounding.reason) == ("fp32", "fp32", None)
+    done, path = lab.launch("fake", variables={"FAKE_MULTIPLIES_WITH": "11"})
+    assert done.returncode == 0, done.stderr
+    record = records.read_run(path)
+    assert (record.status, record.samples_per_s) == ("invalid", None) and record.rounding is not None
+    assert (record.rounding.shows, record.rounding.size) == ("TF32 or fp16", 512)
+    assert record.reason and "fp32 was asked for" in record.reason and "or ask for tf32" in record.reason
+
+
 def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
     """Everything that a framework refuses on a CPU is not among its features, or is one that it has on GPUs only."""
     for framework, found in losses.items():

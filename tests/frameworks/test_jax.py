@@ -71,6 +71,10 @@ def test_options_train_the_same(found: dict[str, Any], option: str) -> None:
     assert found[option] == pytest.approx(found["plain"], rel=2e-6)
 
 
+def test_its_products_have_all_digits_of_fp32(found: dict[str, Any]) -> None:
+    assert found["multiplied"]["reason"] is None and 0 < found["multiplied"]["relative_error"] < 2e-6
+
+
 def test_a_checkpoint_goes_on_as_if_nothing_had_been(found: dict[str, Any]) -> None:
     assert found["resumed"] == found["after"] != found["plain"]
 

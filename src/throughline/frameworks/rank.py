@@ -212,6 +212,14 @@ class Rank(ABC):
         times = max(1, int(seconds / timed(1)))
         return 2 * size**3 * times / timed(times)
 
+    def multiplied(self, left: Any, right: Any) -> Any:
+        """Return the product of two float32 matrices in the run's precision, as a numpy array.
+
+        Operands and settings are those of the products of a step. A half type is that of the operands and of the
+        product. None if the framework has no such product.
+        """
+        return None
+
     def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
         """Measure the exchange of gradients without any computation, for at least `at_least_s` seconds.
 

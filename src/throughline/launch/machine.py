@@ -39,6 +39,8 @@ PROBE_S = 300.0
 NO_GPUS = Gpus(kind=None, count=0, name=None, fp16=False)
 NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH|PYTHONPATH")
 """Variables that ranks need to find each other and their libraries, in addition to those in a record."""
+TF32 = "NVIDIA_TF32_OVERRIDE"
+"""With 0, NVIDIA's libraries never round an operand to TF32, whatever a framework asks for."""
 WORKER_BYTES = 384 << 20
 """The memory of a rank of any framework, with its libraries loaded, on the smallest model."""
 DISK_BYTES = 16 << 20
@@ -152,6 +154,18 @@ def allocator(spec: RunSpec, kind: str) -> dict[str, str]:
     if kind != "cuda" or set_by_user or not left_out or frameworks.of(spec.framework).library != "torch":
         return {}
     return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+
+
+def tf32(spec: RunSpec, kind: str) -> dict[str, str]:
+    """Return the variable that keeps NVIDIA's libraries from computing fp32 in TF32, unless the run is to, or the user
+    has set it.
+
+    Frameworks have switches of their own, and their ranks set them. Some parts have none: MXNet asks cuDNN for its
+    usual mathematics, which is TF32 for convolutions on compute capability 8.0 and later.
+    """
+    if kind != "cuda" or spec.precision == "tf32" or TF32 in os.environ:
+        return {}
+    return {TF32: "0"}
 
 
 def _is_handed_on(name: str) -> bool:

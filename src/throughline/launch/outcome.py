@@ -8,10 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from throughline import memory, records, workloads
+from throughline.launch import rounding
 from throughline.messages import Measured, RankReport
 from throughline.spec import RunSpec
 from throughline.spec.options import SETTLED_S
 
+SOME_HAVE = frozenset({"window_at_least_s", "rounding"})
+"""The keys that a record without a value does not have."""
 SKIPPED_AT_MOST = 0.01
 """The share of timed steps that the loss scaler may skip."""
 LEAST_WINDOW_S = 1.0
@@ -89,12 +92,11 @@ class Outcome:
     network: dict[str, Any] | None = None
     utilization: dict[str, float | None] = field(default_factory=lambda: {"cpu": None, "gpu": None})
     window_at_least_s: float | None = None
+    rounding: dict[str, Any] | None = None
 
     def as_record(self) -> dict[str, Any]:
         given = {**vars(self), "ranks": [rank.model_dump() for rank in self.ranks]}
-        if self.window_at_least_s is None:
-            del given["window_at_least_s"]
-        return given
+        return {name: value for name, value in given.items() if name not in SOME_HAVE or value is not None}
 
 
 def assemble(
@@ -114,9 +116,9 @@ def assemble(
             return Outcome(status=status, reason=reason, steps_asked=steps.timed)
     ranks = [report.measured for _, report in sorted(reports.items()) if report.measured]
     outcome = _measured(spec, ranks, per_node, every_loss)
-    if invalid := fault(spec, ranks):
+    if invalid := fault(spec, ranks) or rounding.fault(outcome.rounding):
         return replace(outcome, status="invalid", reason=invalid)
-    warnings = []
+    warnings = rounding.warnings(outcome.rounding)
     if outcome.steps_timed < steps.timed or outcome.warmup_steps < steps.warmup:
         warnings.append(
             f"at_most_s {steps.at_most_s:g}: {outcome.warmup_steps} of {steps.warmup} warm-up "
@@ -198,6 +200,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         network=asdict(first.network) if first.network else None,
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
         window_at_least_s=first.at_least_s or None,
+        rounding=rounding.of(spec, ranks),
     )
 
 

@@ -75,7 +75,7 @@ def survey(request: RunRequest) -> Site:
         variables |= frameworks.of(spec.framework).on_gpus(os.environ)
     if question.compiles and device.kind == "cuda" and not found.elsewhere:  # other machines have asked themselves
         compiler.check(request.python, os.environ | variables)
-    variables |= machine.allocator(spec, device.kind)
+    variables |= machine.allocator(spec, device.kind) | machine.tf32(spec, device.kind)
     warnings = machine.fits(spec, question.ranks, device)
     if found.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.messages import Measured, Memory, Network, Window
-from throughline.rank import report
+from throughline.rank import report, rounding
 from throughline.rank.run import Run
 from throughline.spec.job import figures
 
@@ -154,6 +154,7 @@ class Measurement:
             at_least_s=self.shortest_s,
             batches_ahead=run.loader.ahead if run.loader else 0,
             network=self._network(),
+            rounding=rounding.probe(framework),
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": reason} if reason else {},
         )

@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from throughline.records.entry import Count, Entry, Figure, NonNegative, Positive, TrainingFile, Whole
+from throughline.spec import Precision
 
 
 class Rank(Entry):
@@ -129,12 +130,27 @@ class Network(Entry):
     reason: str | None
 
 
+class Rounding(Entry):
+    """A large product that was multiplied after the window as the run multiplies, compared with float64.
+
+    size: its rows and columns; relative_error: the largest of all ranks; claims: the run's precision; shows: the type
+    whose rounding the error is. reason: why there is no error.
+    """
+
+    size: Count
+    relative_error: NonNegative | None
+    claims: Precision
+    shows: str | None
+    reason: str | None
+
+
 class RunRecord(TrainingFile):
     """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
     `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
     `step_seconds` has the time of each step on the rank that took longest for it (older records: on rank 0).
     `window_at_least_s` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
+    `rounding` is None in older records, and in those whose ranks did not all end well.
     """
 
     status: Literal["ok", "oom", "unsupported", "invalid"]
@@ -159,6 +175,7 @@ class RunRecord(TrainingFile):
     network: Network | None = None
     configuration: dict[str, Any] | None = None
     window_at_least_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
+    rounding: Rounding | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _status_and_number_agree(self) -> Self:

@@ -14,7 +14,7 @@ import pytest
 
 from report_fixture import CPU, jitter, write_series
 from throughline.records import Mathematics, Summary
-from throughline.report.analysis import cells, judged_pairs, summary
+from throughline.report.analysis import cells, judged_pairs, sides, summary
 from throughline.report.analysis.noise import Floor
 from throughline.report.analysis.values import Value
 from throughline.report.render import head, page, table_files, tables
@@ -304,6 +304,19 @@ def test_unlike_runs_have_no_verdict_and_say_in_what_they_differ(
     assert said in pair.reason
     (text,) = [finding.text for finding in findings(everything[1:], everything)]
     assert "not known: 1.300 times" in text and said in text and "faster" not in text
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp32"])
+def test_the_variable_that_switches_tf32_off_belongs_to_the_precision(tmp_path: Path, precision: str) -> None:
+    """Every precision but tf32 sets it. Between runs of one precision it is a difference like any other."""
+    full = found(tmp_path, {"1n1g": jitter(100.0)}, benchmark="full")
+    facts = full.environment["torch"]
+    off = {**facts, "variables": {**facts["variables"], "NVIDIA_TF32_OVERRIDE": "0"}}
+    full = full.model_copy(update={"environment": {"torch": off}})
+    other = found(tmp_path, {"1n1g": jitter(130.0)}, benchmark="other", precision=precision)
+    first, second = (sides.Side(group, group.measured[0]) for group in cells.groups([full, other]))
+    said = any("NVIDIA_TF32_OVERRIDE" in text for text in sides.differences(first, second))
+    assert said == (precision == "fp32")
 
 
 def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_path: Path) -> None:

@@ -213,8 +213,16 @@ class Jax(Rank):
         reasons = {"reserved_bytes": "this allocator of JAX does not say what it reserves"} if reserved is None else {}
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": reasons}
 
+    @property
+    def type_of_products(self) -> Any:
+        return {"bf16": jnp.bfloat16, "fp16": jnp.float16}.get(self.spec.precision, jnp.float32)
+
+    def multiplied(self, left: Any, right: Any) -> Any:
+        here = (jax.device_put(matrix, self.at).astype(self.type_of_products) for matrix in (left, right))
+        return np.asarray(jax.jit(jnp.matmul)(*here).astype(jnp.float32))
+
     def product(self, size: int) -> Callable[[], Any]:
-        dtype = {"bf16": jnp.bfloat16, "fp16": jnp.float16}.get(self.spec.precision, jnp.float32)
+        dtype = self.type_of_products
         left, right = (jax.random.normal(key, (size, size), dtype) for key in jax.random.split(jax.random.key(0)))
         multiply = jax.jit(jnp.matmul)
 

@@ -133,6 +133,11 @@ class MXNetHorovod(Rank):
         free, total = mx.context.gpu_memory_info(self.local_rank)  # MXNet never gives memory back, so this is the peak
         return {"needed_bytes": None, "reserved_bytes": int(total - free), "reasons": {"needed_bytes": NOT_COUNTED}}
 
+    def multiplied(self, left: Any, right: Any) -> Any:
+        dtype = "float16" if self.half else "float32"
+        here = (mx.nd.array(matrix, ctx=self.at, dtype="float32").astype(dtype) for matrix in (left, right))
+        return mx.nd.dot(*here).astype("float32").asnumpy()
+
     def product(self, size: int) -> Callable[[], Any]:
         dtype = "float16" if self.half else "float32"
         left, right, product = (mx.nd.random.normal(shape=(size, size), ctx=self.at).astype(dtype) for _ in range(3))

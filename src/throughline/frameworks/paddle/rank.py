@@ -181,6 +181,12 @@ class Paddle(Rank):
         needed, reserved = cuda.max_memory_allocated(self.at), cuda.max_memory_reserved(self.at)
         return {"needed_bytes": needed, "reserved_bytes": reserved, "reasons": {}}
 
+    def multiplied(self, left: Any, right: Any) -> Any:
+        kind = HALF.get(self.spec.precision, "float32")
+        with paddle.no_grad():
+            product = paddle.matmul(*(paddle.to_tensor(matrix).astype(kind) for matrix in (left, right)))
+        return product.astype("float32").numpy()
+
     def product(self, size: int) -> Callable[[], Any]:
         kind = HALF.get(self.spec.precision, "float32")
         return partial(paddle.matmul, *(paddle.randn([size, size]).astype(kind) for _ in range(2)))

@@ -201,10 +201,18 @@ class TensorFlow(Rank):
         needed = tf.config.experimental.get_memory_info(self.at)["peak"]
         return {"needed_bytes": int(needed), "reserved_bytes": None, "reasons": {"reserved_bytes": NOT_COUNTED}}
 
-    def product(self, size: int) -> Callable[[], Any]:
-        dtype = {"bf16": tf.bfloat16, "fp16": tf.float16}.get(self.spec.precision, tf.float32)
+    @property
+    def type_of_products(self) -> Any:
+        return {"bf16": tf.bfloat16, "fp16": tf.float16}.get(self.spec.precision, tf.float32)
+
+    def multiplied(self, left: Any, right: Any) -> Any:
         with tf.device(self.at):
-            left, right = (tf.cast(tf.random.normal((size, size)), dtype) for _ in range(2))
+            product = tf.matmul(*(tf.cast(tf.constant(matrix), self.type_of_products) for matrix in (left, right)))
+            return tf.cast(product, tf.float32).numpy()
+
+    def product(self, size: int) -> Callable[[], Any]:
+        with tf.device(self.at):
+            left, right = (tf.cast(tf.random.normal((size, size)), self.type_of_products) for _ in range(2))
         return partial(tf.matmul, left, right)
 
     def update_settings(self) -> dict[str, Any]:

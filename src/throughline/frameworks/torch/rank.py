@@ -214,6 +214,14 @@ class TorchRank(Rank):
     def product(self, size: int) -> Callable[[], Any]:
         return in_torch_timed.product(size, self.at, in_torch_timed.dtype(self.spec))
 
+    def multiplied(self, left: Any, right: Any) -> Any:
+        kind = in_torch_timed.dtype(self.spec)
+        if kind == in_torch_timed.DTYPES["fp8"]:
+            return None
+        with torch.no_grad():
+            product = torch.mm(*(torch.from_numpy(matrix).to(self.at, kind) for matrix in (left, right)))
+        return product.float().cpu().numpy()
+
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups
         if self.spec.optimizer.name == "sgd":

@@ -15,6 +15,8 @@ OF_FRAMEWORK = tuple(
 """Parts of an environment that differ between frameworks for good reasons."""
 NO_SPEED = ("environment.commit", "environment.variables.CUDA_VISIBLE_DEVICES")
 """Parts that differ without any effect on speed. Whether the measured code has changed is told by `code`."""
+OF_PRECISION = "environment.variables.NVIDIA_TF32_OVERRIDE"
+"""The variable that every precision but tf32 sets for its ranks on a GPU. Records before it have none."""
 NAMED, LONG = 3, 80
 """How many differences between two environments are named; how many characters a printed value has at most."""
 
@@ -61,6 +63,8 @@ def differences(first: Side, second: Side) -> list[str]:
     left_out: tuple[str, ...] = NO_SPEED
     if first.row.framework != second.row.framework:
         left_out += OF_FRAMEWORK
+    if first.group.precision != second.group.precision:
+        left_out += (OF_PRECISION,)
     if first.row.topology != second.row.topology:
         left_out += (*advice.BY_TOPOLOGY, *advice.CORES)
     return [

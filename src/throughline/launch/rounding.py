@@ -1,0 +1,83 @@
+"""Whether the products of a run are rounded as its precision claims (`rank/rounding.py` measures the error).
+
+An operand with p significant bits has a relative error of about 0.4 x 2^-p, and a product of two normal matrices one of
+about 0.6 x 2^-p. A half type rounds the product too. These are the errors, and the limits between them:
+
+    fp32    24 bits   below 2e-6, which is the error of adding 8,192 products one after the other    limit 1e-5
+    TF32    11 bits   2.8e-4, if its operands are rounded; 8e-4, if they are cut off                 limit 1.5e-3
+    fp16    11 bits   3.4e-4                                                                         limit 1.5e-3
+    bf16     8 bits   2.8e-3, or 2.3e-3 if the product stays in fp32                                 limit 1e-2
+
+A larger error than the limit of the claim is no rounding of that type.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from throughline.messages import Measured
+from throughline.spec import Precision, RunSpec
+
+LIMITS: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1.5e-3, "fp16": 1.5e-3, "bf16": 1e-2}
+"""Map each precision to the largest relative error of its products. fp8 scales its operands, so it has none."""
+SHOWN = ((1e-5, "fp32"), (1.5e-3, "TF32 or fp16"), (1e-2, "bf16"))
+"""Limits in rising order, and what an error up to each of them shows."""
+COARSER = "something coarser than bf16"
+WORDS: dict[Precision, str] = {"tf32": "TF32", "fp16": "fp16"}
+
+
+def of(spec: RunSpec, ranks: Sequence[Measured]) -> dict[str, Any] | None:
+    """Return the record's `rounding`, from the rank with the largest error; None if no rank has looked."""
+    looked = [rank.rounding for rank in ranks if rank.rounding]
+    if not looked or len(looked) < len(ranks):
+        return None
+    worst = max(looked, key=lambda one: (one.relative_error is None, one.relative_error or 0.0))
+    error, claim = worst.relative_error, spec.precision
+    return {
+        "size": worst.size,
+        "relative_error": error,
+        "claims": claim,
+        "shows": None if error is None else _shown(error, claim),
+        "reason": worst.reason,
+    }
+
+
+def _shown(error: float, claim: Precision) -> str:
+    """Return the type whose rounding an error is. TF32 and fp16 have equally many bits, so the claim names them."""
+    name = next((name for limit, name in SHOWN if error <= limit), COARSER)
+    return WORDS.get(claim, name) if name == "TF32 or fp16" else name
+
+
+def fault(rounding: dict[str, Any] | None) -> str | None:
+    """Return why a run does not compute in the precision that it claims; None if it does, or if that is not known."""
+    error, limit = _compared(rounding)
+    if rounding is None or error is None or error <= limit:
+        return None
+    claim, size = rounding["claims"], rounding["size"]
+    return (
+        f"{claim} was asked for, and a product of {size:,} x {size:,} matrices has the rounding of "
+        f"{rounding['shows']}: its relative error is {error:.1e}, and in {claim} it is {limit:g} at most. So the "
+        "figure would stand under a wrong precision. Look for a variable or a setting that lowers it (the record's "
+        f"environment.variables names those that are set, such as NVIDIA_TF32_OVERRIDE){_instead(rounding)}"
+    )
+
+
+def warnings(rounding: dict[str, Any] | None) -> list[str]:
+    """Return the warning about a run that was to compute in TF32, and whose products have all digits of fp32."""
+    error, _ = _compared(rounding)
+    if rounding is None or rounding["claims"] != "tf32" or error is None or error > LIMITS["fp32"]:
+        return []
+    return [
+        f"tf32 was asked for, and a large product has the rounding of fp32 (relative error {error:.1e}): the device "
+        "did not use TF32, so this is a figure of fp32; unset NVIDIA_TF32_OVERRIDE, or ask for fp32"
+    ]
+
+
+def _compared(rounding: dict[str, Any] | None) -> tuple[float | None, float]:
+    """Return the error and the limit of the claim."""
+    if rounding is None or rounding["claims"] not in LIMITS:
+        return None, 0.0
+    return rounding["relative_error"], LIMITS[rounding["claims"]]
+
+
+def _instead(rounding: dict[str, Any]) -> str:
+    return ", or ask for tf32" if rounding["claims"] == "fp32" and rounding["shows"].startswith("TF32") else ""
