@@ -23,9 +23,11 @@ from throughline.workloads import bert, gpt2
 
 torch = pytest.importorskip("torch")
 
+import torch_again  # noqa: E402
 from torch_reading import Reading  # noqa: E402
 
-from throughline.frameworks.torch.ddp import Replayed, TorchDDP  # noqa: E402
+from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
+from throughline.frameworks.torch.recorded import ReplayedPasses  # noqa: E402
 from throughline.rank.data import Loader  # noqa: E402
 from throughline.spec import RunSpec  # noqa: E402
 from throughline.workloads import Unsupported, in_torch_attention  # noqa: E402
@@ -167,7 +169,6 @@ def test_only_buffers_that_change_are_exchanged(
             one.device()
             one.model({})
             one.update, one.scaler = torch.optim.SGD(one.parameters, 0.1), torch.amp.GradScaler("cpu", enabled=False)
-            one.replayed = None
             patched.setattr(
                 dist, "_broadcast_coalesced",
                 lambda group, tensors, *rest: sent.append([t.numel() for t in tensors]) or real(group, tensors, *rest),
@@ -189,7 +190,7 @@ def test_without_padding_a_cpu_compiles_nothing() -> None:
     ("kind", "world", "options", "why"),
     [
         ("cpu", 1, {"compile": True}, "exists on GPUs only"),
-        ("cuda", 2, {"compile": True}, "on one device only"),
+        ("cuda", 2, {"compile": True}, "on one device only; options.graph: step records the exchange"),
         ("cuda", 1, {}, "set options.compile as well"),
         ("cuda", 1, {"compile": True, "checkpointing": True}, "a recomputation reads"),
         ("cuda", 1, {"compile": True, "unpadded": True}, "every batch has another shape"),
@@ -204,9 +205,9 @@ def test_a_step_that_cannot_be_recorded_is_unsupported(
 
 
 @pytest.mark.parametrize("batch_size", [1, 4096])
-@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("graph", [False, True, "step"])
 def test_the_option_alone_decides_whether_steps_are_recorded(
-    monkeypatch: pytest.MonkeyPatch, batch_size: int, graph: bool
+    monkeypatch: pytest.MonkeyPatch, batch_size: int, graph: Any
 ) -> None:
     """The work of a step and the number of devices do not decide it. So all runs of a series run the same program."""
     monkeypatch.setattr(TorchDDP, "device", lambda self: None)
@@ -214,7 +215,9 @@ def test_the_option_alone_decides_whether_steps_are_recorded(
     rank = TorchDDP(spec, 0, 0, 1, "cpu")
     rank.model(bert.WORKLOAD.facts(None))
     rank.optimizer()
-    assert (rank.replayed is not None) == graph == rank.settings()["graph"]
+    assert (rank.replayed is not None) == (graph is True)
+    assert (rank.recorded is not None) == (graph == "step")
+    assert rank.settings()["graph"] == graph
 
 
 @pytest.mark.parametrize("data", ["real", "synthetic"])
@@ -289,7 +292,7 @@ def test_batches_with_and_without_a_mask_take_the_same_kernel(kind: str, precisi
 def test_gradients_that_stay_in_place_are_written_anew() -> None:
     """A recorded step relies on this: gradients that were dropped before the step are written, not added to."""
     rank = framework(options={"dropout": 0.0})
-    replayed = Replayed(rank.passes, rank.parameters)
+    replayed = ReplayedPasses(rank.passes, rank.parameters)
     replayed._drop()
     assert all(parameter.grad is None for parameter in rank.parameters)
     rank.passes([rank.deliver(batch(rank, 1))])
@@ -300,37 +303,16 @@ def test_gradients_that_stay_in_place_are_written_anew() -> None:
         torch.testing.assert_close(parameter.grad, before, rtol=1e-4, atol=1e-7)
 
 
-class Graph:
-    """Replaces a CUDA graph on a CPU: the step computes while it is recorded, and again at every replay."""
-
-    replayed: Replayed
-
-    def replay(self) -> None:
-        self.replayed._drop()
-        self.replayed.total = self.replayed.passes(self.replayed.inputs)
-
-
 @pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
-def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(tmp_path: Path, kind: str) -> None:
     """Checked with dropout. The resumed training records at a step at which the other one has long been recorded."""
     options = {"dropout": 0.3, **({"compile": True, "graph": True} if kind == "cuda" else {})}
-    if kind == "cpu":
-        current = SimpleNamespace(wait_stream=lambda other: None)
-        replacements = {
-            "Stream": lambda: current, "current_stream": lambda: current, "CUDAGraph": Graph,
-            "stream": lambda stream: nullcontext(), "graph": lambda graph, **given: nullcontext(),
-            "get_rng_state": torch.get_rng_state, "set_rng_state": torch.set_rng_state,
-        }  # fmt: skip
-        for name, replacement in replacements.items():
-            monkeypatch.setattr(torch.cuda, name, replacement)
 
     def recorded() -> TorchDDP:
         rank = framework(kind, options=options)
         rank.network.register_buffer("running_mean", torch.zeros(1, device=rank.at))
         if kind == "cpu":
-            rank.replayed = Graph.replayed = Replayed(counting(rank), rank.parameters, [rank.network.running_mean])
+            torch_again.passes(rank, counting(rank), [rank.network.running_mean])
         return rank
 
     def counting(rank: TorchDDP) -> Any:

@@ -111,17 +111,16 @@ def count(case: dict[str, Any], work: Path) -> dict[str, Any]:
         run.step()
     run.framework.sync()
     compiled, stable = compilations(), torch.cuda.memory_allocated()
-    peak_with_warmup = torch.cuda.max_memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
+    run.framework.window_opens()
     run.framework.mark()
     steps = [read_step(run, work / f"step{number}") for number in range(STEPS)]
-    peak, reserved = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
+    memory = run.framework.memory()
     return {
         "steps": steps,
         "compiled": compilations() - compiled,
-        "peak_bytes": peak,
-        "peak_with_warmup_bytes": peak_with_warmup,
-        "reserved_bytes": reserved,
+        "peak_bytes": memory["window_needed_bytes"],
+        "peak_with_warmup_bytes": memory["needed_bytes"],
+        "reserved_bytes": memory["reserved_bytes"],
         "between_steps_bytes": stable,
         "settings": {name: str(value) for name, value in run.settings().items()},
     }

@@ -15,7 +15,7 @@ here: who mends it removes the line."""
 
 def cases() -> list[str]:
     """Return every case, sorted."""
-    every = [*alone(), *together(), *split(), *tables(), *faces(), *untrained(), *cards(), *compiled()]
+    every = [*alone(), *together(), *split(), *tables(), *faces(), *untrained(), *cards(), *compiled(), *recorded()]
     return sorted({" ".join(case.split()) for case in every})
 
 
@@ -108,3 +108,26 @@ def compiled() -> Iterator[str]:
     yield "gpt2-tiny bf16 compile=true"
     yield "gpt2-tiny bf16 compile=true ranks=8 sharding=full"
     yield "resnet-tiny bf16 compile=true"
+
+
+def recorded() -> Iterator[str]:
+    """Whole steps as a CUDA graph, and what cannot be one."""
+    yield "bert-tiny bf16 graph=step compile=true"
+    for option in ("", "clip=norm optimizer=lamb", "accumulate=2 clip=global_norm"):
+        yield f"bert-tiny bf16 graph=step {option}"
+        yield f"bert-tiny fp16 graph=step {option}"
+        yield f"bert-tiny fp16 graph=step ranks=8 {option}"
+    yield "bert-tiny fp32 graph=step optimizer=adam clip=value"
+    for precision in HALF:
+        yield f"gpt2-tiny {precision} graph=step ranks=8"
+        yield f"resnet-tiny {precision} graph=step optimizer=sgd"
+        yield f"resnet-tiny {precision} graph=step optimizer=sgd ranks=8"
+    yield "bert-tiny bf16 graph=step ranks=8 compile=true"
+    yield "bert-tiny bf16 graph=step ranks=8 exchange_dtype=bf16"
+    yield "bert-tiny bf16 graph=step ranks=8 exchange=false"
+    yield "bert-tiny fp16 graph=step ranks=8 sharding=optimizer optimizer=lamb clip=norm"
+    for refused in ("checkpointing=true", "unpadded=true", "ranks=8 sharding=full"):
+        yield f"bert-tiny bf16 graph=step {refused}"
+    yield "gpt2-tiny bf16 graph=step ranks=8 tensor=2"
+    yield "iresnet-tiny bf16 graph=step"
+    yield "wide-deep fp32 graph=step update=lazy"

@@ -31,6 +31,7 @@ def counts(step: list[list[Any]]) -> dict[str, Any]:
     def of(kind: str, *words: str) -> int:
         return sum(count for found, name, count, _ in step if found == kind and all(word in name for word in words))
 
+    work = ("kernel", "triton", "cublas", "cudnn", "nccl", "copy", "memset")
     sent = sum(size for kind, _, _, size in step if kind == "nccl")
     return {
         "kernels": of("kernel"),
@@ -42,6 +43,7 @@ def counts(step: list[list[Any]]) -> dict[str, Any]:
         "copies": of("copy"),
         "memsets": of("memset"),
         "graphs": of("graph", "launch"),
+        "by_host": sum(map(of, work)) - of("replayed") + of("graph", "launch"),
         "waits": of("sync"),
         "pageable": of("copy", "pageable"),
         "mallocs": of("runtime", "cudaMalloc") + of("runtime", "cudaHostAlloc") + of("runtime", "cudaFree"),

@@ -118,7 +118,7 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "bf16": spec.precision == "bf16",
         "fp8": spec.precision == "fp8",
         "compile": options.compile,
-        "graph": options.graph,
+        "graph": options.graph is not False,
         "accumulation": options.accumulate > 1,
         "clipping": options.clip != "none",
         "checkpointing": options.checkpointing,

@@ -13,7 +13,7 @@ FEATURES = {
     "bf16": "mixed precision with bf16",
     "fp8": "matrix products in fp8",
     "compile": "compiled model",
-    "graph": "forward and backward replayed as a CUDA graph (one GPU)",
+    "graph": "passes or whole steps replayed as a CUDA graph",
     "accumulation": "gradient accumulation",
     "clipping": "gradient clipping",
     "checkpointing": "recomputed activations",

@@ -59,9 +59,10 @@ class Options(Part):
         "compiles, so its cells with this option are n/a",
         default=False,
     )
-    graph: bool = key(
-        "replay forward and backward as one CUDA graph. It helps if kernels take longer to launch than to "
-        "compute. It needs `compile` and one GPU; other topologies end as `unsupported`",
+    graph: bool | Literal["step"] = key(
+        "replay work on the GPU as one CUDA graph. It helps if kernels take longer to launch than to compute. step: "
+        "the whole optimizer step, with the exchange of gradients, clipping, loss scaler and update. true: forward and "
+        "backward of a compiled model on one GPU. What cannot be recorded ends as `unsupported`",
         default=False,
     )
     checkpointing: bool = key("recompute activations in the backward pass to save memory", default=False)

@@ -99,14 +99,15 @@ def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
     assert "gpu_num" not in header
 
 
-def test_switches_are_in_the_title(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("graph", "words"), [(True, "W/ CUDA graph"), ("step", "W/ CUDA graph of the whole step")])
+def test_switches_are_in_the_title(tmp_path: Path, graph: bool | str, words: str) -> None:
     options = {"clip": "global_norm", "compile": True, "accumulate": 4, "data": "synthetic", "unpadded": True}
-    options["graph"] = True
+    options["graph"] = graph
     path = write_record(tmp_path, record(spec(options=options), 10.0))
     group = cells.groups([summary.summarize([path], repeats=1)])[0]
     assert cells.title(group) == (
         "Batch size = 32, fp32, W/ compile & W/ clip by global norm & W/O checkpointing & "
-        "W/ CUDA graph & W/O padding & "
+        f"{words} & W/O padding & "
         "W/ accumulation of 4 & W/ synthetic data"
     )
 

@@ -1,10 +1,10 @@
 """A rank of `torch`: PyTorch's DistributedDataParallel, over gloo on CPUs and NCCL on GPUs.
 
-A single rank runs without DistributedDataParallel. With `options.graph`, the forward and backward passes of a compiled
-step on one GPU are one CUDA graph, so that its kernels need no time to launch.
+A single rank runs without DistributedDataParallel. With `options.graph`, the passes or the whole step are one CUDA
+graph, so that its kernels need no time to launch (recorded.py).
 """
 
-from collections.abc import Callable, Sequence
+import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -17,13 +17,11 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from throughline import workloads
 from throughline.frameworks.rank import refuse_if
-from throughline.frameworks.torch import sharding
-from throughline.frameworks.torch.rank import Batch, TorchRank
+from throughline.frameworks.torch import recorded, sharding
+from throughline.frameworks.torch.rank import TorchRank
+from throughline.frameworks.torch.recorded import Batch
 from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
-
-FIRST = 3
-"""Number of passes before the CUDA graph is recorded, in which libraries and compilers choose their kernels."""
 
 
 class TorchDDP(TorchRank):
@@ -31,9 +29,13 @@ class TorchDDP(TorchRank):
     """The ranks over which gradients are averaged; None for all ranks."""
     gathered: torch.dtype | None = None
     """The type in which split weights are gathered, if it is not that of the weights (see `sharding.weights`)."""
+    aside: Any = None
+    """The stream on which a step is made that a CUDA graph records."""
 
     def join(self) -> None:
         if self.world > 1:
+            if self.options.graph:  # PyTorch asks for it: its watch over NCCL must not end a process that records
+                os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
             # PyTorch reads the address and port of rank 0 from MASTER_ADDR and MASTER_PORT.
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
@@ -47,7 +49,7 @@ class TorchDDP(TorchRank):
 
     def device(self) -> None:
         if self.options.graph:
-            self.refuse_graph()
+            recorded.refuse(self.options, self.kind, self.world)
         sharding.refuse(self.options, self.replicas)
         refuse_if(
             self.options.exchange_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
@@ -55,20 +57,8 @@ class TorchDDP(TorchRank):
             "`none` or `optimizer`",
         )
         super().device()
-
-    def refuse_graph(self) -> None:
-        """Raise Unsupported if a step cannot be a CUDA graph."""
-        options = self.options
-        refuse_if(self.kind != "cuda", "a CUDA graph exists on GPUs only")
-        refuse_if(
-            self.world > 1,
-            "this program records a CUDA graph on one device only. PyTorch can record the exchange of gradients as "
-            "well (after 11 steps of DistributedDataParallel), but this program does not do so",
-        )
-        refuse_if(not options.compile, "torch replays compiled steps only: set options.compile as well")
-        anew = "a recomputation reads the state of the random numbers, which nothing can while a CUDA graph is recorded"
-        refuse_if(options.checkpointing, anew)
-        refuse_if(options.unpadded is True, "without padding every batch has another shape, and a CUDA graph has one")
+        if self.options.graph:
+            self.aside = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
 
     def model(self, facts: dict[str, Any]) -> None:
         super().model(facts)
@@ -81,13 +71,14 @@ class TorchDDP(TorchRank):
             kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
             ddp._set_params_and_buffers_to_ignore_for_model(self.network, [*self.spread, *kept])
-            self.parallel = torch.nn.parallel.DistributedDataParallel(
-                self.network,
-                device_ids=[self.at] if self.kind == "cuda" else None,
-                process_group=self.averaging,
-                bucket_cap_mb=self.options.bucket_mb,
-                gradient_as_bucket_view=True,
-            )
+            with recorded.beside(self.aside):  # its gradients are added on the stream on which it is made
+                self.parallel = torch.nn.parallel.DistributedDataParallel(
+                    self.network,
+                    device_ids=[self.at] if self.kind == "cuda" else None,
+                    process_group=self.averaging,
+                    bucket_cap_mb=self.options.bucket_mb,
+                    gradient_as_bucket_view=True,
+                )
             if self.options.exchange_dtype == "bf16":
                 self.parallel.register_comm_hook(self.averaging or dist.group.WORLD, in_bf16)
             # PyTorch measures its own parts in the first ten steps and in every hundredth, and waits for the device.
@@ -101,8 +92,12 @@ class TorchDDP(TorchRank):
         if self.options.sharding == "optimizer":
             self.shared_by = partial(sharding.optimizer, process_group=self.averaging)
         super().optimizer()
-        changing = list(self.changing.values())
-        self.replayed = Replayed(self.passes, self.parameters, changing) if self.options.graph else None
+        given = self.passes, self.parameters, list(self.changing.values()), self.aside
+        if self.options.graph == "step":
+            first = recorded.FIRST_OF_SEVERAL if self.replicas > 1 else recorded.FIRST
+            self.recorded = recorded.ReplayedStep(self.whole, self.update, first, *given)
+        elif self.options.graph:
+            self.replayed = recorded.ReplayedPasses(*given)
 
     def passes(self, batches: list[Batch]) -> Tensor:
         if self.in_parts:  # as DistributedDataParallel does
@@ -147,7 +142,8 @@ class TorchDDP(TorchRank):
     def update_settings(self) -> dict[str, Any]:
         half = {} if self.options.exchange_dtype == "fp32" else {"exchange_dtype": self.options.exchange_dtype}
         words = sharding.words(self.options.sharding, self.gathered)
-        return {**super().update_settings(), "sharding": words, **half}
+        recording = {"recorded": self.recorded.words} if self.recorded else {}
+        return {**super().update_settings(), "sharding": words, **half, **recording}
 
     def barrier(self) -> None:
         if self.world > 1:
@@ -170,52 +166,3 @@ def in_bf16(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.
     """Average a bucket of gradients in bf16. PyTorch registers its own hook over NCCL only, but it works over gloo."""
     averaged: torch.futures.Future[Tensor] = bf16_compress_hook(group, bucket)
     return averaged
-
-
-class Replayed:
-    """The function `passes`, recorded as a CUDA graph at the first call. A call copies the batches in and replays it.
-
-    `passes` maps micro-batches to the loss and leaves the gradients in the parameters. Every replay writes the
-    gradients to the same memory as the recording, so they must not be dropped. What follows (clipping, loss scaler,
-    update) runs as usual. All batches must have the same shapes. Recording restores the state of the random numbers and
-    the buffers that training changes, so that a resumed training, which records again, continues as if it had never
-    been interrupted.
-    """
-
-    def __init__(
-        self, passes: Callable[[list[Batch]], Tensor], parameters: Sequence[Tensor], changing: Sequence[Tensor] = ()
-    ) -> None:
-        self.passes, self.parameters, self.changing = passes, parameters, changing
-        self.graph: Any = None
-
-    def __call__(self, batches: list[Batch]) -> Tensor:
-        if self.graph is None:
-            self._record(batches)
-        for kept, given in zip(self.inputs, batches, strict=True):
-            for name, tensor in given.items():
-                kept[name].copy_(tensor)
-        self.graph.replay()
-        return self.total.clone()
-
-    def _record(self, batches: list[Batch]) -> None:
-        self.inputs = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
-        random, buffers = torch.cuda.get_rng_state(), [buffer.clone() for buffer in self.changing]
-        aside: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            for _ in range(FIRST):
-                self.passes(self.inputs)
-                self._drop()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph: Any = torch.cuda.CUDAGraph()
-        # `thread_local`, because the loader's thread may allocate memory during the recording.
-        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            self.total = self.passes(self.inputs)
-        self.graph = graph
-        torch.cuda.set_rng_state(random)
-        for buffer, before in zip(self.changing, buffers, strict=True):
-            buffer.copy_(before)
-
-    def _drop(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None

@@ -17,6 +17,7 @@ from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
 from throughline.frameworks.torch.building import on_device
 from throughline.frameworks.torch.norms import clip, norms_here
 from throughline.frameworks.torch.optimizers import build
+from throughline.frameworks.torch.recorded import Batch, ReplayedPasses, ReplayedStep, rate_of, set_rate
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
 from throughline.workloads import in_torch_timed
@@ -27,7 +28,6 @@ HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
 CHECKPOINTED = {"weights": "network", "optimizer": "update", "scaler": "scaler"}
 """Map each part of a checkpoint to the attribute whose state it holds."""
 
-Batch = dict[str, Tensor]
 Travelling = tuple[Batch, Any]
 """A batch on its way to the device, and the event of its arrival. On a CPU the event is None."""
 
@@ -43,6 +43,10 @@ class TorchRank(Rank):
     """The names of the parameters that the form exchanges itself."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
     """A function that makes an optimizer that is divided among the ranks (see `optimizers.build`), or None."""
+    replayed: ReplayedPasses | None = None
+    """What replays the passes of a step as a CUDA graph, or None."""
+    recorded: ReplayedStep | None = None
+    """What replays whole steps as a CUDA graph, or None."""
     before: tuple[int, int] | None = None
     """The peaks of a GPU's memory until the timed window began."""
     keeps_freed_memory = True
@@ -131,7 +135,6 @@ class TorchRank(Rank):
         fp16 = self.spec.precision == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
-        self.replayed: Callable[[list[Batch]], Tensor] | None = None
 
     def passes(self, batches: list[Batch]) -> Tensor:
         """Run forward and backward for all micro-batches. Return the mean loss; the gradients are in the parameters."""
@@ -157,10 +160,13 @@ class TorchRank(Rank):
         return nullcontext()
 
     def set_rate(self, rate: float) -> None:
-        for group in self.update.param_groups:
-            group["lr"] = rate
+        set_rate(self.update, rate)
 
     def step(self, batches: list[Batch]) -> Tensor:
+        return (self.recorded or self.whole)(batches)
+
+    def whole(self, batches: list[Batch]) -> Tensor:
+        """Make a step. All that it does on the device can be recorded."""
         total = (self.replayed or self.passes)(batches)
         others = self.tensor or self.together  # these ranks hold parts that this rank does not hold
         if self.options.clip != "none" or others:
@@ -208,8 +214,15 @@ class TorchRank(Rank):
         return {"needed_bytes": needed, "reserved_bytes": reserved, "window_needed_bytes": now[0], "reasons": {}}
 
     def _peaks(self) -> tuple[int, int]:
-        """Return the peaks of allocated and reserved bytes since they were last reset."""
-        return torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
+        """Return the peaks of allocated and reserved bytes since the window opened, or since the start.
+
+        A recorded step needs the memory of its recording, although it allocates nothing.
+        """
+        needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
+        if (recording := self.recorded or self.replayed) is None:
+            return needed, reserved
+        earlier = recording.peaks_before if self.before is None else (0, 0)
+        return max(needed, recording.peak_bytes, earlier[0]), max(reserved, earlier[1])
 
     def product(self, size: int) -> Callable[[], Any]:
         return in_torch_timed.product(size, self.at, in_torch_timed.dtype(self.spec))
@@ -229,7 +242,7 @@ class TorchRank(Rank):
         else:
             constants = {"betas": list(matrices["betas"]), "epsilon": matrices["eps"]}
         decays_vectors = vectors["weight_decay"] != 0.0
-        return optimizer_settings(matrices["lr"], matrices["weight_decay"], decays_vectors, **constants)
+        return optimizer_settings(rate_of(matrices), matrices["weight_decay"], decays_vectors, **constants)
 
     def threads(self) -> int:
         return torch.get_num_threads()
@@ -263,6 +276,8 @@ class TorchRank(Rank):
         for part, name in CHECKPOINTED.items():
             if part == "weights" or not weights_alone:
                 getattr(self, name).load_state_dict(states[part])
+        if self.recorded:
+            self.recorded.forget()  # the optimizer's states are other tensors now
 
 
 def keep_freed_memory() -> None:

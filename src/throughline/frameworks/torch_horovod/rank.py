@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from throughline.frameworks import horovod
-from throughline.frameworks.torch.rank import Batch, TorchRank
+from throughline.frameworks.torch.rank import TorchRank
+from throughline.frameworks.torch.recorded import Batch
 
 
 class Dense:

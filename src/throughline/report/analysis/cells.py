@@ -291,7 +291,8 @@ def switches(summary: Summary) -> str:
         "W/ checkpointing" if options.checkpointing else "W/O checkpointing",
     ]
     unusual = {
-        "W/ CUDA graph": options.graph,
+        "W/ CUDA graph": options.graph is True,
+        "W/ CUDA graph of the whole step": options.graph == "step",
         "W/O padding": options.unpadded is True,
         "W/O padding where a GPU can leave it out": options.unpadded == "auto",
         f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
