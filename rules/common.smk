@@ -6,6 +6,7 @@ import shlex
 from throughline import files, recipes, sources, variants
 from throughline.command import loaded, rule_words
 from throughline.launch import gpu_builds, lock
+from throughline.report.analysis import machines
 from throughline.snakemake_inside import answered
 from throughline.spec import canonical
 from throughline.console import plan
@@ -160,6 +161,8 @@ def checked_plan():
     plan.check_places(of_call.pending)
     CORPUS_TARGETS.check_kept(of_call.pending)
     lock.unclaimed(of_call.pending)
+    if plan.REPORT in of_call.pending:
+        machines.read(machines.read_asked(CONFIG.asked_of_machines()))
     devices = reserved_devices(of_call.pending)
     return of_call, [*devices, *builds_for_gpus(list(of_call.runs.values()))]
 

@@ -1,6 +1,8 @@
 # The report: every summary of the configuration, and the other finished results under results/ -> one offline page.
 #   in:  summaries, manifests
-#   out: results/report.html
+#   out: results/report.html; results/machines.csv, the table of all benchmarks and machines
+# The folders of other machines are no inputs: nothing in them is made. Their state is a parameter, so the report is made
+# again if a file there changes.
 
 # `snakemake --report report.zip` makes another page, which shows how Snakemake made the results (docs/elsewhere.md).
 
@@ -21,6 +23,7 @@ rule report:
         code=code_of("report"),
     output:
         report=report("results/report.html", caption="../report/page.rst", category="Report"),
+        machines=multiext("results/machines", ".csv", ".md"),
     log:
         "logs/report.log",
     localrule: True
@@ -28,9 +31,14 @@ rule report:
         "../envs/main.yaml"
     params:
         expected=cells.asked_for(SPECS),
+        machines=CONFIG.asked_of_machines(),
+        elsewhere=CONFIG.state_of_machines(),
     shell:
         command(
             "report",
+            output="output.report",
+            table="output.machines[0]",
+            machines="params.machines",
             summaries="input.summaries",
             manifests="input.manifests",
             imports="input.imports",

@@ -5,6 +5,8 @@ results: folder to look for other benchmarks in
 summaries: summaries of this configuration
 manifests: manifests of the corpora
 imports: imported.json of the imports
+machines: folders of other machines' results, and prices, as JSON
+table: the table of all benchmarks and machines; its Markdown is written beside it
 expected: the cells that were asked for: a JSON list of benchmark, batch, precision, frameworks, topologies, repeats
 """
 
@@ -21,15 +23,23 @@ def main(
     summaries: Sequence[Path] = (),
     manifests: Sequence[Path] = (),
     imports: Sequence[Path] = (),
+    machines: str = "{}",
+    table: Path | None = None,
     expected: str = "[]",
 ) -> None:
+    from throughline.files import write_text
     from throughline.report.analysis import cells
+    from throughline.report.analysis.machines import read_asked
     from throughline.report.render import page
+    from throughline.report.render.machines import write
 
     gc.set_threshold(
         10_000
     )  # most objects live until the end, so looking for garbage as often as usual takes 10 % more
-    page.write(results, summaries, manifests, cells.read_asked(expected), output, imports)
+    found = page.collect(results, summaries, imports, read_asked(machines))
+    write_text(output, page.render(found, manifests, cells.read_asked(expected), output))
+    if table:
+        write(found.compared(), table)
 
 
 if __name__ == "__main__":

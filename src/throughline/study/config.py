@@ -16,15 +16,15 @@ from ruamel.yaml.error import YAMLError
 
 from throughline import frameworks, workloads
 from throughline.files import UserError
-from throughline.spec import StepSize, Topology
+from throughline.spec import StepSize, Topology, canonical
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import allowed, explain, shown
-from throughline.study.config_paths import ConfigPaths
+from throughline.study.config_paths import ConfigPaths, FilePath
 from throughline.study.corpus_section import Corpus
 from throughline.study.goals import Goals, Price
 from throughline.study.images_section import Faces, Images, Pictures
-from throughline.study.imports_section import Import
+from throughline.study.imports_section import Import, state
 from throughline.study.section import DataSection, Name, Section
 
 
@@ -55,6 +55,21 @@ class Config(Section):
         default_factory=dict,
         description="logs of other programs. `snakemake imports` reads each folder into `results/<name>/`",
     )
+
+    machines: dict[Name, FilePath] = Field(
+        default_factory=dict,
+        description="name of another machine: its folder `results/`, or a copy of it. The report shows its results "
+        "beside those of this machine. The folder is only read",
+    )
+
+    def asked_of_machines(self) -> str:
+        """Return the folders of other machines and the prices as the JSON that the report's command reads."""
+        prices = {name: price.model_dump() for name, price in self.prices.items()}
+        return canonical({"folders": self.machines, "prices": prices})
+
+    def state_of_machines(self) -> list[str]:
+        """Return digits that change with the results of the other machines, for each of them."""
+        return [state(Path(folder).rglob("*.json")) for folder in self.machines.values()]
 
     def data_sections(self) -> dict[str, DataSection]:
         """Return the sections that describe data, by name."""

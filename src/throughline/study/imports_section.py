@@ -1,6 +1,7 @@
 """The section `imports`: folders with logs of other programs. The report shows their figures beside our own."""
 
 import hashlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import Field
@@ -18,6 +19,11 @@ class Import(Section):
 
         The import's rule has them as a parameter, so that a changed log is read again.
         """
-        every = (path for path in sorted(Path(self.logs).rglob("*")) if path.is_file())
-        files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in every]
-        return hashlib.sha256(canonical(files).encode("utf-8", "surrogateescape")).hexdigest()[:12]
+        return state(Path(self.logs).rglob("*"))
+
+
+def state(paths: Iterable[Path]) -> str:
+    """Return 12 hexadecimal digits that change with the names, sizes or times of the files among these paths."""
+    every = (path for path in sorted(paths) if path.is_file())
+    files = [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in every]
+    return hashlib.sha256(canonical(files).encode("utf-8", "surrogateescape")).hexdigest()[:12]

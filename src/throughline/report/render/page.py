@@ -11,7 +11,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -23,15 +23,18 @@ from markupsafe import Markup
 from throughline.files import UserError, json_text, snakemake, write_text
 from throughline.numbers import percent
 from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
+from throughline.report.analysis import machines as other_machines
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.render import head, imports, markup, missing_figures, overview, run_environment, sparks, tables
+from throughline.report.render import machines as render_machines
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.run_logs import RunLogs
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import TOPICS, convergence, throughput
 from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
+from throughline.study.goals import Price
 
 HERE = Path(__file__).parent
 
@@ -46,10 +49,30 @@ class Results:
     largest: list[MaxBatch] = field(default_factory=list)
     checks: list[convergence.Check] = field(default_factory=list)
     imports: list[Imported] = field(default_factory=list)
+    machines: dict[str, dict[Path, Summary]] = field(default_factory=dict)
+    prices: Mapping[str, Price] = field(default_factory=dict)
+
+    def compared(self) -> list[other_machines.Compared]:
+        """Return the cells of all benchmarks, here and on the other machines, with the best values."""
+        others = {name: groups(summaries.values()) for name, summaries in self.machines.items()}
+        return other_machines.compare({other_machines.HERE: groups(self.present.values()), **others}, self.prices)
+
+    def elsewhere(self) -> dict[Path, Summary]:
+        """Return the summaries of other machines, with names that tell the machine."""
+        named = [other_machines.apart(name, summaries) for name, summaries in self.machines.items()]
+        return {path: summary for one in named for path, summary in one.items()}
 
 
-def collect(results: Path, summaries: Sequence[Path], imports: Sequence[Path] = ()) -> Results:
-    """Read the summaries that belong to the configuration, and find the others. Unreadable files are listed."""
+def collect(
+    results: Path,
+    summaries: Sequence[Path],
+    imports: Sequence[Path] = (),
+    elsewhere: other_machines.Asked | None = None,
+) -> Results:
+    """Read the summaries that belong to the configuration, and find the others. Unreadable files are listed.
+
+    UserError if the results of another machine cannot be read.
+    """
     present, unreadable = {path.absolute() for path in summaries}, []
 
     def readable(paths: Iterable[Path], read: Callable[[Path], Any]) -> dict[Path, Any]:
@@ -72,6 +95,8 @@ def collect(results: Path, summaries: Sequence[Path], imports: Sequence[Path] = 
         [*readable(sorted(results.glob("*/max_*_*.json")), read_max_batch).values()],
         [*readable(sorted(results.glob("*/convergence_*.json")), convergence.read).values()],
         [*readable(imports, read_imported).values()],
+        other_machines.read(elsewhere) if elsewhere else {},
+        elsewhere.prices if elsewhere else {},
     )
 
 
@@ -117,7 +142,8 @@ def render(
 ) -> str:
     """Return the page as HTML text. Its links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
-    logs = RunLogs.of({**results.earlier, **results.present}, output)
+    elsewhere, compared = results.elsewhere(), results.compared()
+    logs = RunLogs.of({**results.earlier, **results.present, **elsewhere}, output)
     here = logs.behind(results.present)
     imported = [row for source in results.imports for row in source.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
@@ -130,6 +156,8 @@ def render(
             script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             benchmarks=_benchmarks(results, now, imported, "benchmark-"),
             earlier=_benchmarks(results, before, imported, "earlier-"),
+            machines=render_machines.table(compared) if render_machines.is_shown(compared) else None,
+            elsewhere=_benchmarks(results, groups(elsewhere.values()), imported, "machine-"),
             note=note,
             imports=list(map(imports.section, results.imports)),
             snakemake=snakemake,
@@ -137,7 +165,9 @@ def render(
             overview=overview.table,
             traces=logs.step_times,
             unreadable=results.unreadable,
-            environments=run_environment.environments([*results.present.values(), *results.earlier.values()]),
+            environments=run_environment.environments(
+                [*results.present.values(), *results.earlier.values(), *elsewhere.values()]
+            ),
             data=run_environment.data(manifests),
             span=run_environment.span(here),
             configurations=run_environment.configurations(here),
