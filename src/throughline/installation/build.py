@@ -17,10 +17,8 @@ from typing import IO
 
 from throughline import recipes
 from throughline.files import UserError, write_json
-from throughline.installation import cuda_packages, uv
+from throughline.installation import cuda_packages, torch_build, uv
 from throughline.recipes import Recipe, Stage
-
-TORCH_INDEX = "https://download.pytorch.org/whl"
 
 PROGRAMS = {"g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)", "make": "make", "patch": "patch"}
 """Map each program that a build needs from the system to the advice which package has it."""
@@ -206,19 +204,23 @@ def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
         run(*install, *locked, "--only-binary", ":all:", "-r", pins.name)
     if not torch:
         return
-    label, index, variant = recipes.torch_build(), os.environ.get("TORCH_INDEX", ""), run.recipe.variant
+    tries = torch_build.attempts(torch[0], _same_build(run.recipe), os.environ.get("TORCH_INDEX", ""))
+    for number, words in enumerate(tries, 1):
+        try:
+            run(*install, "-c", str(lock), *words)
+            return
+        except UserError:
+            if number == len(tries):
+                raise
+
+
+def _same_build(recipe: Recipe) -> str | None:
+    """Return the label of torch's build, as `torch_build.attempts` takes it: that of the workflow's torch, or of the
+    recipe's variant if only PyTorch's own index has that one."""
+    variant = recipe.variant
     if variant and variant.cuda != recipes.TORCH_IN_INDEX:  # also where the workflow's torch is in another environment
-        label = f"cu{variant.cuda.replace('.', '')}"
-    # The build of the usual indexes has no label. `===` takes this build only, and none with a label.
-    plain = torch[0].replace("==", "===") if variant or recipes.torch_cuda() else torch[0]
-    pin = f"{torch[0]}+{label}" if label else plain
-    install += ["-c", str(lock)]
-    try:
-        run(*install, *(["--extra-index-url", index] if index else []), pin)
-    except UserError:
-        if not label or index:
-            raise
-        run(*install, "--extra-index-url", f"{TORCH_INDEX}/{label}", pin)
+        return f"cu{variant.cuda.replace('.', '')}"
+    return recipes.torch_build() or ("" if variant or recipes.torch_cuda() else None)
 
 
 def _horovod(run: _Runner, variables: dict[str, str], work: Path) -> dict[str, str]:

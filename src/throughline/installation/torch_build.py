@@ -32,14 +32,16 @@ def label(wants: str, known: variants.Facts) -> str | None:
 
 
 def attempts(pin: str, build: str | None, index: str) -> list[list[str]]:
-    """Return the words for uv, in the order in which they are tried: first only the usual indexes."""
+    """Return the words for uv, in the order in which they are tried: first only the usual indexes.
+
+    build: as `label` returns it. index: the one that the user names.
+    """
+    exact = f"{pin}+{build}" if build else pin
+    if build == "":  # `===` takes the build of the usual indexes, and no other one such as 2.13.0+cpu
+        exact = pin.replace("==", "===")
     if index:
-        return [["--extra-index-url", index, pin]]
-    if build is None:
-        return [[pin]]
-    if not build:  # `===` takes the build of the usual indexes, and no other one such as 2.13.0+cpu
-        return [[pin.replace("==", "===")]]
-    return [[f"{pin}+{build}"], ["--extra-index-url", f"{INDEX}/{build}", f"{pin}+{build}"]]
+        return [["--extra-index-url", index, exact]]
+    return [[exact], *([["--extra-index-url", f"{INDEX}/{build}", exact]] if build else [])]
 
 
 def main() -> int:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from throughline.installation import cuda_packages, torch_build
+from throughline import recipes
+from throughline.files import UserError
+from throughline.installation import build, cuda_packages, torch_build
 from throughline.variants import Card, Facts
 
 PIN = "torch==2.13.0"
@@ -39,6 +43,53 @@ def test_the_usual_indexes_are_tried_first() -> None:
     pin = f"{PIN}+cu126"
     assert torch_build.attempts(PIN, "cu126", "") == [[pin], ["--extra-index-url", f"{INDEX}/cu126", pin]]
     assert torch_build.attempts(PIN, None, "https://x/cpu") == [["--extra-index-url", "https://x/cpu", PIN]]
+    assert torch_build.attempts(PIN, "cu126", "https://x/cu") == [["--extra-index-url", "https://x/cu", pin]]
+    assert torch_build.attempts(PIN, "", "https://x/cu") == [["--extra-index-url", "https://x/cu", "torch===2.13.0"]]
+
+
+class Runner:
+    """Stand in for what runs the commands of a build."""
+
+    python = "python"
+
+    def __init__(self, run: Any, recipe: Any) -> None:
+        self.run, self.recipe = run, recipe
+
+    def __call__(self, *command: str) -> None:
+        self.run(*command)
+
+
+@pytest.mark.parametrize(
+    ("workflow", "cuda", "variant", "index", "tried"),
+    [
+        ("cpu", "", None, "", [f"{PIN}+cpu", f"--extra-index-url {INDEX}/cpu {PIN}+cpu"]),
+        ("cpu", "", None, "https://x/cpu", [f"--extra-index-url https://x/cpu {PIN}+cpu"]),
+        ("cpu", "", "12.6", "", [f"{PIN}+cu126", f"--extra-index-url {INDEX}/cu126 {PIN}+cu126"]),
+        ("", "13.0", None, "", ["torch===2.13.0"]),
+        ("", None, "13", "", ["torch===2.13.0"]),
+        ("", None, None, "", [PIN]),
+    ],
+)
+def test_an_environment_gets_the_torch_of_the_workflow_by_the_same_attempts(
+    monkeypatch: pytest.MonkeyPatch, workflow: str, cuda: str | None, variant: str | None, index: str, tried: list[str]
+) -> None:
+    """Every attempt fails here, so all of them are made, and the last one's error is raised."""
+    monkeypatch.setattr(recipes, "torch_build", lambda: workflow)
+    monkeypatch.setattr(recipes, "torch_cuda", lambda: cuda)
+    monkeypatch.setenv("TORCH_INDEX", index)
+    asked: list[str] = []
+
+    def run(*command: str) -> None:
+        words = " ".join(command).partition("-c lock.txt ")[2]
+        if "torch" in words:
+            asked.append(words)
+            raise UserError(f"no {words}")
+
+    recipe = SimpleNamespace(variant=SimpleNamespace(cuda=variant) if variant else None)
+    runner: Any = Runner(run, recipe)
+    with pytest.raises(UserError, match="no ") as caught:
+        build._install_wheels(runner, recipes.Stage("wheels", False, [PIN]), Path("lock.txt"))
+    assert asked == tried and str(caught.value.what) == f"no {tried[-1]}"
 
 
 def files(folder: Path, *names: str) -> None:
