@@ -7,6 +7,7 @@ import pytest
 import training_fixtures
 from throughline.files import UserError
 from throughline.spec import Layout, StepSize, Topology
+from throughline.spec.topology import nearest
 
 TWELVE = Topology.parse("3n4g")
 
@@ -34,6 +35,24 @@ def test_what_does_not_divide_is_an_error() -> None:
         StepSize.of(TWELVE, Layout(tensor=5), 8)
     with pytest.raises(UserError, match="a batch of 100 does not divide over the 12 replicas of 3n4g"):
         StepSize.of(TWELVE, Layout(), 100, "strong")
+
+
+@pytest.mark.parametrize(
+    ("topology", "batch", "micro_batches"),
+    [("1n1g", 32, 2112), ("1n8g", 48, 176), ("4n8g", 32, 66), ("4n8g", 48, 44), ("4n8g", 64, 33), ("4n8g", 96, 22)],
+)
+def test_micro_batches_follow_from_the_samples_of_a_step(topology: str, batch: int, micro_batches: int) -> None:
+    size = StepSize.of(Topology.parse(topology), Layout(), batch).accumulating(67584)
+    assert (size.accumulate, size.samples_per_step) == (micro_batches, 67584)
+
+
+def test_samples_that_do_not_divide_name_the_nearest_that_do() -> None:
+    size = StepSize.of(TWELVE, Layout(), 8)
+    with pytest.raises(UserError, match="12 replicas of 8 compute 96 samples at once, and 100 is no mult") as caught:
+        size.accumulating(100)
+    assert caught.value.next_step == "choose 96 or 192"
+    assert nearest([size], 95) == "96", "0 samples are no step"
+    assert nearest([size, StepSize(12, 20)], 1000) == "960 or 1,440"
 
 
 def test_a_specification_and_its_json_have_the_same_size() -> None:

@@ -91,11 +91,13 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     fp32, if the benchmark measures fp32), but not smaller than the workload's proof needs. The largest topology comes
     last.
     """
-    base = min(block, key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica))
+    base = min(
+        block, key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica, -spec.options.accumulate)
+    )
     several = any(spec.size.replicas > 1 for spec in block)
     alone = not several or base.options.layout.sharding == "none"
     batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
-    base = replace(base, batch=batch, scaling="weak", repeat=1, hosts=None)
+    base = replace(base, batch=batch, scaling="weak", samples_per_step=None, repeat=1, hosts=None)
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
     counts = [1] * alone + [2] * several
     return [

@@ -58,12 +58,20 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
                     steps=STEPS,
                     job=None,
                     scaling="weak",
+                    **_few_micro_batches(spec),
                     hosts=None if block.hosts == "simulated" else spec.hosts,
                 )
                 for spec in specs
                 if (spec.benchmark, spec.precision, spec.batch, spec.topology, spec.repeat) == wanted
             ]
     return requested
+
+
+def _few_micro_batches(spec: RunSpec) -> dict[str, Any]:
+    """Return what a try changes if the block states a global batch: two micro-batches need as much memory as all."""
+    if spec.samples_per_step is None:
+        return {}
+    return {"samples_per_step": None, "options": replace(spec.options, accumulate=min(spec.options.accumulate, 2))}
 
 
 def search(start: int, fits: Callable[[int], bool], at_most: int = AT_MOST) -> tuple[int | None, int | None]:

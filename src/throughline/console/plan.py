@@ -63,6 +63,7 @@ class Plan:
                 f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_counted(len(runs), 'run')} "
                 f"to make, {len(siblings) - len(runs)} there already"
             )
+            lines += _global_batch(siblings)
         lines += self._decided()
         how = "the time of all jobs added up" if self.cluster else "one at a time"
         lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
@@ -205,6 +206,18 @@ def _medians(summary: Path) -> list[str]:
         outcome += f", {kind}speedup {cell.speedup:.2f}" if cell.speedup and cell.speedup != 1 else ""
         lines.append(f"  {where} {framework} {topology}: {outcome} (median of {cell.n_ok})")
     return lines
+
+
+def _global_batch(specs: Sequence[RunSpec]) -> list[str]:
+    """Return a line that says how a stated global batch becomes micro-batches on each topology; else no line.
+
+    Example: `67,584 samples a step = replicas x batch x micro-batches: 1n1g 1 x 32 x 2112, 1n8g 8 x 32 x 264`.
+    """
+    if specs[0].samples_per_step is None:
+        return []
+    sizes = {str(spec.topology): spec.size for spec in specs}
+    each = (f"{name} {size.replicas} x {size.batch_per_replica} x {size.accumulate}" for name, size in sizes.items())
+    return [f"    {specs[0].samples_per_step:,} samples a step = replicas x batch x micro-batches: {', '.join(each)}"]
 
 
 def _counted(number: int, what: str) -> str:

@@ -128,14 +128,16 @@ class Summary(WorkloadFile):
 
     `batch` is the number of the configuration. It is the batch of each replica or, if `scaling` is strong, of all
     replicas together. `batch_size_per_device` is DLPerf's key. It is None if `batch` is not the batch of a device, and
-    `reasons` says what it is. `baselines` has each framework's topology that its speedups are relative to. `margin` is
-    the share by which configurations may differ that count as equal.
+    `reasons` says what it is. `samples_per_step` is the global batch of all cells if the block states it. Then the
+    accumulation of each cell follows from it, and `options` states none. `baselines` has each framework's topology that
+    its speedups are relative to. `margin` is the share by which configurations may differ that count as equal.
     """
 
     batch: Count
     batch_size_per_device: Count | None
     precision: Precision
     scaling: Scaling = "weak"
+    samples_per_step: Count | None = Field(None, exclude_if=lambda value: value is None)
     unit: str
     device: Device | None
     environment: dict[str, Any]

@@ -53,7 +53,9 @@ class Options(Part):
     clip: Literal["none", "value", "norm", "global_norm"] = key(
         "gradient clipping at 1.0: by value, by each tensor's norm, by the global norm", default="none"
     )
-    accumulate: int = key("micro-batches per optimizer step", default=1, least=1)
+    accumulate: int = key(
+        "micro-batches per optimizer step, the same on every topology; see also `samples_per_step`", default=1, least=1
+    )
     compile: bool = key(
         "compile the model: torch.compile in PyTorch, XLA in TensorFlow, to_static in Paddle. JAX always "
         "compiles, so its cells with this option are n/a",

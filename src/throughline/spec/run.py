@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
 from throughline.spec.job import EpochsJob
@@ -39,9 +39,11 @@ class DataIdentity(Part):
 class RunSpec(Part, Generic[P]):
     """Everything that decides one run.
 
-    batch: samples of each replica, or of all replicas together if `scaling` is strong; corpus: the data that the run
-    reads, None if its batches are made up; hosts: how nodes are reached, without their names; protocol: the way of
-    measuring; content: what ranks get of the files that the parameters name by digest, which is in no record.
+    batch: samples of each replica, or of all replicas together if `scaling` is strong; samples_per_step: the global
+    batch that `options.accumulate` follows from, None if the block states `options.accumulate` itself; corpus: the data
+    that the run reads, None if its batches are made up; hosts: how nodes are reached, without their names; protocol:
+    the way of measuring; content: what ranks get of the files that the parameters name by digest, which is in no
+    record.
     """
 
     benchmark: str = field(metadata={"pattern": rf"^{NAME}$"})
@@ -62,6 +64,7 @@ class RunSpec(Part, Generic[P]):
     optimizer: Optimizer = Optimizer()
     options: Options
     scaling: Scaling = "weak"
+    samples_per_step: int | None = field(default=None, metadata={"ge": 1})
     job: EpochsJob | None = None
     corpus: DataIdentity | None = None
     protocol: int
@@ -112,6 +115,12 @@ class RunSpec(Part, Generic[P]):
         """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas."""
         layout = Layout(tensor=self.topology.world) if self.is_one_call else self.options.layout
         return StepSize.of(self.topology, layout, self.batch, self.scaling, self.options.accumulate)
+
+    @property
+    def block_options(self) -> Options:
+        """The options that all runs of a block share. If the block states `samples_per_step`, its topologies differ in
+        their accumulation, which is left out here."""
+        return self.options if self.samples_per_step is None else replace(self.options, accumulate=1)
 
     @property
     def timed(self) -> Steps:

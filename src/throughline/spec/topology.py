@@ -5,8 +5,10 @@ Standard library only: ranks import this too.
 
 from __future__ import annotations
 
+import math
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from throughline.files import UserError
 
@@ -86,6 +88,29 @@ class StepSize:
         return cls(replicas, each, accumulate)
 
     @property
+    def samples_at_once(self) -> int:
+        """The samples that all replicas together compute at once: one micro-batch of each."""
+        return self.replicas * self.batch_per_replica
+
+    @property
     def samples_per_step(self) -> int:
         """The global batch: the samples of all replicas between two updates of the weights."""
-        return self.replicas * self.batch_per_replica * self.accumulate
+        return self.samples_at_once * self.accumulate
+
+    def accumulating(self, samples_per_step: int) -> StepSize:
+        """Return this size with as many micro-batches as make `samples_per_step`. Raise UserError if none do."""
+        accumulate, rest = divmod(samples_per_step, self.samples_at_once)
+        if rest or not accumulate:
+            raise UserError(
+                f"{self.replicas} replicas of {self.batch_per_replica} compute {self.samples_at_once:,} samples at "
+                f"once, and {samples_per_step:,} is no multiple of that",
+                next_step=f"choose {nearest([self], samples_per_step)}",
+            )
+        return replace(self, accumulate=accumulate)
+
+
+def nearest(sizes: Iterable[StepSize], samples_per_step: int) -> str:
+    """Return in words the nearest numbers of samples that all these sizes can take in whole micro-batches."""
+    common = math.lcm(*(size.samples_at_once for size in sizes))
+    below = samples_per_step // common * common
+    return " or ".join(f"{near:,}" for near in (below, below + common) if near)

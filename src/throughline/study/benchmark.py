@@ -18,7 +18,7 @@ from pydantic import (
 )
 
 from throughline import frameworks, ratios, workloads
-from throughline.spec import EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps
+from throughline.spec import EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps, StepSize, Topology
 from throughline.study.config_errors import allowed
 from throughline.study.config_paths import FilePath, lead
 from throughline.study.section import TOPOLOGY, Name, PositiveInt, Section, Share, Sizes, Value
@@ -155,6 +155,12 @@ class Benchmark(Runs):
         description="`weak`: the batch size is per replica, so more devices take more samples per step. `strong`: it "
         "is the sum over all replicas, so more devices share the same samples",
     )
+    samples_per_step: PositiveInt | None = Field(
+        RunSpec.samples_per_step,
+        description="the global batch: the samples of all replicas in an optimizer step. The number of micro-batches "
+        "follows from it for each batch size and topology, so leave `options.accumulate` out. null: "
+        "`options.accumulate` decides, so more devices take more samples per step",
+    )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
     extras: list[Literal["aa", "synthetic", "noexchange", "max_batch", "max_classes"]] = Field(
@@ -220,6 +226,11 @@ class Benchmark(Runs):
             return None
         these = " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
         return f"a key of {these} models; {cls.folder} models take: {', '.join(cls.own_keys) or 'none'}"
+
+    def size(self, topology: Topology, batch: int) -> StepSize:
+        """Return the size of a step on a topology. Raises UserError if something does not divide equally."""
+        size = StepSize.of(topology, self.options.layout, batch, self.scaling, self.options.accumulate)
+        return size if self.samples_per_step is None else size.accumulating(self.samples_per_step)
 
     @property
     def own_values(self) -> dict[str, Value]:

@@ -6,6 +6,7 @@ docs/configuration.md and resources/config.schema.json from these models.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from ruamel.yaml.error import YAMLError
 
 from throughline import frameworks, workloads
 from throughline.files import UserError
-from throughline.spec import StepSize, Topology, canonical
+from throughline.spec import Options, RunSpec, StepSize, Topology, canonical
+from throughline.spec.topology import nearest
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import allowed, explain, shown
@@ -26,6 +28,9 @@ from throughline.study.goals import Goals, Price
 from throughline.study.images_section import Faces, Images, Pictures
 from throughline.study.imports_section import Import, state
 from throughline.study.section import DataSection, Name, Section
+
+SIZES = ("scaling", "samples_per_step")
+"""Keys of a block that only a model with batches can have."""
 
 
 class ConfigError(UserError):
@@ -231,22 +236,50 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
     for position, framework in enumerate(block.frameworks):
         if framework not in frameworks.NAMES:
             yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks.NAMES)}"
-    if not workload.has_batch and block.scaling == "strong":
-        yield f"scaling: a call of {block.model} has no batch that devices could share; remove the key"
+    if not workload.has_batch and (given := [key for key in SIZES if getattr(block, key) != getattr(RunSpec, key)]):
+        yield from (
+            f"{key}: a call of {block.model} has no batch that devices could share; remove the key" for key in given
+        )
+    else:
+        yield from _of_sizes(block)
+
+
+def _of_sizes(block: Benchmark) -> Iterable[str]:
+    """Yield the reasons why the steps of a block cannot have their sizes."""
+    at_once: list[tuple[str, StepSize]] = []
+    for topology, precision in product(map(Topology.parse, block.topologies), block.batch):
+        for batch in block.batch[precision]:
+            try:
+                size = StepSize.of(topology, block.options.layout, batch, block.scaling, block.options.accumulate)
+            except UserError as error:
+                yield f"batch.{precision}: {error.what}; {error.next_step}"
+                continue
+            at_once.append((f"{precision} batch {batch} on {topology}", size))
+            taken = block.samples_per_step or size.samples_per_step
+            if block.job and block.job.samples % taken:
+                yield (
+                    f"job.samples = {block.job.samples}: a step of batch {batch} on {topology} takes {taken} samples; "
+                    "choose a multiple of that, so that all steps are alike"
+                )
+    if block.samples_per_step is not None:
+        yield from _of_global_batch(block, block.samples_per_step, at_once)
+
+
+def _of_global_batch(block: Benchmark, samples: int, at_once: Sequence[tuple[str, StepSize]]) -> Iterable[str]:
+    """Yield the reasons why the steps of a block cannot take `samples` samples each."""
+    if block.options.accumulate != Options.accumulate:
+        yield (
+            f"options.accumulate = {block.options.accumulate}: samples_per_step = {samples} decides how many "
+            "micro-batches a step has; remove one of the two keys"
+        )
         return
-    for topology in map(Topology.parse, block.topologies):
-        for precision, batches in block.batch.items():
-            for batch in batches:
-                try:
-                    size = StepSize.of(topology, block.options.layout, batch, block.scaling, block.options.accumulate)
-                except UserError as error:
-                    yield f"batch.{precision}: {error.what}; {error.next_step}"
-                    continue
-                if block.job and block.job.samples % size.samples_per_step:
-                    yield (
-                        f"job.samples = {block.job.samples}: a step of batch {batch} on {topology} takes "
-                        f"{size.samples_per_step} samples; choose a multiple of that, so that all steps are alike"
-                    )
+    wrong = [f"{where} takes {size.samples_at_once}" for where, size in at_once if samples % size.samples_at_once]
+    if wrong:
+        rest = f", and {len(wrong) - 1} more do not either" if len(wrong) > 1 else ""
+        yield (
+            f"samples_per_step = {samples}: {wrong[0]} samples at once, which does not divide it{rest}; the nearest "
+            f"that every batch and topology of this block divides: {nearest([size for _, size in at_once], samples)}"
+        )
 
 
 def _of_phases(config: Config, name: str, block: Benchmark) -> Iterable[str]:

@@ -138,6 +138,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
     repeats = range(1, block.repeats + 1)
     for (precision, batch), framework, topology, repeat in product(sizes, block.frameworks, block.topologies, repeats):
+        size = block.size(Topology.parse(topology), batch)
         yield RunSpec(
             benchmark=name,
             framework=framework,
@@ -149,7 +150,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             hosts=kind_of_hosts(block, topology),
             corpus=corpus,
             protocol=max(PROTOCOL, getattr(parameters, "one_call_since", 0)),
-            **of_block,
+            **{**of_block, "options": dataclasses.replace(block.options, accumulate=size.accumulate)},
         )
 
 
@@ -160,9 +161,10 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
     they differ in more than this option, if one of them is an `aa` run, or if the option is one that the derived runs
     change to measure the parts of a step.
     """
-    same = ("model", "parameters", "optimizer", "steps", "scaling")
+    same = ("model", "parameters", "optimizer", "steps", "scaling", "samples_per_step")
     alike = all(getattr(before, name) == getattr(after, name) for name in same)
-    pairs = {key: (value, getattr(after.options, key)) for key, value in vars(before.options).items()}
+    off, on = (each.block_options if isinstance(each, RunSpec) else each.options for each in (before, after))
+    pairs = {key: (value, getattr(on, key)) for key, value in vars(off).items()}
     changed = [key for key, (value, other) in pairs.items() if value != other]
     if not alike or len(changed) != 1 or any(name.endswith("__aa") for name in (before.benchmark, after.benchmark)):
         return None

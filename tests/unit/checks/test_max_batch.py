@@ -58,6 +58,14 @@ def test_what_is_asked_for() -> None:
     assert (torch.batch, str(torch.topology), torch.steps.timed) == (8, "1n4g", 2)
 
 
+def test_a_try_accumulates_two_micro_batches_at_most_if_the_block_states_a_global_batch() -> None:
+    """A batch that is tried need not divide it, and two micro-batches need as much memory as hundreds."""
+    block = {"sequence": 32, "batch": {"fp32": [8]}, "samples_per_step": 800, "extras": ["max_batch"]}
+    config = load([], {"benchmarks": {"b": block}})
+    (spec,) = max_batch.requests(config, runs.expand(config))["results/b/max_batch_fp32.json"]
+    assert (spec.options.accumulate, spec.samples_per_step) == (2, None)
+
+
 def test_what_else_is_searched_is_a_key_of_the_model() -> None:
     block = {"model": "iresnet-tiny", "classes": 40, "batch": {"fp32": [4]}, "extras": ["max_batch", "max_classes"]}
     config = load([], {"benchmarks": {"f": block}})

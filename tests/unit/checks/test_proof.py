@@ -80,6 +80,13 @@ def test_a_strong_scaling_is_proven_with_the_smallest_batch_of_a_replica() -> No
     assert {(spec.batch, spec.scaling) for spec in specs} == {(16, "weak")}
 
 
+def test_a_proof_of_a_global_batch_accumulates() -> None:
+    """On 1n4g a step is one micro-batch, on 1n1g it is four: then the proof has two."""
+    specs = requested(samples_per_step=64, batch={"fp32": [16]}, topologies=["1n4g", "1n1g"])["b"]
+    assert {spec.samples_per_step for spec in specs} == {None}
+    assert {equivalence.settings(spec).options.accumulate for spec in specs} == {2}
+
+
 def test_a_batch_that_a_workload_cannot_be_proven_with_is_made_larger() -> None:
     block = {"model": "iresnet-tiny", "classifier": "model_parallel", "topologies": ["1n2g"], "options": SYNTHETIC}
     for batch, proven in ((2, faces.WORKLOAD.proven_batch), (16, 16)):

@@ -41,6 +41,14 @@ def test_unknown_times_are_not_invented(tmp_path: Path) -> None:
     assert "training, one at a time: time not known before the first repeat" in text
 
 
+def test_the_micro_batches_of_a_global_batch_are_told() -> None:
+    block = {"sequence": 32, "topologies": ["1n1g", "2n4g"], "batch": {"fp32": [8]}, "samples_per_step": 1024}
+    every = runs.expand(load([], {"benchmarks": {"b": block}}))
+    expected = "    1,024 samples a step = replicas x batch x micro-batches: 1n1g 1 x 8 x 128, 2n4g 8 x 8 x 16"
+    assert expected in str(planned(every, every, Path())).splitlines()
+    assert "micro-batches" not in str(planned(specs(), specs(), Path()))
+
+
 def test_finished_repeats_tell_the_time(tmp_path: Path) -> None:
     every = specs()
     for spec in every[:2]:  # the first repeat of both topologies

@@ -88,6 +88,20 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ),
         ("benchmarks: {b: {topologies: [1n3g], scaling: strong}}", "a batch of 32 does not divide over the 3 replicas"),
         ("benchmarks: {b: {model: matmul, batch: {fp32: [1]}, scaling: strong}}", "a call of matmul has no batch that"),
+        (
+            "benchmarks: {b: {batch: {fp32: [8, 12]}, topologies: [1n1g, 1n4g], samples_per_step: 100}}",
+            "benchmarks.b.samples_per_step = 100: fp32 batch 8 on 1n1g takes 8 samples at once, which does not divide "
+            "it, and 3 more do not either; the nearest that every batch and topology of this block divides: 96 or 192",
+        ),
+        (
+            "benchmarks: {b: {samples_per_step: 64, options: {accumulate: 2}}}",
+            "benchmarks.b.options.accumulate = 2: samples_per_step = 64 decides how many micro-batches a step has",
+        ),
+        ("benchmarks: {b: {samples_per_step: 0}}", "b.samples_per_step = 0: allowed: a whole number or null"),
+        (
+            "benchmarks: {b: {model: matmul, batch: {fp32: [1]}, samples_per_step: 64}}",
+            "benchmarks.b.samples_per_step: a call of matmul has no batch that",
+        ),
         ("benchmarks: {b: {options: {decoder: dali}}}", "benchmarks.b.options.decoder: bert-tiny reads no pictures"),
         ("benchmarks: {b: {scaling: string}}", "allowed: weak, strong; did you mean strong?"),
         ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, optimizer, optimizer_gradients, full"),

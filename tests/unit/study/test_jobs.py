@@ -50,6 +50,10 @@ def test_its_samples_are_the_task_that_is_priced(tmp_path: Path) -> None:
     [
         ({"job": {"samples": 72}}, "job.samples = 72: a step of batch 4 on 1n1g takes 16 samples; choose a multiple"),
         ({"job": {"samples": 48}}, "job.samples = 48: a step of batch 4 on 1n2g takes 32 samples"),
+        (
+            {"options": {}, "samples_per_step": 48},
+            "job.samples = 64: a step of batch 4 on 1n1g takes 48 samples; choose a multiple",
+        ),
         ({"convergence": {}}, "job: a convergence check has steps of its own"),
         ({"job": {"epochs": 0}}, "job.epochs"),
     ],

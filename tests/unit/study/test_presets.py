@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from throughline.comparables.published import rows as published_rows
 from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.workloads import gpt2
 
+GRID = [("fp32", 32), ("fp32", 48), ("fp16", 64), ("fp16", 96)]
+"""Precision and batch per device of the study of NVIDIA's BERT."""
 PRESETS = Path(__file__).parents[3] / "presets"
 
 
@@ -108,6 +111,33 @@ def test_the_phases_of_bert_take_the_published_samples_and_rates() -> None:
     schedules = [spec.optimizer.schedule for spec in (first, second)]
     shares = [schedule.warmup_steps / schedule.total_steps for schedule in schedules if schedule.total_steps]
     assert shares == pytest.approx([0.2843, 0.128], abs=2e-4)
+
+
+def test_ngc_bert_takes_the_published_steps() -> None:
+    """Every published run is there with its micro-batches and its global batch, on one V100 too."""
+    Size = tuple[str, int | None, int | None, int | None, int | None, int | None]
+    source = "PaddlePaddle/Perf a26f150 NGC PyTorch"
+    published: set[Size] = {
+        (row.precision, row.nodes, row.devices, row.batch_per_device, row.accumulate, row.global_batch)
+        for row in published_rows()
+        if row.source == source
+    }
+    base = [spec for spec in asked("ngc-pytorch-bert") if spec.model == "bert-base"]
+    ours: set[Size] = {
+        (
+            spec.precision,
+            spec.topology.nodes,
+            spec.topology.world,
+            spec.batch,
+            spec.options.accumulate,
+            spec.size.samples_per_step,
+        )
+        for spec in base
+    }
+    assert len(published) == 16 and published <= ours
+    alone = {(precision, 1, 1, batch, 1, batch) for precision, batch in GRID}
+    assert ours - published == alone, "the baseline of the speedup without accumulation"
+    assert {spec.cell for spec in base if spec.samples_per_step} == {f"ngc_base/bz{b}_{p}" for p, b in GRID}
 
 
 def test_the_presets_of_bert_share_one_corpus() -> None:

@@ -176,8 +176,9 @@ class Group:
         """Return the size of a step on a row's topology."""
         if not self.summary:
             return StepSize(row.topology.world, self.batch)
-        options = self.summary.options
-        return StepSize.of(row.topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
+        options, samples = self.summary.options, self.summary.samples_per_step
+        size = StepSize.of(row.topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
+        return size.accumulating(samples) if samples else size
 
     def together(self, cell: Cell) -> bool:
         """True if a step is one call that all devices of the cell make together, so that no device has a rate."""
@@ -296,6 +297,7 @@ def switches(summary: Summary) -> str:
         "W/O padding": options.unpadded is True,
         "W/O padding where a GPU can leave it out": options.unpadded == "auto",
         f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
+        f"W/ accumulation to {summary.samples_per_step or 0:,} samples": summary.samples_per_step is not None,
         "W/O exchange of gradients": not options.exchange,
         f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",

@@ -41,7 +41,7 @@ def _result(group: Group, row: Row) -> Result | None:
         nodes=row.topology.nodes,
         devices=row.topology.world,
         batch_per_device=cell.batch_size_per_device,
-        accumulate=summary.options.accumulate,
+        accumulate=group.size(row).accumulate,
         global_batch=cell.global_batch,
         options=switches(summary),
         convention=f"median of {cell.n_ok} runs",

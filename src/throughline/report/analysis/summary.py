@@ -92,11 +92,12 @@ def summarize(
         batch_size_per_device=per_device,
         precision=spec.precision,
         scaling=spec.scaling,
+        samples_per_step=spec.samples_per_step,
         unit=runs[0].unit,
         device=device,
         environment=environment,
         optimizer=spec.optimizer,
-        options=spec.options,
+        options=spec.block_options,
         steps=spec.steps,
         job=spec.job,
         data=runs[0].data,
@@ -138,7 +139,8 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
 
 def _fixed(spec: RunSpec) -> dict[str, Any]:
     """Return what all runs of a summary have in common, as JSON values."""
-    return {key: value for key, value in spec.values().items() if key not in FREE}
+    common = {**spec.values(), "options": json_values(spec.block_options)}
+    return {key: value for key, value in common.items() if key not in FREE}
 
 
 def _as_asked(values: Sequence[tuple[Path, dict[str, Any]]], wanted: dict[str, Any]) -> None:

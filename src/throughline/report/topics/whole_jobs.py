@@ -30,13 +30,12 @@ COLUMNS = {
 def figures_of(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
     """Return a job's name, the ten columns that users of the Trainer know, and our own figures."""
     told = {figure.name: figure.value for figure in cell.figures}
-    accumulate = group.summary.options.accumulate if group.summary else 1
     alone, whole = told.get("samples_per_second_without_evaluations"), told.get("train_samples_per_second")
     runtime, preparation = told.get("train_runtime"), told.get("preparation")
     return {
         "name": name(group, line),
         "fp16": str(group.precision == "fp16").upper(),
-        "train_bs": cell.global_batch // accumulate,
+        "train_bs": cell.global_batch // group.size(line).accumulate,
         "total_train_bs": cell.global_batch,
         **{heading: told.get(figure) for figure, heading in COLUMNS.items()},
         "samples_per_second_without_evaluations": alone,

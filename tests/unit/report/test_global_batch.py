@@ -1,0 +1,74 @@
+"""A stated global batch: the micro-batches differ from topology to topology, and all of them are one summary."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from report_fixture import record, spec, write_record
+from throughline.files import UserError
+from throughline.records import read_summary
+from throughline.report.analysis import cells, our_results, summary
+from throughline.spec import StepSize
+from throughline.study import runs
+
+SAMPLES = 768
+SPEEDS = {"1n1g": 100.0, "1n2g": 190.0, "1n8g": 700.0}
+
+
+def asked(topology: str, benchmark: str = "bert", batch: int = 32, **changes: Any) -> dict[str, Any]:
+    """Return a specification whose micro-batches make SAMPLES samples."""
+    nodes, devices = map(int, topology.removesuffix("g").split("n"))
+    accumulated = {"accumulate": SAMPLES // (nodes * devices * batch), **changes.pop("options", {})}
+    known = {"benchmark": benchmark, "batch_per_device": batch, "samples_per_step": SAMPLES, "options": accumulated}
+    return spec(topology=topology, **known | changes)
+
+
+def summarized(root: Path, *runs_of: dict[str, Any], asked_for: Any = None) -> Any:
+    paths = [write_record(root, record(run, SPEEDS[run["topology"]])) for run in runs_of]
+    first = runs_of[0]
+    output = root / first["benchmark"] / f"bz{first['batch_per_device']}_{first['precision']}.json"
+    summary.write(paths, output, repeats=1, asked=asked_for)
+    return read_summary(output)
+
+
+def test_all_topologies_are_one_summary_that_names_the_global_batch(tmp_path: Path) -> None:
+    found = summarized(tmp_path, *map(asked, SPEEDS), asked_for=runs.read_spec(json.dumps(asked("1n2g"))))
+    assert (found.samples_per_step, found.options.accumulate) == (SAMPLES, 1)
+    assert {cell.global_batch for cell in found.frameworks["torch"].values()} == {SAMPLES}
+    (group,) = cells.groups([found])
+    assert [group.size(row) for row in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
+    assert [one.result.accumulate for one in our_results.measured([group])] == [24, 12, 3]
+    assert "W/ accumulation to 768 samples" in cells.title(group) and "accumulation of" not in cells.title(group)
+
+
+def test_a_summary_without_one_does_not_name_it(tmp_path: Path) -> None:
+    summarized(tmp_path, spec())
+    assert "samples_per_step" not in json.loads((tmp_path / "bert/bz32_fp32.json").read_text())
+
+
+def test_another_global_batch_is_another_configuration(tmp_path: Path) -> None:
+    twice = asked("1n2g", samples_per_step=2 * SAMPLES, options={"accumulate": 24})
+    with pytest.raises(UserError, match=f"samples_per_step = {2 * SAMPLES}"):
+        summarized(tmp_path, asked("1n1g"), twice)
+    constant = spec(topology="1n2g", options={"accumulate": 24})
+    with pytest.raises(UserError, match=r"samples_per_step = None|options.accumulate = 24"):
+        summarized(tmp_path, asked("1n1g"), constant)
+
+
+def test_pairs_are_told_by_what_the_block_states(tmp_path: Path) -> None:
+    """The accumulation of the first topology is no option that the block has switched on."""
+    off, on = (
+        runs.read_spec(json.dumps(asked(topology, options={"compile": compile})))
+        for topology, compile in (("1n1g", False), ("1n8g", True))
+    )
+    assert runs.switch(off, on) == ("compile", False, True)
+    summaries = [
+        summarized(tmp_path, asked(topology, benchmark, options={"compile": compile}))
+        for benchmark, topology, compile in (("off", "1n1g", False), ("on", "1n8g", True))
+    ]
+    assert runs.switch(*summaries) == ("compile", False, True)
+    assert runs.switch(off, runs.read_spec(json.dumps(spec(options={"compile": True})))) is None
