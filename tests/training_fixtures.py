@@ -99,7 +99,7 @@ def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | 
         "world": shape.world,
         "nodes": shape.nodes,
         "per_node": shape.devices,
-        "agents": agent_commands.agents(asked.framework, shape.nodes),
+        "agents": agent_commands.agents(asked.framework, shape.nodes, reach),
         "cores": shape.devices * asked.threads if reach == "slurm" else 0,
         "kind": "cpu",
         "manifest": None,

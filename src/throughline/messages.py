@@ -113,6 +113,10 @@ class Order(Message):
         count = self.world // self.agents
         return range(agent * count, (agent + 1) * count)
 
+    def agent_of(self, rank: int) -> int:
+        """Return the agent that is responsible for a rank."""
+        return rank // (self.world // self.agents)
+
     @property
     def beside(self) -> str:
         """The interpreter for processes that run beside ranks.
@@ -298,11 +302,22 @@ class Ready(Line):
     faults: list[str]
 
 
+class Blind(Line):
+    """There will be no figures of a node, because its sampler could not start or has ended too early."""
+
+    node: int
+    reason: str
+
+
+class Finish(Line):
+    """The starter of the first node has ended, and so have all ranks. The other agents end, too."""
+
+
 class Stacks(Line):
     """The launcher asks every rank to write the stacks of its threads."""
 
 
-KINDS = (Alive, Reserved, Start, Standing, Ended, Refusal, Ready, Stacks)
+KINDS = (Alive, Reserved, Start, Standing, Ended, Refusal, Ready, Blind, Finish, Stacks)
 LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in KINDS}
 
 

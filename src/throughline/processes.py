@@ -56,8 +56,8 @@ class Child:
         return self._process.poll()
 
     def tell(self, text: str) -> None:
-        """Write a line to the input of the process."""
-        with contextlib.suppress(OSError):
+        """Write a line to the input of the process, unless it has ended or was let go."""
+        with contextlib.suppress(OSError, ValueError):  # ValueError: the input is closed
             self._input.write(f"{text}\n".encode())
             self._input.flush()
 
@@ -106,16 +106,16 @@ def wait_until(done: Callable[[], bool], seconds: float, every: float = 0.05) ->
     return True
 
 
-def descendants(ancestor: int) -> list[int]:
-    """Return the process ids of all descendants of `ancestor`, without zombies."""
+def descendants(*ancestors: int) -> list[int]:
+    """Return the process ids of all descendants of `ancestors`, without zombies."""
     below: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and (fields := stat(int(entry.name))) and fields[0] not in "ZX":
             below.setdefault(int(fields[1]), []).append(int(entry.name))
-    pids = [ancestor]
+    pids = list(ancestors)
     for pid in pids:
-        pids += below.get(pid, [])
-    return pids[1:]
+        pids += below.pop(pid, [])
+    return pids[len(ancestors) :]
 
 
 def stat(pid: int) -> list[str] | None:

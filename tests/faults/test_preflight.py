@@ -126,6 +126,7 @@ def test_a_sampler_that_is_killed_costs_its_figures_and_nothing_else(tmp_path: P
     run.end(0)
     record = records.read_run(run.record)
     assert record.status == "ok" and record.telemetry is not None and record.memory is not None
-    assert record.telemetry[0].samples == 0 and "left nothing" in record.telemetry[0].reasons["telemetry"]
-    assert record.memory.device_used_bytes is None and "left nothing" in record.memory.reasons["device_used_bytes"]
+    assert record.telemetry[0].samples == 0 and "ended early with signal 9" in record.telemetry[0].reasons["telemetry"]
+    assert record.memory.device_used_bytes is None and "signal 9" in record.memory.reasons["device_used_bytes"]
+    assert any(text.startswith("node 0: there are no figures of this node") for text in record.warnings)
     assert run.record.with_suffix(".telemetry.csv").read_text() == "node,at_s,in_window\n"

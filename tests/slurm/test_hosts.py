@@ -19,7 +19,7 @@ import pytest
 import training_fixtures
 from process_helpers import needs
 from slurm.conftest import ROOT, Cluster, until
-from throughline import recipes, records
+from throughline import processes, recipes, records
 
 PORT = 2222
 LITTLE = 300 << 20
@@ -128,22 +128,68 @@ def small_disk(daemon: int, folder: Path) -> Iterator[None]:
         subprocess.run([*there, "umount", "--lazy", str(folder)], check=True)
 
 
-@pytest.mark.parametrize("controller", ["gloo", "mpi"])
-def test_horovod_takes_its_variables_to_the_second_host(hosts: Hosts, tmp_path: Path, controller: str) -> None:
-    """Without them, a rank on the second host does not find its node's files or libraries."""
+def horovod_run(folder: Path, *before: str, **changes: Any) -> Run:
+    """Return a call with torch-horovod, of a window that is long enough to be sampled."""
     marker = Path(recipes.ready("torch-horovod") or "")
     needs(marker.is_file() and shutil.which("mpirun") is not None, "mpirun, and make frameworks")
-    run = Run(tmp_path, hosts="ssh", framework="torch-horovod", options={"controller": controller})
-    run.ends(
-        0,
-        "--hosts",
-        *hosts.names,
-        "--python",
-        recipes.python_of(recipes.name_of(marker)),
-        PATH=f"{hosts.bin}:{os.environ['PATH']}",
-    )
+    changes = {"steps": {"timed": 20, "at_least_s": 3.0}} | changes
+    run = Run(folder, *before, framework="torch-horovod", **changes)
+    run.command += ["--python", recipes.python_of(recipes.name_of(marker))]
+    return run
+
+
+def sampled_nodes(run: Run) -> list[int]:
+    """Return the nodes whose processes the record's telemetry has seen at work."""
     record = records.read_run(run.record)
-    assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])
+    assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1]), record.reason
+    return [node.node for node in record.telemetry or () if (cores := node.processes["cpu_cores"]) and cores.mean > 0.1]
+
+
+@pytest.mark.parametrize("controller", ["gloo", "mpi"])
+def test_horovod_takes_its_variables_to_the_second_host(hosts: Hosts, tmp_path: Path, controller: str) -> None:
+    """Without them, a rank on the second host does not find its libraries. Each host has a sampler, and a log of it."""
+    run = horovod_run(tmp_path, hosts="ssh", options={"controller": controller})
+    run.ends(0, "--hosts", *hosts.names, PATH=f"{hosts.bin}:{os.environ['PATH']}")
+    assert sampled_nodes(run) == [0, 1]
+    log = run.record.with_suffix(".log").read_text()
+    assert "[rank 0] seconds: " in log and "[rank 1] seconds: " in log
+
+
+def samplers(folder: Path) -> dict[str, int]:
+    """Map the node of each sampler of the run in `folder` to its process id."""
+    words = {pid: processes.command_line(pid).split(b"\0") for pid in processes.descendants(1)}
+    ours = {pid: line for pid, line in words.items() if b"throughline.observe.telemetry" in line}
+    return {line[4].decode(): pid for pid, line in ours.items() if os.fsdecode(line[3]).startswith(str(folder))}
+
+
+def test_a_sampler_that_dies_and_a_launcher_that_is_killed(hosts: Hosts, tmp_path: Path) -> None:
+    """The run goes on without the figures of a node, and says so. The end of the launcher ends all on both hosts."""
+    run = horovod_run(tmp_path, hosts="ssh", steps={"timed": 20, "at_least_s": 8.0})
+    command = [*run.command, "--hosts", *hosts.names]
+    variables = {"THROUGHLINE_LOCKS": str(tmp_path / "locks"), "PATH": f"{hosts.bin}:{os.environ['PATH']}"}
+
+    def started() -> subprocess.Popen[bytes]:
+        made = subprocess.Popen(command, cwd=tmp_path, env=os.environ | variables, stderr=subprocess.DEVNULL)
+        until(lambda: len(samplers(tmp_path)) == 2 and bool(at_work(tmp_path)))
+        return made
+
+    first = started()
+    os.kill(samplers(tmp_path)["1"], signal.SIGKILL)
+    assert first.wait(120) == 0 and sampled_nodes(run) == [0]
+    record = records.read_run(run.record)
+    said = "node 1: there are no figures of this node, because its sampler ended early with signal 9"
+    assert any(text.startswith(said) and text.endswith("covers only node 0") for text in record.warnings)
+    second = started()
+    second.kill()
+    second.wait()
+    until(lambda: not samplers(tmp_path) and not at_work(tmp_path), 30)
+
+
+def at_work(folder: Path) -> list[int]:
+    """Return the process ids of the ranks of the run in `folder`."""
+    words = {pid: processes.command_line(pid).split(b"\0") for pid in processes.descendants(1)}
+    ours = [pid for pid, line in words.items() if b"throughline.rank.worker" in line[2:3]]
+    return [pid for pid in ours if os.fsdecode(words[pid][3]).startswith(str(folder))]
 
 
 def test_a_run_over_ssh_and_what_refuses_it_on_the_second_host(hosts: Hosts, tmp_path: Path) -> None:
@@ -174,3 +220,10 @@ def test_a_node_of_a_slurm_job_that_is_not_fit_is_named(cluster: Cluster, tmp_pa
     run = Run(tmp_path, "salloc", "--quiet", "--nodes=2", "--exclusive", "--nodelist=try1,try2")
     with limited(int((cluster.folder / "run" / "try2.pid").read_text())):
         assert f"node 1: {LIMITED}" in run.ends(1, **cluster.variables)
+
+
+def test_horovod_in_a_slurm_job_has_a_sampler_on_each_node(cluster: Cluster, tmp_path: Path) -> None:
+    run = horovod_run(tmp_path, "salloc", "--quiet", "--nodes=2", "--exclusive", "--nodelist=try1,try2")
+    run.ends(0, **cluster.variables)
+    assert sampled_nodes(run) == [0, 1]
+    assert "try1" not in run.record.read_text() + run.record.with_suffix(".log").read_text()

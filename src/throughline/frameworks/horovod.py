@@ -18,6 +18,8 @@ from throughline.messages import Order
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Unsupported
 
+OF_JOB = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID")
+"""The variables of Slurm with which srun finds the job."""
 ASYNCHRONOUS = "HOROVOD_ENABLE_ASYNC_COMPLETION"
 """The variable that lets `synchronize` return as soon as the exchange is queued on the device."""
 
@@ -43,7 +45,7 @@ def started(spec: RunSpec, order: Order, path: str, folder: str) -> list[str]:
     if order.hosts:
         hosts = ["-H", ",".join(f"{name}:{order.per_node}" for name in order.hosts)]
     if order.reach == "slurm":
-        remote = ["env", f"PATH={_srun_as_ssh(order, folder)}{os.pathsep}{os.environ['PATH']}"]
+        remote = ["env", *_without_step(), f"PATH={_srun_as_ssh(order, folder)}{os.pathsep}{os.environ['PATH']}"]
     start = ["-np", str(order.world), *hosts]
     worker = processes.module(order.python, WORKER, path)
     wants_mpi = isinstance(spec.options, HorovodOptions) and spec.options.controller == "mpi"
@@ -54,6 +56,12 @@ def started(spec: RunSpec, order: Order, path: str, folder: str) -> list[str]:
         once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]
         return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *passed, *worker]
     return [*remote, str(Path(order.python).with_name("horovodrun")), *start, "--gloo", *worker]
+
+
+def _without_step() -> list[str]:
+    """Return options of `env` that hide the agent's own step of Slurm. Its settings would bind the steps of srun."""
+    of_step = sorted(name for name in os.environ if name.startswith("SLURM_") and name not in OF_JOB)
+    return [word for name in of_step for word in ("-u", name)]
 
 
 def _srun_as_ssh(order: Order, folder: str) -> str:

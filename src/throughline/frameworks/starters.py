@@ -11,7 +11,7 @@ WORKER = "throughline.rank.worker"
 
 @dataclass(frozen=True)
 class Starter:
-    """A framework's own launcher, which starts the ranks of all nodes. A run with a starter has only one agent.
+    """A framework's own launcher, which starts the ranks of all nodes. The agent of the first node starts it.
 
     `command` takes the specification, the order, the path of job.json and the agent's folder, and returns the command
     line. `variables` has an entry for each program that may start the ranks: the names of the environment variables in

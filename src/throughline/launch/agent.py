@@ -2,12 +2,13 @@
 
     python -m throughline.launch.agent WORK/job.json NODE        (NODE `slurm`: the number is that of srun)
 
-The agent starts every rank of its node, or it starts the framework's own launcher (a starter), which starts the ranks.
-When a rank fails, the agent ends the others. Its input has the messages of the launcher and is its lifeline: when the
-input ends, the agent ends all ranks of its node immediately, so nobody has to reach this node to end them. Its output
-has messages for the launcher and the node's part of the log. The agent marks each line of the log with its rank, and
-scrubs it here, where the node's name is known. An agent runs on every node in the framework's own environment, so it
-imports only the standard library.
+The agent starts every rank of its node. If the framework has its own launcher (a starter), the agent of the first node
+starts it, and it starts the ranks of all nodes. The other agents then check and sample their nodes, pass on what their
+ranks do, and end with the starter. When a rank fails, the agent ends the others. Its input has the messages of the
+launcher and is its lifeline: when the input ends, the agent ends all ranks of its node immediately, so nobody has to
+reach this node to end them. Its output has messages for the launcher and the node's part of the log. The agent marks
+each line of the log with its rank, and scrubs it here, where the node's name is known. An agent runs on every node in
+the framework's own environment, so it imports only the standard library.
 """
 
 import contextlib
@@ -19,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,24 +28,35 @@ from typing import Any
 from throughline import files, frameworks, messages, processes, temporary
 from throughline.frameworks.starters import WORKER, Starter
 from throughline.launch import agent_commands
-from throughline.messages import Alive, Beat, Ended, Order, Ready, Refusal, Reserved, Stacks, Standing, Start
+from throughline.launch.agent_sampler import READY_S, NodeSampler
+from throughline.messages import (
+    Alive,
+    Beat,
+    Blind,
+    Ended,
+    Finish,
+    Order,
+    Refusal,
+    Reserved,
+    Stacks,
+    Standing,
+    Start,
+)
 from throughline.rank import heartbeat, ranks
 from throughline.spec import RunSpec
 
 EVERY_S = 1.0
 """How often the agent reports the progress of the ranks."""
-PATIENCE_S = 5.0
-"""How long the sampler may take to write its samples."""
+LAST_S = 5.0
+"""How long ranks may take to end after their starter has ended, before the agent of their node ends them."""
 TELEMETRY = "[telemetry] "
-READY_S = 60.0
-"""How long the sampler may take to check the GPUs. A driver that was not loaded takes seconds."""
 
 
 class Agent:
     def __init__(self, path: Path, node: int) -> None:
         self.path, self.work, self.node = path, path.parent, node
         self.order = messages.read(Order, path)
-        for name in ranks.NAMES:  # this process is no rank, whatever started it
+        for name in (*ranks.NAMES, ranks.NODE_FOLDER):  # this process is no rank, whatever started it
             os.environ.pop(name, None)
         os.environ.update(self.order.variables)
         if self.order.reach == "simulated" and self.order.kind == "cuda":
@@ -54,12 +67,14 @@ class Agent:
         self.watched = selectors.DefaultSelector()
         self.partial: dict[int, bytes] = {}
         self.asked = b""
-        self.addresses: list[str] = []
+        self.start: Start | None = None
+        self.finish_by: float | None = None
         self.children: dict[int | None, subprocess.Popen[bytes]] = {}
         self.ended = set[int | None]()
         self.awaited = set[int]()
+        self.found: dict[int, int] = {}
+        self.sampler: NodeSampler | None = None
         self.seen: dict[int, Beat] = {}
-        self.ready: Ready | None = None
         self.failed = self.cut_off = self.over = False
 
     def run(self) -> int:
@@ -73,8 +88,9 @@ class Agent:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self.watched.register(wake, selectors.EVENT_READ, lambda: os.read(wake, 4096))
         self.watched.register(0, selectors.EVENT_READ, self._obey)
-        sampler = self._start_sampler()
-        if sampler and self.order.kind == "cuda" and (faults := self._faults(sampler)):
+        if self.order.telemetry:
+            self._start_sampler()
+        if faults := self._faults():
             _tell(Refusal(self.node, faults))
             _end_all()
             return 1
@@ -91,18 +107,20 @@ class Agent:
             if time.monotonic() - last >= EVERY_S:
                 last = time.monotonic()
                 self._tell_where()
+                if self.sampler:
+                    self.sampler.look()
         self._wait(0.0)
         self._tell_where()
         self.over = True
         for child in self.children.values():
             child.kill()
-        if sampler and sampler.stdin and not self.cut_off:
-            sampler.stdin.close()  # the sampler now writes its samples; if it does not end, we kill it below
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                sampler.wait(PATIENCE_S)
-        _end_all()
+        if self.sampler and not self.cut_off:
+            self.sampler.end()
+        _end_all(self._found_ranks)
         while self._wait(0.0):
             pass
+        if self.sampler and not self.cut_off:
+            self.sampler.settle()
         self._tell_where()
         return int(self.failed)
 
@@ -118,34 +136,47 @@ class Agent:
         listens on it.
         """
         self.ports = [agent_commands.reserved_port() for _ in self.ranks]
-        _tell(Reserved(self.node, [port.getsockname()[1] for port in self.ports]))
-        while not self.addresses and not self.cut_off:
-            self._wait(EVERY_S)
-            self._tell_where()
-        for local_rank, rank in enumerate(self.ranks if self.addresses else ()):
+        start = self._wait_for_all_nodes([port.getsockname()[1] for port in self.ports])
+        if start is None:
+            return
+        for local_rank, rank in enumerate(self.ranks):
             self.children[rank] = self._start(
                 processes.module(self.order.python, WORKER, str(self.path)),
                 f"[rank {rank}] ",
                 subprocess.DEVNULL,
-                {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, local_rank, self.addresses)},
+                {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, local_rank, start.addresses)},
             )
 
     def _start_starter(self, starter: Starter, spec: RunSpec) -> None:
-        """Start the framework's own launcher.
+        """Start the framework's own launcher on the first node, when all nodes are ready.
 
-        Its ranks are no children of this process. So each rank writes its output to a named pipe, and the agent looks
-        for its process.
+        Its ranks are no children of this process. So each rank writes its output to a named pipe, and the agent of its
+        node looks for its process. The agent names its folder in a file, because the variables of the starter are those
+        of the first node.
         """
         self.awaited = set(self.ranks)
+        ranks.note(self.work, self.node).write_text(str(self.folder))
         for rank in self.ranks:
             pipe = self.folder / f"rank_{rank}.out"
             os.mkfifo(pipe)
             self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
-        command = starter.command(spec, self.order, str(self.path), str(self.folder))
-        self.children[None] = self._start(command, "", subprocess.DEVNULL, {ranks.NODE_FOLDER: str(self.folder)})
+        if self._wait_for_all_nodes([]) and self.node == 0:
+            command = starter.command(spec, self.order, str(self.path), str(self.folder))
+            self.children[None] = self._start(command, "", subprocess.DEVNULL, {})
+
+    def _wait_for_all_nodes(self, ports: list[int]) -> Start | None:
+        """Report these ports, and return what the launcher says when all nodes are ready; None if it ends the run."""
+        _tell(Reserved(self.node, ports))
+        while not self.start and not self.cut_off:
+            self._wait(EVERY_S)
+            self._tell_where()
+        return self.start
 
     def _are_running(self) -> bool:
         """True if we have to wait for ranks. Reports the exit status of each child that has ended."""
+        if not self.children:  # the starter is on the first node
+            is_over = self.finish_by is not None and time.monotonic() > self.finish_by
+            return not is_over and (bool(self._found_ranks()) or (bool(self.awaited) and self.finish_by is None))
         for rank, child in self.children.items():
             if rank in self.ended or child.poll() is None:
                 continue
@@ -170,21 +201,26 @@ class Agent:
         self._pass_on(process.stdout.fileno(), mark)
         return process
 
-    def _start_sampler(self) -> subprocess.Popen[bytes] | None:
-        """Start the node's sampler in the workflow's own environment. Return None if telemetry is off."""
-        if not self.order.telemetry:
-            return None
+    def _start_sampler(self) -> None:
+        """Start the node's sampler in the workflow's own environment."""
         words = (str(self.path), str(self.node), str(self.folder))
         command = processes.module(self.order.beside, "throughline.observe.telemetry", *words)
-        return self._start(command, TELEMETRY, subprocess.PIPE, {})
+        self.sampler = NodeSampler(
+            lambda: self._start(command, TELEMETRY, subprocess.PIPE, {}),
+            self.order.kind == "cuda",
+            lambda reason: _tell(Blind(self.node, reason)),
+        )
 
-    def _faults(self, sampler: subprocess.Popen[bytes]) -> list[str]:
-        """Return the faults that the sampler has found in this node's GPUs; none if it does not answer in time."""
+    def _faults(self) -> list[str]:
+        """Return the faults that the sampler has found in this node's GPUs."""
+        if self.sampler is None:
+            return []
         deadline = time.monotonic() + READY_S
-        while self.ready is None and sampler.poll() is None and time.monotonic() < deadline and not self.cut_off:
+        while self.sampler.is_awaited() and time.monotonic() < deadline and not self.cut_off:
             self._wait(EVERY_S)
             self._tell_where()
-        return self.ready.faults if self.ready else []
+            self.sampler.look()
+        return self.sampler.faults(self.order.strict)
 
     def _stop(self, *_: Any) -> None:
         self.cut_off = True
@@ -197,10 +233,12 @@ class Agent:
         *lines, self.asked = (self.asked + text).split(b"\n")
         for line in lines:
             match messages.heard(line.decode()):
-                case Start(addresses):
-                    self.addresses = addresses
+                case Start() as start:
+                    self.start = start
+                case Finish():
+                    self.finish_by = time.monotonic() + LAST_S
                 case Stacks():
-                    for pid in filter(_is_worker, processes.descendants(os.getpid())):
+                    for pid in filter(_is_worker, {*processes.descendants(os.getpid()), *self._found_ranks()}):
                         os.kill(pid, signal.SIGUSR1)
 
     def _wait(self, seconds: float) -> bool:
@@ -222,10 +260,7 @@ class Agent:
                 text = b"\n" if self.partial[descriptor] else b""
             *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
             for line in (raw.decode("utf-8", "replace") for raw in lines):
-                if mark == TELEMETRY and line.startswith(messages.MARK):
-                    message = messages.heard(line)
-                    self.ready = message if isinstance(message, Ready) else None
-                else:
+                if not (mark == TELEMETRY and self.sampler and self.sampler.hear(line)):
                     _say(mark + files.scrub(line))
 
         self.watched.register(descriptor, selectors.EVENT_READ, read)
@@ -233,13 +268,19 @@ class Agent:
     def _find_processes(self) -> None:
         """Watch the processes of a starter's ranks. Each rank writes its process id when it starts."""
         for rank in sorted(self.awaited):
-            pid = heartbeat.process(self.folder / f"rank_{rank}.beat")
+            pid = heartbeat.process(heartbeat.place(rank, self.folder, self.work))
             if pid is None:
                 continue
             self.awaited.discard(rank)
+            self.found[rank] = pid
             with contextlib.suppress(AttributeError, OSError):  # old versions of Python and Linux lack pidfd_open
                 descriptor = os.pidfd_open(pid)
                 self.watched.register(descriptor, selectors.EVENT_READ, partial(self._ended, rank, pid, descriptor))
+
+    def _found_ranks(self) -> list[int]:
+        """Return the process ids of those ranks of a starter that run on this node."""
+        path = os.fsencode(self.path)
+        return [pid for pid in self.found.values() if path in processes.command_line(pid).split(b"\0")]
 
     def _ended(self, rank: int, pid: int, descriptor: int) -> None:
         self.watched.unregister(descriptor)
@@ -251,8 +292,7 @@ class Agent:
     def _tell_where(self) -> None:
         _tell(Alive(self.node, self.over))
         for rank in self.ranks:
-            beats = [heartbeat.read(folder / f"rank_{rank}.beat") for folder in (self.folder, self.work)]
-            beat = max(beats, key=lambda beat: beat.phase != "start")
+            beat = heartbeat.read(heartbeat.place(rank, self.folder, self.work))
             if self.seen.get(rank) != beat:
                 self.seen[rank] = beat
                 _tell(Standing(rank, beat))
@@ -288,10 +328,10 @@ def _exit_status(pid: int) -> int | None:
     return -(status & 0x7F) or status >> 8
 
 
-def _end_all() -> None:
-    """Kill all descendants of this process, however they were started."""
+def _end_all(others: Callable[[], list[int]] = list) -> None:
+    """Kill all descendants of this process, however they were started, and `others`: the ranks of a starter."""
     deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and (left := processes.descendants(os.getpid())):
+    while time.monotonic() < deadline and (left := {*processes.descendants(os.getpid()), *others()}):
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -18,9 +18,9 @@ SSH_FAILED = 255
 """The exit status of ssh if ssh itself fails, before it runs the command."""
 
 
-def agents(framework: str, nodes: int) -> int:
-    """Return the number of agents of a run."""
-    return 1 if frameworks.of(framework).starter else nodes
+def agents(framework: str, nodes: int, reach: str) -> int:
+    """Return the number of agents of a run: one per node, but a starter has one agent for all nodes on this machine."""
+    return 1 if reach == "simulated" and frameworks.of(framework).starter else nodes
 
 
 def share(order: Order, node: int) -> list[str]:
@@ -38,7 +38,9 @@ def commands(order: Order, path: Path, names: Sequence[str] = ()) -> list[list[s
 
     count = order.agents
     if order.reach == "slurm" and count > 1:
-        return [[*srun(count, order.cores), *agent("slurm")]]
+        # A starter reaches the other nodes through steps of its own, beside this one.
+        beside = ["--overlap"] if frameworks.of(order.spec["framework"]).starter else []
+        return [[*srun(count, order.cores), *beside, *agent("slurm")]]
     if order.reach == "ssh":
         return [through_ssh(names[node], agent(node), order.variables) for node in range(count)]
     return [agent(node) for node in range(count)]

@@ -140,12 +140,14 @@ def _attempt(request: RunRequest, turn: Turn) -> Ended:
     device = site.device
     turn.log.write(f"device: {device.kind}, {device.name}; {order.world} ranks on {IN_WORDS[site.nodes.kind]}")
     with _work_folder(request, order.shared) as folder:
+        blind: dict[int, str] = {}
         if lacking := lacks_environment(request.spec, request.python):
             reports = {0: RankReport(0, time.time(), "unsupported", lacking)}
         else:
             agents = Agents(order, folder, turn.log.write, site.nodes.names)
             reports = supervise(request, agents, turn.progress, turn.parent)
-        observations = telemetry_record.observations(order, folder, reports)
+            blind = agents.blind
+        observations = telemetry_record.observations(order, folder, reports, blind)
     if manifest:
         _check_rest(request.spec, manifest, reports)
     facts = _environment(request.spec, reports, site, observations)
@@ -162,7 +164,7 @@ def _order(request: RunRequest, site: Site) -> Order:
         world=topology.world,
         nodes=topology.nodes,
         per_node=topology.devices,
-        agents=agent_commands.agents(request.spec.framework, topology.nodes),
+        agents=agent_commands.agents(request.spec.framework, topology.nodes, site.nodes.kind),
         cores=site.nodes.cores,
         kind=site.device.kind,
         manifest=str(manifest.resolve()) if manifest else None,

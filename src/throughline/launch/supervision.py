@@ -17,7 +17,20 @@ from throughline.files import UserError
 from throughline.launch import agent_commands, outcome
 from throughline.launch.progress import COMPILE_HANG_AFTER_S, HANG_AFTER_S, Progress, Watchdog, in_words
 from throughline.launch.request import RunRequest
-from throughline.messages import Alive, Beat, Ended, Order, RankReport, Refusal, Reserved, Stacks, Standing, Start
+from throughline.messages import (
+    Alive,
+    Beat,
+    Blind,
+    Ended,
+    Finish,
+    Order,
+    RankReport,
+    Refusal,
+    Reserved,
+    Stacks,
+    Standing,
+    Start,
+)
 from throughline.processes import Child, Parent, die_with_parent, wait_until
 
 GRACE_S = 10.0
@@ -56,7 +69,8 @@ def interruptible() -> Iterator[Parent]:
 class Agents:
     """The agents of a run and what they have reported.
 
-    beats: the progress of every rank; ended: the exit status of each rank that has ended, in the order of their ends.
+    beats: the progress of every rank; ended: the exit status of each rank that has ended, in the order of their ends;
+    blind: why there are no figures of a node, for each node whose sampler has failed.
     """
 
     def __init__(self, order: Order, work: Path, log: Callable[[str], None], names: Sequence[str]) -> None:
@@ -68,6 +82,8 @@ class Agents:
         self.ports: dict[int, list[int]] = {}
         self.over: set[int] = set()
         self.refusal: Refusal | None = None
+        self.blind: dict[int, str] = {}
+        self.has_starter = frameworks.of(order.spec["framework"]).starter is not None
         self.last_words = [collections.deque[str](maxlen=40) for _ in range(order.world)]
         self.processes: list[Child] = []
         self.guard = threading.Lock()  # one thread per process reads its output
@@ -92,6 +108,11 @@ class Agents:
                 self.heard_at[node] = time.monotonic()
                 if over:
                     self.over.add(node)
+                if over and node == 0 and self.has_starter:
+                    self._tell(Finish())
+            case Blind(node, reason):
+                self.blind[node] = reason
+                self.log(f"node {node}: {reason}")
             case Reserved(node, ports):
                 with self.guard:
                     self.ports[node] = ports
@@ -125,7 +146,7 @@ class Agents:
     def have_failed(self) -> bool:
         """True if any agent or rank has failed."""
         ended = self.ended.copy()
-        if any(child.exit_status() for child in self.processes) or any(ended.values()):
+        if self.refusal or any(child.exit_status() for child in self.processes) or any(ended.values()):
             return True
         return any(report.status != "ok" for report in self.reports(ended).values())
 

@@ -15,6 +15,7 @@ import selectors
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ class Machine:
 
 
 class Processes:
-    """The use of resources by all descendants of the agent, with those that have ended and without this process."""
+    """The use of resources by all ranks and all descendants of the agent, also those that have ended, but not by us."""
 
     COUNTERS = ("cpu_s", "disk_read_bytes", "disk_written_bytes")
 
@@ -89,8 +90,10 @@ class Processes:
         self.known: dict[int, tuple[psutil.Process, dict[str, float]]] = {}
         self.ended: list[dict[str, float]] = []
 
-    def discover(self) -> None:
-        for pid in processes.descendants(self.agent):
+    def discover(self, ranks: Iterable[int]) -> None:
+        """Find new processes. The ranks are named, because those of a starter are no descendants of the agent."""
+        named = list(ranks)
+        for pid in [*named, *processes.descendants(self.agent, *named)]:
             if pid not in self.known and pid != os.getpid():
                 with contextlib.suppress(psutil.Error):
                     self.known[pid] = psutil.Process(pid), dict.fromkeys(self.COUNTERS, 0.0)
@@ -125,8 +128,8 @@ class Processes:
 
 
 class Sampler:
-    def __init__(self, order: Order, node: int, folder: Path) -> None:
-        self.first_beat = folder / f"rank_{order.ranks_of(node)[0]}.beat"
+    def __init__(self, order: Order, node: int, folder: Path, work: Path) -> None:
+        self.ranks, self.folders = order.ranks_of(node), (folder, work)
         self.machine = Machine()
         self.processes = Processes(os.getppid())
         self.cards = Cards(order)
@@ -138,17 +141,20 @@ class Sampler:
     def sample(self) -> None:
         now = time.monotonic()
         if now - self.discovered > DISCOVER_S or self.phase == "start":
-            self.processes.discover()
+            self.processes.discover(filter(None, (heartbeat.process(self._beat(rank)) for rank in self.ranks)))
             self.discovered = now
         cost = time.process_time()
         self.samples.append(Sample(now, cost, self.machine.read(), self.processes.read(), self.cards.read()))
 
     def edge(self) -> bool:
         """True if this node's first rank has entered or left the timed window since the last look."""
-        before, self.phase = self.phase, heartbeat.read(self.first_beat).phase
-        if before == "start" and self.phase != before:  # all processes of the run exist now
+        before, self.phase = self.phase, heartbeat.read(self._beat(self.ranks[0])).phase
+        if before != self.phase and before not in ("warm-up", "training", "end"):  # more processes may exist now
             self.discovered = 0.0
         return before != self.phase and "training" in (before, self.phase)
+
+    def _beat(self, rank: int) -> Path:
+        return heartbeat.place(rank, *self.folders)
 
     def until_the_end(self) -> None:
         """Take samples until the input ends."""
@@ -184,7 +190,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the agent decides when this process ends
         signal.signal(number, signal.SIG_IGN)
     path, node = Path(sys.argv[1]), int(sys.argv[2])
-    sampler = Sampler(messages.read(Order, path), node, Path(sys.argv[3]))
+    sampler = Sampler(messages.read(Order, path), node, Path(sys.argv[3]), path.parent)
     print(messages.line(Ready(sampler.refused)), flush=True)
     sampler.until_the_end()
     messages.write(sampler.seen(), path.parent / f"telemetry_{node}.json")

@@ -1,7 +1,7 @@
 """Compute the parts of a run's record that come from telemetry: every node's figures, memory, use of GPUs, warnings."""
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,18 @@ class Observation:
     reason: str | None = None
 
 
-def observations(order: Order, work: Path, reports: dict[int, RankReport]) -> list[Observation]:
-    """Return the observations of all nodes, from the files that the samplers wrote to the run's folder."""
+def observations(
+    order: Order, work: Path, reports: Mapping[int, RankReport], blind: Mapping[int, str]
+) -> list[Observation]:
+    """Return the observations of all nodes, from the files that the samplers wrote to the run's folder.
+
+    blind: why there are no figures of a node, as its agent has said.
+    """
     observed: list[Observation] = []
     simulated = order.reach == "simulated"
     for node in range(order.agents if simulated else order.nodes):  # one agent may have sampled all simulated nodes
         ranks = order.ranks_of(node) if simulated else range(node * order.per_node, (node + 1) * order.per_node)
-        reason = None if order.telemetry else "telemetry was switched off"
-        if node >= order.agents:
-            reason = "Horovod's own launcher starts the ranks of this node, so it has no agent and no sampler of ours"
+        reason = blind.get(node) if order.telemetry else "telemetry was switched off"
         windows = [measured.window for rank in ranks if rank in reports and (measured := reports[rank].measured)]
         window = None
         if windows:
@@ -77,6 +80,7 @@ def warnings(
     """Return the warnings of the samplers: about GPUs before the run, and about other processes within the window."""
     texts = [f"node {node.node}: {text}" for node in observed if node.sampled for text in node.sampled.warnings]
     texts += [f"node {node.node}: {text}" for node in observed[1:] for text in _other_cards(node, observed[0])]
+    texts += _uncovered(observed, telemetry) if order.telemetry else []
     ranks = order.world if order.reach == "simulated" else order.per_node
     for node, figures in zip(observed, telemetry, strict=True):
         busy, steal = figures["machine"]["cpu_others_share"], figures["machine"].get("cpu_steal_share")
@@ -90,6 +94,17 @@ def warnings(
                 "(steal): other virtual machines were busy; measure again, or on a host of your own"
             )
     return texts
+
+
+def _uncovered(observed: Sequence[Observation], telemetry: Sequence[dict[str, Any]]) -> list[str]:
+    """Return a warning for each node without samples. It names the nodes that the figures of the run cover."""
+    covered = ", ".join(str(node.node) for node in observed if node.sampled)
+    rest = f"the run's use of processors, memory and GPUs covers only node {covered}" if covered else "no node has any"
+    return [
+        f"node {node.node}: there are no figures of this node, because {figures['reasons']['telemetry']}; {rest}"
+        for node, figures in zip(observed, telemetry, strict=True)
+        if node.sampled is None and node.window is not None
+    ]
 
 
 def _other_cards(node: Observation, first: Observation) -> list[str]:

@@ -47,6 +47,12 @@ class Heart:
         return taken
 
 
+def place(rank: int, *folders: Path) -> Path:
+    """Return the file of a rank's progress: in the first of these folders that has it, else in the first folder."""
+    name = f"rank_{rank}.beat"
+    return next((path for folder in folders if (path := folder / name).exists()), folders[0] / name)
+
+
 def read(path: Path) -> Beat:
     """Return the progress of a rank; phase `start` if it has not written any yet."""
     name, step, steps, _ = _content(path)

@@ -1,5 +1,6 @@
 """Find out which rank this process is, and where it reports its progress to its node. Standard library only."""
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,10 +33,22 @@ def variables(rank: int, local_rank: int, addresses: Sequence[str]) -> dict[str,
     return {**numbers, "MASTER_ADDR": host, "MASTER_PORT": port, "RANK_ADDRESSES": ",".join(addresses)}
 
 
-def folder(shared: Path) -> Path:
-    """Return the folder for this rank's heartbeat: its agent's folder, or the run's folder if it has no agent."""
-    of_agent = Path(os.environ.get(NODE_FOLDER, ""))
-    return of_agent if os.environ.get(NODE_FOLDER) and of_agent.is_dir() else shared
+def note(work: Path, agent: int) -> Path:
+    """Return the file in which an agent names its folder to the ranks that a starter starts on its node."""
+    return work / f"agent_{agent}.folder"
+
+
+def folder(work: Path, agent: int) -> Path:
+    """Return the folder for this rank's heartbeat: its agent's folder, or the run's folder if it cannot be found.
+
+    An agent names its folder in a variable. If a starter starts the ranks, it does so in a file, because the variables
+    of a starter are those of the first node.
+    """
+    named = os.environ.get(NODE_FOLDER)
+    if not named:
+        with contextlib.suppress(OSError):
+            named = note(work, agent).read_text()
+    return Path(named) if named and Path(named).is_dir() else work
 
 
 def speak_through(pipe: Path) -> None:

@@ -30,7 +30,7 @@ def main() -> int:
     path = Path(sys.argv[1])
     order, work = messages.read(Order, path), path.parent
     rank, _, world = ranks.of(os.environ)
-    here = ranks.folder(work)
+    here = ranks.folder(work, order.agent_of(rank))
     ranks.speak_through(here / f"rank_{rank}.out")
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)

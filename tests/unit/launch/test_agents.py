@@ -10,7 +10,10 @@ import pytest
 
 import training_fixtures
 from process_helpers import alive
+from throughline import messages
+from throughline.launch import agent_commands
 from throughline.launch.supervision import Agents
+from throughline.messages import Ready, Refusal
 from throughline.processes import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -48,6 +51,64 @@ def test_a_rank_that_fails_ends_the_others_of_its_node(tmp_path: Path, end: str,
     ended, output = run(tmp_path, "1n3g", f"if [ $RANK = 1 ]; then {end}; fi; echo $$; exec sleep 600")
     assert ended == {1: status}
     assert not any(alive(int(line.split()[-1])) for line in output)
+
+
+def test_a_node_that_refuses_its_gpus_ends_the_run_though_srun_waits_for_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    says = shlex.quote(messages.line(Refusal(1, ["GPU 0 is in use"])))
+    monkeypatch.setattr(agent_commands, "commands", lambda *_: [["sh", "-c", f"printf '%s\\n' {says}; cat"]])
+    agents = Agents(training_fixtures.order("2n1g", "slurm"), tmp_path, lambda line: None, ())
+    try:
+        assert wait_until(agents.have_failed, 10) and not agents.are_over()
+    finally:
+        agents.end()
+
+
+def with_starter(folder: Path, sampler: str) -> tuple[Agents, list[str]]:
+    """Return two agents of a run that Horovod starts on GPUs. `sampler` is the sampler of both, as a shell script."""
+    agent = f'exec {shlex.quote(sys.executable)} "$@"'
+    scripts = {
+        "python": f'#!/bin/sh\ncase "$2" in *.telemetry) {sampler} ;; *) {agent} ;; esac\n',
+        "horovodrun": f"#!/bin/sh\ntouch {shlex.quote(str(folder))}/started\n",
+    }
+    for name, text in scripts.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    python = str(folder / "python")
+    order = training_fixtures.order(
+        *("2n1g", "simulated"),
+        run={"framework": "torch-horovod"},
+        kind="cuda",
+        agents=2,
+        python=python,
+        workflow=python,
+    )
+    output: list[str] = []
+    return Agents(order, folder, output.append, ()), output
+
+
+def test_horovod_starts_when_the_gpus_of_every_node_are_checked(tmp_path: Path) -> None:
+    faulty, fit = (shlex.quote(messages.line(Ready(faults))) for faults in (["GPU 0 is in use"], []))
+    agents, _ = with_starter(tmp_path, f"if [ $4 = 1 ]; then echo {faulty}; else echo {fit}; fi; cat")
+    try:
+        assert wait_until(agents.have_failed, 30)
+    finally:
+        agents.end()
+    assert agents.refusal == Refusal(1, ["GPU 0 is in use"]) and not (tmp_path / "started").exists()
+
+
+def test_a_sampler_that_cannot_start_is_named_and_holds_nothing_up(tmp_path: Path) -> None:
+    agents, output = with_starter(tmp_path, "echo no psutil here; exit 3")
+    try:
+        assert wait_until(agents.are_over, 30), output
+    finally:
+        agents.end()
+    said = (
+        "its sampler ended early with status 3 (no psutil here); the GPUs of this node were not checked before the run"
+    )
+    assert agents.blind == {0: said, 1: said} and f"node 1: {said}" in output
+    assert (tmp_path / "started").exists()
 
 
 BIND = """

@@ -58,9 +58,13 @@ def test_every_rank_is_told_its_place_and_where_all_others_are(topology: str) ->
 
 def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"})
-    assert [len(agent_commands.commands(job, Path("job.json"))), job.ranks_of(0)] == [1, range(4)]
+    (agents,) = agent_commands.commands(job, Path("job.json"))
+    assert {"--ntasks=2", "--overlap"} <= set(agents) and job.ranks_of(1) == range(2, 4)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("SLURM_CPU_BIND", "verbose")
     command = started(job, str(tmp_path), "/shared/job.json")
-    assert command[2:] == [
+    assert command[:3] == ["env", "-u", "SLURM_CPU_BIND"], "the agent's step does not bind the steps of srun"
+    assert command[4:] == [
         *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
         *("/env/bin/python", START, "throughline.rank.worker", "/shared/job.json"),
     ]
@@ -112,7 +116,7 @@ def test_on_simulated_nodes_every_rank_of_horovod_has_a_gpu_of_its_own(monkeypat
     cards = agent_commands.share(job, 0)
     assert [cards[rank % job.devices] for rank in job.ranks_of(0)] == ["4", "5", "6", "7"]
     job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"}, kind="cuda")
-    assert [rank % job.devices for rank in job.ranks_of(0)] == [0, 1, 0, 1]
+    assert [rank % job.devices for node in (0, 1) for rank in job.ranks_of(node)] == [0, 1, 0, 1]
 
 
 def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell() -> None:

@@ -128,20 +128,30 @@ def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
         messages.write(sampled(), tmp_path / f"telemetry_{node}.json")
     windows = [(2.0, 7.0), (2.5, 7.5), (1002.0, 1007.0), (1001.0, 1006.0)]
     reports = {rank: training_fixtures.report(rank, window=Window(*window)) for rank, window in enumerate(windows)}
-    nodes = telemetry_record.observations(order(), tmp_path, reports)
+    nodes = telemetry_record.observations(order(), tmp_path, reports, {})
     assert [node.window for node in nodes] == [Window(2.0, 7.5), Window(1001.0, 1007.0)]
     assert (
-        telemetry_record.observations(order(telemetry=False), tmp_path, reports)[0].reason
+        telemetry_record.observations(order(telemetry=False), tmp_path, reports, {})[0].reason
         == "telemetry was switched off"
     )
 
 
-def test_a_node_without_an_agent_says_so(tmp_path: Path) -> None:
+def test_figures_say_which_nodes_they_cover(tmp_path: Path) -> None:
+    messages.write(sampled(), tmp_path / "telemetry_0.json")
     reports = {rank: training_fixtures.report(rank, window=Window(2.0 + rank, 7.0)) for rank in range(4)}
-    first, second = telemetry_record.observations(order("torch-horovod"), tmp_path, reports)
-    assert (first.window, first.reason) == (Window(2.0, 7.0), None)
-    assert second.reason is not None and "no agent" in second.reason
-    (only,) = telemetry_record.observations(order("torch-horovod", reach="simulated"), tmp_path, reports)
+    blind = {1: "its sampler ended early with signal 9"}
+    asked = order("torch-horovod")
+    both = telemetry_record.observations(asked, tmp_path, reports, blind)
+    assert [node.window for node in both] == [Window(2.0, 7.0), Window(4.0, 7.0)]
+    nodes = [telemetry_window.condensed(node.sampled, node.node, node.window, node.reason) for node in both]
+    assert "telemetry" not in nodes[0]["reasons"] and nodes[1]["reasons"] == {"telemetry": blind[1]}
+    (warning,) = telemetry_record.warnings(both, nodes, asked, 1)
+    assert warning == (
+        "node 1: there are no figures of this node, because its sampler ended early with signal 9; "
+        "the run's use of processors, memory and GPUs covers only node 0"
+    )
+    simulated = order("torch-horovod", reach="simulated")
+    (only,) = telemetry_record.observations(simulated, tmp_path, reports, {})
     assert only.window == Window(2.0, 7.0)
 
 
@@ -186,7 +196,7 @@ def test_a_system_that_counts_no_process_s_disk_says_so(monkeypatch: pytest.Monk
     monkeypatch.delattr(psutil.Process, "io_counters")
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     watched = telemetry.Processes(os.getpid())
-    watched.discover()
+    watched.discover([])
     used = watched.read()
     child.communicate()
     assert used["disk_read_bytes"] is None and "AttributeError" in watched.reasons["disk_read_bytes"]
