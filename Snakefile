@@ -2,6 +2,7 @@
 
 snakemake                                      everything that config.yaml asks for
 snakemake corpus                               only the data; also: snakemake images, snakemake faces, snakemake clicks
+snakemake logs                                 each benchmark's logs in one archive: results/<benchmark>/logs.zip
 snakemake imports                              results from other people's logs
 snakemake pack                                 results/archive.zip, which a stranger can check: throughline check
 snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians

@@ -68,3 +68,24 @@ rule plots:
         "../envs/main.yaml"
     shell:
         command("plots", output_dir="output.plots", extras="input.extras")
+
+
+# On request only: `snakemake logs`. Logs are no inputs, because Snakemake keeps them as logs of the runs.
+rule logs:
+    input:
+        expand("results/{benchmark}/logs.zip", benchmark=TARGETS.by_benchmark),
+
+
+rule packed_logs:
+    input:
+        summaries=looked_up(TARGETS.summaries_of),
+        code=code_of("pack_logs"),
+    output:
+        logs="results/{benchmark}/logs.zip",
+    log:
+        "logs/packed_logs/{benchmark}.log",
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    shell:
+        command("pack_logs", output="output.logs")

@@ -44,7 +44,7 @@ def test_every_table_in_every_form(folder: Path) -> None:
         f"{name}.{suffix}"
         for name in ("throughput", "figures", "memory", "use", "work", "cost")
         for suffix in ("csv", "md", "tex")
-    } | {"beside.csv", "comparisons.csv"}
+    } | {"beside.csv", "comparisons.csv", "environment.csv"}
 
 
 def test_markdown_as_dlperf_prints_it(folder: Path) -> None:
