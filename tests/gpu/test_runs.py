@@ -140,3 +140,21 @@ def test_a_checkpoint_brings_back_what_was_on_the_gpu(tmp_path: Path) -> None:
     assert told["devices"] == ["cuda:0"]
     assert told["tensors"] > 100 and told["different"] == []
     assert told["steps"][0] == told["steps"][1]
+
+
+def test_pictures_that_were_decoded_on_the_gpu_do_not_travel_through_the_host(tmp_path: Path) -> None:
+    """One copy within the GPU stands for one from the host. The loader's thread waits for it, and nothing else does."""
+    case = cases.parse("resnet-tiny bf16 batch=8")
+    subprocess.run(
+        [str(lane.python()), str(Path(__file__).with_name("arriving.py")), str(tmp_path)],
+        input=json.dumps(case), text=True, env=lane.variables(), check=True, timeout=300,
+    )  # fmt: skip
+    told = json.loads((tmp_path / "told").read_text())
+    copied = {
+        where: {name.partition(" ")[2]: size for kind, name, _, size in told[where] if kind == "copy"}
+        for where in ("host", "gpu")
+    }
+    labels = 4 * 8
+    assert copied["host"] == {"HtoD pinned": told["bytes"] + labels}
+    assert copied["gpu"] == {"HtoD pinned": labels, "DtoD": told["bytes"]}
+    assert told["freed"]

@@ -53,6 +53,8 @@ class Rank(ABC):
     waits: bool = False
     """True if each step waits for the step before it, because the library would queue work without limit. The device
     still has work, and the heartbeat reports steps that are really done. `sync` then sets `synced`."""
+    takes_from_gpu: bool = False
+    """True if `data` also takes tensors that lie on the rank's GPU and that other libraries read by DLPack."""
     synced: float
     """The time at the end of the last `sync`."""
 

@@ -1,7 +1,8 @@
 """Decode pictures with NVIDIA's DALI in the rank's own process, on its GPU or on a CPU (`options.decoder: dali`).
 
 Rows, crops and mirroring are the same as with Pillow (row_decoder.py). Only decoding and resizing are DALI's, so the
-pixels differ by rounding. Pixels pass through the host's memory, which works with every framework.
+pixels differ by rounding. On a GPU the pixels stay there for a framework that can take them (`Rank.takes_from_gpu`).
+For the others they pass through the host's memory.
 """
 
 from __future__ import annotations
@@ -23,11 +24,12 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def decoded(
-    job: Mapping[str, Any], rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, ahead: int
-) -> Iterator[Arrays]:
+    job: Mapping[str, Any], rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, ahead: int, stays: bool
+) -> Iterator[dict[str, Any]]:
     """Yield `pixels` u1[B, S, S, 3] and `labels` i4[B] of batches of at most `size` rows.
 
-    `job`: what a Decoder needs. `gpu`: the number of the GPU, None for the CPU.
+    `job`: what a Decoder needs. `gpu`: the number of the GPU, None for the CPU. `stays`: the pixels are a tensor of
+    DALI's where it has decoded them, which other libraries read by DLPack, and not a numpy array. They are complete.
     """
     decoder, labels = Decoder(job), deque[NDArray[Any]]()
 
@@ -54,11 +56,11 @@ def decoded(
     pipeline.build()
     while True:
         try:
-            (batch,) = pipeline.run()
+            (batch,) = pipeline.run()  # it waits for the batch, in the loader's thread
         except StopIteration:
             return
-        pixels = batch if gpu is None else batch.as_cpu()
-        yield {"pixels": np.array(pixels.as_array()), "labels": labels.popleft()}
+        pixels = batch.as_tensor() if stays else np.array((batch if gpu is None else batch.as_cpu()).as_array())
+        yield {"pixels": pixels, "labels": labels.popleft()}
 
 
 def _sample(decoder: Decoder, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], crops.Box, bool, int]:

@@ -103,8 +103,13 @@ class PictureReader:
                     worker.communicate()
             os.close(memory)
 
-    def by_dali(self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None) -> Iterator[Arrays]:
-        """Yield the same arrays, decoded by DALI in this process. Unsupported if this environment has no DALI."""
+    def by_dali(
+        self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, stays: bool = False
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the same arrays, decoded by DALI in this process. Unsupported if this environment has no DALI.
+
+        `stays`: pixels are left where they were decoded.
+        """
         try:
             from throughline.images import dali
         except ImportError as error:
@@ -112,8 +117,10 @@ class PictureReader:
                 f"options.decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
                 "(pip install nvidia-dali-cuda130 pillow, or the build for your CUDA), or leave the option out"
             ) from None
-        self.how = f"{self.drawn}, decoded by DALI {dali.VERSION} on the " + ("CPU" if gpu is None else "GPU")
-        return dali.decoded(self.job, rows, size, threads, gpu, self.slots)
+        self.how = f"{self.drawn}, decoded by DALI {dali.VERSION} on the " + (
+            "CPU" if gpu is None else "GPU, where the pixels stay" if stays else "GPU, through the host's memory"
+        )
+        return dali.decoded(self.job, rows, size, threads, gpu, self.slots, stays)
 
     @property
     def job(self) -> dict[str, Any]:

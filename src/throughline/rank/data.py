@@ -64,8 +64,13 @@ class Decoder(Reader, Protocol):
         `python` is the interpreter of the decoding processes. They end when the iterator or this process ends.
         """
 
-    def by_dali(self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None) -> Iterator[Arrays]:
-        """Do the same with DALI in this process, on GPU number `gpu` (None: on the CPU). May raise Unsupported."""
+    def by_dali(
+        self, rows: Iterator[Arrays], size: int, threads: int, gpu: int | None, stays: bool = False
+    ) -> Iterator[Arrays]:
+        """Do the same with DALI in this process, on GPU number `gpu` (None: on the CPU). May raise Unsupported.
+
+        `stays`: what was decoded on the GPU stays there, as tensors that other libraries read by DLPack.
+        """
 
 
 class Manifest:

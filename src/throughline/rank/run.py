@@ -96,7 +96,7 @@ class Run:
         reader, size, threads = self.manifest.reader, self.size.batch_per_replica, self.spec.threads
         if self.options.decoder == "dali" and isinstance(reader, Decoder):
             gpu = self.framework.local_rank if self.order.kind == "cuda" else None
-            return reader.by_dali(rows, size, threads, gpu)
+            return reader.by_dali(rows, size, threads, gpu, gpu is not None and self.framework.takes_from_gpu)
         return self.manifest.decoded(rows, size, threads, self.order.beside)
 
     def _open_job(self, job: EpochsJob) -> None:

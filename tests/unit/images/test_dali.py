@@ -16,6 +16,7 @@ from PIL import Image
 from images_helpers import folder, made
 from throughline import images
 from throughline.rank.data import Manifest, batches
+from throughline.rank.run import Run
 from throughline.workloads import Unsupported
 
 
@@ -61,6 +62,36 @@ def test_dali_ends_with_its_rows_and_cuts_the_middle_of_held_out_pictures(manife
     assert [len(one["pixels"]) for one in found] == [3, 1]
     for one, other in zip(found, expected, strict=True):
         assert np.abs(one["pixels"].astype(int) - other["pixels"]).mean() < 2
+
+
+def test_pixels_that_stay_where_they_were_decoded_are_the_same(manifest: Path) -> None:
+    """Only their owner differs: on a GPU they do not pass through the host."""
+    pytest.importorskip("nvidia.dali")
+    torch = pytest.importorskip("torch")
+    read = opened(manifest)
+    copied, left = (
+        read.reader.by_dali(batches(read, 1, 0, 1, 4), 4, threads=2, gpu=None, stays=stays) for stays in (False, True)
+    )
+    for arrays, tensors in islice(zip(copied, left, strict=False), 4):
+        assert not isinstance(tensors["pixels"], np.ndarray)
+        assert np.array_equal(torch.from_dlpack(tensors["pixels"]).numpy(), arrays["pixels"])
+        assert np.array_equal(tensors["labels"], arrays["labels"])
+
+
+@pytest.mark.parametrize(("kind", "takes", "asked"), [("cuda", True, (1, True)), ("cuda", False, (1, False)),
+                                                      ("cpu", True, (None, False))])  # fmt: skip
+def test_pixels_stay_on_the_gpu_for_frameworks_that_take_them(
+    manifest: Path, monkeypatch: pytest.MonkeyPatch, kind: str, takes: bool, asked: tuple[int | None, bool]
+) -> None:
+    given: list[Any] = []
+    run: Any = SimpleNamespace(
+        manifest=opened(manifest), size=SimpleNamespace(batch_per_replica=4), order=SimpleNamespace(kind=kind),
+        options=SimpleNamespace(decoder="dali"), spec=SimpleNamespace(threads=2),
+        framework=SimpleNamespace(local_rank=1, takes_from_gpu=takes),
+    )  # fmt: skip
+    monkeypatch.setattr(type(run.manifest.reader), "by_dali", lambda self, *words: given.append(words[-2:]))
+    Run.decoded(run, iter(()))
+    assert given == [asked]
 
 
 def test_an_environment_without_dali_says_so(manifest: Path, monkeypatch: pytest.MonkeyPatch) -> None:

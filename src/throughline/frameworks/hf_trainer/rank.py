@@ -33,6 +33,7 @@ UNTIL_STOPPED = 2**31 - 1
 
 
 class HfTrainer(TorchDDP):
+    takes_from_gpu = False
     keeps_freed_memory = False
     own_step = (
         "Trainer.train() makes it by itself, from one on_step_end to the next: deliver with PyTorch's loader and "

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import IO, Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from throughline import gpus, memory
 from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
@@ -49,6 +51,7 @@ class TorchRank(Rank):
     """What replays whole steps as a CUDA graph, or None."""
     before: tuple[int, int] | None = None
     """The peaks of a GPU's memory until the timed window began."""
+    takes_from_gpu = True
     keeps_freed_memory = True
     """True if a step on a CPU reuses the memory that the step before has freed (see `keep_freed_memory`)."""
 
@@ -107,16 +110,27 @@ class TorchRank(Rank):
         return nullcontext() if self.form.draws_on_device or not self.trains else on_device(self.at)
 
     def data(self, arrays: dict[str, Any]) -> Travelling:
-        batch = {name: torch.from_numpy(array) for name, array in arrays.items()}
         if self.kind == "cpu":
-            return batch, None
+            return {name: torch.from_numpy(array) for name, array in arrays.items()}, None
         # This runs in the loader's thread, before the batch is needed, and uses its own stream. A new thread starts on
         # GPU 0. Pinned memory belongs to the current GPU, and leaving a stream switches back to it. So without
         # `set_device` every rank would create a context on GPU 0 and use memory there.
         torch.cuda.set_device(self.at)
         with torch.cuda.stream(self.copies):
-            sent = {name: tensor.pin_memory().to(self.at, non_blocking=True) for name, tensor in batch.items()}
+            sent = {name: self._sent(array) for name, array in arrays.items()}
             return sent, self.copies.record_event()
+
+    def _sent(self, array: Any) -> Tensor:
+        """Return an array of the host, or a tensor that a decoder has left on this GPU, in PyTorch's memory there.
+
+        The decoder uses its tensor's memory again as soon as nobody holds it, and does not know PyTorch's streams. So
+        the copy within the GPU is waited for, here in the loader's thread.
+        """
+        if isinstance(array, np.ndarray):
+            return torch.from_numpy(array).pin_memory().to(self.at, non_blocking=True)
+        own = from_dlpack(array).clone()
+        self.copies.synchronize()
+        return own
 
     def deliver(self, batch: Travelling) -> Batch:
         tensors, arrived = batch
