@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from framework_steps import built, changed, steps
+from tensorflow.python.framework import op_callbacks
 
 from throughline import frameworks
 from throughline.frameworks.rank import load
@@ -72,6 +73,20 @@ def exchanged_as_on_gpus(framework: Any, spec: RunSpec) -> list[str]:
     return asked
 
 
+def loaded(rank: Any, arrays: dict[str, Any]) -> list[str]:
+    """Return the operations that bring a batch to the device, each with the device of its result."""
+    made: list[str] = []
+
+    def note(kind: str, inputs: Any, attributes: Any, outputs: Any, *more: Any, **named: Any) -> None:
+        made.extend(f"{kind} {output.device[-5:]}" for output in outputs)
+
+    op_callbacks.add_op_callback(note)
+    batch = rank.data(arrays)
+    op_callbacks.remove_op_callback(note)
+    assert all(np.array_equal(batch[name].numpy(), array) for name, array in arrays.items())
+    return made
+
+
 def main() -> None:
     cpu = tf.config.list_physical_devices("CPU")[0]
     tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -109,7 +124,7 @@ def main() -> None:
         bool(one.std()) and np.array_equal(one, two) for one, two in zip(first, other, strict=True)
     )
     rank.kind, rank.at = "cuda", "CPU:1"  # a second device, as a GPU is
-    found["loaded"] = [tensor.device[-5:] for tensor in rank.data({"ids": np.ones(3), "rows": np.ones(2)}).values()]
+    found["loaded"] = loaded(rank, {"ids": np.ones(3), "rows": np.ones(2)})
     found["exchanged"] = exchanged_as_on_gpus(framework, spec)
     print(json.dumps(found))
 

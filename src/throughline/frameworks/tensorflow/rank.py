@@ -77,12 +77,15 @@ class TensorFlow(Rank):
     def data(self, arrays: dict[str, Any]) -> Batch:
         """Turn numpy arrays into a batch on the device.
 
-        TensorFlow's copy from ordinary memory to a GPU blocks its thread. So it is made here, in the loader's thread.
+        TensorFlow's copy to a GPU blocks its thread. So it is made here, in the loader's thread. Memory of its own
+        allocator it first copies into pinned memory. A constant keeps numpy's memory, which TensorFlow leaves to the
+        driver: the copy would then block within the driver, where the training thread launches its kernels.
         """
         with tf.device("CPU:0"):
             batch = {name: tf.constant(array) for name, array in arrays.items()}
-        if self.kind == "cpu":
-            return batch
+            if self.kind == "cpu":
+                return batch
+            batch = {name: tf.raw_ops.DeepCopy(x=tensor) for name, tensor in batch.items()}
         with tf.device(self.at):
             return {name: tf.identity(tensor) for name, tensor in batch.items()}
 
