@@ -4,6 +4,7 @@ snakemake                                      everything that config.yaml asks 
 snakemake corpus                               only the data; also: snakemake images, snakemake faces, snakemake clicks
 snakemake logs                                 each benchmark's logs in one archive: results/<benchmark>/logs.zip
 snakemake imports                              results from other people's logs
+snakemake compare                              results beside those of archives (compare.against)
 snakemake pack                                 results/archive.zip, which a stranger can check: throughline check
 snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
 snakemake data/sample/seq32/training_0007.hdf5 one shard
@@ -24,9 +25,10 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.ge
 
 from throughline import console, workflow_call
 from throughline.report.analysis import cells
-from throughline.snakemake_inside import Inside, answered
+from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files
 from throughline.console import plan
 
+look_behind_ancient_files()
 INSIDE = Inside(workflow)
 ROOT = INSIDE.root  # code, presets and tables of facts; the working directory has data/, results/ and logs/
 
@@ -71,6 +73,7 @@ include: "rules/max_batch.smk"
 include: "rules/convergence.smk"
 include: "rules/results.smk"
 include: "rules/imports.smk"
+include: "rules/compare.smk"
 include: "rules/report.smk"
 include: "rules/archive.smk"
 

@@ -20,6 +20,7 @@ rule report:
         largest=list(TARGETS.searches),
         convergence=list(TARGETS.checks),
         imports=IMPORTS,
+        archives=COMPARED,
         code=code_of("report"),
     output:
         report=report("results/report.html", caption="../report/page.rst", category="Report"),
@@ -42,5 +43,6 @@ rule report:
             summaries="input.summaries",
             manifests="input.manifests",
             imports="input.imports",
+            archives="input.archives",
             expected="params.expected",
         )

@@ -8,7 +8,7 @@ and Snakemake only, because workflow/Snakefile loads it before the library is th
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any, TypeVar
@@ -94,6 +94,43 @@ class Inside:
         for console in consoles:
             console.is_console = not self.is_module
         return bool(consoles) and not self.is_module
+
+
+def look_behind_ancient_files() -> None:
+    """Let Snakemake ask each job behind an `ancient` file whether it has a reason of its own to run.
+
+    If a job runs, Snakemake asks no job behind it, because the jobs that it leads to will run as well. But an `ancient`
+    file leads to none. So if data were made again, a run without a record was not made, a changed record was not
+    noticed, and the call ended as if all were well (https://github.com/snakemake/snakemake/issues/4166).
+    """
+    from snakemake.dag import DAG
+
+    whole = take(DAG, "bfs")
+    if hasattr(whole, "whole"):
+        return
+
+    def bfs(self: Any, direction: Any, *jobs: Any, **names: Any) -> Iterator[Any]:
+        behind = direction is take(self, "depending")
+        yield from whole(self, _LedTo(direction) if behind else direction, *jobs, **names)
+
+    bfs.whole = whole  # type: ignore[attr-defined]
+    DAG.bfs = bfs
+
+
+class _LedTo:
+    """Map a job to the jobs that have to run if it runs.
+
+    These are not the jobs for which all of its files are ancient, and there.
+    """
+
+    def __init__(self, depending: Mapping[Any, Mapping[Any, Iterable[Any]]]) -> None:
+        self._depending = depending
+
+    def __getitem__(self, job: Any) -> dict[Any, Iterable[Any]]:
+        def leads(files: Iterable[Any]) -> bool:
+            return not all(file.is_ancient and os.path.exists(file) for file in files)
+
+        return {other: files for other, files in self._depending[job].items() if leads(files)}
 
 
 def answered(question: Callable[..., Answer], *values: Any, **names: Any) -> Answer:

@@ -53,6 +53,27 @@ onsuccess: inner.onsuccess()
 """
 
 
+BEHIND = """
+from throughline.snakemake_inside import look_behind_ancient_files
+look_behind_ancient_files()
+
+rule data:
+    input: "source"
+    output: "data"
+    shell: "cp {input} {output}"
+
+rule record:
+    input: ancient("data")
+    output: "record_{n}"
+    shell: "cp {input} {output}"
+
+rule summary:
+    input: "record_1", "record_2"
+    output: "made"
+    shell: "cat {input} > {output}"
+"""
+
+
 def asked(folder: Path, *words: str) -> dict[str, object]:
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "made", *words]
     variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
@@ -99,3 +120,25 @@ def test_what_is_gone_is_named_with_the_version() -> None:
         WorkflowError, match=rf"has no SimpleNamespace.dag.targetfiles .*\n.*tried with .* {TRIED_WITH}"
     ):
         take(workflow, "dag.targetfiles")
+
+
+def test_data_that_are_made_again_hide_nothing_behind_them(tmp_path: Path) -> None:
+    """Data are made again: a record that is missing is made, one that was changed is noticed, another is left alone."""
+
+    def made(record_1: str, record_2: str) -> None:
+        command = [sys.executable, "-m", "snakemake", "--cores", "1", "made"]
+        variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert (tmp_path / "made").read_text() == record_1 + record_2
+
+    (tmp_path / "Snakefile").write_text(BEHIND)
+    (tmp_path / "source").write_text("1")
+    made("1", "1")
+    (tmp_path / "source").write_text("2")
+    (tmp_path / "record_2").unlink()
+    (tmp_path / "made").unlink()
+    made("1", "2")
+    (tmp_path / "source").write_text("3")
+    (tmp_path / "record_1").write_text("changed")
+    made("changed", "2")

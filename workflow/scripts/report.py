@@ -7,6 +7,7 @@ manifests: manifests of the corpora
 imports: imported.json of the imports
 machines: folders of other machines' results, and prices, as JSON
 table: the table of all benchmarks and machines; its Markdown is written beside it
+archives: compare.json, if the configuration names archives
 expected: the cells that were asked for: a JSON list of benchmark, batch, precision, frameworks, topologies, repeats
 """
 
@@ -25,6 +26,7 @@ def main(
     imports: Sequence[Path] = (),
     machines: str = "{}",
     table: Path | None = None,
+    archives: Sequence[Path] = (),
     expected: str = "[]",
 ) -> None:
     from throughline.files import write_text
@@ -36,7 +38,7 @@ def main(
     gc.set_threshold(
         10_000
     )  # most objects live until the end, so looking for garbage as often as usual takes 10 % more
-    found = page.collect(results, summaries, imports, read_asked(machines))
+    found = page.collect(results, summaries, imports, read_asked(machines), archives)
     write_text(output, page.render(found, manifests, cells.read_asked(expected), output))
     if table:
         write(found.compared(), table)

@@ -46,7 +46,7 @@ class Verdict:
 def check(path: Path) -> Verdict:
     """Check an archive. UserError if it is no archive, or one that we refuse to open."""
     with opened(path) as (folder, contents):
-        found = list(_digests(folder, contents))
+        found = list(digests(folder, contents))
         if not found:
             found = [*_records(folder, contents), *_summaries(folder, contents)]
             found += [*_checks(folder), *_tables(folder, contents), *_page(folder, contents)]
@@ -62,7 +62,7 @@ def check(path: Path) -> Verdict:
         return Verdict(wrong, notes, counts, same, contents.version)
 
 
-def _digests(folder: Path, contents: Contents) -> Found:
+def digests(folder: Path, contents: Contents) -> Found:
     """Yield files that are not those that archive.json names."""
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {NAME}
     for name in sorted(there | contents.files.keys()):

@@ -22,6 +22,8 @@ START_S = 8.0
 NAMED_AT_MOST = 20
 """Largest number of failures or medians that the last message lists. The files of the others exist too."""
 REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
+ENDS = (REPORT, "results/compare.html", "results/archive.zip")
+"""The files that everything else is made for."""
 
 
 @dataclass
@@ -128,13 +130,13 @@ class Plan:
     def results(self) -> list[str]:
         """Return the files that a person should look at afterwards.
 
-        This is the report. Without it, these are the summaries; without them, the manifests; without them, the files
-        that the user asked for.
+        These are the report, a comparison and an archive. Without them, these are the summaries; without them, the
+        manifests; without them, the files that the user asked for.
         """
         summaries = [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
         manifests = sorted(name for name in self.data if name.endswith("/manifest.json"))
-        report = [REPORT] if REPORT in self.pending else []
-        return report or summaries or manifests or sorted(self.pending.intersection(self.targets))
+        ends = [name for name in ENDS if name in self.pending]
+        return ends or summaries or manifests or sorted(self.pending.intersection(self.targets))
 
     def outcome(self) -> str:
         """Return the last message of a finished workflow: the new medians, and where the results are."""
@@ -142,9 +144,8 @@ class Plan:
         lines = [line for name in summaries for line in _medians(self.root / name)]
         if len(lines) > NAMED_AT_MOST:
             lines[NAMED_AT_MOST:] = [f"  and {len(lines) - NAMED_AT_MOST} more"]
-        results = self.results()
-        if results == [REPORT]:
-            results = [f"{REPORT} (open it in a browser; it needs no network)"]
+        pages = " (open it in a browser; it needs no network)"
+        results = [name + pages * name.endswith(".html") for name in self.results()]
         return "\n".join(["Finished.", *lines, *(f"  result: {path}" for path in results)])
 
 

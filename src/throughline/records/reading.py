@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from throughline import __version__
 from throughline.files import UserError, read_json, snakemake, write_json
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Look, MaxBatch
+from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Entry
 from throughline.records.imported import Imported
 from throughline.records.run import RunRecord
@@ -116,3 +117,4 @@ read_max_batch = partial(_validated, MaxBatch)
 read_curve = partial(_validated, Curve)
 read_verdict = partial(_validated, ConvergenceVerdict)
 read_imported = partial(_validated, Imported)
+read_compared = partial(_validated, Compared)

@@ -21,6 +21,7 @@ from throughline.spec import Options, RunSpec, StepSize, Topology, canonical
 from throughline.spec.topology import nearest
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.clicks_section import Clicks
+from throughline.study.compare_section import Compare
 from throughline.study.config_errors import allowed, explain, shown
 from throughline.study.config_paths import ConfigPaths, FilePath
 from throughline.study.corpus_section import Corpus
@@ -60,6 +61,7 @@ class Config(Section):
         default_factory=dict,
         description="logs of other programs. `snakemake imports` reads each folder into `results/<name>/`",
     )
+    compare: Compare = Field(default_factory=Compare, description="earlier results, and those of other machines")
 
     machines: dict[Name, FilePath] = Field(
         default_factory=dict,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from throughline import ratios, statistics
 from throughline.numbers import percent, span
 from throughline.ratios import MARGIN, SURE, Tested
+from throughline.records.compared import PairVerdict
 from throughline.report.analysis import noise
 from throughline.report.analysis.asked_pairs import AskedPair, asked_pairs
 from throughline.report.analysis.cells import Group
@@ -66,7 +67,7 @@ class Pair:
         return max(math.log1p(self.margin), self.floor.log if self.floor else 0.0)
 
     @property
-    def verdict(self) -> str:
+    def verdict(self) -> PairVerdict:
         """`faster`, `slower`, `no difference`, `not told apart` or `not comparable`."""
         if self.unlike:
             return "not comparable"

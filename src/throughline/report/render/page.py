@@ -22,11 +22,32 @@ from markupsafe import Markup
 
 from throughline.files import UserError, json_text, snakemake, write_text
 from throughline.numbers import percent
-from throughline.records import Cell, Imported, MaxBatch, Result, Summary, read_imported, read_max_batch, read_summary
+from throughline.records import (
+    Cell,
+    Compared,
+    Imported,
+    MaxBatch,
+    Result,
+    Summary,
+    read_compared,
+    read_imported,
+    read_max_batch,
+    read_summary,
+)
 from throughline.report.analysis import machines as other_machines
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
-from throughline.report.render import head, imports, markup, missing_figures, overview, run_environment, sparks, tables
+from throughline.report.render import (
+    archives,
+    head,
+    imports,
+    markup,
+    missing_figures,
+    overview,
+    run_environment,
+    sparks,
+    tables,
+)
 from throughline.report.render import machines as render_machines
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.run_logs import RunLogs
@@ -49,6 +70,7 @@ class Results:
     largest: list[MaxBatch] = field(default_factory=list)
     checks: list[convergence.Check] = field(default_factory=list)
     imports: list[Imported] = field(default_factory=list)
+    archives: list[Compared] = field(default_factory=list)
     machines: dict[str, dict[Path, Summary]] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
 
@@ -68,6 +90,7 @@ def collect(
     summaries: Sequence[Path],
     imports: Sequence[Path] = (),
     elsewhere: other_machines.Asked | None = None,
+    archives: Sequence[Path] = (),
 ) -> Results:
     """Read the summaries that belong to the configuration, and find the others. Unreadable files are listed.
 
@@ -95,6 +118,7 @@ def collect(
         [*readable(sorted(results.glob("*/max_*_*.json")), read_max_batch).values()],
         [*readable(sorted(results.glob("*/convergence_*.json")), convergence.read).values()],
         [*readable(imports, read_imported).values()],
+        [*readable(archives, read_compared).values()],
         other_machines.read(elsewhere) if elsewhere else {},
         elsewhere.prices if elsewhere else {},
     )
@@ -114,6 +138,11 @@ def write(
     `note` is shown at the top of the page.
     """
     write_text(output, render(collect(results, summaries, imports), manifests, asked, output, note))
+
+
+def write_comparison(compared: Path, output: Path) -> None:
+    """Write a page that has nothing but results/compare.json."""
+    write_text(output, render(Results(archives=[read_compared(compared)]), [], None, output))
 
 
 def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int:
@@ -160,6 +189,7 @@ def render(
             elsewhere=_benchmarks(results, groups(elsewhere.values()), imported, "machine-"),
             note=note,
             imports=list(map(imports.section, results.imports)),
+            archives=[section for found in results.archives for section in archives.sections(found)],
             snakemake=snakemake,
             results=lambda group: throughput.results(group, logs.address),
             overview=overview.table,

@@ -1,0 +1,207 @@
+"""Compare the present results with archives: every cell that both have, with its ratio, interval and verdict.
+
+The two sides were measured at different times and perhaps on different machines. So their repeats share no rounds: the
+test is Welch's, and the A/A runs of both sides say how much two measurements of one configuration differ.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from throughline import files, ratios, records
+from throughline.archive import check, differing
+from throughline.archive.differences import Difference
+from throughline.archive.opening import as_json, opened
+from throughline.files import UserError
+from throughline.records import Summary
+from throughline.records.compared import Compared, ComparedArchive, ComparedCell
+from throughline.report.analysis import cells, judged_pairs, noise
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.judged_pairs import Pair
+from throughline.report.analysis.noise import Twice
+from throughline.report.analysis.sides import Side
+
+Key = tuple[str, int, str, str, str]
+
+
+@dataclass(frozen=True)
+class Results:
+    """One side: its summaries, and the folder above results/ that they lie in. `name` is that of its file."""
+
+    name: str
+    folder: Path
+    groups: Sequence[Group]
+
+    @cached_property
+    def sides(self) -> dict[Key, Side]:
+        """Map benchmark, batch, precision, framework and topology to the measured rows, without A/A runs."""
+        return {
+            (group.benchmark, group.batch, group.precision, row.framework, _topology(row)): Side(group, row)
+            for group in self.groups
+            if not group.benchmark.endswith(noise.AA)
+            for row in group.measured
+        }
+
+    @cached_property
+    def again(self) -> list[Twice]:
+        return list(noise.measured_twice(self.groups))
+
+    @property
+    def started(self) -> str | None:
+        starts = [cell.started for group in self.groups for row in group.measured if (cell := row.cell)]
+        return min((start for start in starts if start), default=None)
+
+    def protocol(self, side: Side) -> int | None:
+        """Return the way of measuring of a cell's first run; None if its record cannot be read."""
+        group, cell = side.group, side.row.cell
+        if not cell or not cell.logs:
+            return None
+        path = self.folder / "results" / group.benchmark / group.name / cell.logs[0]
+        try:
+            protocol = as_json(path.with_suffix(".json"))["spec"]["protocol"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        return protocol if isinstance(protocol, int) else None
+
+
+def compare(summaries: Sequence[Path], archives: Sequence[Path], output: Path) -> None:
+    """Write results/compare.json. UserError if an archive cannot be opened, or has nothing in common with `summaries`.
+
+    UserError as well if a file of an archive was changed. Whether its figures follow from its raw values takes longer,
+    and is asked by `throughline check`.
+    """
+    ours = Results("here", Path(), cells.groups([records.read_summary(path) for path in summaries]))
+    compared = [_with_archive(ours, path) for path in archives]
+    if not any(archive.cells for archive in compared):
+        raise UserError(
+            f"no cell of {', '.join(map(str, archives))} is also in the present results",
+            why=f"present: {_named(ours.sides)}; there: {', '.join(compared[0].only_there[:3]) or 'nothing'}",
+            next_step="measure a benchmark of the same name, batch, precision, framework and topology",
+        )
+    files.write_json(
+        output, Compared(schema_=records.SCHEMA, started=ours.started, archives=compared).model_dump(by_alias=True)
+    )
+
+
+def _with_archive(ours: Results, path: Path) -> ComparedArchive:
+    with opened(path) as (folder, contents):
+        _whole(path, check.digests(folder, contents))
+        names = [name for made in contents.benchmarks.values() for name in made.summaries if (folder / name).exists()]
+        theirs = Results(path.name, folder, cells.groups(list(_readable(folder / name for name in names))))
+        both = [key for key in ours.sides if key in theirs.sides]
+        pairs = judged_pairs.adjusted([_pair(ours, theirs, key) for key in both])
+        differs = {key: differing.surroundings(ours.sides[key], theirs.sides[key]) for key in both}
+    everywhere = [text for text in next(iter(differs.values()), []) if all(text in of for of in differs.values())]
+    return ComparedArchive(
+        name=path.name,
+        sha256=files.sha256(path),
+        version=contents.version,
+        started=theirs.started,
+        differs=everywhere,
+        cells=[
+            _cell(key, pair, [text for text in differs[key] if text not in everywhere])
+            for key, pair in zip(both, pairs, strict=True)
+        ],
+        only_here=[_name(key) for key in ours.sides if key not in theirs.sides],
+        only_there=[_name(key) for key in theirs.sides if key not in ours.sides],
+    )
+
+
+def _readable(paths: Iterable[Path]) -> Iterable[Summary]:
+    for path in paths:
+        try:
+            yield records.read_summary(path)
+        except UserError:  # the check has named it
+            continue
+
+
+def _whole(path: Path, faults: Iterable[Difference]) -> None:
+    """Raise UserError if a file of an archive is missing or was changed."""
+    for fault in faults:
+        raise UserError(
+            f"{path} is damaged or was changed",
+            why=str(fault),
+            next_step=f"`throughline check {path}` lists everything; ask for another copy",
+        )
+
+
+def _pair(ours: Results, theirs: Results, key: Key) -> Pair:
+    """Return the comparison of one cell. Its test does not count the other cells yet."""
+    base, other = theirs.sides[key], ours.sides[key]
+    before, after = base.value, other.value
+    assert before and after
+    assert base.group.summary
+    assert other.group.summary
+    again = [*ours.again, *theirs.again]
+    barred = tuple(_barred(ours, theirs, key))
+    found = noise.noise_of((base, other), again)
+    return Pair(
+        what=f"here over {theirs.name}",
+        where=_name(key),
+        base=before,
+        other=after,
+        floor=noise.floor_of((base, other), again),
+        kind="archives",
+        sides=(base, other),
+        unlike=barred,
+        tested=None if barred else ratios.tested(before.repeats, after.repeats, paired=False, noise=found),
+        family=theirs.name,
+        margin=min(base.group.summary.margin, other.group.summary.margin),
+    )
+
+
+def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
+    """Yield why a cell of the two sides must not be compared."""
+    here, there = ours.sides[key], theirs.sides[key]
+    assert here.group.summary
+    assert there.group.summary
+    yield from differing.work(here.group.summary, there.group.summary)
+    for side, where in ((here, "here"), (there, "there")):
+        if side.row.unequal:
+            yield f"{side.row.framework} {where} {side.row.doubt} (equivalence.json)"
+    if here.row.topology.simulated != there.row.topology.simulated:
+        yield "the nodes of one side are simulated"
+    protocols = ours.protocol(here), theirs.protocol(there)
+    if None not in protocols and protocols[0] != protocols[1]:
+        yield f"the runs were measured in different ways (protocol {protocols[0]} here, {protocols[1]} there)"
+
+
+def _cell(key: Key, pair: Pair, differs: list[str]) -> ComparedCell:
+    benchmark, batch, precision, framework, topology = key
+    tested = pair.tested
+    assert pair.sides
+    return ComparedCell(
+        benchmark=benchmark,
+        batch=batch,
+        precision=precision,
+        framework=framework,
+        topology=topology,
+        unit=pair.sides[1].group.unit,
+        ours=list(pair.other.repeats),
+        theirs=list(pair.base.repeats),
+        ratio=pair.ratio,
+        tested_ratio=tested.ratio if tested else None,
+        tested_at_least=tested.low if tested else None,
+        tested_at_most=tested.high if tested else None,
+        p=pair.p,
+        p_holm=pair.adjusted,
+        smallest_difference=pair.floor.share if pair.floor else None,
+        verdict=pair.verdict,
+        because=pair.reason,
+        differs=differs,
+    )
+
+
+def _topology(row: Row) -> str:
+    """Return the name of a topology, without the mark of simulated nodes."""
+    return str(replace(row.topology, simulated=False))
+
+
+def _name(key: Key) -> str:
+    benchmark, batch, precision, framework, topology = key
+    return f"{benchmark} bz{batch} {precision} {framework} {topology}"
+
+
+def _named(sides: Mapping[Key, Side]) -> str:
+    return ", ".join([_name(key) for key in sides][:3]) or "nothing"

@@ -1,0 +1,91 @@
+"""What differs between two measurements of one cell, in the order in which it is likely to matter for the speed."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from throughline.records import Summary
+from throughline.report.analysis import advice
+from throughline.report.analysis.sides import LONG, Side
+from throughline.spec import values as json_values
+
+ORDER = (
+    "device.", "power limit", "clock", "ecc", "mig", "driver", "cuda", "nccl", "cudnn", "framework", "options.",
+    "optimizer.", "steps.", "python", "code", "commit", "data.", "cpu", "kernel", "os", "memory",
+)  # fmt: skip
+"""Beginnings of names, or words in them, from what matters most. Everything else comes last."""
+CARD = "environment.gpus"
+SAME_WORK = ("model", "parameters", "scaling", "unit", "job")
+"""The parts of a summary in which two sides have to agree. Otherwise they do different work."""
+
+
+def work(ours: Summary, theirs: Summary) -> list[str]:
+    """Return why two summaries do not state the speed of the same work; empty if they do."""
+    pairs = ((name, _plain(getattr(ours, name)), _plain(getattr(theirs, name))) for name in SAME_WORK)
+    return [f"{name} is {_short(here)} here and {_short(there)} there" for name, here, there in pairs if here != there]
+
+
+def surroundings(ours: Side, theirs: Side) -> list[str]:
+    """Return what differs in devices, software, options and data, what matters most first.
+
+    A fact that one side does not know is no difference. A variable that one side does not have is one.
+    """
+    here, there = dict(_facts(ours)), dict(_facts(theirs))
+    differing = []
+    for name in dict.fromkeys([*here, *there]):
+        one, other = here.get(name), there.get(name)
+        if one == other or advice.close(name, [one, other]):
+            continue
+        if None in (one, other) and not name.startswith("variable "):
+            continue
+        differing.append((_rank(name), f"{name}: {_short(one)} here, {_short(other)} there"))
+    return [text for _, text in sorted(differing, key=lambda entry: entry[0])]
+
+
+def _facts(side: Side) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of everything that may decide the speed of a side."""
+    facts = side.group.facts(side.row)
+    for key, value in facts.items():
+        name = key.removeprefix("environment.")
+        if key.startswith(CARD) and isinstance(value, list):
+            yield from _cards(value)
+        elif name.startswith("packages."):
+            yield f"package {name.removeprefix('packages.')}", value
+        elif name.startswith("variables."):
+            yield f"variable {name.removeprefix('variables.')}", value
+        elif key == "data.content_digest":
+            yield "data.content", str(value)[:12]
+        elif name == "commit":
+            yield name, value and str(value)[:12]
+        elif not name.startswith("gpu_topology"):
+            yield name, value
+    summary = side.group.summary
+    if summary:
+        for part in ("options", "optimizer", "steps"):
+            for name, value in advice.flat(_plain(getattr(summary, part))).items():
+                yield f"{part}.{name}", value
+
+
+def _cards(cards: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the settings of a run's GPUs: one value if all have the same, otherwise all values."""
+    values: dict[str, list[Any]] = {}
+    for card in cards:
+        for name, value in card.items():
+            known = values.setdefault(name, [])
+            if value not in known:
+                known.append(value)
+    for name, known in values.items():
+        yield f"gpu {name.replace('_', ' ')}", known[0] if len(known) == 1 else known
+
+
+def _rank(name: str) -> int:
+    beginnings = (place for place, word in enumerate(ORDER) if name.startswith(word) or f" {word}" in f" {name}")
+    return next(beginnings, len(ORDER))
+
+
+def _plain(value: Any) -> Any:
+    return json_values(value) if hasattr(value, "__dataclass_fields__") else value
+
+
+def _short(value: Any) -> str:
+    text = "not set" if value is None else str(value)
+    return text if len(text) <= LONG else f"{text[:LONG]}..."

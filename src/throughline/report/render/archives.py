@@ -1,0 +1,138 @@
+"""results/compare.json as the page and tables/compare.csv show it: our cells beside those of archives."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from throughline import ratios, statistics
+from throughline.files import write_text
+from throughline.numbers import percent, reading, span
+from throughline.records import read_compared
+from throughline.records.compared import Compared, ComparedArchive, ComparedCell
+from throughline.report.render import history, table_files
+from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
+from throughline.report.topic import Topic
+
+INTRO = (
+    "Each cell that both sides have. Above 1, the present results are faster. The sides were measured at different "
+    "times, so a verdict also reflects what else has changed between them; the lines below the table name it."
+)
+NAMED = 12
+"""How many differences are named below a table."""
+TEST = (
+    "The test is Welch's t-test on logarithms, with Holm's correction for all cells of this archive. A/A runs of "
+    "either side enter it, and without them a verdict is about these runs only (extras: [aa])."
+)
+CELLS = "results/tables/compare.csv has every cell of every archive, with ratio, interval and verdict."
+COLUMNS = (
+    Column(heading="cell", forms=(PAGE,), names=True),
+    *(
+        Column(key, forms=(CSV,))
+        for key in ("archive", "benchmark", "batch", "precision", "framework", "topology", "unit")
+    ),
+    Column("here", "here", "median"),
+    Column("there", "there", "median"),
+    Column("ratio", forms=(CSV,)),
+    Column("tested_ratio", "tested ratio"),
+    Column("tested_at_least", forms=(CSV,)),
+    Column("tested_at_most", forms=(CSV,)),
+    Column(heading="its interval", small=percent(ratios.INTERVAL), forms=(PAGE,)),
+    Column("p", forms=(CSV,)),
+    Column("p_holm", forms=(CSV,)),
+    Column("smallest_difference", forms=(CSV,)),
+    Column("verdict", "verdict"),
+    Column("because", "because"),
+    Column("differs", "only here differs"),
+)
+
+
+def table(archives: Sequence[ComparedArchive]) -> Table:
+    """Return a line for each cell of these archives."""
+    return Table(
+        COLUMNS, [Line(_entries(archive, cell)) for archive in archives for cell in archive.cells], forms=FORMS
+    )
+
+
+def _entries(archive: ComparedArchive, cell: ComparedCell) -> list[Entry]:
+    here, there = statistics.median(cell.ours), statistics.median(cell.theirs)
+    low, high = cell.tested_at_least, cell.tested_at_most
+    interval = span((low, high), 3) if low and high else NOT_KNOWN
+    parts = [archive.name, cell.benchmark, str(cell.batch), cell.precision, cell.framework, cell.topology, cell.unit]
+    return [
+        Entry(cell.name),
+        *map(Entry.words, parts),
+        Entry.of(here, reading),
+        Entry.of(there, reading),
+        Entry(value=cell.ratio),
+        Entry.of(cell.tested_ratio, lambda ratio: f"{ratio:.3f}", cell.because),
+        Entry(value=low),
+        Entry(value=high),
+        Entry.words(interval),
+        Entry(value=cell.p),
+        Entry(value=cell.p_holm),
+        Entry(value=cell.smallest_difference),
+        Entry.words(cell.words, chip=cell.verdict.replace(" ", "-")),
+        Entry.words(cell.because),
+        Entry.words("; ".join(cell.differs)),
+    ]
+
+
+def write(compared: Path, output: Path) -> None:
+    """Write results/compare.json as CSV, unrounded."""
+    figures = table(read_compared(compared).archives).in_form(CSV)
+    assert figures
+    write_text(output, table_files.csv(figures).to_csv(index=False, lineterminator="\n"))
+
+
+def sections(compared: Compared) -> Iterator[dict[str, Any]]:
+    """Yield the comparisons as the page prints them: a section for each archive, or a history of more than two.
+
+    Their cells one by one would be a page that nobody reads: results/tables/compare.csv has them.
+    """
+    if len(compared.archives) > 2:
+        shown = _overview(compared.archives).in_form(PAGE)
+        yield history.section(compared) | {"table": shown, "remarks": [CELLS, TEST]}
+        return
+    for number, archive in enumerate(compared.archives, start=1):
+        topic = Topic(f"archive-{number}", f"Compared with {archive.name}", INTRO)
+        shown = table([archive]).in_form(PAGE)
+        yield {"topic": topic, "table": shown, "plots": [], "remarks": list(remarks(compared, archive))}
+
+
+def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
+    """Say what came out, what differs between the two sides, and what only one side has."""
+    yield f"{_outcome(archive)}."
+    yield f"Measured from {archive.started or 'a time that is not known'} there, from {compared.started or '?'} here."
+    if archive.differs:
+        more = len(archive.differs) - NAMED
+        named = "; ".join(archive.differs[:NAMED]) + (f"; and {more} more (results/compare.json)" if more > 0 else "")
+        yield f"What differs in every cell, what matters most first: {named}."
+    else:
+        yield "Nothing that the records state differs in every cell."
+    for where, names in (("here", archive.only_here), ("there", archive.only_there)):
+        if names:
+            others = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            yield f"Only {where}: {', '.join(names[:3])}{others}."
+    yield TEST
+
+
+def _overview(archives: Sequence[ComparedArchive]) -> Table:
+    """Return a line for each archive: when it was measured, what came out, and what differs in every cell."""
+    columns = [Column(heading=text) for text in ("archive", "measured from", "version", "outcome", "differs")]
+    lines = [
+        Line([
+            Entry.words(archive.name),
+            Entry.words(archive.started or NOT_KNOWN),
+            Entry.words(archive.version),
+            Entry.words(_outcome(archive)),
+            Entry.words("; ".join(archive.differs[:3]) + (" ..." if archive.differs[3:] else "")),
+        ])
+        for archive in archives
+    ]  # fmt: skip
+    return Table(columns, lines)
+
+
+def _outcome(archive: ComparedArchive) -> str:
+    counted = Counter(cell.words for cell in archive.cells)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common()) or "no cell in common"
