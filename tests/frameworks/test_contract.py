@@ -215,6 +215,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"optimizer": {"name": "lamb", "weight_decay": 0.1}, "options": {"clip": "value"}},
     {"optimizer": {"name": "adam"}, "options": {"clip": "norm", "accumulate": 2}},
     {"optimizer": {"name": "sgd", "weight_decay": 0.1}},
+    {"optimizer": {"name": "bertadam", "weight_decay": 0.1, "learning_rate": 3e-5}},
 ]
 
 

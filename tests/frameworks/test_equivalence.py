@@ -216,7 +216,7 @@ def decay_everything(rank: Any) -> None:
         group["weight_decay"] = rank.spec.optimizer.weight_decay
 
 
-@pytest.mark.parametrize("name", ["adam", "adamw", "lamb"])
+@pytest.mark.parametrize("name", ["adam", "adamw", "bertadam", "lamb"])
 def test_every_optimizer_is_its_paper_and_small_differences_are_noticed(proof: Proof, name: str) -> None:
     asked = training_fixtures.spec(optimizer={"name": name, "epsilon": 1e-8}, options={"clip": "global_norm"})
     spec = equivalence.settings(asked)

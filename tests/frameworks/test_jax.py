@@ -26,6 +26,7 @@ OPTIMIZERS = [
     (Optimizer(name="adam", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "none"),
     (Optimizer(name="lamb", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "norm"),
     (Optimizer(name="sgd", learning_rate=0.01, weight_decay=0.1, momentum=0.9), "value"),
+    (Optimizer(name="bertadam", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "none"),
 ]
 
 

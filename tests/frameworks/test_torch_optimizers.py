@@ -12,6 +12,7 @@ from throughline.spec import Optimizer
 
 torch = pytest.importorskip("torch")
 
+from throughline.checks import reference  # noqa: E402
 from throughline.frameworks.torch import norms  # noqa: E402
 from throughline.frameworks.torch import optimizers as torch_optimizers  # noqa: E402
 
@@ -88,10 +89,32 @@ def test_lamb_under_a_loss_scaler_is_lamb_without_the_steps_that_overflow(first_
     assert scaler.get_scale() == 2.0 ** (10 - sum(overflows))
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "lamb", "sgd"])
+@pytest.mark.parametrize("name", ["adamw", "adam", "bertadam", "lamb", "sgd"])
 def test_only_matrices_decay(name: Any) -> None:
     groups = torch_optimizers.build(replace(SETTINGS, name=name), parameters()).param_groups
     assert [(len(group["params"]), group["weight_decay"]) for group in groups] == [(2, 0.1), (1, 0.0)]
+
+
+@pytest.mark.parametrize("overflows", [False, True])
+def test_bertadam_is_its_formula(overflows: bool) -> None:
+    """It corrects no bias, and a step that a loss scaler skips changes nothing."""
+    settings = replace(SETTINGS, name="bertadam")
+    ours, true = parameters(), [tensor.detach().double() for tensor in parameters()]
+    moments = [(torch.zeros_like(tensor), torch.zeros_like(tensor)) for tensor in true]
+    optimizer = torch_optimizers.build(settings, ours)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    for step in range(1, 5):
+        skipped = overflows and step == 1
+        for tensor in ours:
+            tensor.grad = scaler.scale(torch.randn_like(tensor)) / (0.0 if skipped else 1.0)
+        gradients = [(tensor.grad / scaler.get_scale()).double() for tensor in ours if tensor.grad is not None]
+        scaler.step(optimizer)
+        scaler.update()
+        for weight, gradient, moment in zip(true, gradients, moments, strict=True):
+            if not skipped:
+                reference._update(weight, gradient, *moment, step, settings)
+    for tensor, expected in zip(ours, true, strict=True):
+        torch.testing.assert_close(tensor.detach(), expected.float(), rtol=1e-5, atol=1e-6)
 
 
 def test_lamb_goes_on_from_a_checkpoint_of_either_kind() -> None:

@@ -43,7 +43,7 @@ and their errors partly cancel. In 10 steps we measured at most 6e-4 in bf16 (be
 """
 SKIPPED_AT_MOST = 0.25
 """Largest share of the steps that a loss scaler may skip while it searches for its scale."""
-RATE = {"adam": 1e-4, "adamw": 1e-4, "lamb": 3e-3, "sgd": 1e-6}
+RATE = {"adam": 1e-4, "adamw": 1e-4, "bertadam": 3e-5, "lamb": 3e-3, "sgd": 1e-6}
 DECAY = 1.0
 """RATE is the learning rate of a proof for each optimizer. DECAY is its weight decay, if the benchmark has one.
 

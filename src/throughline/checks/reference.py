@@ -165,6 +165,18 @@ def _adamw(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step:
     weight -= settings.learning_rate * update
 
 
+def _bertadam(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
+    """The Adam of BERT's own code (AdamWeightDecayOptimizer), which GluonNLP calls BERTAdam.
+
+    Moments start at zero, and their bias is not corrected. The decay is no part of the gradient.
+    """
+    beta1, beta2 = settings.betas
+    mean.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    update = mean / (square.sqrt() + settings.epsilon) + _decay(weight, settings) * weight
+    weight -= settings.learning_rate * update
+
+
 def _lamb(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: int, settings: Optimizer) -> None:
     """LAMB (You et al. 2020, algorithm 2, with the identity as phi).
 
@@ -185,7 +197,13 @@ def _sgd(weight: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, step: i
     weight -= settings.learning_rate * mean
 
 
-UPDATES: dict[str, Callable[..., None]] = {"adam": _adam, "adamw": _adamw, "lamb": _lamb, "sgd": _sgd}
+UPDATES: dict[str, Callable[..., None]] = {
+    "adam": _adam,
+    "adamw": _adamw,
+    "bertadam": _bertadam,
+    "lamb": _lamb,
+    "sgd": _sgd,
+}
 
 
 def _network(spec: RunSpec, manifest: Manifest | None) -> Any:

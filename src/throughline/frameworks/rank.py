@@ -245,6 +245,7 @@ class Rank(ABC):
             "optimizer": optimizer.name,
             "sharding": self.options.sharding,
             **self.update_settings(),
+            **({"epsilon_is_added_to": UNCORRECTED} if optimizer.name == "bertadam" else {}),
             **({"learning_rate": optimizer.learning_rate, "schedule": schedule.words} if schedule.changes else {}),
             "clip": clip,
             "clip_at": None if clip == "none" else CLIP_AT,
@@ -298,6 +299,9 @@ class Rank(ABC):
 
     def close(self) -> None:
         """Leave the other ranks."""
+
+
+UNCORRECTED = "the root of the second moment, whose bias is not corrected"
 
 
 def refuse_if(holds: bool, reason: str) -> None:

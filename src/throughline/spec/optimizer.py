@@ -83,7 +83,10 @@ class Schedule(Part):
 
 @dataclass(frozen=True)
 class Optimizer(Part):
-    name: Literal["adamw", "adam", "lamb", "sgd"] = key("the update rule", default="adamw")
+    name: Literal["adamw", "adam", "lamb", "sgd", "bertadam"] = key(
+        "the update rule. `bertadam` is that of BERT's own code and of GluonNLP: `adamw` without bias correction",
+        default="adamw",
+    )
     learning_rate: float = key("learning rate; with a schedule, the highest one", default=1e-4, above=0)
     weight_decay: float = key("decay per step", default=0.01, least=0)
     betas: tuple[float, float] = key(

@@ -46,9 +46,22 @@ class AdamW(Adam):
         )  # fmt: skip
 
 
+class BertAdam(Adam):
+    """GluonNLP's BERTAdam: AdamW without correction of the bias. GluonNLP calls the same kernel in the same way."""
+
+    def update(self, index: int, weight: Any, grad: Any, state: Any) -> None:
+        self._update_count(index)
+        mean, square = state
+        mx.nd.contrib.adamw_update(
+            weight, grad, mean, square, rescale_grad=self.rescale_grad, lr=1.0, eta=self._get_lr(index),
+            beta1=self.beta1, beta2=self.beta2, epsilon=self.stated_epsilon, wd=self._get_wd(index), out=weight,
+        )  # fmt: skip
+
+
 KINDS: dict[str, Callable[..., mx.optimizer.Optimizer]] = {
     "adamw": AdamW,
     "adam": Adam,
+    "bertadam": BertAdam,
     "lamb": mx.optimizer.LAMB,
     "sgd": mx.optimizer.SGD,
 }

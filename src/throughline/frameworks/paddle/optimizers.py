@@ -38,8 +38,19 @@ def build(settings: Settings, parameters: Sequence[Any], clip: str) -> Any:
         return paddle.optimizer.Lamb(
             lamb_weight_decay=decay, exclude_from_weight_decay_fn=is_vector, always_adapt=True, **moments
         )
+    kind = BertAdam if name == "bertadam" else paddle.optimizer.AdamW
     matrices = {parameter.name for parameter in parameters if not is_vector(parameter)}
-    return paddle.optimizer.AdamW(weight_decay=decay, apply_decay_param_fun=matrices.__contains__, **moments)
+    return kind(weight_decay=decay, apply_decay_param_fun=matrices.__contains__, **moments)
+
+
+class BertAdam(paddle.optimizer.AdamW):  # type: ignore[misc]
+    """AdamW without correction of the bias. Paddle divides by 1 - beta ** step and keeps the powers, here zeros."""
+
+    def _add_moments_pows(self, parameter: Any) -> None:
+        super()._add_moments_pows(parameter)
+        for name in (self._beta1_pow_acc_str, self._beta2_pow_acc_str):
+            power = self._get_accumulator(name, parameter)
+            power.set_value(paddle.zeros_like(power))
 
 
 def begin(update: Any, parameters: Sequence[Any]) -> None:

@@ -42,7 +42,9 @@ class Optimizer:
 
     def apply(self, gradients: Tensors) -> None:
         """Update every weight."""
-        {"adam": self._adam, "adamw": self._adam, "lamb": self._lamb, "sgd": self._sgd}[self.name](gradients)
+        {"adam": self._adam, "adamw": self._adam, "bertadam": self._adam, "lamb": self._lamb, "sgd": self._sgd}[
+            self.name
+        ](gradients)
 
     def _with_penalty(self, gradients: Tensors) -> list[Any]:
         """Return the gradients plus the weight decay as an L2 penalty."""
@@ -62,17 +64,19 @@ class Optimizer:
             )
 
     def _adam(self, gradients: Tensors) -> None:
-        first, second = self._corrections()
-        root = tf.sqrt(second)
-        rate = tf.cast(tf.cast(self.rate, tf.float64) * root / first, tf.float32)
-        epsilon = tf.cast(self.epsilon * root, tf.float32)
+        rate, epsilon = self.rate, self.epsilon
+        if self.name != "bertadam":  # which corrects no bias
+            first, second = self._corrections()
+            root = tf.sqrt(second)
+            rate = tf.cast(tf.cast(self.rate, tf.float64) * root / first, tf.float32)
+            epsilon = tf.cast(self.epsilon * root, tf.float32)
         if self.name == "adam":
             gradients = self._with_penalty(gradients)
         beta1, beta2 = self.betas
         for weight, gradient, (mean, square), decay in zip(
             self.weights, gradients, self.moments, self.decays, strict=True
         ):
-            if self.name == "adamw" and decay:
+            if self.name in ("adamw", "bertadam") and decay:
                 weight.assign(weight * (1 - self.rate * decay))
             tf.raw_ops.ResourceApplyAdam(
                 var=weight.handle, m=mean.handle, v=square.handle, beta1_power=0.0, beta2_power=0.0, lr=rate,

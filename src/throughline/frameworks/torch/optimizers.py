@@ -40,6 +40,7 @@ def build(
     kinds: dict[str, Maker] = {
         "adamw": partial(torch.optim.AdamW, fused=True),
         "adam": partial(torch.optim.Adam, fused=True),
+        "bertadam": partial(BertAdam, fused=True),
         "lamb": partial(Lamb, norms=norms),
         "sgd": partial(Sgd, fused=True),
     }
@@ -49,6 +50,28 @@ def build(
         return update
     decay = settings.weight_decay
     return MostAndTables(update, ByRows(by_rows, **constants, weight_decay=decay, decoupled=settings.name == "adamw"))
+
+
+LATE = 1e15
+"""A step so late that beta ** step is 0 for every beta in use, and so large that one more changes nothing in fp32."""
+
+
+class BertAdam(torch.optim.AdamW):
+    """AdamW without correction of the bias, as in BERT's own code and in GluonNLP's BERTAdam.
+
+    It is PyTorch's own kernel, which divides the moments by 1 - beta ** step. Every step counts as a very late one, so
+    it divides by 1.
+    """
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None and not self.state[weight]:
+                    late = torch.full((), LATE, dtype=torch.float32, device=weight.device)
+                    moments = {"exp_avg": torch.zeros_like(weight), "exp_avg_sq": torch.zeros_like(weight)}
+                    self.state[weight] = {"step": late, **moments}
+        return super().step(closure)
 
 
 class MostAndTables:
