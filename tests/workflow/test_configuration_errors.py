@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from throughline import files
+from throughline.launch import machine
 from throughline.study import runs
 from throughline.study.config import load
 
@@ -25,6 +27,15 @@ def test_every_mistake_is_named_before_anything_starts(clone: Callable[[str], Cl
     assert "corpus.partz: unknown key" in failed.stdout
     assert "Traceback" not in failed.stdout
     assert not wrong.files("data/*/*")
+
+
+def test_a_machine_without_the_devices_is_noticed_before_data_are_made(clone: Callable[[str], Clone]) -> None:
+    if any(map(os.path.exists, machine.DEVICE_FILES["cuda"])):
+        pytest.skip("there is a GPU")
+    failed = clone(SMALL.replace("device: cpu", "device: cuda")).snakemake()
+    assert failed.returncode != 0
+    assert "runs.device is cuda, but the framework sees no GPU here" in failed.stdout
+    assert "Traceback" not in failed.stdout and "rule extract" not in failed.stdout
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ here: install into the environment of this Python (conda's)
 log: the whole output (default: logs/environments/<framework>.log)
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -35,6 +36,11 @@ def main(frameworks: Sequence[str] = (), /, here: bool = False, log: Path | None
         builds = [builders.submit(build.build, name, output) for name, output in zip(names, logs, strict=True)]
     for finished in builds:  # an error is raised only now, when all builds have ended
         finished.result()
+    if os.environ.get("THROUGHLINE_NEEDED_DEVICES"):  # runs on GPUs wait for them
+        from throughline.launch import gpu_builds
+
+        for name in names:
+            gpu_builds.check_built(name)
 
 
 if __name__ == "__main__":

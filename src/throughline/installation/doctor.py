@@ -113,10 +113,42 @@ def builds() -> list[str]:
         return [" ".join(str(error).split())]
     if recipes.unused_gpus() is None and all(build == "none" for build, _, _ in chosen.values()):
         return ["all: for CPUs, " + chosen["jax"][1]]
-    return [
-        f"{name:<14} {'for CPUs' if build == 'none' else build}: {reason}" + (f"; {lacks}" if lacks else "")
-        for name, (build, reason, lacks) in chosen.items()
-    ]
+    seen = devices([name for name, (build, _, lacks) in chosen.items() if build != "none" and not lacks])
+    lines = []
+    for name, (build, reason, lacks) in chosen.items():
+        texts = (f"{name:<14} {'for CPUs' if build == 'none' else build}: {reason}", lacks, seen.get(name))
+        lines.append("; ".join(filter(None, texts)))
+    return lines
+
+
+def devices(names: list[str]) -> dict[str, str]:
+    """Map each of these frameworks to what it says it sees of this machine's GPUs, if its environment is built.
+
+    Each is started for that, once between two starts of the machine.
+    """
+    from concurrent.futures import ThreadPoolExecutor
+
+    from throughline import recipes
+    from throughline.files import UserError
+    from throughline.launch import seen_devices
+
+    known = recipes.unused_gpus()
+    if known is None:
+        return {}
+    there = len(known.cards)
+
+    def answer(pair: tuple[str, str]) -> str:
+        try:
+            found = seen_devices.seen(*pair, "cuda", os.environ)
+        except UserError as error:
+            return " ".join(str(error).split())
+        return f"it sees {found.count} of {there} GPUs"
+
+    own = ROOT / ".venv/bin/python"
+    pythons = {name: seen_devices.python_of(name, str(own)) for name in names}
+    built = {name: python for name, python in pythons.items() if python and Path(python).exists()}
+    with ThreadPoolExecutor() as pool:
+        return dict(zip(built, pool.map(answer, built.items()), strict=True))
 
 
 def python() -> tuple[str, str, str]:

@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from throughline import recipes, variants
+from throughline.launch import machine
+from throughline.variants import Card, Facts
+
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "src/throughline/installation/doctor.py"
 
@@ -40,7 +44,19 @@ def test_what_is_there_is_seen(tmp_path: Path) -> None:
     assert len(text.splitlines()) < 40 and max(map(len, text.splitlines())) < 200
 
 
-def test_every_framework_has_a_line_with_its_build_and_the_reason(tmp_path: Path) -> None:
+def test_every_framework_has_a_line_with_its_build_and_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It also says how many GPUs the framework sees. Here none of them has a device file."""
+    monkeypatch.setattr(variants, "facts", lambda: Facts((Card("NVIDIA H100", (9, 0)),), "580.95.05"))
+    for name in (variants.WANTED, variants.MACHINE, "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
+    marker = recipes.ready("jax")
+    assert marker
+    (marker.parent / "bin").mkdir(parents=True)
+    for file in (marker, marker.parent / "bin" / "python"):
+        file.touch()
     smi = tmp_path / "nvidia-smi"
     smi.write_text("""#!/bin/sh
 case "$*" in *memory*) echo 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0' ;; *) echo '580.95.05, NVIDIA H100, 9.0' ;; esac
@@ -49,7 +65,9 @@ case "$*" in *memory*) echo 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0' ;; *) echo 
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     text = ask(sys.executable, path, tmp_path)
     assert "NVIDIA H100, 81559 MiB, driver 580.95.05, compute capability 9.0" in text
-    assert re.search(r"\n  jax +cuda13: NVIDIA H100, driver 580\.95\.05", text)
+    seen = "; it sees 0 of 1 GPUs" if not any(map(os.path.exists, machine.DEVICE_FILES["cuda"])) else ""
+    assert re.search(rf"\n  jax +cuda13: NVIDIA H100, driver 580\.95\.05{seen}", text)
+    assert re.search(r"\n  paddle +cuda13: NVIDIA H100, driver 580\.95\.05\n", text), "it is not built"
     assert re.search(
         r"\n  mxnet-horovod +for CPUs: NVIDIA H100 has compute capability 9\.0, .* up to 8\.6 only\n", text
     )

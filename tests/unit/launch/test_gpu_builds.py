@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from throughline import recipes, variants
 from throughline.files import UserError
-from throughline.launch import gpu_builds, machine
+from throughline.launch import gpu_builds, lock, machine
 from throughline.launch.request import lacks_environment
 from throughline.spec import RunSpec, Topology
 from throughline.variants import Card, Facts
@@ -27,6 +28,29 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(variants, "facts", lambda: H100)
     monkeypatch.setattr(recipes, "torch_cuda", lambda: "13.0")
+    for name, folder in {"XDG_CACHE_HOME": "cache", "THROUGHLINE_LOCKS": "locks"}.items():
+        monkeypatch.setenv(name, str(tmp_path / folder))
+    monkeypatch.setenv(gpu_builds.ASKED_FOR, "")
+    monkeypatch.setattr(machine, "DEVICE_FILES", {"cuda": ("/dev/null",)})
+
+
+def environment(monkeypatch: pytest.MonkeyPatch, framework: str, count: int) -> Path:
+    """Build a framework's environment, whose Python says that it sees `count` devices. Return the file in which it
+    counts how often it was asked."""
+    marker = recipes.ready(framework)
+    folder = marker.parent if marker else Path(sys.prefix)
+    python = folder / "bin" / "python"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    (folder / "lib/python3.11/site-packages").mkdir(parents=True, exist_ok=True)
+    asked = folder / "asked"
+    answer = json.dumps({"count": count, "name": "NVIDIA H100", "fp16": True})
+    python.write_text(f"#!/bin/sh\necho asked >> '{asked}'\necho '{answer}'\n")
+    python.chmod(0o755)
+    if marker:
+        marker.touch()
+    else:
+        monkeypatch.setattr(sys, "executable", str(python))
+    return asked
 
 
 def run_of(framework: str, device: str = "auto", topology: str = "1n1g") -> RunSpec:
@@ -37,7 +61,6 @@ def test_a_framework_that_sees_no_gpu_is_refused(tmp_path: Path, monkeypatch: py
     python = tmp_path / "python"
     python.write_text("""#!/bin/sh\necho '{"count": 0, "name": null, "fp16": null}'\n""")
     python.chmod(0o755)
-    monkeypatch.setattr(machine, "DEVICE_FILES", {"cuda": ("/dev/null",)})
     with pytest.raises(UserError, match=r"jax sees no GPU, and this machine has 2 \(NVIDIA H100\)") as error:
         machine.gpus("jax", str(python), os.environ)
     assert "make frameworks" in str(error.value.next_step) and "runs.device: cpu" in str(error.value.next_step)
@@ -57,6 +80,7 @@ def test_a_framework_without_a_build_for_these_gpus_is_no_result_of_a_cpu() -> N
 
 
 def test_before_anything_is_made_missing_builds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment(monkeypatch, "torch", 2)
     assert gpu_builds.check_here([run_of("jax"), run_of("torch"), run_of("hf-loop")]) == []
     (line,) = gpu_builds.check_here([run_of("jax"), run_of("mxnet-horovod", topology="1n2g")])
     assert line.startswith("mxnet-horovod has no build") and line.endswith("its runs say n/a")
@@ -84,3 +108,58 @@ def test_a_cluster_is_told_what_its_head_node_cannot_see(monkeypatch: pytest.Mon
     assert "jax gets the build for CPUs (this machine has no NVIDIA GPU)" in line and "GPU=cuda13" in line
     monkeypatch.setenv(variants.WANTED, "cuda13")
     assert gpu_builds.doubts_elsewhere(["jax", "torch"]) == []
+
+
+def test_a_framework_that_sees_too_few_devices_is_refused_before_data_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A good answer is kept until the environment changes. A bad one is not kept."""
+    two = [run_of("jax", topology="1n1g"), run_of("jax", topology="1n2g")]
+    asked = environment(monkeypatch, "jax", 1)
+    with pytest.raises(UserError, match="topology 1n2g needs 2 devices a machine, and jax sees 1 of the 2 here"):
+        gpu_builds.check_here(two)
+    assert gpu_builds.check_here(two[:1]) == [] and asked.read_text().count("asked") == 1
+    environment(monkeypatch, "jax", 2)
+    (asked.parent / "lib/python3.11/site-packages/installed").touch()
+    assert [gpu_builds.check_here(two) for _ in range(3)] == [[], [], []]
+    assert asked.read_text().count("asked") == 2
+    environment(monkeypatch, "jax", 0)
+    (asked.parent / "lib/python3.11/site-packages/installed").unlink()
+    for times in (3, 4):
+        with pytest.raises(UserError, match=r"jax sees no GPU, and this machine has 2"):
+            gpu_builds.check_here(two)
+        assert asked.read_text().count("asked") == times
+
+
+def test_an_environment_that_is_built_later_is_asked_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert gpu_builds.check_here([run_of("jax", topology="1n2g")]) == []
+    environment(monkeypatch, "jax", 1)
+    gpu_builds.check_built("paddle")
+    with pytest.raises(UserError, match="topology 1n2g needs 2 devices a machine, and jax sees 1"):
+        gpu_builds.check_built("jax")
+
+
+def test_nobody_is_asked_while_another_run_has_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = environment(monkeypatch, "jax", 0)
+    with lock.device("results/other.json", lambda text: None):
+        assert gpu_builds.check_here([run_of("jax")]) == []
+    assert not asked.exists()
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_a_gpu_that_is_asked_for_and_not_there_is_noticed_before_data_are_made(
+    monkeypatch: pytest.MonkeyPatch, built: bool
+) -> None:
+    monkeypatch.setattr(variants, "facts", Facts)
+    monkeypatch.setattr(machine, "DEVICE_FILES", {"cuda": ("/dev/no/such/file",)})
+    asked = environment(monkeypatch, "jax", 2) if built else None
+    with pytest.raises(UserError, match=r"runs\.device is cuda, but the framework sees no GPU here"):
+        gpu_builds.check_here([run_of("jax", "cuda")])
+    assert gpu_builds.check_here([run_of("jax")]) == [] and not (asked and asked.exists())
+
+
+def test_topologies_of_more_machines_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    (line,) = gpu_builds.check_here([run_of("jax", "cpu", "1n4g"), run_of("jax", "cpu", "2n4g")])
+    assert line.startswith("topologies of several nodes (2n4g): this machine is one, so their runs (1) will fail")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setattr(variants, "facts", Facts)
+    assert gpu_builds.check_here([run_of("jax", "cuda", "2n4g")]) == []

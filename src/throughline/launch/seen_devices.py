@@ -1,0 +1,75 @@
+"""Which devices does each framework see? It is asked before data are made, and by `make doctor`.
+
+A framework takes seconds to say what it sees, and so an answer is kept in the user's cache until the machine is started
+again, or until the environment, the driver or a variable that hides devices changes. Only a good answer is kept: a
+framework that sees nothing is asked again at the next start. Standard library only: `make doctor` runs in any Python.
+"""
+
+import contextlib
+import hashlib
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from throughline import frameworks, recipes, variants
+from throughline.files import write_json
+from throughline.launch import machine
+from throughline.messages import Gpus
+from throughline.spec import read
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+DECIDING = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "LD_LIBRARY_PATH", "PYTHONPATH")
+
+
+def python_of(framework: str, workflows: str | None = None) -> str | None:
+    """Return the interpreter of a framework's ranks; None if its environment is not built, or cannot be built here.
+
+    workflows: the interpreter of the workflow's own environment, if it is not this one.
+    """
+    if recipes.lacking(framework) or recipes.no_build(framework):
+        return None
+    marker = recipes.ready(framework)
+    if marker is None:
+        return workflows or sys.executable
+    return recipes.python_of(recipes.name_of(marker)) if marker.is_file() else None
+
+
+def seen(framework: str, python: str, device: str, variables: Mapping[str, str]) -> Gpus:
+    """Return the accelerators that a framework sees, as `machine.gpus` does, from the cache if it has been asked."""
+    path, key = _kept_in(framework, python), _key(framework, python, device, variables)
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        if kept["key"] == key:
+            return read(Gpus, kept["seen"])
+    found = machine.gpus(framework, python, variables, device)
+    if found.count:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, {"key": key, "seen": asdict(found)})
+    return found
+
+
+def _kept_in(framework: str, python: str) -> Path:
+    """Return the file with a framework's answer. Machines may share a home folder."""
+    of_machine = hashlib.sha256(f"{platform.node()} {python}".encode()).hexdigest()[:12]
+    return recipes.environments().with_name("devices") / f"{framework}-{of_machine}.json"
+
+
+def _key(framework: str, python: str, device: str, variables: Mapping[str, str]) -> str:
+    """Return a digest of everything that a framework's answer depends on."""
+    boot = ""
+    with contextlib.suppress(OSError):
+        boot = BOOT.read_text().strip()
+    packages = Path(python).parents[1].glob("lib/python*/site-packages")  # the time changes with every installation
+    facts = [
+        boot,
+        device if len(frameworks.of(framework).accelerators) > 1 else "",
+        variants.packed(variants.facts()),
+        frameworks.of(framework).accelerators,
+        [(str(folder), folder.stat().st_mtime_ns) for folder in sorted(packages)],
+        [variables.get(name) for name in DECIDING],
+    ]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
