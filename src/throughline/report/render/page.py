@@ -41,6 +41,7 @@ from throughline.report.render import (
     archives,
     head,
     imports,
+    machine_plots,
     markup,
     missing_figures,
     overview,
@@ -74,10 +75,14 @@ class Results:
     machines: dict[str, dict[Path, Summary]] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
 
+    def by_machine(self) -> dict[str, list[Group]]:
+        """Return the groups of this machine, if it has any, and of the others."""
+        every = {other_machines.HERE: self.present, **self.machines}
+        return {name: groups(summaries.values()) for name, summaries in every.items() if summaries}
+
     def compared(self) -> list[other_machines.Compared]:
         """Return the cells of all benchmarks, here and on the other machines, with the best values."""
-        others = {name: groups(summaries.values()) for name, summaries in self.machines.items()}
-        return other_machines.compare({other_machines.HERE: groups(self.present.values()), **others}, self.prices)
+        return other_machines.compare(self.by_machine(), self.prices)
 
     def elsewhere(self) -> dict[Path, Summary]:
         """Return the summaries of other machines, with names that tell the machine."""
@@ -186,6 +191,7 @@ def render(
             benchmarks=_benchmarks(results, now, imported, "benchmark-"),
             earlier=_benchmarks(results, before, imported, "earlier-"),
             machines=render_machines.table(compared) if render_machines.is_shown(compared) else None,
+            machine_plots=machine_plots.drawn(results.by_machine()),
             elsewhere=_benchmarks(results, groups(elsewhere.values()), imported, "machine-"),
             note=note,
             imports=list(map(imports.section, results.imports)),

@@ -1,0 +1,37 @@
+"""Lay the results of several archives on one page: one table, one best value, one plot for what they share."""
+
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from throughline import records
+from throughline.archive import check
+from throughline.archive.opening import opened
+from throughline.files import UserError, write_text
+from throughline.records import Summary
+from throughline.report.render import page
+
+
+def merge(archives: Sequence[Path], output: Path) -> list[str]:
+    """Write the page of these archives, and return the names that it gives to their machines.
+
+    A machine has the name of its archive's file. UserError if an archive cannot be opened or was changed, or if two
+    files have the same name.
+    """
+    machines: dict[str, dict[Path, Summary]] = {}
+    for path in archives:
+        name = re.sub(r"[^\w-]+", "-", path.stem).strip("-") or "archive"
+        if name in machines:
+            raise UserError(
+                f"two archives are called {name}: {path} is the second",
+                why="a machine has the name of its archive on the page",
+                next_step="rename one of the files",
+            )
+        with ExitStack() as stack:
+            folder, contents = stack.enter_context(opened(path))
+            check.whole(path, folder, contents)
+            names = [summary for made in contents.benchmarks.values() for summary in made.summaries]
+            machines[name] = {Path(name, inner): records.read_summary(folder / inner) for inner in names}
+    write_text(output, page.render(page.Results(machines=machines), [], None, output))
+    return list(machines)
