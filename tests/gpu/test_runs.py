@@ -35,15 +35,18 @@ class Dry:
     """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the double's.
 
     trusting: in the copy, ranks do not say that they run on a double. So what comes of real cards can be seen whole.
+    probing: ranks say how their products are rounded, which are nonsense here.
     """
 
-    def __init__(self, folder: Path, trusting: bool = True) -> None:
+    def __init__(self, folder: Path, trusting: bool = True, probing: bool = False) -> None:
         self.lab, self.nvml, self.python = Lab(folder), nvml_double.build(folder / "nvml"), lane.wrapper(folder)
         shutil.copytree(ROOT / "resources", folder / "resources")
         source = folder / "src/throughline"
         changes = [("launch/machine.py", '"/dev/nvidiactl"', '"/dev/null"')]
         if trusting:
             changes.append(("rank/report.py", "double_of_cuda=double_of_cuda()", "double_of_cuda=None"))
+        if not probing:
+            changes.append(("rank/measurement.py", "rounding=rounding.probe(framework)", "rounding=None"))
         for name, there, instead in changes:
             text = (source / name).read_text()
             assert text.count(there) == 1
@@ -108,6 +111,14 @@ def test_a_run_on_a_double_is_no_result(tmp_path: Path) -> None:
     said, record = Dry(tmp_path, trusting=False).launch()
     assert record["status"] == "invalid" and "a double of CUDA" in record["reason"], said
     assert record["samples_per_s"] is None
+
+
+def test_a_run_whose_products_are_nonsense_is_invalid_and_ranks_have_tf32_off(tmp_path: Path) -> None:
+    """The whole way of the product on a GPU: to the card, back, and into the record."""
+    said, record = Dry(tmp_path, probing=True).launch()
+    assert record["status"] == "invalid" and "has the rounding of something coarser" in record["reason"], said
+    assert record["rounding"]["size"] == 2048 and record["rounding"]["reason"] is None
+    assert record["environment"]["variables"]["NVIDIA_TF32_OVERRIDE"] == "0"
 
 
 def test_too_little_memory_ends_as_out_of_memory(dry: Dry) -> None:
