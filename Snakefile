@@ -44,6 +44,11 @@ CONFIG, SPECS, TARGETS = CALL.config, CALL.specs, CALL.targets
 CORPUS_TARGETS, PICTURES, CLICKS_TARGETS = CALL.corpus, CALL.pictures, CALL.clicks
 
 
+if INSIDE.is_dry_run:  # Snakemake calls no handler then, so nothing prints our plan
+    for line in plan.global_batches(SPECS):
+        logger.info(line)
+
+
 # The first rule is what Snakemake makes, unless another workflow that uses this one as a module has a rule before it.
 rule all:
     input:

@@ -61,6 +61,11 @@ class Inside:
         return {str(method) for method in take(self._workflow, "deployment_settings.deployment_method")}
 
     @property
+    def is_dry_run(self) -> bool:
+        """True if this call only shows what would run."""
+        return bool(take(self._workflow, "output_settings.dryrun"))
+
+    @property
     def submits(self) -> bool:
         """True if jobs run on the nodes of a cluster."""
         return bool(take(self._workflow, "non_local_exec"))

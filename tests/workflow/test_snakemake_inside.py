@@ -24,7 +24,7 @@ seen = {
     "root": str(inside.root), "module": inside.is_module, "configuration": [list(map(str, inside.configuration[0])),
     dict(inside.configuration[1])], "snakefile": inside.snakefile, "deployment": sorted(inside.deployment),
     "submits": inside.submits, "submitted": inside.is_submitted, "partition": inside.resource("run", "slurm_partition"),
-    "console": inside.has_console(),
+    "console": inside.has_console(), "dry": inside.is_dry_run,
 }
 
 rule run:
@@ -92,7 +92,7 @@ def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) ->
     inner = ["--snakefile", "workflow/inner.smk"]
     seen = asked(tmp_path, *inner, *words, "run:slurm_partition=gpu", *default)
     rest = {
-        "deployment": [], "submits": False, "submitted": False, "partition": ["gpu", "all"], "console": False,
+        "deployment": [], "submits": False, "submitted": False, "dry": False, "partition": ["gpu", "all"], "console": False,
         "jobs": ["made", "made.log"], "targets": ["made"], "left": [],
     }  # fmt: skip
     root, files = str(tmp_path / "workflow"), [str(tmp_path / "one.yaml")]

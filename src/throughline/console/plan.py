@@ -65,7 +65,7 @@ class Plan:
                 f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_counted(len(runs), 'run')} "
                 f"to make, {len(siblings) - len(runs)} there already"
             )
-            lines += _global_batch(siblings)
+            lines += [f"    {line}" for line in _global_batch(siblings)]
         lines += self._decided()
         how = "the time of all jobs added up" if self.cluster else "one at a time"
         lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
@@ -209,6 +209,14 @@ def _medians(summary: Path) -> list[str]:
     return lines
 
 
+def global_batches(specs: Iterable[RunSpec]) -> list[str]:
+    """Return a line for each summary with a stated global batch: its micro-batches. A dry run prints them."""
+    by_summary: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        by_summary.setdefault(spec.summary, []).append(spec)
+    return [f"{name}: {line}" for name, siblings in by_summary.items() for line in _global_batch(siblings)]
+
+
 def _global_batch(specs: Sequence[RunSpec]) -> list[str]:
     """Return a line that says how a stated global batch becomes micro-batches on each topology; else no line.
 
@@ -218,7 +226,7 @@ def _global_batch(specs: Sequence[RunSpec]) -> list[str]:
         return []
     sizes = {str(spec.topology): spec.size for spec in specs}
     each = (f"{name} {size.replicas} x {size.batch_per_replica} x {size.accumulate}" for name, size in sizes.items())
-    return [f"    {specs[0].samples_per_step:,} samples a step = replicas x batch x micro-batches: {', '.join(each)}"]
+    return [f"{specs[0].samples_per_step:,} samples a step = replicas x batch x micro-batches: {', '.join(each)}"]
 
 
 def _counted(number: int, what: str) -> str:
