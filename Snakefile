@@ -55,7 +55,7 @@ rule all:
         "results/report.html",
         # Records and shards are named here because Snakemake makes a missing file again only if a target names it.
         TARGETS.specs.keys(),
-        CORPUS_TARGETS.files() if CONFIG.reads("corpus") else [],
+        CORPUS_TARGETS.files_of_runs() if CONFIG.reads("corpus") else [],
         [file for room in PICTURES if CONFIG.folders(room) for file in PICTURES[room].files()],
         CLICKS_TARGETS.files() if CLICKS_TARGETS.files()[0] in TARGETS.manifests() else [],
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from throughline import records
+from throughline import records, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.clicks.targets import ClicksTargets
 from throughline.corpus.shards import finished_files
 from throughline.corpus.targets import CorpusTargets
 from throughline.datasets.targets import FolderTargets
+from throughline.files import UserError
 from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.config import Config, load
@@ -43,7 +44,12 @@ def read(
         say(remark)
     specs = runs.expand(config)
     records.leave_newer({spec.summary for spec in specs})
-    folders = config.corpus.made(config.folders("corpus"))
+    read = config.folders("corpus")
+    needed = config.corpus.needed(read)
+    finished = finished_files.of(config.corpus, needed)
+    if finished is not None:
+        _held_out(config, finished)
+    folders = [folder for folder in config.corpus.made(read) if finished is None or folder in finished]
     return WorkflowCall(
         config,
         specs,
@@ -54,7 +60,23 @@ def read(
             searches={} if apart else max_batch.requests(config, specs),
             checks=convergence_check.requests(config, specs),
         ),
-        CorpusTargets(config.corpus, folders, finished_files.of(config.corpus, folders)),
+        CorpusTargets(config.corpus, folders, finished, needed),
         {room: FolderTargets(section, room, "images", ".tar", ".idx") for room, section in config.pictures().items()},
         ClicksTargets(config.clicks),
     )
+
+
+def _held_out(config: Config, finished: Mapping[str, Mapping[str, Path]]) -> None:
+    """Raise UserError if a convergence check reads finished shards of which none is held out."""
+    for name, block in config.benchmarks.items():
+        workload = workloads.of(block.model)
+        if block.convergence is None or workload.data != "corpus":
+            continue
+        folder = workload.folder(config.parameters_of(block))
+        if not any(shard.startswith("test_") for shard in finished[folder]):
+            raise UserError(
+                f"benchmarks.{name}.convergence looks at held-out text, and corpus.dump.shards has none for {folder}",
+                why="the name of no file there says that it is for a test",
+                next_step="put `test` into the name of a file that training shall not read; or leave the check out: "
+                f"benchmarks: {{{name}: {{convergence: null}}}}, in a second configuration file",
+            )

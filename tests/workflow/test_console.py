@@ -76,10 +76,10 @@ def test_a_terminal_has_one_bar_with_the_time_left(finished: tuple[Clone, str]) 
 
 def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone, str]) -> None:
     clone, _ = finished
-    (clone.path / "data/little/seq64/test_0000.hdf5").unlink()
-    corpus = clone.made("corpus", **clone.console).stdout
+    (clone.path / "data/little/seq32/test_0000.hdf5").unlink()
+    corpus = clone.made("data/little/seq32/manifest.json", **clone.console).stdout
     assert "data: 3 steps to make\n  no training run is to be made\n" in corpus
-    assert "data: 3 of 3 steps\nFinished.\n  result: data/little/seq64/manifest.json\n" in corpus
+    assert "data: 3 of 3 steps\nFinished.\n  result: data/little/seq32/manifest.json\n" in corpus
     assert "report" not in corpus
     clone.made()  # make the clone complete again
     for arguments, said in (((), True), (("--quiet", "all"), False)):

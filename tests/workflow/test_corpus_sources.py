@@ -235,8 +235,8 @@ def test_a_finished_shard_that_is_damaged_or_replaced(clone: Callable[[str], Clo
 @pytest.mark.parametrize(
     ("sequences", "message"),
     [
-        ("{32: 5, 128: 20}", "holds no training shards of 128 tokens with 20 predictions"),
         ("{32: 4, 64: 10}", "holds no training shards of 32 tokens with 4 predictions"),
+        ("{32: 6, 128: 20}", "holds no training shards of 32 tokens with 6 predictions"),
     ],
 )
 def test_finished_shards_of_other_lengths(
@@ -245,6 +245,28 @@ def test_finished_shards_of_other_lengths(
     failed = clone(adopting(shards, sequences)).snakemake("--dry-run", "corpus")
     assert failed.returncode != 0
     assert message in failed.stdout and "64: 10 in 3 files" in failed.stdout and "Traceback" not in failed.stdout
+
+
+def test_finished_shards_of_only_the_length_that_runs_read(clone: Callable[[str], Clone], shards: Path) -> None:
+    """The folder has no shards of 128 tokens. Those of 64 tokens are there, and no run reads them."""
+    fresh = clone(adopting(shards, "{32: 5, 64: 10, 128: 20}"))
+    assert job_counts(fresh.made("--dry-run").stdout)["adopt"] == 3
+    assert job_counts(fresh.made("--dry-run", "corpus").stdout)["adopt"] == 6
+    failed = fresh.snakemake("--dry-run", "data/adopted/seq128/manifest.json")
+    assert failed.returncode != 0 and "corpus.dump.shards holds no finished shards for seq128" in failed.stdout
+
+
+def test_finished_shards_without_a_test_cannot_be_checked_for_convergence(
+    clone: Callable[[str], Clone], shards: Path
+) -> None:
+    text = adopting(shards).replace("repeats: 1}", "repeats: 1, convergence: {steps: 4}}")
+    fresh = clone(text)
+    fresh.made("--dry-run")
+    next(shards.glob("seq_len_32/*test*")).unlink()
+    failed = fresh.snakemake("--dry-run")
+    assert failed.returncode != 0
+    assert "benchmarks.other.convergence looks at held-out text, and corpus.dump.shards has none" in failed.stdout
+    fresh.made("--dry-run", "--config", "benchmarks={other: {convergence: null}}")
 
 
 def test_finished_shards_that_are_not_there(clone: Callable[[str], Clone], tmp_path: Path) -> None:

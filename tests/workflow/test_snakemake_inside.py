@@ -92,7 +92,8 @@ def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) ->
     inner = ["--snakefile", "workflow/inner.smk"]
     seen = asked(tmp_path, *inner, *words, "run:slurm_partition=gpu", *default)
     rest = {
-        "deployment": [], "submits": False, "submitted": False, "dry": False, "partition": ["gpu", "all"], "console": False,
+        "deployment": [], "submits": False, "submitted": False, "dry": False,
+        "partition": ["gpu", "all"], "console": False,
         "jobs": ["made", "made.log"], "targets": ["made"], "left": [],
     }  # fmt: skip
     root, files = str(tmp_path / "workflow"), [str(tmp_path / "one.yaml")]

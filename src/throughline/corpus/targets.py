@@ -18,7 +18,7 @@ class CorpusTargets:
     """The files of the corpus, and the arguments of the commands that make them.
 
     folders: the folders that are made, `seq<length>` or BPE, each with a manifest. finished: shards that somebody else
-    made, as {folder: {our name: file}}; None if shards are made here.
+    made, as {folder: {our name: file}}; None if shards are made here. needed: the folders that runs read; None: all.
 
     `cuts` maps a suffix to each source of the text. The suffix belongs to the name of the file that says where the
     source is cut into parts. `parts` are the numbers of all parts. Every source has the same number of parts, and the
@@ -26,9 +26,14 @@ class CorpusTargets:
     """
 
     def __init__(
-        self, corpus: Corpus, folders: Iterable[str], finished: Mapping[str, Mapping[str, Path]] | None
+        self,
+        corpus: Corpus,
+        folders: Iterable[str],
+        finished: Mapping[str, Mapping[str, Path]] | None,
+        needed: Iterable[str] | None = None,
     ) -> None:
         self.corpus, self.folders, self.finished = corpus, list(folders), finished
+        self.needed = self.folders if needed is None else list(needed)
         sources = corpus.sources
         self.cuts = {f"_{number}" if len(sources) > 1 else "": source for number, source in enumerate(sources)}
         self.parts = [f"{part:04d}" for part in range(corpus.parts * max(len(sources), 1))]
@@ -36,6 +41,10 @@ class CorpusTargets:
     def files(self) -> list[str]:
         """Return everything that `snakemake corpus` makes."""
         return [file for folder in self.folders for file in self.shards(folder).files()]
+
+    def files_of_runs(self) -> list[str]:
+        """Return those of these files that runs read."""
+        return [file for folder in self.needed for file in self.shards(folder).files()]
 
     def check_kept(self, pending: Iterable[str], root: Path = Path()) -> None:
         """Raise UserError if a pending file needs articles that were removed after the corpus was finished.
@@ -143,9 +152,16 @@ class CorpusTargets:
         return str(shards[f"{wildcards['split']}_{wildcards['number']}"])
 
     def verified(self, folder: str = "", **wildcards: str) -> list[str]:
-        """Return the verification files of all shards of a folder."""
+        """Return the verification files of all shards of a folder. Raise UserError if finished shards lack it."""
         self.check(folder, **wildcards)
-        return self.shards(folder or f"seq{wildcards['sequence']}").verified()
+        folder = folder or f"seq{wildcards['sequence']}"
+        if self.finished is not None and folder not in self.finished:
+            raise UserError(
+                f"corpus.dump.shards holds no finished shards for {folder}",
+                why="files of a length that no run reads may be missing there",
+                next_step="add them to that folder, or ask for another target",
+            )
+        return self.shards(folder).verified()
 
     def verified_against(self, sequence: str, tokens: str) -> list[str]:
         """Return the arguments that say what a shard is verified against.

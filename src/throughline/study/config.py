@@ -127,10 +127,10 @@ def load(
 ) -> Config:
     """Read, merge and check configuration files.
 
-    Maps are merged and lists are replaced. A later file wins over an earlier one. `overrides` are the values of
-    Snakemake's --config, as text, or the configuration that another workflow hands over; they win over all files.
-    `config_paths` says where relative paths lead; without it, they lead into the working directory. Raises ConfigError
-    with one line per mistake.
+    Maps are merged and lists are replaced. A later file wins over an earlier one, and its null takes a key out.
+    `overrides` are the values of Snakemake's --config, as text, or the configuration that another workflow hands over;
+    they win over all files. `config_paths` says where relative paths lead; without it, they lead into the working
+    directory. Raises ConfigError with one line per mistake.
     """
     raw: dict[str, Any] = {}
     for path in map(str, paths):
@@ -165,9 +165,15 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _merge(below: Any, above: Any) -> Any:
-    if isinstance(below, dict) and isinstance(above, dict):
-        return {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
-    return above
+    """Return the two merged: maps key by key, otherwise `above`. A null in `above` takes the key of `below` out.
+
+    So its default holds again. For keys that may be null, this is the same, because null is the default of all of them.
+    """
+    if not (isinstance(below, dict) and isinstance(above, dict)):
+        return above
+    taken_out = {key for key, value in above.items() if value is None and key in below}
+    merged = {**below, **{key: _merge(below.get(key), value) for key, value in above.items()}}
+    return {key: value for key, value in merged.items() if key not in taken_out}
 
 
 def _from_text(value: Any) -> Any:

@@ -33,8 +33,9 @@ you leave out has a default. Editors that know JSON schemas check and complete `
 `resources/config.schema.json`.
 
 * `snakemake --configfile X` reads X instead of `config.yaml`. Several files are merged in their
-  order: maps merge, lists are replaced. Write targets before `--configfile`, because this option
-  takes every word that follows it.
+  order: maps merge, lists are replaced, and `key: null` takes the key of an earlier file out, with
+  everything below it. So `bert: null` under `benchmarks` leaves that block out. Write targets
+  before `--configfile`, because this option takes every word that follows it.
 * `snakemake --config 'runs={repeats: 7}'` sets nested values on top, as YAML.
 * Values are read as YAML 1.2: `on` and `yes` are texts, `12:30` is a text, `1e-3` is a number. A
   key that stands twice is an error, and so is an unknown key.

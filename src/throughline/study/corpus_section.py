@@ -190,13 +190,17 @@ class Corpus(DataSection):
         return [[entry] if isinstance(entry, str) else entry for entry in entries]
 
     def made(self, read: Set[str]) -> list[str]:
-        """Return the folders that are made if models read the folders `read`.
+        """Return the folders that `snakemake corpus` makes if models read the folders `read`.
 
         GPT-2's tokens are made only if they are read. The folders of all lengths are made, unless GPT-2's tokens are
-        all that is read.
+        all that is read. A job with runs makes only what they read (`needed`).
         """
         lengths = [f"seq{length}" for length in self.sequences]
         return [*(lengths if read != {BPE} else []), *sorted(read & {BPE})]
+
+    def needed(self, read: Set[str]) -> list[str]:
+        """Return the folders that a job makes if its models read the folders `read`: these, or without any all."""
+        return [folder for folder in self.made(read) if folder in read or not read]
 
     @property
     def lower_case(self) -> bool:

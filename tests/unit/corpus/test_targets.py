@@ -36,6 +36,23 @@ def test_files_of_the_corpus() -> None:
     assert cased.vocabulary()[-1:] == cased.case() == ["--cased"]
 
 
+def test_a_job_makes_only_the_lengths_that_its_runs_read() -> None:
+    def files(read: set[str]) -> tuple[list[str], list[str]]:
+        section = load([], {}).corpus
+        made = CorpusTargets(section, section.made(read), None, section.needed(read))
+        return [
+            [file for file in listed if file.endswith("manifest.json")]
+            for listed in (made.files(), made.files_of_runs())
+        ]
+
+    both = ["data/sample/seq32/manifest.json", "data/sample/seq128/manifest.json"]
+    assert files({"seq128"}) == [both, both[1:]]
+    assert files(set()) == [both, both], "nothing is measured: the corpus is what is wanted"
+    tokens = "data/sample/bpe/manifest.json"
+    assert files({"seq32", "bpe"}) == [[*both, tokens], [both[0], tokens]]
+    assert files({"bpe"}) == [[tokens], [tokens]]
+
+
 def test_parts_of_several_sources_follow_each_other() -> None:
     made = corpus(parts=2, dump=["enwiki-20261101", {"text": "books.txt"}, {"text": "web.jsonl"}, ["a.xml", "b.xml"]])
     folder = "data/sample/dump"

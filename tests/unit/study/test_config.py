@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,10 @@ import pytest
 
 from throughline import workloads
 from throughline.checks import workloads_page
-from throughline.study import config, config_reference
-from throughline.study.benchmark import Options
+from throughline.study import config, config_errors, config_reference
+from throughline.study.benchmark import Benchmark, Options
 from throughline.study.config import ConfigError, load
-from throughline.study.corpus_section import Corpus
+from throughline.study.corpus_section import Corpus, ShardFolder
 
 ROOT = Path(__file__).parents[3]
 
@@ -169,6 +171,45 @@ def test_maps_merge_and_lists_are_replaced(tmp_path: Path) -> None:
     assert merged.benchmarks["b"].repeats == 3
     assert merged.benchmarks["c"].repeats == 7
     assert 512 in merged.corpus.sequences
+
+
+def test_null_in_a_later_file_takes_a_key_out(tmp_path: Path) -> None:
+    first = written(
+        tmp_path,
+        "corpus: {sequences: {32: 5, 512: 80}, dump: {text: a.txt}}\nruns: {steps: {at_most_s: 10, timed: 7}}\n"
+        "benchmarks: {a: {sequence: 32, steps: {at_most_s: null}}, b: {sequence: 32}, c: {sequence: 32, threads: 3}}",
+        "a.yaml",
+    )
+    second = written(
+        tmp_path,
+        "corpus: {sequences: {512: null}, dump: {text: null, shards: x}}\nbenchmarks: {b: null, c: {threads: null}}",
+        "b.yaml",
+    )
+    found = load([first, second])
+    assert found.corpus.sequences == {32: 5} and found.corpus.dump == ShardFolder(shards="x")
+    assert list(found.benchmarks) == ["a", "c"] and found.benchmarks["c"].threads == 1
+    assert found.benchmarks["a"].steps.at_most_s is None, "so a block takes out what `runs` says"
+    assert (found.benchmarks["a"].steps.timed, found.benchmarks["c"].steps.at_most_s) == (7, 10)
+    assert list(load([first], {"benchmarks": {"a": "null"}}).benchmarks) == ["b", "c"]
+    with pytest.raises(ConfigError, match=r"benchmarks\.d = null: a map of keys is needed"):
+        load([first, written(tmp_path, "benchmarks: {d: null}", "d.yaml")])
+
+
+def nullable(model: config_errors.Model, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield every key of a section that may be null, with its default."""
+    for name, field in config_errors.fields_of(model).items():
+        if type(None) in typing.get_args(field.annotation):
+            yield f"{path}{name}", field.get_default(call_default_factory=True)
+        for option in config_errors.branches(config_errors.strip(field.annotation)):
+            for inner in (option, *map(config_errors.strip, typing.get_args(option))):
+                if config_errors.is_model(inner):
+                    yield from nullable(inner, f"{path}{name}.")
+
+
+def test_null_is_the_default_of_every_key_that_may_be_null() -> None:
+    """Otherwise null in a later file would have two meanings."""
+    keys = [*nullable(config.Config), *(key for name in workloads.FOLDERS for key in nullable(Benchmark.of(name)))]
+    assert len(keys) > 50 and {name: default for name, default in keys if default is not None} == {}
 
 
 def test_runs_can_be_set_again_inside_a_benchmark(tmp_path: Path) -> None:

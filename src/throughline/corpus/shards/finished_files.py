@@ -5,7 +5,7 @@ NVIDIA's data script writes them. Token files for GPT-2 have other formats (bpe/
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from throughline import files
@@ -16,24 +16,29 @@ from throughline.files import UserError
 from throughline.study.corpus_section import BPE, PAIRS, Corpus, ShardFolder, finished_files
 
 
-def of(corpus: Corpus, folders: Sequence[str]) -> dict[str, dict[str, Path]] | None:
-    """Map each of these folders to its finished shards: our name of each and its file.
+def of(corpus: Corpus, needed: Collection[str]) -> dict[str, dict[str, Path]] | None:
+    """Map each folder that has finished shards to them: our name of each and its file.
 
-    Returns None if the corpus makes its own shards.
+    Folders that runs need (`needed`) have to be there. Other lengths of the corpus may be there. Returns None if the
+    corpus makes its own shards.
     """
     if not isinstance(corpus.dump, ShardFolder):
         return None
     folder = corpus.dump.shards
-    pairs = find(folder, corpus.sequences) if set(folders) - {BPE} else {}
+    lengths = [length for length in corpus.sequences if f"seq{length}" in needed]
+    pairs = find(folder, corpus.sequences, lengths) if lengths else {}
     shards = {f"seq{length}": named for length, named in pairs.items()}
-    return shards | ({BPE: find_tokens(folder)} if BPE in folders else {})
+    return shards | ({BPE: find_tokens(folder)} if BPE in needed else {})
 
 
-def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str, Path]]:
+def find(
+    folder: str | Path, sequences: Mapping[int, int], needed: Collection[int] | None = None
+) -> dict[int, dict[str, Path]]:
     """Map each length of `sequences` (length: predictions) to its shards: our name of each and its file.
 
-    We open one file of each folder to see its length; verification opens the others. UserError if a length is absent,
-    has other predictions or no training shard, or if a file's name does not tell its split.
+    We open one file of each folder to see its length; verification opens the others. UserError if a needed length is
+    absent, has other predictions or no training shard, or if a file's name does not tell its split. `needed`: the
+    lengths that have to be there; None: all.
     """
     by_folder: dict[Path, list[Path]] = {}
     for path in sorted(finished_files(str(folder), PAIRS), key=files.natural):
@@ -47,7 +52,8 @@ def find(folder: str | Path, sequences: Mapping[int, int]) -> dict[int, dict[str
             named = by_length.setdefault(sequence, {})
             for path in paths:
                 _name(named, split_of(path.name), path)
-    lacking = [length for length in sequences if not any(n.startswith("training") for n in by_length.get(length, {}))]
+    wanted = sequences if needed is None else needed
+    lacking = [length for length in wanted if not any(n.startswith("training") for n in by_length.get(length, {}))]
     if lacking:
         listed = ", ".join(f"{length}: {predictions} in {count} files" for (length, predictions), count in seen.items())
         raise UserError(
