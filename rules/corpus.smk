@@ -47,7 +47,7 @@ rule download:
     log:
         "logs/{corpus}/download_{dump}.log",
     wildcard_constraints:
-        dump=r"[a-z][a-z0-9_]*-\d{8}",
+        dump=r"[a-z][a-z0-9_]*-(\d{8}|latest)",
     priority: BEFORE_RUNS
     localrule: True
     conda:

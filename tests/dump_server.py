@@ -68,6 +68,12 @@ class Server:
             self.files[f"{folder}/dumpstatus.json"] = json.dumps({"version": "0.8", "jobs": jobs}).encode()
         return folder
 
+    def list(self, wiki: str) -> None:
+        """Publish a page with the dates of a wiki, as the index of its folder."""
+        dates = {path.split("/")[2] for path in self.files if path.startswith(f"/{wiki}/") and path.count("/") == 3}
+        links = "".join(f'<a href="{date}/">{date}/</a>\n' for date in ["..", "latest", *sorted(dates)])
+        self.files[f"/{wiki}/"] = f"<html><pre>{links}</pre></html>".encode()
+
     def misbehave(self, path: str, *faults: Fault) -> None:
         self.faults.setdefault(path, []).extend(faults)
 
@@ -107,7 +113,8 @@ class Handler(BaseHTTPRequestHandler):
         """Send the file, or the requested range of it; only the first `send` bytes if `send` is given."""
         tag = '"' + hashlib.md5(data).hexdigest() + '"'
         date = formatdate(self.site.modified, usegmt=True)
-        headers = {"Content-Type": "application/octet-stream", "Last-Modified": date}
+        kind = "text/html" if self.path.endswith("/") else "application/octet-stream"
+        headers = {"Content-Type": kind, "Last-Modified": date}
         if self.site.tags:
             headers["ETag"] = tag
         begin = 0

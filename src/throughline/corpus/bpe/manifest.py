@@ -6,7 +6,7 @@ from typing import Any
 
 from throughline.corpus.bpe import vocabulary
 from throughline.corpus.bpe.reading import KIND
-from throughline.corpus.shards.manifest import no_text
+from throughline.corpus.shards.manifest import dated, no_text
 from throughline.datasets import manifest
 
 
@@ -16,7 +16,7 @@ def merge(corpus: str, verified: Sequence[Path], parameters: dict[str, Any], pat
     shards = manifest.entries(manifest.read_results(verified), *kept)
     manifest.require_training(shards, "tokens", no_text(f"the corpus {corpus} has no tokens to train on"))
     words = {"size": vocabulary.SIZE, "sha256": vocabulary.SHA256}
-    head = {"kind": KIND, "corpus": corpus, "vocabulary": words}
+    head = {"kind": KIND, "corpus": corpus, "vocabulary": words, **dated(parameters, path)}
     facts = {unit: sum(shard[unit] for shard in shards) for unit in ("tokens", "documents")}
     content = [(Path(shard["file"]).stem, shard["content_digest"]) for shard in shards]
     manifest.write(path, head, parameters, facts, shards, content)

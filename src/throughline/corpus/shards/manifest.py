@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
+from throughline.corpus.source import published_dumps
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.datasets import manifest
 from throughline.files import UserError
@@ -44,7 +45,14 @@ def merge(
         described["words"] = masks.ranges(vocabulary.words)
         content.append({name: parameters[name] for name in ("predictions", "probability", "seed")})
     head = {"corpus": corpus, "sequence": sequence, "predictions": predictions, "vocabulary": described}
+    head |= dated(parameters, path)
     manifest.write(path, head, parameters, {"rows": sum(shard["rows"] for shard in shards)}, shards, content)
+
+
+def dated(parameters: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return what a manifest says about dumps without a date in their names: the dumps that were downloaded."""
+    found = published_dumps.resolved(parameters, path.parent.parent / "dump")
+    return {"dumps": found} if found else {}
 
 
 def no_text(what: str) -> UserError:

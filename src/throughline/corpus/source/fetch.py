@@ -104,12 +104,15 @@ class Client:
         """The User-Agent header: name, version, and the contact if there is one."""
         return f"Throughline/{throughline.__version__}" + (f" ({self.contact})" if self.contact else "")
 
-    def text(self, urls: Sequence[str]) -> str | None:
-        """Return a small text file from the first address that has it; None if every address answers 404."""
+    def text(self, urls: Sequence[str], page: bool = False) -> str | None:
+        """Return a small text file from the first address that has it; None if every address answers 404.
+
+        page: a web page is what is asked for, such as the list of a folder's files.
+        """
         refusals: list[tuple[str, str]] = []
         for url in urls:
             try:
-                return self._patiently(url, partial(self._text, url), lambda: 0)
+                return self._patiently(url, partial(self._text, url, page), lambda: 0)
             except ElsewhereError as error:
                 refusals.append((url, str(error)))
         if all(answer.startswith("404") for _, answer in refusals):
@@ -178,8 +181,8 @@ class Client:
                 _say(f"{url}: {error}; next try in {wait:.0f} s")
                 self.sleep(wait)
 
-    def _text(self, url: str) -> str:
-        with self._open(url, {}) as response:
+    def _text(self, url: str, page: bool) -> str:
+        with self._open(url, {}, page=page) as response:
             try:
                 data = response.read(_SMALL_AT_MOST)
             except (OSError, http.client.HTTPException) as error:
@@ -233,7 +236,7 @@ class Client:
             raise LaterError(f"the connection was cut after {done} of {total} bytes")
 
     @contextmanager
-    def _open(self, url: str, headers: dict[str, str], part: Path | None = None) -> Iterator[Any]:
+    def _open(self, url: str, headers: dict[str, str], part: Path | None = None, page: bool = False) -> Iterator[Any]:
         headers = {"User-Agent": self.agent, "Accept-Encoding": "identity", **headers}
         opener = urllib.request.build_opener(_Redirects)
         try:
@@ -248,7 +251,7 @@ class Client:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise LaterError(_unreached(error)) from None
         with response:
-            if response.headers.get_content_type() in {"text/html", "application/xhtml+xml"}:
+            if not page and response.headers.get_content_type() in {"text/html", "application/xhtml+xml"}:
                 raise ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
             yield response
 

@@ -3,24 +3,31 @@
 `enwiki-20261101` is the dump of the wiki `enwiki` of 2026-11-01, at `<host>/enwiki/20261101/`. Two files there must
 agree: `dumpstatus.json` (for each job, whether it is done, and its files with size and SHA-1) and
 `enwiki-20261101-sha1sums.txt`. If no host has the first, we use the second alone. We trust mirrors: the checksums may
-come from a mirror too.
+come from a mirror too. `enwiki-latest` is the newest complete dump that the hosts list. Its date is written down when
+it is found, and from then on that dump is meant.
 """
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from throughline import files
 from throughline.corpus.source import unfinished_download
 from throughline.corpus.source.fetch import Client, Digest
 from throughline.files import UserError
+from throughline.study.corpus_section import LATEST
 
 OFFICIAL = "https://dumps.wikimedia.org"
 SCHEMA = 1
 _KINDS = ("pages-articles-multistream", "pages-articles")
+
+
+class NotPublishedError(UserError):
+    """The hosts do not have this dump, or not yet all of it."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,9 @@ class Published:
 def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = (), official: str = OFFICIAL) -> None:
     """Download the dump `name` into the folder of `listing`, and write `listing`, the list of its files.
 
-    The listing (JSON: name, files with sha1 and size) does not depend on which host gave the files. Files that are
-    already there are checked and kept. UserError, with the reason of every host, if a file cannot be downloaded.
+    The listing (JSON: name with its date, files with sha1 and size) does not depend on which host gave the files. Files
+    that are already there are checked and kept. UserError, with the reason of every host, if a file cannot be
+    downloaded.
     """
     if client.contact is None:
         raise UserError(
@@ -45,8 +53,10 @@ def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = 
             next_step="write your e-mail address or web page into config.yaml: corpus: {contact: you@your.org};"
             " or download the dump yourself and set corpus.dump to its path",
         )
-    wiki, date = name.rsplit("-", 1)
-    bases = [f"{host.rstrip('/')}/{wiki}/{date}" for host in (*mirrors, official)]
+    hosts = [host.rstrip("/") for host in (*mirrors, official)]
+    if name.endswith(LATEST):
+        name = _found(name, listing.with_suffix(".date"), client, hosts)
+    bases = _folders(name, hosts)
     wanted = choose(name, files_of(name, client, bases))
     folder = listing.parent
     missing = [file for file in wanted if not (folder / file.file).exists()]
@@ -57,6 +67,47 @@ def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = 
         client.file(urls, folder / file.file, Digest("sha1", file.sha1), file.size)
     entries = [{"file": file.file, "sha1": file.sha1, "size": (folder / file.file).stat().st_size} for file in wanted]
     files.write_json(listing, {"schema": SCHEMA, "name": name, "files": entries})
+
+
+def _folders(name: str, hosts: Sequence[str]) -> list[str]:
+    """Return the folder of a dump on each host."""
+    wiki, date = name.rsplit("-", 1)
+    return [f"{host}/{wiki}/{date}" for host in hosts]
+
+
+def _found(name: str, note: Path, client: Client, hosts: Sequence[str]) -> str:
+    """Return the dump with its date for a name such as `enwiki-latest`, and write it into `note`.
+
+    If `note` names a dump already, this dump is meant as long as a host has it. So a download that stopped is continued
+    although a newer dump came out. Otherwise it is the newest complete one that a host lists. UserError if there is
+    none, or if no host can be reached.
+    """
+    wiki = name.removesuffix(LATEST)
+    wikis = [f"{host}/{wiki}/" for host in hosts]
+    known = [note.read_text(encoding="utf-8").strip()] if note.exists() else []
+    there = [f"{wiki}-{date}" for date in reversed(dates(client, wikis))]
+    faults = []
+    for dump in dict.fromkeys([*known, *there]):
+        try:
+            choose(dump, files_of(dump, client, _folders(dump, hosts)))
+        except NotPublishedError as error:
+            faults.append(error.what)
+            continue
+        files.write_text(note, f"{dump}\n")
+        return dump
+    raise UserError(
+        f"no host has a complete dump of {wiki}",
+        why="; ".join(faults) or f"no dates are listed at {' or '.join(wikis)}",
+        next_step=f"name a date in corpus.dump, such as {wiki}-20261101; or add a mirror to corpus.mirrors; or name "
+        "your own copy of its file",
+    )
+
+
+def resolved(parameters: Mapping[str, Any], folder: Path) -> dict[str, str]:
+    """Map each dump without a date in a manifest's parameters to the dump that was downloaded into `folder`."""
+    sources = parameters.get("sources", [parameters])
+    names = [name for source in sources for name in source.get("dump", []) if name.endswith(LATEST)]
+    return {name: files.read_json(folder / f"{name}.json")["name"] for name in names}
 
 
 def listed(listing: Path) -> list[Path]:
@@ -81,11 +132,12 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
     summed = client.text([f"{base}/{name}-sha1sums.txt" for base in bases])
     described = client.text([f"{base}/dumpstatus.json" for base in bases])
     if summed is None and described is None:
-        wiki, listed_dates = name.rsplit("-", 1)[0], dates(client, bases)
+        wiki = name.rsplit("-", 1)[0]
+        listed_dates = dates(client, [f"{base.rpartition('/')[0]}/" for base in bases])
         other = f"available dates of {wiki}: {', '.join(listed_dates)}; " if listed_dates else ""
         choice = f", such as {wiki}-{listed_dates[-1]}" if listed_dates else f": {OFFICIAL}/{wiki}/ lists the dates"
         reason = f"neither its checksums nor its status is at {' or '.join(bases)}"
-        raise UserError(
+        raise NotPublishedError(
             f"there is no dump {name}",
             why=f"{other}{reason}; Wikimedia removes a dump after some months",
             next_step=f"name another date in corpus.dump{choice} (its text differs, so the whole corpus is made again);"
@@ -106,12 +158,12 @@ def files_of(name: str, client: Client, bases: Sequence[str]) -> list[Published]
     return status
 
 
-def dates(client: Client, bases: Sequence[str]) -> list[str]:
-    """Return the dates for which the hosts list a dump of this wiki; none if no host lists its folders."""
+def dates(client: Client, wikis: Sequence[str]) -> list[str]:
+    """Return the dates that the hosts list in their folders of a wiki; none if no host lists any."""
     found: set[str] = set()
-    for base in bases:
+    for wiki in wikis:
         with suppress(UserError):
-            page = client.text([f"{base.rpartition('/')[0]}/"]) or ""
+            page = client.text([wiki], page=True) or ""
             found.update(re.findall(r'href="(?:[^"]*/)?(\d{8})/?"', page))
     return sorted(found)
 
@@ -130,13 +182,13 @@ def choose(name: str, published: Sequence[Published]) -> list[Published]:
         parts = sorted((int(match[1]), int(match[2] or 0), match[0]) for match in matches)
         if parts:
             if lacking := sorted(set(range(1, parts[-1][0] + 1)) - {number for number, _, _ in parts}):
-                raise UserError(
+                raise NotPublishedError(
                     f"the dump {name} is not complete yet",
                     why=f"of its {parts[-1][0]} parts, {', '.join(map(str, lacking))} are missing",
                     next_step="wait until Wikimedia has finished it, or take an older date",
                 )
             return [by_name[file] for _, _, file in parts]
-    raise UserError(
+    raise NotPublishedError(
         f"the dump {name} has no articles yet",
         why="no pages-articles file of it is marked as done",
         next_step="wait until Wikimedia has finished it, or take an older date",

@@ -423,3 +423,62 @@ def test_the_time_left_is_that_of_what_is_still_to_come() -> None:
     progress = fetch.Progress("downloading x", 1000, done=900)
     progress.done = 950
     assert progress.line(10) == "downloading x: 950 B of 1.0 kB (95%), about 10 s left"
+
+
+LATEST = "simplewiki-latest"
+ALL = {SINGLE: DATA[:2_000_000]}
+
+
+def listing(server: Server, folder: Path, client: Client) -> str:
+    """Download the newest dump; return the name of the dump that the listing has."""
+    server.list("simplewiki")
+    path = folder / f"{LATEST}.json"
+    published_dumps.download(LATEST, path, client, [], server.address)
+    assert len(published_dumps.listed(path)) == 1
+    return str(files.read_json(path)["name"])
+
+
+def test_the_newest_complete_dump_is_found_once(server: Server, tmp_path: Path, waits: Waits) -> None:
+    """The newest is being written, and the next has no articles. What was found is meant from then on."""
+    server.publish("simplewiki-20260901", ALL)
+    server.publish(NAME, ALL)
+    server.publish("simplewiki-20261115", {"stub-articles.xml.gz": b"y"})
+    server.publish("simplewiki-20261201", ALL, done=False)
+    assert listing(server, tmp_path, waits.client()) == NAME
+    assert (tmp_path / f"{NAME}-{SINGLE}").exists() and not list(tmp_path.glob("*latest*.bz2"))
+    server.publish("simplewiki-20261220", ALL)
+    assert listing(server, tmp_path, waits.client()) == NAME, "although a newer one came out"
+    parameters = {"dump": [LATEST]}, {"sources": [{"text": ["a.txt"]}, {"dump": [LATEST]}]}, {"dump": [NAME]}
+    found = [published_dumps.resolved(each, tmp_path) for each in parameters]
+    assert found == [{LATEST: NAME}, {LATEST: NAME}, {}]
+
+
+def test_a_download_that_stopped_goes_on_with_its_date(server: Server, tmp_path: Path, waits: Waits) -> None:
+    server.publish(NAME, ALL)
+    server.misbehave(FILE, cut(1_000_000), status(403))
+    with pytest.raises(UserError, match="could not be downloaded"):
+        listing(server, tmp_path, waits.client())
+    server.publish("simplewiki-20261201", ALL)
+    assert listing(server, tmp_path, waits.client()) == NAME
+    assert server.asked(FILE)[-1]["Range"] == "bytes=1000000-"
+
+
+def test_a_date_that_is_gone_before_it_arrived_gives_way_to_the_newest(
+    server: Server, tmp_path: Path, waits: Waits
+) -> None:
+    (tmp_path / f"{LATEST}.date").write_text("simplewiki-20250101\n")
+    server.publish(NAME, ALL)
+    assert listing(server, tmp_path, waits.client()) == NAME
+
+
+def test_no_complete_dump_is_an_error_that_says_what_is_there(server: Server, tmp_path: Path, waits: Waits) -> None:
+    with pytest.raises(UserError, match="no host has a complete dump of simplewiki") as caught:
+        listing(server, tmp_path, waits.client())
+    assert f"no dates are listed at {server.address}/simplewiki/" in str(caught.value)
+    server.publish(NAME, ALL, done=False)
+    with pytest.raises(UserError) as caught:
+        listing(server, tmp_path, waits.client())
+    assert f"the dump {NAME} has no articles yet" in str(caught.value) and not list(tmp_path.glob("*.date"))
+    unreached = waits.client(tries=1)
+    with pytest.raises(UserError):
+        published_dumps.download(LATEST, tmp_path / f"{LATEST}.json", unreached, [], CLOSED)
