@@ -34,7 +34,7 @@ def test_each_thing_is_one_line(finished: tuple[Clone, str]) -> None:
     assert "\x1b" not in printed and "\r" not in printed
     assert lines[:4] == [
         "The plan:",
-        "  data: 24 steps to make",
+        "  data: 17 steps to make",
         "  results/quick/bz4_fp32.json: bert-tiny, torch, 1n1g, 1n2g: 4 runs to make, 0 there already",
         "  results/other/bz4_bf16.json: bert-tiny, torch, 1n1g: 1 run to make, 0 there already",
     ]
@@ -42,7 +42,7 @@ def test_each_thing_is_one_line(finished: tuple[Clone, str]) -> None:
     title = r"run [1-5] of 5: (quick bz4 fp32|other bz4 bf16) torch 1n[12]g \(repeat [12]\): "
     assert len(runs) == 5 and all(re.match(rf"{title}[\d.]+ samples/s", line) for line in runs)
     assert sum("samples/s, median of 2: " in line for line in runs) == 2
-    assert lines.count("data: 24 of 24 steps") == 1
+    assert lines.count("data: 17 of 17 steps") == 1
     end = lines[lines.index("Finished.") :]
     assert len(end) == 6 and end[-2].startswith("  result: results/report.html")
     assert re.fullmatch(r"  quick bz4 fp32 torch 1n1g: [\d.]+ samples/s \(median of 2\)", end[1])
@@ -76,8 +76,9 @@ def test_a_terminal_has_one_bar_with_the_time_left(finished: tuple[Clone, str]) 
 
 def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone, str]) -> None:
     clone, _ = finished
-    (clone.path / "data/little/seq32/test_0000.hdf5").unlink()
-    corpus = clone.made("data/little/seq32/manifest.json", **clone.console).stdout
+    shard, manifest = "data/little/seq32/test_0000.hdf5", "data/little/seq32/manifest.json"
+    (clone.path / shard).unlink()
+    corpus = clone.made(shard, manifest, **clone.console).stdout
     assert "data: 3 steps to make\n  no training run is to be made\n" in corpus
     assert "data: 3 of 3 steps\nFinished.\n  result: data/little/seq32/manifest.json\n" in corpus
     assert "report" not in corpus

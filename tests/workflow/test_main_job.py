@@ -167,7 +167,7 @@ def test_the_bytes_do_not_depend_on_cores_parts_or_place(
     clone: Callable[[str], Clone], finished: tuple[Clone, str]
 ) -> None:
     other = clone(SMALL.replace("parts: 2", "parts: 5"))
-    other.made("--cores", "1", "corpus")
+    other.made("--cores", "1", "data/little/seq32/manifest.json")
     assert hashes(other) == hashes(finished[0])
 
 
