@@ -15,7 +15,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from throughline import records, temporary, workloads
+from throughline import frameworks, records, temporary, workloads
 from throughline.checks import reference_process
 from throughline.files import UserError
 from throughline.launch import launcher
@@ -120,6 +120,8 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     if decay and optimizer.name != "adam":  # Adam's decay is part of the gradient, so its effect is visible
         decay = DECAY
     few = min(options.accumulate, MICRO_BATCHES)
+    # A proof has other steps than the measured run, whose length decides about `compile: auto`.
+    compiled = False if options.compile == "auto" and frameworks.ends_soon(spec) else options.compile
     return replace(
         spec,
         repeat=1,
@@ -127,7 +129,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
         steps=Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
         parameters=replace(spec.parameters, **workloads.of(spec.model).proven(spec)),
         optimizer=replace(optimizer, learning_rate=rate, weight_decay=decay, schedule=course),
-        options=replace(options, dropout=0.0, exchange=True, decoder="pillow", accumulate=few),
+        options=replace(options, dropout=0.0, exchange=True, decoder="pillow", accumulate=few, compile=compiled),
     )
 
 

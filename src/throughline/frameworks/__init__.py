@@ -24,6 +24,12 @@ NAMES = tuple(sorted(package.name.replace("_", "-") for package in pkgutil.iter_
 """The names of all frameworks. Each has a folder; the folder of `torch-horovod` is `torch_horovod`."""
 
 
+COMPILES_S = 30.0
+"""A compilation takes about so long. A whole measurement that is shorter is eager with `compile: auto`."""
+COMPILED_JOB_STEPS = 2000
+"""A whole job is timed with its compilation, which pays after about so many steps: if it saves 15 ms in each."""
+
+
 @cache
 def of(name: str) -> Framework:
     """Return the description of a framework. Raises UserError if there is no framework of this name."""
@@ -101,11 +107,60 @@ def padding(spec: RunSpec[Any], kind: str) -> tuple[bool, str]:
     return True, "left out: the device is a GPU"
 
 
+def compiling(spec: RunSpec[Any], kind: str) -> tuple[bool, str]:
+    """Return whether a run with `compile: auto` compiles its model on a device of this kind, and the reason."""
+    framework = of(spec.framework)
+    if framework.compiles:
+        return False, f"compiled in any case: {spec.framework} compiles every step"
+    if kind == "cpu":
+        return False, "not compiled: on a CPU, it gains little"
+    if "compile" not in features(spec.framework, spec.model):
+        return False, f"not compiled: {spec.framework} cannot compile {spec.model}"
+    for feature in needs(spec):
+        if feature in framework.not_compiled_with:
+            return False, f"not compiled: {framework.not_compiled_with[feature]}"
+    if short := ends_soon(spec):
+        return False, f"not compiled: {short}"
+    if spec.options.graph is True:
+        return True, "compiled: a CUDA graph replays a compiled step"
+    return True, "compiled: the device is a GPU, and the run is long enough"
+
+
+def ends_soon(spec: RunSpec[Any]) -> str | None:
+    """Return why a run is over before a compilation pays, or None.
+
+    A window of steps stands for a long training, and the compilation lies before it. So only the time that the user
+    grants counts. A job is the whole training. `graph: true` needs a compiled step, however short the run is.
+    """
+    cap = spec.steps.at_most_s
+    if spec.options.graph is True:
+        return None
+    if spec.job:
+        steps = spec.timed.timed
+        few = steps < COMPILED_JOB_STEPS
+        return f"the job has {steps:,} steps, and compiling pays from about {COMPILED_JOB_STEPS:,} on" if few else None
+    short = cap is not None and cap < COMPILES_S
+    return f"all steps may take {cap:g} s, and compiling takes about {COMPILES_S:g} s" if short else None
+
+
 def resolved(spec: RunSpec[Any], kind: str) -> RunSpec[Any]:
-    """Return the specification with true or false in the place of `unpadded: auto`."""
-    if spec.options.unpadded != "auto":
-        return spec
-    return replace(spec, options=replace(spec.options, unpadded=padding(spec, kind)[0]))
+    """Return the specification with true or false in the place of each `auto`."""
+    options = spec.options
+    if options.unpadded == "auto":
+        options = replace(options, unpadded=padding(spec, kind)[0])
+    if options.compile == "auto":
+        options = replace(options, compile=compiling(spec, kind)[0])
+    return spec if options is spec.options else replace(spec, options=options)
+
+
+def reasons(spec: RunSpec[Any], kind: str) -> dict[str, str]:
+    """Return what a run on a device of this kind does for each `auto`, and why: the words of its settings."""
+    told = {}
+    if spec.options.unpadded == "auto":
+        told["padding"] = padding(spec, kind)[1]
+    if spec.options.compile == "auto":
+        told["compiling"] = compiling(spec, kind)[1]
+    return told
 
 
 def needs(spec: RunSpec[Any]) -> list[str]:
@@ -117,7 +172,7 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "amp": spec.precision == "fp16",
         "bf16": spec.precision == "bf16",
         "fp8": spec.precision == "fp8",
-        "compile": options.compile,
+        "compile": options.compile is True,  # `auto` needs nothing
         "graph": options.graph is not False,
         "accumulation": options.accumulate > 1,
         "clipping": options.clip != "none",

@@ -57,6 +57,7 @@ class Framework:
       addition: what the framework's own users set to be fast. It never changes a setting of the user. The record has
       them
     * compiles: True if it compiles every step, whatever `options.compile` says. The first step may then take minutes
+    * not_compiled_with: for each feature that a compiled model cannot have, the reason
     * needs_compiler: True if `options.compile` needs a C compiler on every node with GPUs
     """
 
@@ -72,5 +73,6 @@ class Framework:
     calls: bool = False
     jobs: bool = False
     compiles: bool = False
+    not_compiled_with: Mapping[str, str] = field(default_factory=dict)
     needs_compiler: bool = False
     on_gpus: Callable[[Variables], dict[str, str]] = none

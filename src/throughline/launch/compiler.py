@@ -25,7 +25,8 @@ INCLUDE = (
 
 def is_needed(spec: RunSpec) -> bool:
     """True if ranks of this run need a C compiler on a node with GPUs."""
-    return spec.options.compile and frameworks.of(spec.framework).needs_compiler
+    on_gpus = frameworks.resolved(spec, "cuda").options
+    return bool(on_gpus.compile) and frameworks.of(spec.framework).needs_compiler
 
 
 def check(python: str, variables: Mapping[str, str]) -> None:

@@ -203,15 +203,16 @@ def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: P
     return reports
 
 
-def hang_after_s(request: RunRequest) -> float:
+def hang_after_s(request: RunRequest, kind: str) -> float:
     """Return after how many seconds without progress a run counts as hanging."""
-    compiles = request.spec.options.compile or frameworks.of(request.spec.framework).compiles
+    asked = frameworks.resolved(request.spec, kind).options.compile
+    compiles = asked or frameworks.of(request.spec.framework).compiles
     return request.hang_after_s or (COMPILE_HANG_AFTER_S if compiles else HANG_AFTER_S)
 
 
 def _watch(request: RunRequest, agents: Agents, progress: Progress, parent: Parent) -> str | None:
     """Wait until all agents have ended or a rank has failed. Return the watchdog's text if the run hangs, else None."""
-    dog = Watchdog(hang_after_s(request), time.monotonic())
+    dog = Watchdog(hang_after_s(request, agents.order.kind), time.monotonic())
     while not agents.are_over():
         if agents.have_failed():
             wait_until(agents.are_over, GRACE_S)

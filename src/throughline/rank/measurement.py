@@ -273,7 +273,7 @@ class Measurement:
         # The first step does not count: some libraries compile in it, and their window would be shorter than that of
         # others. The next ones show the speed. Rank 0 decides the numbers of steps for all ranks.
         most = math.inf if cap is None else cap
-        surely = self.run.order.kind != "cpu" or self.run.options.compile
+        surely = self.run.order.kind != "cpu" or bool(self.run.options.compile)
         yield from steps(LEAST_WARMUP - 1)
         looks = Looks(((yield from steps(LEAST_WARMUP)),))
         while framework.broadcast(int(not looks.are_enough(requested, timed, most, surely))):

@@ -25,8 +25,7 @@ class Run:
         self.order, self.rank, self.world, self.heart = order, rank, order.world, heart
         asked = frameworks.specification(order.spec)
         self.spec = frameworks.resolved(asked, order.kind)
-        auto = asked.options.unpadded == "auto"
-        self.chosen = {"padding": frameworks.padding(asked, order.kind)[1]} if auto else {}
+        self.chosen = frameworks.reasons(asked, order.kind)
         if self.spec.binding == "numa":
             binding.to_numa_node(order.kind, rank % order.devices)
         self.size, self.options = self.spec.size, self.spec.options

@@ -56,9 +56,10 @@ class Options(Part):
     accumulate: int = key(
         "micro-batches per optimizer step, the same on every topology; see also `samples_per_step`", default=1, least=1
     )
-    compile: bool = key(
+    compile: bool | Literal["auto"] = key(
         "compile the model: torch.compile in PyTorch, XLA in TensorFlow, to_static in Paddle. JAX always "
-        "compiles, so its cells with this option are n/a",
+        "compiles, so its cells with `true` are n/a. auto: on GPUs, if framework and model can, and if the run is not "
+        "over before a compilation pays; records and titles of tables say what was done",
         default=False,
     )
     graph: bool | Literal["step"] = key(

@@ -22,20 +22,22 @@ from throughline.rank import heartbeat
 
 
 @pytest.mark.parametrize(
-    ("framework", "options", "asked", "limit_s"),
+    ("framework", "options", "kind", "asked", "limit_s"),
     [
-        ("torch", {}, None, 300.0),
-        ("torch", {"compile": True}, None, 1800.0),
-        ("jax", {}, None, 1800.0),
-        ("jax", {}, 5.0, 5.0),
+        ("torch", {}, "cuda", None, 300.0),
+        ("torch", {"compile": True}, "cpu", None, 1800.0),
+        ("torch", {"compile": "auto"}, "cuda", None, 1800.0),
+        ("torch", {"compile": "auto"}, "cpu", None, 300.0),
+        ("jax", {}, "cpu", None, 1800.0),
+        ("jax", {}, "cpu", 5.0, 5.0),
     ],
 )
 def test_a_framework_that_compiles_has_more_time(
-    framework: str, options: dict[str, bool], asked: float | None, limit_s: float
+    framework: str, options: dict[str, bool | str], kind: str, asked: float | None, limit_s: float
 ) -> None:
     spec = training_fixtures.spec(framework=framework, options=options)
     asked_for = request.RunRequest(spec, Path("run1.json"), Path("run1.log"), hang_after_s=asked)
-    assert supervision.hang_after_s(asked_for) == limit_s
+    assert supervision.hang_after_s(asked_for, kind) == limit_s
 
 
 def test_a_heartbeat_is_seen_from_outside(tmp_path: Path) -> None:

@@ -138,6 +138,36 @@ def test_a_step_that_was_not_compiled_on_gpus_is_said(
     assert [text.startswith("The steps of torch were not compiled") for text in texts] == [True] * says
 
 
+@pytest.mark.parametrize(
+    ("words", "title", "said"),
+    [
+        ("compiled: the device is a GPU", "W/ compile (auto) &", None),
+        ("not compiled: the job has 40 steps", "W/O compile (auto) &", "(torch: not compiled: the job has 40 steps;"),
+    ],
+)
+def test_what_compile_auto_did_is_in_the_title_and_an_eager_step_is_said(
+    tmp_path: Path, words: str, title: str, said: str | None
+) -> None:
+    run = record(spec(options={"compile": "auto"}), 100.0)
+    run["settings"] = {"compiling": words}
+    groups = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1)])
+    assert f"fp32, {title}" in cells.title(groups[0])
+    texts = [one.text for one in settings_on_gpus.findings(Scope(groups))]
+    assert [said in text for text in texts] == [True] if said else not texts
+
+
+def test_a_title_names_the_frameworks_that_compile_auto_left_eager(tmp_path: Path) -> None:
+    said = {"torch": "compiled: the device is a GPU", "mxnet-horovod": "not compiled: it cannot"}
+    runs = []
+    for name, words in said.items():
+        runs.append(record(spec(framework=name, options={"compile": "auto"}), 100.0))
+        runs[-1]["settings"] = {"compiling": words}
+    found = summary.summarize([write_record(tmp_path, run) for run in runs], repeats=1)
+    (group,) = cells.groups([found])
+    assert "W/ compile (auto), but W/O compile in mxnet-horovod &" in cells.title(group)
+    assert "fp32, compile: auto &" in cells.title(replace(group, summary=found.model_copy(update={"settings": None})))
+
+
 def test_cost_with_the_best_value(tmp_path: Path) -> None:
     table = shown(groups(tmp_path, True), "cost")
     assert row(table) == {

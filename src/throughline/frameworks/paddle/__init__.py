@@ -2,6 +2,8 @@
 
 from throughline.frameworks.description import Framework
 
+KEPT = "in a compiled graph Paddle does not recompute activations: it keeps them in memory"
+
 FRAMEWORK = Framework(
     rank="paddle.rank:Paddle",
     library="paddle",
@@ -15,4 +17,5 @@ FRAMEWORK = Framework(
         {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence"}
     ),
     gpus_only=frozenset({"amp", "bf16"}),
+    not_compiled_with={"checkpointing": KEPT},
 )

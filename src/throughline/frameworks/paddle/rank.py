@@ -15,7 +15,7 @@ import paddle
 import paddle.distributed as dist
 
 from throughline import gpus, memory
-from throughline.frameworks.paddle import optimizers
+from throughline.frameworks.paddle import KEPT, optimizers
 from throughline.frameworks.rank import Rank, refuse_if
 from throughline.spec import RunSpec
 
@@ -51,8 +51,7 @@ class Paddle(Rank):
         precision = self.spec.precision
         products = f"Paddle's products of matrices on a CPU are in fp32 or fp64, not in {precision}"
         refuse_if(self.kind == "cpu" and precision != "fp32", products)
-        kept = "in a compiled graph Paddle does not recompute activations: it keeps them in memory"
-        refuse_if(self.options.compile and self.options.checkpointing, kept)
+        refuse_if(bool(self.options.compile) and self.options.checkpointing, KEPT)
         if self.kind == "cuda":
             least = {"tf32": (8, 0), "bf16": (8, 0)}.get(precision, (0, 0))
             cuda = paddle.device.cuda

@@ -74,7 +74,7 @@ class TorchRank(Rank):
             no_product = "PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on"
             refuse_if(precision == "fp8", no_product)
             refuse_if(
-                self.options.unpadded is True and self.options.compile,
+                self.options.unpadded is True and bool(self.options.compile),
                 "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
                 "each of them",
             )

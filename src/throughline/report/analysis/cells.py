@@ -287,7 +287,7 @@ def switches(summary: Summary) -> str:
     """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`."""
     options = summary.options
     always = [
-        "W/ compile" if options.compile else "W/O compile",
+        _compiling(summary) if options.compile == "auto" else "W/ compile" if options.compile else "W/O compile",
         "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
         "W/ checkpointing" if options.checkpointing else "W/O checkpointing",
     ]
@@ -306,6 +306,23 @@ def switches(summary: Summary) -> str:
         f"W/ {workloads.MADE_UP} data": made_up_files(summary),
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
+
+
+def eager(summary: Summary) -> dict[str, str]:
+    """Map each framework whose runs left the model eager to the reason, if the summary's `compile` is `auto`."""
+    told = {name: str((built or {}).get("compiling", "")) for name, built in (summary.settings or {}).items()}
+    return {name: words for name, words in told.items() if words.startswith("not compiled")}
+
+
+def _compiling(summary: Summary) -> str:
+    """Return what `compile: auto` did: with or without, and for which frameworks if they differ."""
+    built = [name for name, settings in (summary.settings or {}).items() if settings]
+    left = [name for name in built if name in eager(summary)]
+    if not built:
+        return "compile: auto"
+    if left and len(left) < len(built):
+        return f"W/ compile (auto), but W/O compile in {', '.join(left)}"
+    return f"{'W/O' if left else 'W/'} compile (auto)"
 
 
 def title(group: Group) -> str:

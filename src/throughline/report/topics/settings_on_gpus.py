@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from throughline import frameworks, workloads
-from throughline.report.analysis.cells import Group
+from throughline.report.analysis.cells import Group, eager
 from throughline.report.topic import Finding, Scope, Topic
 
 
@@ -12,7 +12,9 @@ def findings(scope: Scope) -> Iterator[Finding]:
     groups = [group for group in scope.groups if group.measured and _on_gpus(group)]
     if not (uncompiled := list(dict.fromkeys(name for group in groups for name in _not_compiled(group)))):
         return
-    slower = ["options.compile is false"]
+    asked = {group.summary.options.compile for group in groups if group.summary and any(_not_compiled(group))}
+    slower = ["options.compile is false"] * (False in asked)
+    slower += _reasons(groups)
     if any(group.summary and group.summary.options.dropout for group in groups):
         slower.append("options.dropout is on, as in training")
     yield Finding(
@@ -36,12 +38,21 @@ def _on_gpus(group: Group) -> bool:
 
 def _not_compiled(group: Group) -> Iterator[str]:
     """Yield the measured frameworks of a group that can compile its model and did not."""
-    if group.summary is None or group.summary.options.compile:
+    summary = group.summary
+    if summary is None or summary.options.compile is True:
         return
-    for name in group.frameworks:
+    left = group.frameworks if summary.options.compile is False else eager(summary)
+    for name in left:
         measured = any(row.framework == name for row in group.measured)
-        if measured and "compile" in frameworks.features(name, group.summary.model):
+        if measured and "compile" in frameworks.features(name, summary.model):
             yield name
+
+
+def _reasons(groups: Sequence[Group]) -> list[str]:
+    """Return why runs with `options.compile: auto` did not compile."""
+    automatic = [group for group in groups if group.summary and group.summary.options.compile == "auto"]
+    told = [(name, eager(group.summary)) for group in automatic if group.summary for name in _not_compiled(group)]
+    return list(dict.fromkeys(f"{name}: {words[name]}" for name, words in told))
 
 
 def _listed(names: Sequence[str]) -> str:
