@@ -84,7 +84,7 @@ def test_nothing_stops_a_timed_step(rows: dict[str, dict[str, str]], case: str) 
     assert {name: row[name] for name in ZERO if row.get(name, "0") != "0"} == {}
 
 
-@pytest.mark.parametrize("case", matrix.recorded())
+@pytest.mark.parametrize("case", list(matrix.recorded()))
 def test_a_recorded_step_is_launched_with_one_call(rows: dict[str, dict[str, str]], case: str) -> None:
     """Beside the graph: a copy for each tensor of the batches, the loss, and the state of the random numbers."""
     row = rows[" ".join(case.split())]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from throughline.workloads import Arrays, Form
 from throughline.workloads.form import same_names
+from throughline.workloads.in_torch_compiler import compiled
 from throughline.workloads.workload import P
 
 
@@ -34,8 +35,7 @@ class InParts(nn.Module):
 
         torch._dynamo.config.optimize_ddp = False
         self.dynamic = dynamic
-        compiled = (torch.compile(part, dynamic=None if dynamic else False, backend=backend) for part in self.parts)
-        self.parts = tuple(compiled)
+        self.parts = tuple(compiled(part, None if dynamic else False, backend) for part in self.parts)
 
     def of_any_length(self, *tensors: Tensor) -> None:
         """Say, before a compiled part takes these tensors, that their first dimension changes from batch to batch.

@@ -14,6 +14,7 @@ from throughline.frameworks.torch import sharding
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.frameworks.torch.norms import norms_here
 from throughline.frameworks.torch.rank import HALF
+from throughline.workloads import in_torch_compiler
 
 
 class HfLoop(TorchDDP):
@@ -29,6 +30,7 @@ class HfLoop(TorchDDP):
         if self.options.compile:  # layer by layer if weights are split, because they are gathered between the layers
             for module in self.form.blocks(self.network) if self.in_parts else [self.network.model]:
                 module.compile()
+            self.compiler = in_torch_compiler.words
         if self.world > 1 and not self.in_parts:
             self.parallel = DistributedDataParallel(self.network, bucket_cap_mb=self.options.bucket_mb)
         torch.manual_seed(self.spec.seed + 1 + self.replica)

@@ -7,6 +7,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import IO, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from throughline.frameworks.torch.optimizers import build
 from throughline.frameworks.torch.recorded import Batch, ReplayedPasses, ReplayedStep, rate_of, set_rate
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
-from throughline.workloads import in_torch_timed
+from throughline.workloads import in_torch_compiler, in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -49,6 +50,8 @@ class TorchRank(Rank):
     """What replays the passes of a step as a CUDA graph, or None."""
     recorded: ReplayedStep | None = None
     """What replays whole steps as a CUDA graph, or None."""
+    compiler: Callable[[], str] | None = None
+    """Returns the words of a record for how the network was compiled; None: it was not, or not by us."""
     before: tuple[int, int] | None = None
     """The peaks of a GPU's memory until the timed window began."""
     takes_from_gpu = True
@@ -103,6 +106,7 @@ class TorchRank(Rank):
         self.network.half_type = HALF.get(self.spec.precision)
         if self.options.compile:
             self.network.compile_parts(dynamic=self.options.unpadded is True)
+            self.compiler = partial(in_torch_compiler.words, None if self.options.unpadded is True else False)
         torch.manual_seed(self.spec.seed + 1 + self.replica)
 
     def building(self) -> AbstractContextManager[Any]:
@@ -248,6 +252,10 @@ class TorchRank(Rank):
         with torch.no_grad():
             product = torch.mm(*(torch.from_numpy(matrix).to(self.at, kind) for matrix in (left, right)))
         return product.float().cpu().numpy()
+
+    def settings(self) -> dict[str, Any]:
+        compiler = {"compiler": self.compiler()} if self.compiler else {}
+        return {**super().settings(), **compiler}
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups
