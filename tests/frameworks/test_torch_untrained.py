@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import training_fixtures
 from throughline import records
+from throughline.frameworks.rank import load as load_rank
 from throughline.launch import launcher
+from throughline.launch import rounding as judged
 from throughline.launch.request import RunRequest
+from throughline.rank import rounding
 from throughline.report.analysis import cells, summary
 from throughline.report.render import cell_entries
 from throughline.study import runs
@@ -91,3 +96,22 @@ def test_the_page_gives_no_device_a_share_of_a_call(together: records.RunRecord,
     assert row.cell and (row.cell.global_batch, row.cell.world_size, row.cell.speedup) == (1, 2, None)
     assert cell_entries.per_device(group, row).value is None
     assert cell_entries.median(group, row).value == together.samples_per_s
+
+
+@pytest.mark.skipif("amx_bf16" not in Path("/proc/cpuinfo").read_text(), reason="no units for bf16 in this processor")
+def test_products_that_a_processor_rounds_to_bf16_are_no_fp32() -> None:
+    """PyTorch rounds the operands of fp32 if it may. So a single setting makes another type of all products."""
+    torch = pytest.importorskip("torch")
+    spec = training_fixtures.spec()
+    rank = load_rank("torch")(spec, 0, 0, 1, "cpu")
+    before = torch.get_float32_matmul_precision()
+    shown = {}
+    try:
+        for precision in ("highest", "medium"):
+            torch.set_float32_matmul_precision(precision)
+            measured = replace(training_fixtures.measured(), rounding=rounding.probe(rank))
+            shown[precision] = judged.of(spec, [measured])
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert shown["highest"]["shows"] == "fp32" and judged.fault(shown["highest"]) is None
+    assert shown["medium"]["shows"] == "bf16" and "fp32 was asked for" in str(judged.fault(shown["medium"]))
