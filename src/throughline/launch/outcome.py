@@ -51,7 +51,8 @@ def failure(
         if status and status != -signal.SIGTERM:  # this rank was killed; the others only lost their connection to it
             return rank, _ending(status)
     for rank in lost:
-        if ended and rank not in reports and rank not in ended:  # the others only report that they cannot reach it
+        # The others only report that they cannot reach it, or they still wait for it.
+        if (ended or not reports) and rank not in reports and rank not in ended:
             return rank, "no word from it any more: its node, or the agent on it, is gone"
     if failed := [report for report in reports.values() if report.status == "failed"]:
         first = min(failed, key=lambda report: report.at)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import signal
 import sys
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 
 import training_fixtures
 from process_helpers import alive
-from throughline import messages
+from throughline import messages, processes
 from throughline.launch import agent_commands
 from throughline.launch.supervision import Agents
 from throughline.messages import Ready, Refusal
@@ -65,12 +67,13 @@ def test_a_node_that_refuses_its_gpus_ends_the_run_though_srun_waits_for_the_oth
         agents.end()
 
 
-def with_starter(folder: Path, sampler: str) -> tuple[Agents, list[str]]:
-    """Return two agents of a run that Horovod starts on GPUs. `sampler` is the sampler of both, as a shell script."""
+def with_starter(folder: Path, sampler: str, starter: str = "") -> tuple[Agents, list[str]]:
+    """Return two agents of a run that Horovod starts on GPUs. `sampler` is the sampler of both, and `starter` is what
+    horovodrun does, as shell scripts."""
     agent = f'exec {shlex.quote(sys.executable)} "$@"'
     scripts = {
         "python": f'#!/bin/sh\ncase "$2" in *.telemetry) {sampler} ;; *) {agent} ;; esac\n',
-        "horovodrun": f"#!/bin/sh\ntouch {shlex.quote(str(folder))}/started\n",
+        "horovodrun": f"#!/bin/sh\ntouch {shlex.quote(str(folder))}/started\n{starter}\n",
     }
     for name, text in scripts.items():
         (folder / name).write_text(text)
@@ -109,6 +112,34 @@ def test_a_sampler_that_cannot_start_is_named_and_holds_nothing_up(tmp_path: Pat
     )
     assert agents.blind == {0: said, 1: said} and f"node 1: {said}" in output
     assert (tmp_path / "started").exists()
+
+
+def test_a_sampler_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    ready = shlex.quote(messages.line(Ready([])))
+    agents, output = with_starter(tmp_path, f"echo {ready}; echo $$; [ $4 = 1 ] || exec cat; exec sleep 600")
+    try:
+        assert wait_until(agents.are_over, 30), output
+    finally:
+        agents.end()
+    assert agents.blind == {1: "its sampler did not write its samples within 5 s"}
+    assert not any(alive(int(line.split()[-1])) for line in output if line.startswith("[telemetry]"))
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_an_agent_that_is_killed_ends_a_run_with_a_starter(tmp_path: Path, killed: int) -> None:
+    """Its sampler ends with it, and so does the starter, which is on the first node."""
+    ready = f"echo {shlex.quote(messages.line(Ready([])))}; exec sleep 600"
+    agents, _ = with_starter(tmp_path, ready, "exec sleep 600")
+    try:
+        assert wait_until((tmp_path / "started").exists, 30)
+        begun = processes.descendants(os.getpid())
+        pids = [agent._process.pid for agent in agents.processes]
+        os.kill(pids[killed], signal.SIGKILL)
+        assert wait_until(agents.have_failed, 10)
+        assert wait_until(lambda: agents.seen()[2] == [killed], 10)
+    finally:
+        agents.end()
+    assert not any(map(alive, begun))
 
 
 BIND = """

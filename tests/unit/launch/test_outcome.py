@@ -44,6 +44,7 @@ def test_the_first_to_fail_is_named() -> None:
     assert outcome.failure({0: report()}, {0: 0, 1: None}, 2) == (1, "ended without a report")
     lost = outcome.failure({0: reports[0]}, {0: 1}, 2, [1])
     assert lost is not None and lost[0] == 1 and "its node" in lost[1]
+    assert outcome.failure({}, {}, 2, [1]) == lost, "the others wait for it"
     assert outcome.failure({0: reports[0]}, {0: 1}, 2) == (0, "r0")
     assert outcome.failure(reports, {0: 1, 1: -15}, 2) == (1, "r1")
     assert outcome.failure({0: report(), 1: report(1)}, {0: 0, 1: -11}, 2) == (1, "killed by signal 11")
