@@ -12,11 +12,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from throughline import nvidia_smi
 from throughline.files import UserError
 
 WANTED = "THROUGHLINE_GPU"
@@ -152,17 +152,11 @@ def facts() -> Facts:
 
 
 def _of_smi() -> Facts:
-    for fields in ("driver_version,name,compute_cap", "driver_version,name"):  # old drivers do not know the last field
-        command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader"]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-        except (OSError, subprocess.TimeoutExpired):
-            return Facts()
-        rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == fields.count(",")]
-        if done.returncode == 0 and rows:
-            cards = tuple(Card(row[1], _numbers(row[2]) if len(row) > 2 else ()) for row in rows)
-            return Facts(cards, rows[0][0])
-    return Facts()
+    try:
+        rows = nvidia_smi.rows()
+    except RuntimeError:
+        return Facts()
+    return Facts(tuple(Card(row.name, _numbers(row.capability)) for row in rows), rows[0].driver)
 
 
 def _of_nvml() -> Facts:

@@ -128,9 +128,9 @@ def smi(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("script", "facts"),
     [
-        ("printf '580.95.05, NVIDIA H100, 9.0\\n580.95.05, NVIDIA H100, 9.0\\n'",
+        ("printf 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0\\nNVIDIA H100, 81559 MiB, 580.95.05, 9.0\\n'",
          Facts((Card("NVIDIA H100", (9, 0)),) * 2, "580.95.05")),
-        ("case $1 in *cap*) echo 'not a valid field' >&2; exit 2;; esac; echo '470.1, Tesla K80'",
+        ("case $1 in *cap*) echo 'not a valid field' >&2; exit 2;; esac; echo 'Tesla K80, 11441 MiB, 470.1'",
          Facts((Card("Tesla K80"),), "470.1")),
         ("echo 'NVIDIA-SMI has failed' ; exit 9", NOTHING),
     ],

@@ -1,7 +1,7 @@
 """`make doctor`: say what this machine can do, and what is missing for the rest. It also runs before any installation.
 
-So it is a single file that uses only the standard library, and that every Python from 3.7 on can run. Only which build
-a framework gets is asked of the library, which needs Python 3.11.
+So it uses only the standard library and one file of the library (nvidia_smi.py), and every Python from 3.7 on can run
+it. Only which build a framework gets is asked of the rest of the library, which needs Python 3.11.
 """
 
 from __future__ import annotations
@@ -11,14 +11,12 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[3]
-GPU = ("--query-gpu=name,memory.total,driver_version,compute_cap", "--format=csv,noheader")
 ROOM_GB = 5
 """Free space that we require. An environment with PyTorch's CPU build takes 1.6 GB. The CUDA build is a download of
 2.7 GB, and takes more space than that on the disk."""
@@ -168,14 +166,22 @@ def room() -> tuple[str, str, str]:
 
 def gpus() -> list[str]:
     """Return a line for each GPU, or one line that says why there is none."""
-    if not which("nvidia-smi"):
+    program = which("nvidia-smi")
+    if program is None:
         seen = any(Path("/dev").glob("nvidia[0-9]*"))
         return ["there is one, but no nvidia-smi: install the driver's tools" if seen else "none: runs are on the CPU"]
-    done = subprocess.run(["nvidia-smi", *GPU], capture_output=True, text=True, check=False)
-    if done.returncode:
-        return ["nvidia-smi fails: " + " ".join((done.stdout + done.stderr).split())[:200]]
-    return [f"{name}, {size}, driver {driver}, compute capability {capability}" for name, size, driver, capability in
-            (line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == 3)]  # fmt: skip
+    if str(ROOT / "src") not in sys.path:
+        sys.path.insert(0, str(ROOT / "src"))
+    from throughline import nvidia_smi
+
+    try:
+        rows = nvidia_smi.rows(program)
+    except RuntimeError as error:
+        return [f"nvidia-smi fails: {str(error)[:200]}"]
+    return [
+        f"{name}, {memory}, driver {driver}, compute capability {capability or 'unknown'}"
+        for name, memory, driver, capability in rows
+    ]
 
 
 def which(program: str) -> str | None:

@@ -24,6 +24,14 @@ def ask(python: str, path: str, home: Path) -> str:
     return done.stdout
 
 
+def a_card(folder: Path) -> Path:
+    """Write an nvidia-smi that names one GPU, and return its folder."""
+    program = folder / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0'\n")
+    program.chmod(0o755)
+    return folder
+
+
 def test_what_is_missing_comes_with_the_command_that_installs_it(tmp_path: Path) -> None:
     text = ask(sys.executable, str(tmp_path), tmp_path)
     assert "no environment built yet: make frameworks" in text
@@ -57,12 +65,7 @@ def test_every_framework_has_a_line_with_its_build_and_the_reason(
     (marker.parent / "bin").mkdir(parents=True)
     for file in (marker, marker.parent / "bin" / "python"):
         file.touch()
-    smi = tmp_path / "nvidia-smi"
-    smi.write_text("""#!/bin/sh
-case "$*" in *memory*) echo 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0' ;; *) echo '580.95.05, NVIDIA H100, 9.0' ;; esac
-""")
-    smi.chmod(0o755)
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    path = f"{a_card(tmp_path)}{os.pathsep}{os.environ['PATH']}"
     text = ask(sys.executable, path, tmp_path)
     assert "NVIDIA H100, 81559 MiB, driver 580.95.05, compute capability 9.0" in text
     seen = "; it sees 0 of 1 GPUs" if not any(map(os.path.exists, machine.DEVICE_FILES["cuda"])) else ""
@@ -87,4 +90,6 @@ def test_another_python_is_told_which_ones_can_run_the_workflow(tmp_path: Path) 
     other_python = next((python for python in others if Path(python).is_file()), None)
     if other_python is None:
         pytest.skip("there is no Python here that cannot run the workflow")
-    assert "no   make run: Python: Python 3.11, 3.12 or 3.13 missing" in ask(other_python, os.environ["PATH"], tmp_path)
+    text = ask(other_python, f"{a_card(tmp_path)}{os.pathsep}{os.environ['PATH']}", tmp_path)
+    assert "no   make run: Python: Python 3.11, 3.12 or 3.13 missing" in text
+    assert "NVIDIA H100, 81559 MiB, driver 580.95.05, compute capability 9.0" in text

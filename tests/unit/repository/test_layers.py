@@ -24,6 +24,7 @@ ORDER = [
         "sources",
         "recipes",
         "variants",
+        "nvidia_smi",
         "memory",
         "numbers",
         "messages",
