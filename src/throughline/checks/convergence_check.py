@@ -150,15 +150,18 @@ def _curve(request: RunRequest, order: Training, ended: launcher.Ended) -> dict[
 
 
 def judge(curve: records.Curve, against: Path | None, tolerance: float) -> records.ConvergenceVerdict:
-    """Return the content of convergence_<...>.json: the comparison of the curve with the stated curve in a CSV file.
+    """Return the content of convergence_<...>.json: the comparison of the curve with the stated curve in a file.
 
-    The file has a column `step` and columns of some of the workload's figures of held-out data. Between two of its
-    steps we interpolate linearly. A point passes if it is not worse than the stated value by more than the tolerance.
-    For a figure of which more is better (an accuracy), the tolerance is an absolute difference; for others (a loss),
-    it is a share of the stated value.
+    A CSV file has a column `step` and columns of some of the workload's figures of held-out data. A JSON file is the
+    curve of another check (`curve.json`). Between two of its steps we interpolate linearly. A point passes if it is not
+    worse than the stated value by more than the tolerance. For a figure of which more is better (an accuracy), the
+    tolerance is an absolute difference; for others (a loss), it is a share of the stated value.
     """
     held_out = workloads.of(curve.spec.model).held_out
-    expected = stated(against, held_out) if against else {}
+    expected: Stated = {}
+    if against:
+        is_curve = against.suffix == ".json"
+        expected = of_earlier(against, curve.spec.model, held_out) if is_curve else stated(against, held_out)
     compared = [
         _against(value, look, name, held_out[name], tolerance)
         for name, points in expected.items()
@@ -199,6 +202,26 @@ def stated(path: Path, held_out: Iterable[str]) -> Stated:
     if not any(curves.values()):
         raise UserError(f"{path} states nothing", next_step=columns)
     return curves
+
+
+def of_earlier(path: Path, model: str, held_out: Iterable[str]) -> Stated:
+    """Return the curve of an earlier check, such as that of another machine, as a stated curve.
+
+    Raises UserError if it is of another model, or has no figures.
+    """
+    earlier = records.read_curve(path)
+    wrong = f"it is of {earlier.spec.model}, and this check trains {model}" if earlier.spec.model != model else None
+    if wrong or earlier.status != "ok" or not earlier.curve:
+        raise UserError(
+            f"{path} is no curve to compare with",
+            why=wrong or earlier.reason or "it has no evaluations",
+            next_step="name the curve.json of a finished check of the same model in convergence.against, or a CSV file",
+        )
+    looks = sorted(earlier.curve, key=lambda look: look.step)
+    return {
+        name: [(look.step, value) for look in looks if (value := look.figures.get(name)) is not None]
+        for name in held_out
+    }
 
 
 def between(points: list[tuple[int, float]], step: int) -> float | None:

@@ -111,8 +111,8 @@ class Convergence(Section):
     )
     against: FilePath | None = Field(
         None,
-        description="a CSV file with the stated curve: a column `step` and some of the model's figures of held-out "
-        "data",
+        description="a file with the stated curve: a CSV file with a column `step` and some of the model's figures of "
+        "held-out data, or the `curve.json` of another check of the same model, such as that of another machine",
     )
     tolerance: Share = Field(
         0.05,

@@ -174,6 +174,27 @@ def test_pass_and_fail(tmp_path: Path) -> None:
     assert worse.verdict == "fail" and worse.compared[0].limit == pytest.approx(0.25)
 
 
+def test_the_curve_of_another_machine_is_a_stated_curve(tmp_path: Path) -> None:
+    first = tmp_path / "first.json"
+
+    def after(**changes: Any) -> records.ConvergenceVerdict:
+        records.write(records.Curve, curve(**changes).model_dump(by_alias=True, mode="json"), first)
+        return convergence_check.judge(curve(), first, 0.05)
+
+    same = after()
+    assert (same.verdict, same.against, len(same.compared)) == ("pass", "first.json", 9)
+    assert same.stated["loss"] == [[0.0, 10.0], [10.0, 8.0], [20.0, 7.0]]
+    better = [{"step": step, "samples": 100, "figures": {"loss": loss}} for step, loss in ((0, 10.0), (20, 6.0))]
+    worse = after(curve=better)
+    assert worse.verdict == "fail" and "loss 7.0000 at step 20, 6.0000 is stated" in worse.reason
+    with pytest.raises(UserError, match=r"(?s)first\.json is no curve to compare with.*it has no evaluations"):
+        after(curve=[])
+    with pytest.raises(UserError, match="there was no memory"):
+        after(status="oom", reason="there was no memory", curve=[])
+    with pytest.raises(UserError, match="it is of bert-mini, and this check trains bert-tiny"):
+        after(spec=training_fixtures.spec(model="bert-mini"))
+
+
 def test_no_pass_without_a_comparison(tmp_path: Path) -> None:
     assert convergence_check.judge(curve(), None, 0.05).verdict == "not judged"
     assert judged(tmp_path, "step,loss\n1000,1\n").verdict == "fail"

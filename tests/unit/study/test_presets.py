@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from throughline.checks import convergence_check
 from throughline.comparables.published import rows as published_rows
 from throughline.spec import RunSpec
 from throughline.study import runs
@@ -122,7 +123,8 @@ def test_ngc_bert_takes_the_published_steps() -> None:
         for row in published_rows()
         if row.source == source
     }
-    base = [spec for spec in asked("ngc-pytorch-bert") if spec.model == "bert-base"]
+    every = [spec for spec in asked("ngc-pytorch-bert") if spec.model == "bert-base"]
+    base = [spec for spec in every if spec.benchmark != "ngc_base_convergence"]
     ours: set[Size] = {
         (
             spec.precision,
@@ -138,6 +140,16 @@ def test_ngc_bert_takes_the_published_steps() -> None:
     alone = {(precision, 1, 1, batch, 1, batch) for precision, batch in GRID}
     assert ours - published == alone, "the baseline of the speedup without accumulation"
     assert {spec.cell for spec in base if spec.samples_per_step} == {f"ngc_base/bz{b}_{p}" for p, b in GRID}
+
+
+def test_ngc_bert_has_the_check_of_convergence_of_the_study() -> None:
+    """8 V100s, fp16, batch 64, 50,000 steps; the rate warms up for 28.43 % of them, as in NVIDIA's script."""
+    config = load([PRESETS / "ngc-pytorch-bert.yaml"])
+    ((path, check),) = convergence_check.requests(config, runs.expand(config)).items()
+    assert path == "results/ngc_base_convergence/convergence_bz64_fp16_torch_1n8g.json"
+    assert (check.steps.timed, check.size.samples_per_step, check.options.accumulate) == (50000, 67584, 132)
+    schedule = check.optimizer.schedule
+    assert schedule.total_steps == 50000 and schedule.warmup_steps / schedule.total_steps == pytest.approx(0.2843)
 
 
 def test_the_presets_of_bert_share_one_corpus() -> None:
