@@ -22,7 +22,8 @@ from throughline.study.config import Config, block_name
 PROTOCOL = 3
 """A developer raises this number when the way of measuring changes. Every run is then made again.
 
-A workload whose way changed alone names a later number in its parameters (`one_call_since`). Its runs have that one.
+A workload whose way changed alone names a later number in its parameters (`one_call_since`). Its runs have that one, so
+the next number for all is above it.
 """
 
 CONFIGURATION = "THROUGHLINE_CONFIGURATION"

@@ -59,6 +59,7 @@ def test_a_collective_operation_counts_once_and_in_older_specifications_once_a_r
     assert older.size.samples_per_step == 4
     assert "counts once" in collectives.WORKLOAD.convention(four)["flops"]
     assert "every rank's call counts" in collectives.WORKLOAD.convention(older)["flops"]
+    assert two.protocol != runs.PROTOCOL, "a number that some runs have already would not make them again"
     alone = first(model="matmul", topologies=["1n4g"])
     assert (alone.protocol, alone.size.samples_per_step) == (runs.PROTOCOL, 4), "each rank makes a call of its own"
 
