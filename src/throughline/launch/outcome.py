@@ -206,8 +206,11 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
 
 
 def _of_steps(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
-    """Return the percentiles of step times that the workload declares, in milliseconds."""
-    steps = sorted(_slowest(ranks))
+    """Return the percentiles of step times that the workload declares, in milliseconds.
+
+    A whole job has none: it states its own figures, and evaluations interrupt its steps.
+    """
+    steps = [] if spec.job else sorted(_slowest(ranks))
     return [
         _entry(figure, _percentile(steps, share), "median" if share == 50 else f"{share} %")
         for figure in workloads.of(spec.model).figures

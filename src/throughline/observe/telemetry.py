@@ -15,7 +15,8 @@ import selectors
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import psutil
 
 from throughline import messages, processes
 from throughline.messages import NodeSamples, Order, Ready, Reasons, Sample
+from throughline.observe.telemetry_busiest import Disks, Links
 from throughline.observe.telemetry_cards import Cards
 from throughline.rank import heartbeat
 
@@ -36,13 +38,14 @@ INFINIBAND = {"infiniband_received_bytes": "port_rcv_data", "infiniband_sent_byt
 
 
 class Machine:
-    """Counters of the whole node (CPU seconds and bytes) and its memory in use."""
+    """Counters of the whole node (CPU seconds, bytes, seconds of busy disks and links), and its memory in use."""
 
     def __init__(self) -> None:
         self.reasons: dict[str, str] = {}
         self.ports = sorted(Path("/sys/class/infiniband").glob("*/ports/*/counters"))
         if not self.ports:
             self.reasons |= dict.fromkeys(INFINIBAND, "no InfiniBand device")
+        self.disks, self.links = Disks(), Links(self.ports)
 
     def read(self) -> dict[str, float | None]:
         cpu, memory = psutil.cpu_times(), psutil.virtual_memory()
@@ -62,6 +65,11 @@ class Machine:
             "busy_s": cpu.user + cpu.nice + cpu.system + cpu.irq + cpu.softirq,
             "steal_s": cpu.steal,
             "memory_used_bytes": memory.total - memory.available,
+            "memory_used_share": (memory.total - memory.available) / memory.total,
+            "disk_busy_s": self._busiest("disk_busy_s", self.disks.read, "the system does not count it"),
+            "network_busy_s": self._busiest(
+                "network_busy_s", partial(self.links.read, interfaces), "no network interface states its speed"
+            ),
             "disk_read_bytes": disk.read_bytes if disk else None,
             "disk_written_bytes": disk.write_bytes if disk else None,
             "network_received_bytes": sum(card.bytes_recv for card in interfaces.values()) if interfaces else None,
@@ -69,6 +77,16 @@ class Machine:
             "loopback_bytes": loopback.bytes_sent if loopback else None,
             **{name: self._infiniband(name) for name in INFINIBAND},
         }
+
+    def _busiest(self, name: str, read: Callable[[], float | None], reason: str) -> float | None:
+        """Return a counter of busy seconds; None, with a reason, if the system does not have it."""
+        try:
+            seconds = read()
+        except (OSError, RuntimeError, ValueError) as error:
+            seconds, reason = None, type(error).__name__
+        if seconds is None:
+            self.reasons[name] = reason
+        return seconds
 
     def _infiniband(self, name: str) -> float | None:
         """Return the bytes of all ports together; None if unknown."""

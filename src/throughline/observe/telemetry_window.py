@@ -10,6 +10,7 @@ import functools
 import io
 import itertools
 import operator
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -33,6 +34,8 @@ RATES = {
         "cpu_steal_share": ("steal_s",),
         **_bytes("disk_read", "disk_written", "network_received", "network_sent", "loopback"),
         **_bytes("infiniband_received", "infiniband_sent"),
+        "disk_busy_share": ("disk_busy_s",),
+        "network_busy_share": ("network_busy_s",),
     },
     "processes": {"cpu_cores": ("cpu_s",), **_bytes("disk_read", "disk_written")},
     "devices": {
@@ -41,9 +44,9 @@ RATES = {
         "energy_j": ("energy_j",),
     },
 }
-"""Map each figure to its counters: the figure is the rate of their sum. A share is a share of all processors."""
+"""Map each figure to its counters: the figure is the rate of their sum. A share of the CPU is one of all processors."""
 GAUGES = {
-    "machine": ("memory_used_bytes",),
+    "machine": ("memory_used_bytes", "memory_used_share"),
     "processes": ("memory_bytes", "threads"),
     "devices": ("utilization", "memory_used_bytes", "sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c"),
 }
@@ -127,7 +130,7 @@ class _Part:
         return {f"device{self.index}_{name}": value for name, value in columns.items()}
 
     def _counter(self, figure: str) -> Counter:
-        names, share = RATES[self.room][figure], self.sampled.cpus if figure.endswith("_share") else 1
+        names, share = RATES[self.room][figure], self.sampled.cpus if re.fullmatch(r"cpu_.*share", figure) else 1
 
         def counter(sample: Sample) -> float | None:
             values = [self.of(sample)[name] for name in names]

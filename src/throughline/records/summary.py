@@ -61,13 +61,20 @@ class Cost(Entry):
 
 
 class Goal(Entry):
-    """One goal of the configuration and its verdict. `worst` is the worst cell's value, and `where` names this cell."""
+    """One goal of the configuration and its verdict. `worst` is the worst cell's value, and `where` names this cell.
 
-    name: Literal["efficiency", "utilization"]
+    A goal of `mean_use` has the part of the hardware as `part`, and is judged by `mean`, over all cells.
+    """
+
+    name: Literal["efficiency", "utilization", "mean_use"]
+    part: Literal["gpu", "cpu", "memory", "disk", "network"] | None = Field(
+        None, exclude_if=lambda value: value is None
+    )
     verdict: Literal["pass", "fail", "not measured"]
     at_least: Positive
     from_nodes: Count | None
     worst: NonNegative | None
+    mean: NonNegative | None = Field(None, exclude_if=lambda value: value is None)
     where: str | None
     why: str
 

@@ -22,9 +22,35 @@ class UtilizationGoal(Section):
     )
 
 
+UseShare = Annotated[float | None, Field(gt=0, le=1)]
+
+
+class MeanUseGoal(Section):
+    from_nodes: PositiveInt = Field(1, description="topologies of this many nodes or more count; 1: all of them")
+    gpu: UseShare = Field(None, description="the lowest mean share of time in which the GPUs were busy")
+    cpu: UseShare = Field(None, description="the lowest mean use of all processors of the nodes")
+    memory: UseShare = Field(None, description="the lowest mean share of the nodes' memory in use")
+    disk: UseShare = Field(None, description="the lowest mean share of time in which a node's busiest disk worked")
+    network: UseShare = Field(
+        None, description="the lowest mean share of its full speed at which a node's busiest network link carried data"
+    )
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The goal of each part of the hardware that has one."""
+        every: dict[str, float | None] = self.model_dump(exclude={"from_nodes"})
+        return {part: share for part, share in every.items() if share is not None}
+
+
 class Goals(Section):
     efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well a benchmark has to scale")
     utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
+    mean_use: MeanUseGoal | None = Field(
+        None,
+        description="how much of the hardware has to be used, as means over the window and over all cells of a "
+        "benchmark; a part without a number has no goal",
+        exclude_if=lambda value: value is None,  # a parameter that changes makes finished summaries again
+    )
 
 
 HOURS_A_YEAR = 8760

@@ -43,7 +43,7 @@ LATENCY = Figure(
     "one iteration, on the rank that takes longest for it: median and percentiles",
     of_steps=(50, 95, 99),
 )
-"""For workloads whose published tables state a latency."""
+"""Every workload that trains has it, unless its own `figures` leave it out."""
 
 
 class Workload(ABC, Generic[P]):
@@ -65,7 +65,10 @@ class Workload(ABC, Generic[P]):
     """The unit of throughput, such as `samples` or `images`."""
     units: ClassVar[Mapping[str, Callable[[Any], float]]] = {}
     """Map other units of the same throughput, such as tokens, to a function: parameters -> how many a sample has."""
-    figures: ClassVar[tuple[Figure, ...]] = ()
+    figures: ClassVar[tuple[Figure, ...]] = (LATENCY,)
+    by_iteration: ClassVar[bool] = False
+    """True if published tables state single iterations: ours then have the batch of a device and the global batch, and
+    the report draws latency and memory over sizes."""
     data: ClassVar[str | None] = None
     """The section of config.yaml with its data, and the data room whose `reading` reads them. None: all batches are
     made up."""

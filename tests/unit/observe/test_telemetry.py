@@ -21,7 +21,14 @@ from throughline.observe import telemetry, telemetry_record, telemetry_window
 from throughline.observe.telemetry_cards import LIMITS
 from throughline.observe.telemetry_record import Observation
 
-SPEED = {"busy_s": 1.5, "steal_s": 0.01, "disk_read_bytes": 100.0, "disk_written_bytes": 200.0}
+SPEED = {
+    "busy_s": 1.5,
+    "steal_s": 0.01,
+    "disk_read_bytes": 100.0,
+    "disk_written_bytes": 200.0,
+    "disk_busy_s": 0.5,
+    "network_busy_s": 0.25,
+}
 
 
 def sampled(until: int = 10, **changes: Any) -> NodeSamples:
@@ -30,6 +37,7 @@ def sampled(until: int = 10, **changes: Any) -> NodeSamples:
     nothing = {"infiniband_received_bytes": None, "infiniband_sent_bytes": None}
     for at in range(until + 1):
         machine = {name: speed * at for name, speed in SPEED.items()} | {"memory_used_bytes": 1000 + at}
+        machine["memory_used_share"] = machine["memory_used_bytes"] / 9000
         for name in ("network_received_bytes", "network_sent_bytes", "loopback_bytes"):
             machine[name] = 10.0 * at
         used = {"cpu_s": 1.0 * at, "disk_read_bytes": 0.0, "disk_written_bytes": 0.0, "memory_bytes": 50, "threads": 3}
@@ -73,6 +81,9 @@ def test_a_node_over_its_window() -> None:
     assert node["machine"]["cpu_share"]["mean"] == pytest.approx(1.5 / 4)
     assert node["machine"]["cpu_others_share"]["mean"] == pytest.approx(0.5 / 4)
     assert node["machine"]["memory_used_bytes"] == {"mean": 1005.0, "min": 1003.0, "max": 1007.0}
+    assert node["machine"]["memory_used_share"]["mean"] == pytest.approx(1005 / 9000)
+    assert node["machine"]["disk_busy_share"]["mean"] == pytest.approx(0.5), "a share of time, not of processors"
+    assert node["machine"]["network_busy_share"]["mean"] == pytest.approx(0.25)
     assert node["processes"]["cpu_cores"]["mean"] == pytest.approx(1.0)
     assert node["cost_cpu_share"] == pytest.approx(0.002)
 

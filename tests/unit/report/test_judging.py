@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from report_fixture import CPU, V100, jitter, record, spec, write_record, write_series
+from report_fixture import CPU, V100, jitter, observed, record, spec, write_record, write_series
 from throughline.files import UserError
 from throughline.records import Device, Summary
 from throughline.report.analysis import cells, cost, summary
@@ -105,6 +105,52 @@ def test_utilization_is_that_of_the_devices(tmp_path: Path) -> None:
     assert (verdict, why) == ("fail", "75.0 % on torch 1n1g, the lowest")
     cpu = [write_record(tmp_path, record(spec(repeat=n), 100.0, device=CPU)) for n in (1, 2, 3)]
     assert verdicts(judged(cpu))["utilization"] == ("pass", "97.0 % on torch 1n1g, the lowest")
+
+
+def used(n: int, topology: str, batch: int = 32, **shares: float) -> dict[str, Any]:
+    """Return an ok record on GPUs with these shares of the machine in its telemetry."""
+    value = observed(
+        record(spec(topology=topology, repeat=n, batch_per_device=batch), 100.0), busy=shares.pop("gpu", 0.9)
+    )
+    value["telemetry"][0]["machine"] |= {
+        name: {"mean": share, "min": share, "max": share} for name, share in shares.items()
+    }
+    return value
+
+
+def test_the_mean_use_over_all_cells_is_a_goal(tmp_path: Path) -> None:
+    """A low cell is made up for by a high one, and a part of the hardware without a number has no goal."""
+    shares = {"1n1g": {"gpu": 0.7, "disk_busy_share": 0.2}, "2n1g": {"gpu": 0.95, "disk_busy_share": 0.1}}
+    paths = [write_record(tmp_path, used(n, where, **of)) for where, of in shares.items() for n in (1, 2, 3)]
+    found = judged(paths, mean_use={"gpu": 0.8, "disk": 0.2, "network": 0.5})
+    means = {goal.part: (goal.verdict, goal.why) for goal in found.goals or () if goal.part}
+    assert means == {
+        "gpu": ("pass", "82.5 %, the mean of 2 cells; the lowest is 70.0 % on torch 1n1g"),
+        "disk": ("fail", "15.0 %, the mean of 2 cells; the lowest is 10.0 % on torch 2n1g"),
+        "network": (
+            "not measured",
+            "without a figure: torch 1n1g (its records are older than this figure), "
+            "torch 2n1g (its records are older than this figure)",
+        ),
+    }
+    large = judged(paths, mean_use={"gpu": 0.8, "from_nodes": 2}).goals
+    assert large and (large[-1].mean, large[-1].why) == (pytest.approx(0.95), "95.0 % on torch 2n1g")
+    assert not [goal for goal in judged(paths).goals or () if goal.part]
+    assert "part" not in (judged(paths).goals or [])[0].model_dump()
+
+
+def test_the_page_takes_the_mean_over_all_batch_sizes(tmp_path: Path) -> None:
+    summaries = []
+    for batch, busy in ((32, 0.6), (64, 0.9)):
+        values = [used(n, "1n1g", batch, gpu=busy) for n in (1, 2, 3)]
+        summaries.append(judged([write_record(tmp_path, value) for value in values], mean_use={"gpu": 0.8}))
+    (verdict, aim, why) = head.judged(cells.groups(summaries))[-1]
+    assert (verdict, aim) == ("not met", "the GPUs are busy for at least 80 % of the time, in the mean of all cells")
+    assert why == "75.0 %, the mean of 2 cells; the lowest is 60.0 % on torch 1n1g (fp32, batch 32)"
+    asked = cells.Asked(benchmark="bert", batch=64, precision="fp32", frameworks=["torch"],
+                        topologies=["1n1g", "8n1g"], repeats=3)  # fmt: skip
+    verdict, _, why = head.judged(cells.groups(summaries, [asked]))[-1]
+    assert (verdict, why) == ("cannot be told", "no record: torch 8n1g (fp32, batch 64)")
 
 
 def test_without_goals_nothing_is_judged(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from throughline import messages, workloads
 from throughline.launch import outcome
 from throughline.report.analysis import workload_figures
 from throughline.spec import Optimizer, Options, RunSpec, example, values
-from throughline.workloads import bert, wide_deep
+from throughline.workloads import bert, micro, wide_deep
 
 torch = pytest.importorskip("torch")
 
@@ -151,7 +151,8 @@ def test_latency_takes_each_step_on_its_slowest_rank() -> None:
         ("latency", "99 %"),
     ]
     assert [one["value"] for one in found] == pytest.approx([101.5, 191, 199])
-    assert outcome._of_steps(example("bert-tiny", bert.Parameters()), [rank(1)]) == []
+    assert len(outcome._of_steps(example("bert-tiny", bert.Parameters()), [rank(1)])) == 3
+    assert outcome._of_steps(example("matmul", micro.Parameters()), [rank(1)]) == []
     few = {steps: [one["value"] for one in outcome._of_steps(SPEC, [rank(1, steps)])] for steps in (3, 20)}
     assert few == {3: [2.0, None, None], 20: [pytest.approx(10.5), pytest.approx(19.0), None]}
 

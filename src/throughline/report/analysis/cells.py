@@ -159,11 +159,11 @@ class Group:
 
     @property
     def by_iteration(self) -> bool:
-        """True if its workload measures single iterations.
+        """True if published tables of its workload state single iterations.
 
         Then tables state the batch of a device and the global batch that an iteration trains on.
         """
-        return self.summary is not None and any(figure.of_steps for figure in workloads.of(self.summary.model).figures)
+        return self.summary is not None and workloads.of(self.summary.model).by_iteration
 
     @property
     def made_up(self) -> bool:

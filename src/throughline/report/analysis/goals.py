@@ -1,6 +1,7 @@
-"""Judge a benchmark's goals: how well it scales, and how busy its devices are."""
+"""Judge a benchmark's goals: how well it scales, how busy its devices are, and how much of the hardware it uses."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from throughline.numbers import percent
@@ -10,15 +11,28 @@ from throughline.study.goals import Goals
 
 Cells = Mapping[str, Mapping[str, Cell]]
 NAMED = 3  # so many cells without a figure are named
+MACHINE = {
+    "cpu": "cpu_share",
+    "memory": "memory_used_share",
+    "disk": "disk_busy_share",
+    "network": "network_busy_share",
+}
+"""Map each part of the hardware to its share in the telemetry of a node."""
 
 
 def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[str, str]) -> list[Goal]:
-    """Judge each goal by the worst cell that it is about. kind: the device's, `cuda` or `cpu`.
+    """Judge each goal by the worst cell that it is about, or by the mean of them. kind: the device's, `cuda` or `cpu`.
 
     baselines: the topology of each framework that its speedups are relative to. It has no efficiency of its own, and
     neither have simulated nodes. A cell without a figure does not reach a goal: then the goal cannot be told.
     """
-    return [_efficiency(frameworks, goals, baselines), _utilization(frameworks, goals, kind)]
+    parts = goals.mean_use.shares.items() if goals.mean_use else ()
+    nodes = goals.mean_use.from_nodes if goals.mean_use else 1
+    return [
+        _efficiency(frameworks, goals, baselines),
+        _utilization(frameworks, goals, kind),
+        *(mean_use(part, at_least, nodes, shares(frameworks, part, nodes)) for part, at_least in parts),
+    ]
 
 
 def overall(goals: Iterable[Goal]) -> str:
@@ -74,6 +88,61 @@ def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
     return _goal(goal, judged, "", lacking, "no cell was asked for")
 
 
+@dataclass(frozen=True)
+class Shares:
+    """The share of a part of the hardware that each cell used, and why the other cells have none."""
+
+    known: Mapping[str, float]
+    lacking: Mapping[str, str]
+
+
+def shares(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> Shares:
+    """Return the use of a part of the hardware in each cell of so many nodes or more. suffix: ends a cell's name."""
+    known, lacking = {}, {}
+    for name, series in sorted(frameworks.items()):
+        for topology, cell in sorted(series.items()):
+            if Topology.parse(topology).nodes < from_nodes:
+                continue
+            where, share = f"{name} {topology}{suffix}", _share(cell, part)
+            if isinstance(share, float):
+                known[where] = share
+            else:
+                lacking[where] = share
+    return Shares(known, lacking)
+
+
+def mean_use(part: str, at_least: float, from_nodes: int, used: Shares) -> Goal:
+    """Judge the mean use of a part of the hardware. If a cell has no figure, the mean over all cells is not known."""
+    known = used.known
+    values: dict[str, Any] = {"name": "mean_use", "part": part, "at_least": at_least, "from_nodes": from_nodes}
+    if used.lacking or not known:
+        why = f"no topology has {from_nodes} nodes and more"
+        if used.lacking:
+            why = f"without a figure: {_named(used.lacking)}"
+        return Goal(**values, verdict="not measured", worst=None, where=next(iter(used.lacking), None), why=why)
+    mean, where = sum(known.values()) / len(known), _lowest(known)
+    why = f"{percent(mean, 1)}, the mean of {len(known)} cells" if len(known) > 1 else f"{percent(mean, 1)} on {where}"
+    if len(known) > 1:
+        why += f"; the lowest is {percent(known[where], 1)} on {where}"
+    verdict: Any = "pass" if mean >= at_least else "fail"
+    return Goal(**values, verdict=verdict, mean=mean, worst=known[where], where=where, why=why)
+
+
+def _share(cell: Cell, part: str) -> float | str:
+    """Return the share of a part of the hardware that a cell used, as a mean; or why it is not known."""
+    if not cell.n_ok:
+        return "no valid repeat"
+    if part == "gpu":
+        gpu = cell.utilization.gpu if cell.utilization else None
+        return float(gpu) if gpu is not None else "no GPU told how busy it was"
+    series = cell.use.machine.get(MACHINE[part]) if cell.use else None
+    if series is not None:
+        return series.mean
+    reasons = cell.use.reasons if cell.use else {}
+    known = (reasons.get(f"machine.{MACHINE[part]}"), reasons.get("telemetry"))
+    return next(filter(None, known), "its records are older than this figure")
+
+
 def _goal(
     goal: dict[str, Any], judged: Mapping[str, float], doubt: str, lacking: Mapping[str, str], why_not: str
 ) -> Goal:
@@ -81,8 +150,6 @@ def _goal(
 
     lacking: the cells without a figure that counts, and why. `why_not`: why the goal is about no cell.
     """
-    missing = [f"{where} ({reason})" for where, reason in lacking.items()]
-    named = ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
     where = _lowest(judged) if judged else None
     worst = judged[where] if where else None
     if where and worst is not None:
@@ -91,8 +158,14 @@ def _goal(
             return Goal(**goal, verdict="fail", worst=worst, where=where, why=reason)
         if not lacking:
             return Goal(**goal, verdict="pass", worst=worst, where=where, why=reason)
-    why = f"without a figure: {named}" if lacking else why_not
+    why = f"without a figure: {_named(lacking)}" if lacking else why_not
     return Goal(**goal, verdict="not measured", worst=None, where=next(iter(lacking), None), why=why)
+
+
+def _named(lacking: Mapping[str, str]) -> str:
+    """Name the first cells without a figure with their reasons, and say how many more there are."""
+    missing = [f"{where} ({reason})" for where, reason in lacking.items()]
+    return ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
 
 
 def _lowest(judged: Mapping[str, float]) -> str:

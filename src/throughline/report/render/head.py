@@ -198,9 +198,13 @@ VERDICTS = {"pass": "met", "fail": "not met", "not measured": "cannot be told"}
 def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     """Return every goal once, over all batch sizes and precisions: verdict, goal, why. The worst one decides."""
     judgements: dict[str, list[tuple[Group, Goal]]] = {}
+    means: dict[str, Goal] = {}
     for group in groups:
         for goal in (group.summary.goals if group.summary else None) or ():
-            judgements.setdefault(goal.name, []).append((group, goal))
+            if goal.part:
+                means.setdefault(goal.part, goal)
+            else:
+                judgements.setdefault(goal.name, []).append((group, goal))
     rows = []
     for every in judgements.values():
         verdict = goals.overall(goal for _, goal in every)
@@ -215,4 +219,33 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
             topologies = "every topology" if goal.from_nodes == 1 else f"topologies of {goal.from_nodes} nodes and more"
             aim = f"{kind} of at least {percent(goal.at_least)} on {topologies}"
         rows.append((VERDICTS[verdict], aim, f"{goal.why}{where}"))
-    return rows
+    return [*rows, *(_mean(groups, part, goal) for part, goal in means.items())]
+
+
+PARTS = {
+    "gpu": "the GPUs are busy for at least {} of the time",
+    "cpu": "at least {} of the processors are busy",
+    "memory": "at least {} of the nodes' memory is in use",
+    "disk": "a node's busiest disk works for at least {} of the time",
+    "network": "a node's busiest network link carries at least {} of what it can",
+}
+"""Map each part of the hardware to its goal in words."""
+
+
+def _mean(groups: Sequence[Group], part: str, goal: Goal) -> tuple[str, str, str]:
+    """Judge the mean use of a part of the hardware over the cells of all groups."""
+    nodes = goal.from_nodes or 1
+    known: dict[str, float] = {}
+    lacking: dict[str, str] = {}
+    for group in groups:
+        if group.summary:
+            suffix = f" ({group.precision}, {group.batch_name})"
+            used = goals.shares(group.summary.frameworks, part, nodes, suffix)
+            known |= used.known
+            lacking |= used.lacking
+    verdict, why = (judged := goals.mean_use(part, goal.at_least, nodes, goals.Shares(known, lacking))).verdict, ""
+    if verdict != "not measured" and (gone := _without_record(groups, goal)):
+        verdict, why = "not measured", f"no record: {gone}"
+    where = "" if nodes == 1 else f" of {nodes} nodes and more"
+    aim = f"{PARTS[part].format(percent(goal.at_least))}, in the mean of all cells{where}"
+    return VERDICTS[verdict], aim, why or judged.why

@@ -15,6 +15,7 @@ from throughline.report.render.tables import Column, Entry, Table, lines
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics.single_calls import alone
 from throughline.spec import job
+from throughline.workloads import LATENCY
 
 
 def table(scope: Scope) -> Table | None:
@@ -51,12 +52,17 @@ def _key(figure: Figure) -> str:
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """Yield a plot for each group and declared figure that has a value."""
+    """Yield a plot for each group and declared figure that has a value.
+
+    Latency is the inverse of the throughput, which has plots of its own. So it has one only where tables of others
+    state single iterations.
+    """
     for group in scope.groups:
         if alone(group):
             continue
+        left_out = () if group.by_iteration else (LATENCY.name,)
         every = (figure for row in group.rows if row.cell for figure in row.cell.figures if figure.value is not None)
-        known = {figure.name: figure for figure in every if figure.name not in job.FIGURES}
+        known = {figure.name: figure for figure in every if figure.name not in (*job.FIGURES, *left_out)}
         for name, figure in known.items():
             heading = f"{group.benchmark}: {name}, {group.precision}, {group.batch_text}"
             yield Drawing(

@@ -1,6 +1,6 @@
 """Tables of memory, use of the hardware, and work, with a row for each cell."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from throughline.numbers import MIB, mebibytes, percent, reading, scaled
@@ -86,10 +86,15 @@ USE_COLUMNS = (
     Column("machine_infiniband_received_bytes_per_s_mean", forms=(CSV,)),
     Column("machine_infiniband_sent_bytes_per_s_mean", forms=(CSV,)),
     Column("machine_loopback_bytes_per_s_mean", "loopback", "MB/s"),
+    Column("machine_memory_used_share_mean", "memory", "of the machine"),
+    Column("machine_disk_busy_share_mean", "disk busy", "busiest one"),
+    Column("machine_network_busy_share_mean", "network busy", "busiest link"),
     Column("throttle_reasons", "throttled by"),
     Column("telemetry_cpu_share", "telemetry", "CPU cost"),
 )
 """Between the first three columns and the last two are the series of `Use`; each key begins with the series' part."""
+NEWER = frozenset({"memory_used_share", "disk_busy_share", "network_busy_share"})
+"""The series of a machine that older records lack: they have a column if a cell has them."""
 
 
 def memory(scope: Scope) -> Table:
@@ -179,10 +184,14 @@ def use(scope: Scope) -> Table:
         "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
         "its lowest and its highest value"
     )
-    return Table(USE_COLUMNS, lines(scope.groups, _use), notes=[note])
+    uses = [row.cell.use for group in scope.groups for row in group.rows if row.cell and row.cell.use]
+    known = {name for use in uses for name in use.machine}
+    left_out = {f"machine_{name}_mean" for name in NEWER - known}
+    columns = [column for column in USE_COLUMNS if column.key not in left_out]
+    return Table(columns, lines(scope.groups, partial(_use, columns)), notes=[note])
 
 
-def _use(cell: Cell) -> list[Entry]:
+def _use(columns: Sequence[Column], cell: Cell) -> list[Entry]:
     use, shares = cell.use, cell.utilization
     reasons = use.reasons if use else dict.fromkeys(("devices", "telemetry"), OLD)
     no_gpu = reasons.get("devices") or "the run used no GPU"
@@ -192,7 +201,7 @@ def _use(cell: Cell) -> list[Entry]:
         Entry.of(shares.gpu if shares else None, percent, no_gpu),
         Entry.of(shares.cpu if shares else None, percent, OLD),
         Entry.of(cell.loader_stall_share, partial(percent, places=1), "nothing is read: made-up batches"),
-        *(_series(cell, *column.key.removesuffix("_mean").split("_", 1)) for column in USE_COLUMNS[3:-2]),
+        *(_series(cell, *column.key.removesuffix("_mean").split("_", 1)) for column in columns[3:-2]),
         Entry.of(causes, lambda names: names or "nothing", no_gpu),
         Entry.of(cost, partial(percent, places=2), reasons.get("telemetry") or "not sampled"),
     ]

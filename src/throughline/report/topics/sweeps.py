@@ -3,7 +3,7 @@
 Find cells that differ in one number only, to show how a step's latency and memory depend on that number.
 
 The number is the batch, within one benchmark, or a parameter such as a vocabulary, over benchmarks that have everything
-else in common. Only workloads that declare latency have sweeps, because their sizes decide it.
+else in common. Only workloads whose published tables state single iterations have sweeps.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.spec import Part, RunSpec, key
-from throughline.workloads import LATENCY, Arrays, Values, Workload
+from throughline.workloads import Arrays, Values, Workload
 
 SIDE = 112
 """Height and width of a face, in pixels."""
@@ -114,7 +114,7 @@ class Faces(Workload[Parameters]):
     no_form = {
         "mxnet": "InsightFace trains these networks in MXNet with parts of its own, which nobody has written here"
     }
-    figures = (LATENCY,)
+    by_iteration = True
     data = "faces"
     settings = ("embedding", "classifier", "classes", "margin", "scale", "batch_norm", "memory_format")
     learns_from = 100

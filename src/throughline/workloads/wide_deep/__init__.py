@@ -111,6 +111,7 @@ class WideDeep(Workload[Parameters]):
         "mxnet": "nobody has written one; its gradients of single rows (`row_sparse`) would need an exchange of their "
         "own"
     }
+    by_iteration = True
     figures = (
         LATENCY,
         Figure(
