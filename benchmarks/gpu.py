@@ -232,6 +232,7 @@ class Run:
         rivals = {
             "trainer": spec(framework="hf-trainer"), "plain": spec(framework="hf-loop"),
             "plain compiled": spec(framework="hf-loop", options=self.options()), "ours again": ours,
+            "recorded": spec(options=self.options(graph="step")),
         }  # fmt: skip
         asked: Asked = {"ours": (ours, {}), **{name: (rivals[name], {}) for name in row.rivals}}
         measured = self._contest(asked, limit_s, profile=self.given.device == "cuda")

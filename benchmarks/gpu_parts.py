@@ -83,15 +83,15 @@ def synthetic(spec: RunSpec) -> Iterator[Any]:
 
 
 def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) -> tuple[list[float], bool]:
-    """Return the losses of the first steps without dropout, and whether the steps were recorded as a CUDA graph.
+    """Return the losses of the first steps without dropout, and whether whole steps were recorded as a CUDA graph.
 
     All start from the same weights and use the same batches. `text`: samples of full length (`full`), or samples of
     several lengths whose padding is computed (`padded`) or left out (`packed`).
     """
     import numpy as np
 
-    batch, recorded = plan.check_batch, compiled and text == "full"
-    options = {"dropout": 0.0, "compile": compiled, "graph": recorded, "unpadded": text == "packed"}
+    batch, graph = plan.check_batch, "step" if compiled and text == "full" else False
+    options = {"dropout": 0.0, "compile": compiled, "graph": graph, "unpadded": text == "packed"}
     rank = built(plan.spec(plan.model, batch, precision, device, options=options))
     rank.optimizer()
     batches = []
@@ -104,7 +104,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
         batches.append(rank.deliver(rank.data(bert.unpadded(arrays) if text == "packed" else arrays)))
     losses = [rank.step([batches[step % BATCHES]]) for step in range(plan.check_steps)]
     rank.sync()
-    return rank.losses(losses), rank.replayed is not None
+    return rank.losses(losses), rank.recorded is not None
 
 
 def checks(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -197,7 +197,7 @@ def measured(rank: Any, plan: Plan, combination: list[Any], batch: int) -> dict[
 
     gpu = rank.kind == "cuda"
     rank.spec = replace(rank.spec, batch=batch)
-    rank.replayed = None
+    rank.replayed = rank.recorded = None
     for parameter in rank.parameters:
         parameter.grad = None
     gc.collect()

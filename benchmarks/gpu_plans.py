@@ -78,7 +78,7 @@ FULL = Plan(
     model="bert-base",
     rows=[
         Row("bert-base", 256, "bf16", ("trainer", "plain", "plain compiled"), limit_s=95),
-        Row("bert-base", 32, "bf16", ("trainer", "plain", "ours again"), graph=True),
+        Row("bert-base", 32, "bf16", ("trainer", "plain", "ours again", "recorded"), graph=True),
         Row("bert-large", 256, "bf16", ("trainer", "plain"), limit_s=60),
         Row("bert-base", 256, "tf32", ("trainer", "plain")),
         Row("bert-base", 256, "fp32", ("plain",)),

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -346,6 +347,10 @@ GPU_STEPS: list[dict[str, Any]] = [
     for precision in ("fp32", "tf32", "bf16", "fp16")
     for graph, clip in ((False, "none"), (True, "global_norm"))
 ]
+GPU_STEPS += [
+    {"precision": precision, "options": {"graph": "step", "clip": "norm"}, "optimizer": {"name": name}}
+    for precision, name in product(("bf16", "fp16"), ("adamw", "lamb"))
+]
 GPU_STEPS.append({"precision": "fp16", "optimizer": {"name": "lamb"}})
 GPU_STEPS += [{"precision": precision, "options": {"unpadded": True}} for precision in ("fp32", "bf16", "fp16")]
 GPU_STEPS.append({"precision": "bf16", "options": {"unpadded": True, "compile": True}})
@@ -427,12 +432,13 @@ def test_the_window_never_waits_for_the_gpu(changes: dict[str, Any]) -> None:
 
 @NEEDS_GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-def test_a_recorded_step_trains_as_one_that_is_not(precision: str) -> None:
+@pytest.mark.parametrize("graph", [True, "step"])
+def test_a_recorded_step_trains_as_one_that_is_not(precision: str, graph: Any) -> None:
     found = []
-    for compiled in (False, True):
-        options = {"compile": compiled, "graph": compiled, "dropout": 0.0, "accumulate": 2}
+    for recorded in (False, graph):
+        options = {"compile": bool(recorded), "graph": recorded, "dropout": 0.0, "accumulate": 2}
         rank = framework("cuda", precision=precision, options=options)
-        assert (rank.replayed is not None) == compiled
+        assert ((rank.replayed or rank.recorded) is not None) == bool(recorded)
         losses = [rank.step([rank.deliver(batch(rank, 2 * step + turn)) for turn in (0, 1)]) for step in range(6)]
         rank.sync()
         found.append(rank.losses(losses))

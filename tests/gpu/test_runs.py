@@ -97,14 +97,17 @@ def test_a_run_ends_in_a_whole_record(dry: Dry, topology: str) -> None:
     [
         ("bert-tiny", {"precision": "fp16"}),
         ("bert-tiny", {"precision": "bf16", "options": {"unpadded": True}}),
+        ("bert-tiny", {"precision": "fp16", "topology": "1n2g", "options": {"graph": "step", "clip": "norm"}}),
         ("gpt2-tiny", {"precision": "bf16", "topology": "1n2g", "options": {**SYNTHETIC, "sharding": "full"}}),
         ("resnet-tiny", {"precision": "bf16", "options": SYNTHETIC, "image": 64, "classes": 100}),
     ],
-    ids=["fp16", "unpadded", "sharded", "pictures"],
+    ids=["fp16", "unpadded", "recorded", "sharded", "pictures"],
 )
 def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) -> None:
     record = dry.run(model=model, **changes)
     assert record.peak_memory_bytes
+    assert record.settings
+    assert record.settings["graph"] == changes.get("options", {}).get("graph", False)
 
 
 def test_a_run_on_a_double_is_no_result(tmp_path: Path) -> None:
