@@ -85,7 +85,8 @@ class Order(Message):
     variables of every rank; reach: how the launcher reaches the nodes; hosts: the nodes' names, empty if all nodes are
     this machine; shared: several machines take part; weights: a file with the weights that the ranks start from;
     workflow: the launcher's interpreter, in whose environment samplers and decoders run; telemetry: whether samplers
-    run; earlier_gpus: facts about the first node's GPUs in an earlier repeat.
+    run; earlier_gpus: facts about the first node's GPUs in an earlier repeat; updates: a file with what the reference
+    of a proof adds to each weight in the run's steps, None if updates are not compared.
     """
 
     spec: dict[str, Any]
@@ -107,6 +108,7 @@ class Order(Message):
     earlier_gpus: list[dict[str, Any]]
     strict: bool
     convergence: Training | None
+    updates: str | None = None
 
     def ranks_of(self, agent: int) -> range:
         """Return the ranks that an agent is responsible for."""
@@ -177,12 +179,37 @@ class Rounding(Message):
     reason: str | None = None
 
 
+class Update(Message):
+    """How far a tensor's update is from the reference's, over the elements that this rank holds.
+
+    name: the tensor's name in the model's PyTorch form; update, weights: the norms of the reference's update and of the
+    weights before it; difference: the norm of the difference of both updates, None if it is not finite.
+    """
+
+    name: str
+    update: float
+    difference: float | None
+    weights: float
+
+
+class Proven(Message):
+    """What only a rank of a proof reports.
+
+    skipped: the steps that the loss scaler skipped; the first step is 1. reason: why `updates` is empty.
+    """
+
+    skipped: list[int]
+    updates: list[Update]
+    reason: str | None
+
+
 class Measured(Message):
     """The measurements of a rank.
 
     facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
     figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained;
-    at_least_s: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the rank.
+    at_least_s: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the rank;
+    proof: None outside a proof.
     """
 
     cpu_seconds: float
@@ -204,6 +231,7 @@ class Measured(Message):
     at_least_s: float = 0.0
     batches_ahead: int = 0
     rounding: Rounding | None = None
+    proof: Proven | None = None
 
 
 class Trained(Message):

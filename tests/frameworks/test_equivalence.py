@@ -7,20 +7,25 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import training_fixtures
 from framework_lab import Lab, python
 from throughline import frameworks, records, workloads
-from throughline.checks import equivalence, reference
+from throughline.checks import equivalence, reference, updates
+from throughline.checks.reference_process import Asked
 from throughline.frameworks.rank import load
 from throughline.rank.data import Manifest, batches
+from throughline.rank.updates import Expected
+from throughline.records.checks import Comparison, Updates
 from throughline.spec import RunSpec, Topology, canonical, values
 from throughline.study.runs import PROTOCOL, read_spec
 
@@ -56,6 +61,10 @@ def test_fifty_steps_on_one_and_two_devices_are_the_reference(lab: Lab, tmp_path
         assert one.verdict == "equal", (topology, one.reason)
         assert len(one.difference) == 50
         assert one.largest_difference is not None and one.largest_difference < 1e-5
+        assert one.updates is not None and one.updates.verdict == "equal", one.updates
+        assert len(one.updates.tensors) == 44, "bert-tiny has 46 tensors, and two biases of keys have no gradient"
+        ((reason, names),) = one.updates.left_out.items()
+        assert "gradient is zero" in reason and {name.split(".")[-2] for name in names} == {"key"}
     assert list(found.reference_loss) == ["1", "2"]
     assert found.of(framework) is not None and found.of(framework).verdict == "equal"
     assert (tmp_path / "equivalence" / f"{framework}_1n2g.log").is_file()
@@ -103,7 +112,7 @@ def test_the_reference_is_a_process_that_has_ended_before_the_ranks_start(lab: L
     initial, train = of("checks.reference")
     (agent,) = of("launch.agent")
     assert all(held and imported for _, _, held, imported in (initial, train))
-    assert initial[1] < agent[0] and agent[1] < train[0]
+    assert initial[1] < train[0] and train[1] < agent[0], "ranks compare their updates with the reference's"
 
 
 def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Path) -> None:
@@ -131,6 +140,8 @@ def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Pat
     for one in found.frameworks["fake"].values():
         assert (one.verdict, one.at_step, len(one.loss)) == ("different", 3, 2)
         assert one.reason == "its loss is not finite from step 3 on"
+        assert one.updates is not None and one.updates.verdict == "not compared"
+        assert one.updates.reason == "fake cannot show its weights: BertForm has no `snapshot`"
     renamed = found.model_copy(update={"frameworks": {"torch": found.frameworks["fake"]}})
     paths = report_fixture.write_series(tmp_path, {"1n1g": [100.0] * 3})
     made = summarize(paths, repeats=3, equivalence=renamed)
@@ -160,6 +171,8 @@ def test_weights_in_parts_are_the_reference(lab: Lab, tmp_path: Path) -> None:
     ((topology, found),) = result["frameworks"]["torch"].items()
     assert (topology, found["verdict"]) == ("1n2g", "equal"), found["reason"]
     assert found["largest_difference"] < 1e-6
+    updates = found["updates"]
+    assert updates["verdict"] == "equal" and len(updates["tensors"]) == 44, updates
 
 
 def test_resnet_on_two_ranks_is_the_mean_of_both_with_the_statistics_of_their_own_batches(tmp_path: Path) -> None:
@@ -186,20 +199,46 @@ class Proof:
 
     def losses(self, spec: RunSpec, spoil: Callable[[Any], None] | None = None) -> list[float]:
         """Of every step; `spoil` changes what has been built."""
-        model = workloads.of(spec.model)
+        rank = self.built(spec)
+        return self.trained(rank, spec, spoil)
+
+    def built(self, spec: RunSpec) -> Any:
         rank = load("torch")(spec, 0, 0, 1, "cpu")
         rank.join()
         rank.device()
-        rank.model(model.facts(self.manifest.content))
+        rank.model(workloads.of(spec.model).facts(self.manifest.content))
         with np.load(self.weights) as file:
             rank.load({name: file[name] for name in file.files})
+        return rank
+
+    def trained(self, rank: Any, spec: RunSpec, spoil: Callable[[Any], None] | None = None) -> list[float]:
         rank.optimizer()
         if spoil:
             spoil(rank)
         rows = batches(self.manifest, spec.seed, 0, 1, spec.batch)
-        made = (rank.deliver(rank.data(model.batch(some, spec.options))) for some in rows)
-        steps = range(spec.steps.timed)
-        return rank.losses([rank.step(list(itertools.islice(made, spec.options.accumulate))) for _ in steps])
+        made = (rank.deliver(rank.data(workloads.of(spec.model).batch(some, spec.options))) for some in rows)
+        self.skipped: list[int] = []
+        losses = []
+        for step in range(1, spec.steps.timed + 1):
+            losses.append(rank.step(list(itertools.islice(made, spec.options.accumulate))))
+            if rank.skipped() > len(self.skipped):
+                self.skipped.append(step)
+        return cast("list[float]", rank.losses(losses))
+
+    def updates(
+        self, spec: RunSpec, spoil: Callable[[Any], None] | None = None, skipped: Sequence[int] = ()
+    ) -> tuple[Updates, Comparison]:
+        """Return the verdicts on the updates and on the losses."""
+        file = self.weights.with_name("updates.npz")
+        asked = Asked({str(spec.steps.timed): str(file)}, skipped)
+        true = reference.train(spec, self.manifest, self.weights, asked=asked)
+        rank = self.built(spec)
+        with np.load(self.weights) as weights, np.load(file) as added:
+            expected = Expected(rank, weights, added)
+        losses = equivalence.judged(self.trained(rank, spec, spoil), true.losses, equivalence.TOLERANCE)
+        norms = {each.name: vars(each) for each in expected.compared(rank)}
+        found = {"updates": norms, "reason": expected.reason}
+        return updates.judged(found, spec, true.without_gradient), losses
 
 
 @pytest.fixture(scope="module")
@@ -286,6 +325,96 @@ def test_lower_precisions_are_fp32_but_for_their_rounding(proof: Proof, precisio
 
     assert verdict() == "equal"
     assert verdict(weights_in_bf16 if precision == "bf16" else clips_what_is_scaled) == "different"
+
+
+def queries_and_keys_stay(rank: Any) -> None:
+    """Put the weights of queries and keys back after every step."""
+    step, names = rank.update.step, (".query.", ".key.")
+    kept = [(one, one.detach().clone()) for name, one in rank.network.named_parameters() if any(map(name.count, names))]
+
+    def stays(*given: Any, **more: Any) -> None:
+        step(*given, **more)
+        for parameter, value in kept:
+            parameter.data.copy_(value)
+
+    rank.update.step = stays
+
+
+def no_gradient_of_queries_and_keys(rank: Any) -> None:
+    for name, parameter in rank.network.named_parameters():
+        if ".query." in name or ".key." in name:
+            parameter.register_hook(torch.zeros_like)
+
+
+class InTf32(TorchDispatchMode):
+    """Round what is multiplied as the units for TF32 do: 10 bits after the point."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, given: Any = (), named: Any = None) -> Any:
+        if any(name in str(function) for name in ("mm.", "addmm.", "bmm.", "scaled_dot_product")):
+            given = [self.rounded(value) for value in given]
+        return function(*given, **(named or {}))
+
+    @staticmethod
+    def rounded(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dtype != torch.float32:
+            return value
+        bits = value.contiguous().view(torch.int32)
+        return ((bits + 0x1000) & ~0x1FFF).view(torch.float32)
+
+
+def products_in_tf32(rank: Any) -> None:
+    step = rank.step
+
+    def rounded(batches: Any) -> Any:
+        with InTf32():
+            return step(batches)
+
+    rank.step = rounded
+
+
+@pytest.mark.parametrize("name", ["adam", "adamw", "lamb", "sgd"])
+def test_updates_show_what_losses_hide(proof: Proof, name: str) -> None:
+    """An honest run is far from the tolerance on one side, and products rounded to TF32 on the other. Queries and keys
+    that stay as they are, or only decay, are found by their names; with Adam and SGD the losses do not show it."""
+    spec = equivalence.settings(training_fixtures.spec(optimizer={"name": name}))
+    honest, losses = proof.updates(spec)
+    assert (honest.verdict, losses.verdict) == ("equal", "equal"), honest.reason
+    assert len(honest.tensors) >= 38 and sum("query" in tensor for tensor in honest.tensors) == 4
+    allowed = updates.TOLERANCE[name]
+    assert all((one.difference or 0.0) <= one.tolerance - 0.75 * allowed for one in honest.tensors.values())
+
+    parts = {tensor for tensor in honest.tensors if ".query." in tensor or ".key." in tensor}
+    frozen, losses = proof.updates(spec, queries_and_keys_stay)
+    assert losses.verdict == "equal" or name in ("adamw", "lamb"), losses.reason
+    assert frozen.verdict == "different" and frozen.worst in parts
+    assert {tensor for tensor, one in frozen.tensors.items() if one.difference and one.difference > 0.5} == parts
+
+    decayed, _ = proof.updates(spec, no_gradient_of_queries_and_keys)
+    assert decayed.verdict == "different" and decayed.worst in parts
+
+    rounded, losses = proof.updates(spec, products_in_tf32)
+    assert losses.verdict == "equal", losses.reason
+    assert rounded.verdict == "different" and rounded.difference is not None and rounded.difference > 3 * allowed
+
+
+def scale_that_is_too_large(rank: Any) -> None:
+    rank.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**18, growth_interval=2**31 - 1)
+    rank.first_scale = rank.scaler.get_scale()
+
+
+def test_steps_that_a_loss_scaler_skips_are_skipped_by_the_reference(proof: Proof) -> None:
+    """So the losses that follow need no larger tolerance, and the updates are those of the same steps."""
+    asked = training_fixtures.spec(precision="fp16")
+    spec, tolerance = equivalence.settings(asked), equivalence.LOWER["fp16"]
+    losses = proof.losses(spec, scale_that_is_too_large)
+    skipped = proof.skipped
+    assert skipped and skipped[0] == 1 and len(skipped) < 5, skipped
+    skips = reference.train(spec, proof.manifest, proof.weights, asked=Asked(skipped=skipped))
+    assert equivalence.judged(losses, skips.losses, tolerance).verdict == "equal"
+    assert equivalence.judged(losses, proof.expected(spec), tolerance).verdict == "different"
+    for known, verdict in ((skipped, "equal"), ((), "different")):
+        found, _ = proof.updates(spec, scale_that_is_too_large, known)
+        assert found.verdict == verdict or not known, found.reason
 
 
 def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import frameworks, records, temporary, workloads
-from throughline.checks import reference_process
+from throughline.checks import reference_process, updates
 from throughline.files import UserError
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
@@ -246,38 +246,73 @@ class _Runs:
         lacking = workload.no_proof if "torch" in workload.libraries else no_form
         if lacking:
             return Comparison(verdict="unsupported", reason=lacking)
-        shared = self.data.path if self.data else None, self.weights, f"{self.folder}.json"
         if not self.weights.exists():
-            reference_process.initial(spec, *shared)
-        record = self._ran(spec)
+            reference_process.initial(spec, *self._shared)
+        expected = None if _is_refused(spec) else self._reference(spec)
+        record = self._ran(spec, expected and self._updates(spec))
         if isinstance(record, Comparison):
             return record
-        replicas = spec.size.replicas
-        if replicas not in self.expected:
-            self.expected[replicas] = reference_process.train(spec, *shared)
-        return judged(_means(record), self.expected[replicas].losses, TOLERANCE)
+        expected = expected or self._reference(spec)
+        return _with_updates(spec, judged(_means(record), expected.losses, TOLERANCE), record, expected)
 
     def _against_fp32(self, spec: RunSpec, in_fp32: Comparison) -> Comparison:
         if len(in_fp32.loss) < spec.steps.timed:
             return Comparison(verdict=in_fp32.verdict, reason=f"its run in fp32: {in_fp32.reason}")
-        record = self._ran(spec)
+        record = self._ran(spec, self._updates(spec))
         if isinstance(record, Comparison):
             return record
-        expected, skipped = in_fp32.loss[: spec.steps.timed], record["scaler_skipped_steps"]
-        if skipped > SKIPPED_AT_MOST * spec.steps.timed:
+        if record["scaler_skipped_steps"] > SKIPPED_AT_MOST * spec.steps.timed:
             return Comparison(verdict="invalid", reason=record["reason"])
-        # If the scaler skips a step, later losses lag behind, at most by as much as losses change in these steps.
-        behind = (max(expected) - min(expected)) / min(expected) if skipped else 0.0
         rounding = LOWER[spec.precision] * workloads.of(spec.model).rounding
-        return judged(_means(record), expected, rounding + behind)
+        if not record["scaler_skipped_steps"]:
+            compared = judged(_means(record), in_fp32.loss[: spec.steps.timed], rounding)
+            return _with_updates(spec, compared, record, self.expected[spec.size.replicas])
+        return self._with_skipped_steps(spec, record["proof"]["skipped_steps"], rounding)
 
-    def _ran(self, spec: RunSpec) -> dict[str, Any] | Comparison:
+    def _with_skipped_steps(self, spec: RunSpec, skipped: Sequence[int], rounding: float) -> Comparison:
+        """Compare a run whose loss scaler skips steps with a reference that skips them too.
+
+        The run is made again, because a rank compares its updates with those of one reference.
+        """
+        updates = self.weights.with_name(f"updates_{spec.size.replicas}_without_{'_'.join(map(str, skipped))}.npz")
+        asked = reference_process.Asked({str(spec.steps.timed): str(updates)}, skipped)
+        expected = reference_process.train(spec, *self._shared, asked)
+        record = self._ran(spec, updates)
+        if isinstance(record, Comparison):
+            return record
+        again = record["proof"]["skipped_steps"]
+        if again != skipped:
+            varies = f"the loss scaler skipped the steps {skipped} in one run, and {again} in the next"
+            return Comparison(verdict="invalid", reason=varies)
+        compared = _with_updates(spec, judged(_means(record), expected.losses, rounding), record, expected)
+        return compared.model_copy(update={"skipped_steps": skipped})
+
+    @property
+    def _shared(self) -> tuple[Path | None, Path, str]:
+        return self.data.path if self.data else None, self.weights, f"{self.folder}.json"
+
+    def _updates(self, spec: RunSpec) -> Path:
+        return self.weights.with_name(f"updates_{spec.size.replicas}_{spec.steps.timed}.npz")
+
+    def _reference(self, spec: RunSpec) -> reference_process.Trained:
+        """Return the reference of a run in fp32. It leaves its updates for this run, and for those in lower
+        precisions."""
+        replicas = spec.size.replicas
+        if replicas not in self.expected:
+            several = sorted({spec.steps.timed, min(LOWER_STEPS, spec.steps.timed)})
+            files = {str(steps): str(self._updates(replace(spec, steps=Steps(0, steps)))) for steps in several}
+            asked = reference_process.Asked(files)
+            self.expected[replicas] = reference_process.train(spec, *self._shared, asked)
+        return self.expected[replicas]
+
+    def _ran(self, spec: RunSpec, updates: Path | None) -> dict[str, Any] | Comparison:
         """Run `spec` and return its record. Return a Comparison with the reason if its losses cannot be compared."""
         precision = "" if spec.precision == "fp32" else f"_{spec.precision}"
         path = self.folder / f"{spec.framework}_{spec.topology}{precision}.json"
         log, manifest = path.with_suffix(".log"), self.data.path if self.data else None
         python = self.pythons.get(spec.framework, sys.executable)
-        request = RunRequest(spec, path, log, manifest, python, weights=self.weights, part_of=f"{self.folder}.json")
+        part_of = f"{self.folder}.json"
+        request = RunRequest(spec, path, log, manifest, python, weights=self.weights, updates=updates, part_of=part_of)
         try:
             record = launcher.run(request)
         except (UserError, ValueError) as error:  # ValueError: the reports of the ranks do not make a valid record
@@ -288,6 +323,24 @@ class _Runs:
         if any(len(rank["loss"]) != spec.steps.timed for rank in record["ranks"]):
             return Comparison(verdict="invalid", reason=record["reason"])
         return record
+
+
+def _is_refused(spec: RunSpec) -> bool:
+    """True if the framework or the form lacks a feature that the run needs, so no reference is needed for it."""
+    framework = frameworks.of(spec.framework)
+    offered = workloads.of(spec.model).libraries.get(framework.library, frozenset())
+    return not set(frameworks.needs(spec)) <= offered & framework.features
+
+
+def _with_updates(
+    spec: RunSpec, losses: Comparison, record: Mapping[str, Any], expected: reference_process.Trained
+) -> Comparison:
+    """Return the comparison of losses together with that of updates. A run is only equal if both are."""
+    found = updates.judged(record.get("proof"), spec, expected.without_gradient)
+    change: dict[str, Any] = {"updates": found}
+    if losses.verdict == "equal" and found.verdict == "different":
+        change |= {"verdict": "different", "reason": found.reason}
+    return losses.model_copy(update=change)
 
 
 def _means(record: Mapping[str, Any]) -> list[float]:

@@ -5,9 +5,9 @@ different if the replicas have different numbers of the items that the loss coun
 written here from the papers, and no framework's code uses them. The workload provides the batches, and its form in
 PyTorch provides the whole model.
 
-    python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS [MANIFEST]
+    python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS ASKED [MANIFEST]
 
-reference_process.py starts it.
+ASKED has the fields of `Asked` as JSON. reference_process.py starts it.
 """
 
 import itertools
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from throughline import frameworks, workloads
-from throughline.checks.reference_process import Trained
+from throughline.checks.reference_process import Asked, Trained
 from throughline.processes import die_with_parent
 from throughline.rank.data import Manifest, batches, synthetic_seeds
 from throughline.spec import Optimizer, Options, RunSpec
@@ -34,6 +34,13 @@ from throughline.spec import Optimizer, Options, RunSpec
 Batches = Iterator[dict[str, Any]]
 PLAIN = Options()
 """The options of a reference: it takes batches as they are."""
+PLAINLY = Asked()
+NO_GRADIENT = 1e-9
+"""The largest norm of a gradient, as a share of the largest of all tensors, that counts as none.
+
+The bias of attention's keys has none, because a softmax does not see what is added to all scores of a query: in double
+precision we found 1e-16 of the largest. The smallest real gradient was 1e-5 of it.
+"""
 
 
 def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
@@ -44,21 +51,24 @@ def initial(spec: RunSpec, manifest: Manifest | None, path: Path) -> None:
         np.savez(file, **form.weights(_network(spec, manifest)))
 
 
-def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequence[Batches] = ()) -> Trained:
+def train(
+    spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequence[Batches] = (), asked: Asked = PLAINLY
+) -> Trained:
     """Train from `weights`. `sources` are the batches of each replica; without them, the run's own batches are used."""
     network = _network(spec, manifest)
-    with np.load(weights) as file:
-        workloads.form(spec.model, "torch").load(network, {name: file[name] for name in file.files})
+    initial = _read(weights)
+    workloads.form(spec.model, "torch").load(network, initial)
     # As many threads as a worker. If other processes compute too, more threads would only wait for one another.
     torch.set_num_threads(spec.threads)
     at = "cuda" if spec.device != "cpu" and torch.cuda.is_available() else "cpu"
     network.double().to(at)
     sources = sources or [batches_of(spec, manifest, replica) for replica in range(spec.size.replicas)]
-    parameters = list(network.parameters())
+    names, parameters = zip(*network.named_parameters(), strict=True)
     micro_batches = spec.options.accumulate
     moments = [(torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in parameters]
+    slopes = [0.0] * len(names)
     losses: list[float] = []
-    clipped = 0
+    clipped = taken = 0
     for step in range(1, spec.steps.timed + 1):
         total = 0.0
         for batch in itertools.chain.from_iterable(itertools.islice(source, micro_batches) for source in sources):
@@ -68,13 +78,36 @@ def train(spec: RunSpec, manifest: Manifest | None, weights: Path, sources: Sequ
             loss.backward()
             total += float(loss.detach())
         losses.append(total)
-        at_rate = replace(spec.optimizer, learning_rate=_rate(step, spec.optimizer))
-        with torch.no_grad():
-            clipped += _clip([parameter.grad for parameter in parameters], spec.options.clip)
-            for parameter, (mean, square) in zip(parameters, moments, strict=True):
-                _update(parameter, parameter.grad, mean, square, step, at_rate)
-                parameter.grad = None
-    return Trained(losses, clipped)
+        gradients = [parameter.grad for parameter in parameters]
+        slopes = [max(slope, _norm(gradient)) for slope, gradient in zip(slopes, gradients, strict=True)]
+        if step not in asked.skipped:
+            taken += 1
+            at_rate = replace(spec.optimizer, learning_rate=_rate(step, spec.optimizer))
+            with torch.no_grad():
+                clipped += _clip(gradients, spec.options.clip)
+                for parameter, (mean, square) in zip(parameters, moments, strict=True):
+                    _update(parameter, parameter.grad, mean, square, taken, at_rate)
+        network.zero_grad()
+        if str(step) in asked.updates:
+            _write_updates(network, spec.model, initial, Path(asked.updates[str(step)]))
+    still = [name for name, slope in zip(names, slopes, strict=True) if slope <= NO_GRADIENT * max(slopes)]
+    return Trained(losses, clipped, still)
+
+
+def _norm(gradient: Any) -> float:
+    return float((gradient.coalesce().values() if gradient.is_sparse else gradient).norm())
+
+
+def _read(path: Path) -> dict[str, Any]:
+    with np.load(path) as file:
+        return {name: file[name] for name in file.files}
+
+
+def _write_updates(network: Any, model: str, initial: dict[str, Any], path: Path) -> None:
+    """Write what training has added to each weight so far."""
+    now = workloads.form(model, "torch").weights(network)
+    with path.open("wb") as file:
+        np.savez(file, **{name: (array - initial[name]).astype(np.float32) for name, array in now.items()})
 
 
 def batches_of(spec: RunSpec, manifest: Manifest | None, replica: int) -> Batches:
@@ -229,12 +262,13 @@ def main() -> None:
     Libraries may print lines before it.
     """
     die_with_parent(os.getppid(), signal.SIGKILL)
-    what, values, weights, *manifest = sys.argv[1:]
+    what, values, weights, asked, *manifest = sys.argv[1:]
     spec = frameworks.specification(json.loads(values))
     data = Manifest.of_run(spec, manifest[0]) if manifest else None
     if what == "initial":
         initial(spec, data, Path(weights))
-    print(json.dumps(train(spec, data, Path(weights)) if what == "train" else None))
+    asked_for = Asked(**json.loads(asked))
+    print(json.dumps(train(spec, data, Path(weights), asked=asked_for) if what == "train" else None))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,11 +20,24 @@ from throughline.launch.supervision import Interrupted, interruptible
 from throughline.spec import RunSpec
 
 
+class Asked(NamedTuple):
+    """How the reference trains, and what it leaves.
+
+    updates: map steps (as text) to the files that get what training has added to the weights after them; skipped: steps
+    that change no weight, because a loss scaler has skipped them.
+    """
+
+    updates: Mapping[str, str] = {}
+    skipped: Sequence[int] = ()
+
+
 class Trained(NamedTuple):
-    """The loss of every step, and the number of steps at which clipping changed a gradient."""
+    """The loss of every step, the number of steps at which clipping changed a gradient, and the names of the tensors
+    whose true gradient is zero."""
 
     losses: list[float]
     clipped_steps: int
+    without_gradient: Sequence[str] = ()
 
 
 def initial(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> None:
@@ -31,17 +45,18 @@ def initial(spec: RunSpec, manifest: Path | None, weights: Path, target: str) ->
 
     `target` is the file that Snakemake makes; errors name it.
     """
-    _answer("initial", spec, manifest, weights, target)
+    _answer("initial", spec, manifest, weights, target, Asked())
 
 
-def train(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> Trained:
+def train(spec: RunSpec, manifest: Path | None, weights: Path, target: str, asked: Asked) -> Trained:
     """Train the reference from these weights."""
-    return Trained(*_answer("train", spec, manifest, weights, target))
+    return Trained(*_answer("train", spec, manifest, weights, target, asked))
 
 
-def _answer(what: str, spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> Any:
+def _answer(what: str, spec: RunSpec, manifest: Path | None, weights: Path, target: str, asked: Asked) -> Any:
     variables = machine.worker_variables(spec)
-    words = [what, json.dumps(spec.values()), str(weights)] + ([str(manifest)] if manifest else [])
+    words = [what, json.dumps(spec.values()), str(weights), json.dumps(asked._asdict())]
+    words += [str(manifest)] if manifest else []
     command = processes.module(sys.executable, "throughline.checks.reference", *words)
     try:
         with interruptible() as parent, lock.device(target, print, parent.is_gone):

@@ -87,6 +87,10 @@ class Rank(ABC):
         """Replace the weights by these: numpy arrays by their names in the model's PyTorch form."""
         self.form.load(self.network, weights)
 
+    def snapshot(self) -> dict[str, Any]:
+        """Return the weights as numpy arrays, in the library's own names and layouts (`Form.snapshot`)."""
+        return self.form.snapshot(self.network)
+
     def data(self, arrays: dict[str, Any]) -> Any:
         """Turn numpy arrays into a batch that can be sent to the device. The loader's thread calls this."""
 

@@ -178,6 +178,7 @@ def _order(request: RunRequest, site: Site) -> Order:
         earlier_gpus=next((repeat.environment.get("gpus") or [] for repeat in reversed(site.earlier.values())), []),
         strict=request.strict,
         convergence=request.convergence,
+        updates=str(request.updates.resolve()) if request.updates else None,
     )
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from throughline import memory, records, workloads
 from throughline.launch import rounding
-from throughline.messages import Measured, RankReport
+from throughline.messages import Measured, Proven, RankReport, Update
 from throughline.spec import RunSpec
 from throughline.spec.options import SETTLED_S
 
-SOME_HAVE = frozenset({"window_at_least_s", "rounding"})
+SOME_HAVE = frozenset({"window_at_least_s", "rounding", "proof"})
 """The keys that a record without a value does not have."""
 SKIPPED_AT_MOST = 0.01
 """The share of timed steps that the loss scaler may skip."""
@@ -94,6 +94,7 @@ class Outcome:
     utilization: dict[str, float | None] = field(default_factory=lambda: {"cpu": None, "gpu": None})
     window_at_least_s: float | None = None
     rounding: dict[str, Any] | None = None
+    proof: dict[str, Any] | None = None
 
     def as_record(self) -> dict[str, Any]:
         given = {**vars(self), "ranks": [rank.model_dump() for rank in self.ranks]}
@@ -202,7 +203,33 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
         window_at_least_s=first.at_least_s or None,
         rounding=rounding.of(spec, ranks),
+        proof=_of_proof([rank.proof for rank in ranks if rank.proof]),
     )
+
+
+def _of_proof(ranks: Sequence[Proven]) -> dict[str, Any] | None:
+    """Return what the ranks of a proof report: of every tensor the update that is furthest off on any rank."""
+    if not ranks:
+        return None
+    updates: dict[str, Update] = {}
+    for found in (update for rank in ranks for update in rank.updates):
+        if found.name not in updates or _distance(found) > _distance(updates[found.name]):
+            updates[found.name] = found
+    return {
+        "skipped_steps": sorted({step for rank in ranks for step in rank.skipped}),
+        "updates": {
+            name: {"update": update.update, "difference": update.difference, "weights": update.weights}
+            for name, update in updates.items()
+        },
+        "reason": next((rank.reason for rank in ranks if rank.reason), None),
+    }
+
+
+def _distance(update: Update) -> float:
+    """Return a tensor's difference relative to its update."""
+    if update.difference is None:
+        return math.inf
+    return update.difference / update.update if update.update else math.copysign(math.inf, update.difference or -1)
 
 
 def _of_steps(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:

@@ -19,9 +19,10 @@ class RunRequest:
     """One run that the launcher has to do.
 
     command: the command that repeats this run; weights: an .npz file with the weights to start from, which also makes
-    the record keep the losses of every rank; telemetry: off to measure what telemetry costs; strict: refuse the run if
-    there is any warning before it; convergence: the training of a convergence check, without a measurement or a record;
-    part_of: the file that Snakemake makes from this run and other runs.
+    the record keep the losses of every rank; updates: an .npz file with what the reference adds to these weights;
+    telemetry: off to measure what telemetry costs; strict: refuse the run if there is any warning before it;
+    convergence: the training of a convergence check, without a measurement or a record; part_of: the file that
+    Snakemake makes from this run and other runs.
     """
 
     spec: RunSpec
@@ -33,6 +34,7 @@ class RunRequest:
     hang_after_s: float | None = None
     hosts: Sequence[str] = ()
     weights: Path | None = None
+    updates: Path | None = None
     telemetry: bool = True
     convergence: Training | None = None
     strict: bool = False

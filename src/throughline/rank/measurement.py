@@ -13,7 +13,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.messages import Measured, Memory, Network, Window
+from throughline.messages import Measured, Memory, Network, Proven, Window
 from throughline.rank import report, rounding
 from throughline.rank.run import Run
 from throughline.spec.job import figures
@@ -102,7 +102,7 @@ class Timed:
 
     losses: of every step, with the warm-up; marks: one at the window's start and one after each timed step;
     cpu_seconds: processor time within the window; skipped, stalled: the skipped steps and the seconds of waiting for
-    data before the window.
+    data before the window; skipped_at: in a proof in fp16, the steps that the loss scaler skipped.
     """
 
     losses: list[Any]
@@ -112,6 +112,7 @@ class Timed:
     cpu_seconds: float
     skipped: int
     stalled: float
+    skipped_at: list[int]
 
 
 Loop = Generator[None, Any, Timed]
@@ -157,7 +158,16 @@ class Measurement:
             rounding=rounding.probe(framework),
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": reason} if reason else {},
+            proof=self._proven(done.skipped_at),
         )
+
+    def _proven(self, skipped_at: list[int]) -> Proven | None:
+        """Return what only a proof asks for; None outside a proof."""
+        if not self.run.order.weights:
+            return None
+        expected = self.run.expected
+        compared = expected.compared(self.framework) if expected else []
+        return Proven(skipped_at, compared, expected.reason if expected else "the reference left no updates")
 
     def _drive(self, loop: Loop) -> Timed:
         """Make each step that the loop asks for, and send its loss to the loop."""
@@ -190,9 +200,13 @@ class Measurement:
         cpu = time.process_time()
         start = time.monotonic()
         marks = [framework.mark()]
+        skipped_at: list[int] = []
+        looks = bool(self.run.order.weights) and self.run.spec.precision == "fp16"  # a proof's window is not timed
         for done in range(1, timed + 1):
             losses.append((yield))
             marks.append(framework.mark())
+            if looks and framework.skipped() > skipped + len(skipped_at):
+                skipped_at.append(done)
             heart.step(done)
         if self.run.job:
             yield  # wait until the job's last evaluation is done
@@ -201,7 +215,7 @@ class Measurement:
         cpu = time.process_time() - cpu
         gc.enable()
         heart.phase("end")
-        return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled)
+        return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled, skipped_at)
 
     def _figures(self) -> list[dict[str, Any]]:
         """Return the figures beside throughput that the workload declares and its form measures after the window."""

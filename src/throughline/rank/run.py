@@ -4,10 +4,12 @@ The order is the same in every framework: join, device, model, data, optimizer. 
 and a convergence check (convergence.py) use it. Standard library, numpy, h5py and the framework only.
 """
 
+from __future__ import annotations
+
 import itertools
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from throughline import frameworks, workloads
 from throughline.frameworks.rank import load
@@ -16,6 +18,9 @@ from throughline.rank import binding, report
 from throughline.rank.data import Decoder, Loader, Manifest, batches, held_out, synthetic_seeds
 from throughline.rank.heartbeat import Heart
 from throughline.spec import EpochsJob
+
+if TYPE_CHECKING:
+    from throughline.rank.updates import Expected
 
 
 class Run:
@@ -39,6 +44,7 @@ class Run:
         self.counts: list[tuple[int, ...]] = []
         self.rates = self.spec.optimizer.rates() if self.trains else None
         self.steps_made = 0
+        self.expected: Expected | None = None
         frameworks.refuse(self.spec)
         self.framework = load(self.spec.framework)(self.spec, rank, rank % order.devices, self.world, order.kind)
 
@@ -64,7 +70,14 @@ class Run:
             import numpy as np
 
             with np.load(self.order.weights) as file:
-                self.framework.load(dict(file))
+                weights = dict(file)
+            if self.order.updates is None:
+                self.framework.load(weights)
+                return
+            from throughline.rank.updates import Expected
+
+            with np.load(self.order.updates) as file:
+                self.expected = Expected(self.framework, weights, file)
 
     def _open(self) -> None:
         self.opened = time.monotonic()

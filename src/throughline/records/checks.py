@@ -1,6 +1,7 @@
 """The files of checks: the curve of a long training and its verdict, the proof of equal mathematics, and the largest
 batches that fit."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
@@ -88,10 +89,43 @@ class Mathematics(Entry):
     covers: list[str] = Field(default_factory=list)
 
 
+class TensorUpdate(Entry):
+    """The difference of a tensor's update from the reference's, relative to the reference's.
+
+    None if it is not finite, or if the reference does not change this tensor.
+    """
+
+    difference: NonNegative | None
+    tolerance: Positive
+
+    @property
+    def excess(self) -> float:
+        """The difference as a multiple of what is tolerated."""
+        return math.inf if self.difference is None else self.difference / self.tolerance
+
+
+class Updates(Entry):
+    """The comparison of what a run adds to the weights with what the reference adds, tensor by tensor.
+
+    `worst` is the tensor that is furthest off for what is tolerated. `left_out` maps a reason to the tensors that
+    cannot be compared. `reason` says what differs, or why nothing is compared.
+    """
+
+    verdict: Literal["different", "not compared", "equal"]
+    reason: str | None = None
+    worst: str | None = None
+    difference: NonNegative | None = None
+    tolerance: Positive | None = None
+    tensors: dict[str, TensorUpdate] = Field(default_factory=dict)
+    left_out: dict[str, list[str]] = Field(default_factory=dict)
+
+
 class Comparison(Entry):
     """The comparison of one framework on one topology with the reference, or of one precision with fp32.
 
-    `difference` is relative, per step. If a run diverges, it has the steps before that.
+    `difference` is relative, per step. If a run diverges, it has the steps before that. `skipped_steps` are those that
+    the loss scaler skipped; then the losses are compared with a reference that skips them too. Files of older versions
+    have no `updates`.
     """
 
     verdict: ProofVerdict
@@ -101,6 +135,8 @@ class Comparison(Entry):
     largest_difference: NonNegative | None = None
     tolerance: Positive | None = None
     at_step: Count | None = None
+    skipped_steps: list[Count] = Field(default_factory=list)
+    updates: Updates | None = None
 
 
 class Equivalence(WorkloadFile):

@@ -144,6 +144,29 @@ class Rounding(Entry):
     reason: str | None
 
 
+class UpdateNorms(Entry):
+    """A tensor's update by the reference of a proof, its difference from the run's update, and the weights before it.
+
+    All are norms, over what the rank with the largest relative difference holds. `difference` is None if it is not
+    finite.
+    """
+
+    update: NonNegative
+    difference: NonNegative | None
+    weights: NonNegative
+
+
+class OfProof(Entry):
+    """What only the record of a proof's run has: the skipped steps, and the updates by the tensors' names.
+
+    `reason` says why there are no updates.
+    """
+
+    skipped_steps: list[Count]
+    updates: dict[str, UpdateNorms]
+    reason: str | None
+
+
 class RunRecord(TrainingFile):
     """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
@@ -176,6 +199,7 @@ class RunRecord(TrainingFile):
     configuration: dict[str, Any] | None = None
     window_at_least_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
     rounding: Rounding | None = Field(None, exclude_if=lambda value: value is None)
+    proof: OfProof | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _status_and_number_agree(self) -> Self:

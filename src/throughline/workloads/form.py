@@ -49,6 +49,13 @@ class Form(ABC, Generic[P, N]):
         """Set all parameters; ValueError if the names differ."""
         raise NotImplementedError
 
+    def snapshot(self, network: N) -> Arrays:
+        """Return the values of all parameters that `load` sets, in this library's own names, shapes and layouts.
+
+        They may share the parameters' memory. If ranks split weights, all of them have to call this together.
+        """
+        raise NotImplementedError
+
     @abstractmethod
     def settings(self, network: N) -> dict[str, Any]:
         """Return what was built: `parameters`, `dropout`, `loss` and the names in the workload's `settings`."""

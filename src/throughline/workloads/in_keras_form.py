@@ -57,6 +57,9 @@ class KerasForm(Form[P, N]):
                 array = array.transpose(*range(2, array.ndim), 1, 0)
             weight.assign(array.reshape(weight.shape))
 
+    def snapshot(self, network: N) -> Arrays:
+        return {name: ops.convert_to_numpy(weight.value) for name, weight in network.by_name().items()}
+
     def policy(self, precision: str) -> str:
         """Return Keras' name of a precision: `at` of `build`."""
         return POLICIES.get(precision, "float32")

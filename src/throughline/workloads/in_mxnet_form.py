@@ -30,6 +30,12 @@ class MxnetForm(Form[P, N]):
         for name, parameter in parameters.items():
             parameter.set_data(mx.nd.array(known[name], dtype="float32"))
 
+    def snapshot(self, network: N) -> Arrays:
+        parameters = dict(network.named_parameters())
+        for parameter in parameters.values():  # MXNet keeps what was loaded aside until the first batch
+            parameter._finish_deferred_init()
+        return {name: parameter.data().asnumpy() for name, parameter in parameters.items()}
+
     def name(self, common: str, parameters: dict[str, Any]) -> str:
         """Return the name here of a weight in the PyTorch form. `own` has all names here."""
         return common

@@ -47,3 +47,6 @@ class PaddleForm(Form[P, N]):
         for name, parameter in parameters.items():
             array = weights[name].T if name in linear else weights[name]
             parameter.set_value(np.ascontiguousarray(array, dtype=np.float32))
+
+    def snapshot(self, network: N) -> Arrays:
+        return {name: parameter.numpy() for name, parameter in trained(network).items()}

@@ -57,9 +57,19 @@ class TorchForm(Form[P, N]):
     def weights(self, network: N) -> Arrays:
         return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
 
+    def snapshot(self, network: N) -> Arrays:
+        return {name: _whole(parameter).numpy() for name, parameter in network.named_parameters()}
+
     def load(self, network: N, weights: Arrays) -> None:
         parameters = dict(network.named_parameters())
         same_names(parameters, weights)
         with torch.no_grad():
             for name, parameter in parameters.items():
                 parameter.copy_(torch.from_numpy(weights[name]))
+
+
+def _whole(parameter: Tensor) -> Tensor:
+    """Return a parameter in main memory. Ranks that have split its rows (FSDP2) gather them."""
+    gather = getattr(parameter, "full_tensor", None)
+    whole: Tensor = (gather() if gather else parameter).detach().cpu()
+    return whole

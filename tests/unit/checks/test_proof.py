@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import training_fixtures
 from throughline import records, workloads
-from throughline.checks import equivalence, reference_process
+from throughline.checks import equivalence, reference_process, updates
 from throughline.files import UserError
 from throughline.launch.request import RunRequest
 from throughline.records import Equivalence
+from throughline.records.checks import Updates
 from throughline.report.analysis import advice
-from throughline.spec import RunSpec, Schedule, Topology, values
+from throughline.spec import Precision, RunSpec, Schedule, Topology, values
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.workloads import faces
@@ -162,7 +163,7 @@ def proved(
 
     monkeypatch.setattr(equivalence.launcher, "run", run)
     monkeypatch.setattr(reference_process, "initial", lambda *given: None)
-    monkeypatch.setattr(reference_process, "train", lambda *given: reference_process.Trained(TRUE, 0))
+    monkeypatch.setattr(reference_process, "train", lambda *given: reference_process.Trained(TRUE, 0, ["key.bias"]))
     specs = [training_fixtures.spec(precision=one, options={"clip": "value"}) for one in precisions]
     records.write(records.Equivalence, equivalence.prove(specs, None, {}, folder / "proof"), folder / "proof.json")
     return records.read_equivalence(folder / "proof.json")
@@ -220,14 +221,105 @@ def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest
     assert verdict(lower(1 + 5e-4)) == ("equal", None)
     assert verdict(lower(1 + 5e-4), "fp16")[0] == "different"
     assert verdict(lower(1 + 2e-3)) == ("different", "bf16: its loss is off by 2.0e-03, and 1.3e-03 is tolerated")
-    skipped = {"status": "invalid", "reason": "the loss scaler skipped"}
-    assert verdict(lower(1.01, scaler_skipped_steps=1, **skipped), "fp16") == ("equal", None)
-    assert verdict(lower(1.5, scaler_skipped_steps=1, **skipped), "fp16")[0] == "different"
-    assert verdict(lower(1.0, scaler_skipped_steps=9, **skipped), "fp16") == (
+    skipped = {"status": "invalid", "reason": "the loss scaler skipped", "scaler_skipped_steps": 1}
+    skipped |= {"proof": {"skipped_steps": [2], "updates": {}, "reason": "none were left"}}
+    assert verdict(lower(1 + 1e-4, **skipped), "fp16") == ("equal", None)
+    assert verdict(lower(1 + 5e-4, **skipped), "fp16")[0] == "different", "a skipped step widens nothing"
+    assert verdict(lower(1.0, **skipped | {"scaler_skipped_steps": 9}), "fp16") == (
         "invalid",
         "fp16: the loss scaler skipped",
     )
     assert verdict(lower(1.0), fp32={"status": "oom", "reason": "no memory"})[0] == "oom"
+
+
+def test_a_run_whose_scaler_skips_steps_is_held_against_a_reference_that_skips_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is made again, so that its updates are compared with those of the same steps."""
+    asked: list[reference_process.Asked] = []
+
+    def train(*given: Any) -> reference_process.Trained:
+        asked.append(given[-1])
+        return reference_process.Trained(TRUE, 0)
+
+    runs = iter([[2, 3], [2, 3], [1], [1, 2]])
+
+    def run(request: RunRequest) -> dict[str, Any]:
+        steps, half = request.spec.steps.timed, request.spec.precision == "fp16"
+        at = next(runs) if half else []
+        proof = {"skipped_steps": at, "updates": {}, "reason": "none"}
+        ranks = [{"loss": TRUE[:steps]}]
+        return {"status": "ok", "reason": None, "scaler_skipped_steps": len(at), "ranks": ranks, "proof": proof}
+
+    monkeypatch.setattr(equivalence.launcher, "run", run)
+    monkeypatch.setattr(reference_process, "initial", lambda *given: None)
+    monkeypatch.setattr(reference_process, "train", train)
+    specs = [training_fixtures.spec(precision=precision) for precision in ("fp32", "fp16")]
+    half = equivalence.prove(specs, None, {}, tmp_path / "proof")["precisions"]["torch"]["fp16"]
+    assert (half["verdict"], half["skipped_steps"]) == ("equal", [2, 3])
+    assert [list(one.skipped) for one in asked] == [[], [2, 3]]
+    assert [list(one.updates) for one in asked] == [["10", "50"], ["10"]]
+    half = equivalence.prove(specs, None, {}, tmp_path / "proof")["precisions"]["torch"]["fp16"]
+    assert half["verdict"] == "invalid" and "[1] in one run, and [1, 2] in the next" in half["reason"]
+
+
+FIFTY = training_fixtures.spec(optimizer={"name": "sgd"}, steps={"timed": 50})
+ZERO = {"update": 0.0, "difference": 0.0, "weights": 0.0}
+RIGHT = {"update": 2.0, "difference": 2e-5, "weights": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "reason"),
+    [
+        ({}, "equal", None),
+        ({"query": RIGHT | {"difference": 2.0}}, "different", "query is off by 1.0e+00, and 1.0e-04"),
+        ({"query": RIGHT | {"difference": 4e-4}}, "different", "query is off by 2.0e-04, and 1.0e-04"),
+        ({"query": RIGHT | {"difference": 3e-4, "weights": 50.0}}, "equal", None),
+        ({"query": RIGHT | {"difference": None}}, "different", "query is not finite"),
+        ({"query": ZERO | {"difference": 1.0}}, "different", "leaves query as it is"),
+    ],
+)
+def test_the_worst_tensor_decides(changed: dict[str, Any], verdict: str, reason: str | None) -> None:
+    """The tolerance grows by what fifty roundings of the weights can hide, at most 50 x 2^-24 x 50 / 2 = 7e-5 here."""
+    found = {"updates": {"value": RIGHT, "query": RIGHT, "frozen": ZERO, **changed}, "reason": None}
+    judged = updates.judged(found, FIFTY, [])
+    assert judged.verdict == verdict
+    assert judged.reason is None if reason is None else reason in str(judged.reason)
+    assert judged.worst == ("query" if changed else "value") and "frozen" not in judged.tensors
+
+
+def test_what_cannot_be_seen_is_left_out_by_name() -> None:
+    gain = {"update": 1e-5, "difference": 9e-6, "weights": 8.0}
+    bias = {"update": 1e-19, "difference": 1e-11, "weights": 0.0}
+    found = {"updates": {"query": RIGHT, "gain": gain, "key.bias": bias}, "reason": None}
+    judged = updates.judged(found, FIFTY, ["key.bias"])
+    assert (judged.verdict, list(judged.tensors)) == ("equal", ["query"])
+    assert judged.left_out == {updates.UNSEEN: ["gain"], updates.NO_GRADIENT: ["key.bias"]}
+    nothing = updates.judged({"updates": {"gain": gain}, "reason": None}, FIFTY, [])
+    assert (nothing.verdict, nothing.reason) == ("not compared", updates.UNSEEN)
+    for record in (None, {"updates": {}, "reason": "its record has no updates"}):
+        assert updates.judged(record, FIFTY, []) == Updates(verdict="not compared", reason="its record has no updates")
+
+
+@pytest.mark.parametrize("precision", ["fp32", *updates.LOWER])
+def test_a_tensor_that_is_never_updated_is_found_in_every_precision(precision: str) -> None:
+    """Also where a workload's rounding is larger, and where the rounding of the weights hides as much as it may."""
+    spec = replace(FIFTY, model="resnet-tiny", precision=cast(Precision, precision))
+    still = {"update": 1.0, "difference": 1.0, "weights": 0.29 / (50 * updates.ROUNDING)}
+    judged = updates.judged({"updates": {"query": still}, "reason": None}, spec, [])
+    assert judged.verdict == "different", judged
+
+
+def test_equal_losses_with_other_updates_are_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {"query": RIGHT | {"difference": 2.0}, "key.bias": RIGHT | {"difference": 2.0}}
+    outcome = {**EQUAL, "proof": {"skipped_steps": [], "updates": found, "reason": None}}
+    proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
+    mathematics = proof.of("torch")
+    assert mathematics is not None and mathematics.verdict == "different"
+    assert "the update of query is off by 1.0e+00" in str(mathematics.reason)
+    (compared,) = proof.frameworks["torch"].values()
+    assert compared.updates is not None and compared.updates.left_out == {updates.NO_GRADIENT: ["key.bias"]}
+    assert compared.largest_difference == 0.0, "the losses are equal"
 
 
 def test_a_workload_without_a_reference_is_said_to_have_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
