@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import os
@@ -21,7 +22,7 @@ import training_fixtures
 from framework_lab import Lab, python
 from throughline import frameworks, records, workloads
 from throughline.checks import equivalence, reference, updates
-from throughline.checks.reference_process import Asked
+from throughline.checks.reference_process import Asked, Trained
 from throughline.frameworks.rank import load
 from throughline.rank.data import Manifest, batches
 from throughline.rank.updates import Expected
@@ -225,13 +226,17 @@ class Proof:
                 self.skipped.append(step)
         return cast("list[float]", rank.losses(losses))
 
+    @functools.cache  # noqa: B019 (there is one of this class)
+    def reference(self, spec: RunSpec, skipped: tuple[int, ...]) -> tuple[Trained, Path]:
+        file = self.weights.with_name(f"updates_{len(list(self.weights.parent.iterdir()))}.npz")
+        asked = Asked({str(spec.steps.timed): str(file)}, skipped)
+        return reference.train(spec, self.manifest, self.weights, asked=asked), file
+
     def updates(
         self, spec: RunSpec, spoil: Callable[[Any], None] | None = None, skipped: Sequence[int] = ()
     ) -> tuple[Updates, Comparison]:
         """Return the verdicts on the updates and on the losses."""
-        file = self.weights.with_name("updates.npz")
-        asked = Asked({str(spec.steps.timed): str(file)}, skipped)
-        true = reference.train(spec, self.manifest, self.weights, asked=asked)
+        true, file = self.reference(spec, tuple(skipped))
         rank = self.built(spec)
         with np.load(self.weights) as weights, np.load(file) as added:
             expected = Expected(rank, weights, added)
@@ -394,7 +399,7 @@ def test_updates_show_what_losses_hide(proof: Proof, name: str) -> None:
 
     rounded, losses = proof.updates(spec, products_in_tf32)
     assert losses.verdict == "equal", losses.reason
-    assert rounded.verdict == "different" and rounded.difference is not None and rounded.difference > 3 * allowed
+    assert rounded.verdict == "different" and rounded.difference is not None and rounded.difference > 1.8 * allowed
 
 
 def scale_that_is_too_large(rank: Any) -> None:
@@ -412,9 +417,11 @@ def test_steps_that_a_loss_scaler_skips_are_skipped_by_the_reference(proof: Proo
     skips = reference.train(spec, proof.manifest, proof.weights, asked=Asked(skipped=skipped))
     assert equivalence.judged(losses, skips.losses, tolerance).verdict == "equal"
     assert equivalence.judged(losses, proof.expected(spec), tolerance).verdict == "different"
-    for known, verdict in ((skipped, "equal"), ((), "different")):
-        found, _ = proof.updates(spec, scale_that_is_too_large, known)
-        assert found.verdict == verdict or not known, found.reason
+    found, _ = proof.updates(spec, scale_that_is_too_large, skipped)
+    assert found.verdict == "equal", found.reason
+    unskipped, _ = proof.updates(spec, scale_that_is_too_large)
+    off = [(unskipped.tensors[name].difference or 0.0) / (one.difference or 1.0) for name, one in found.tensors.items()]
+    assert min(off) > 1, "the updates are not those of the same steps"
 
 
 def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path: Path) -> None:

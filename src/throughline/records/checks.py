@@ -75,6 +75,22 @@ compare; `unsupported`: the framework does not support it.
 """
 
 
+class WorstUpdate(Entry):
+    """How a framework's updates of all tensors compare with the reference's, where they are furthest off.
+
+    `compared` counts the tensors that were compared in each run, and `left_out` those that were not; see `Updates` for
+    the other keys.
+    """
+
+    verdict: Literal["different", "not compared", "equal"]
+    reason: str | None
+    worst: str | None
+    difference: NonNegative | None
+    tolerance: Positive | None
+    compared: Whole
+    left_out: Whole
+
+
 class Mathematics(Entry):
     """Whether a framework computes the same as the reference.
 
@@ -87,6 +103,8 @@ class Mathematics(Entry):
     tolerance: Positive
     reason: str | None
     covers: list[str] = Field(default_factory=list)
+    updates: WorstUpdate | None = Field(None, exclude_if=lambda value: value is None)
+    """None in proofs of older versions, which compared only losses."""
 
 
 class TensorUpdate(Entry):
@@ -118,6 +136,11 @@ class Updates(Entry):
     tolerance: Positive | None = None
     tensors: dict[str, TensorUpdate] = Field(default_factory=dict)
     left_out: dict[str, list[str]] = Field(default_factory=dict)
+
+    @property
+    def excess(self) -> float:
+        """The difference of the worst tensor as a multiple of what is tolerated."""
+        return self.tensors[self.worst].excess if self.worst else 0.0
 
 
 class Comparison(Entry):
@@ -174,7 +197,25 @@ class Equivalence(WorkloadFile):
             tolerance=worst.tolerance or self.tolerance,
             reason=f"{topology}: {worst.reason}" if worst.reason else None,
             covers=[text for text in self.covers if text.split()[0] not in others],
+            updates=_worst_update({name: proof.updates for name, proof in compared.items() if proof.updates}),
         )
+
+
+def _worst_update(found: Mapping[str, Updates]) -> WorstUpdate | None:
+    """Return the worst of several comparisons of updates: what differs, then what was not compared, then the rest."""
+    if not found:
+        return None
+    order = ("different", "not compared", "equal")
+    place, worst = min(found.items(), key=lambda item: (order.index(item[1].verdict), -item[1].excess))
+    return WorstUpdate(
+        verdict=worst.verdict,
+        reason=f"{place}: {worst.reason}" if worst.reason else None,
+        worst=worst.worst,
+        difference=worst.difference,
+        tolerance=worst.tolerance,
+        compared=len(worst.tensors),
+        left_out=sum(map(len, worst.left_out.values())),
+    )
 
 
 class Try(Entry):

@@ -85,6 +85,8 @@ class Workload(ABC, Generic[P]):
     """The smallest batch of a replica with which a proof of equal mathematics holds."""
     rounding: ClassVar[float] = 1.0
     """How many times the usual rounding a loss in a lower precision may show."""
+    update_rounding: ClassVar[float] = 1.0
+    """How many times the usual rounding an update may show in a proof of equal mathematics."""
     trains: ClassVar[bool] = True
     """True if a step trains the model. False: a step is one call of a test (`untrained.py`)."""
     has_batch: ClassVar[bool] = True

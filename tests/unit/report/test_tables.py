@@ -6,6 +6,7 @@ import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
@@ -17,7 +18,7 @@ from throughline.records import read_equivalence, read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.render import markup, page, table_files, tables
 from throughline.report.topic import Scope
-from throughline.report.topics import throughput, write_tables
+from throughline.report.topics import equal_mathematics, throughput, write_tables
 
 GOLDEN = Path(__file__).parent / "golden_records"
 EXPECTED = (
@@ -157,6 +158,38 @@ def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
     write_tables(Scope(cells.groups([found])), tmp_path / "tables")
     line = "* torch: equal mathematics is proven for: fp32; dropout 0 (measured: 0.1)"
     assert line in (tmp_path / "tables/throughput.md").read_text()
+
+
+def test_the_tensor_that_is_furthest_off_stands_in_the_table(tmp_path: Path) -> None:
+    """With what was not compared; a proof of an older version has no such table, and its plot has the losses alone."""
+    proof = json.loads((GOLDEN / "equivalence.json").read_text())
+    losses = proof["frameworks"]["torch"]["1n1g"]
+
+    def written(found: dict[str, Any]) -> str | None:
+        proof["frameworks"] = {"torch": {topology: {**losses, **one} for topology, one in found.items()}}
+        (tmp_path / "equivalence.json").write_text(json.dumps(proof))
+        compared = read_equivalence(tmp_path / "equivalence.json")
+        equal_mathematics.write_plot(compared, tmp_path / "equivalence.svg")
+        made = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
+        shown = equal_mathematics.table(Scope(cells.groups([made])))
+        return shown and table_files.markdown(shown)
+
+    def updates(difference: float, verdict: str = "equal") -> dict[str, Any]:
+        tensors = {"query": {"difference": difference, "tolerance": 1e-4}, "key": {"difference": 0, "tolerance": 2e-4}}
+        worst = {"worst": "query", **tensors["query"], "tensors": tensors, "left_out": {"no gradient": ["bias"]}}
+        return {"updates": {"verdict": verdict, "reason": None, **worst}}
+
+    assert written({"1n1g": {}}) is None
+    alone = (tmp_path / "equivalence.svg").read_text()
+    line = "| torch | fp32 | equal | 2.0e-07 | 2, 1 left out | query | 5.0e-05 | 1.0e-04 |"
+    found = written({"1n1g": updates(1e-5), "1n2g": updates(5e-5)})
+    assert found is not None and line in found, found
+    assert (tmp_path / "equivalence.svg").read_text().count('id="axes_') == 2 and alone.count('id="axes_') == 1
+    blind = {"updates": {"verdict": "not compared", "reason": "it cannot show its weights"}}
+    found = written({"1n1g": updates(1e-5), "1n2g": blind})
+    assert found is not None and "not compared: 1n2g: it cannot show its weights" in found
+    found = written({"1n1g": updates(1e-3, "different"), "1n2g": blind})
+    assert found is not None and "| 1.0e-03 | 1.0e-04 |" in found
 
 
 def test_a_precision_that_is_no_fp32_is_marked_alone(tmp_path: Path) -> None:

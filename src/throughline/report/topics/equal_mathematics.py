@@ -1,13 +1,17 @@
-"""Show what the proofs of equal mathematics cover, and plot their losses against the reference."""
+"""Show what the proofs of equal mathematics cover and which updates they compare, and plot their losses and updates
+against the reference."""
 
+import math
 from pathlib import Path
 from typing import Any
 
 from throughline.records import Equivalence
+from throughline.records.checks import Mathematics, Updates, WorstUpdate
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, save
-from throughline.report.topic import Topic
+from throughline.report.render.tables import NOT_KNOWN, Table, texts
+from throughline.report.topic import Scope, Topic
 
 FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
 
@@ -23,11 +27,17 @@ def proofs(group: Group) -> list[Note]:
 
 
 def write_plot(proof: Equivalence, path: Path) -> None:
-    """Plot relative differences over steps beside `path` (.svg, .png): a colour per framework, a dash per topology."""
-    heading = f"{proof.benchmark}: loss against a float64 reference"
+    """Plot relative differences beside `path` (.svg, .png): a colour per framework, a dash per topology.
+
+    The upper plot has the losses over the steps. The lower one, if the proof compares updates, has the differences of
+    all tensors as multiples of what is tolerated, the largest first.
+    """
+    updates = any(one.updates for topologies in proof.frameworks.values() for one in topologies.values())
+    heading = f"{proof.benchmark}: loss {'and updates ' * updates}against a float64 reference"
     figure, axes = draws.blank(LIGHT, heading, "relative difference")
     axes.set_xlabel("step", color=LIGHT.muted, fontsize=9)
     axes.set_yscale("log")
+    excess = {}
     for index, (framework, topologies) in enumerate(proof.frameworks.items()):
         for dash, (topology, losses) in zip(("-", "--", ":"), topologies.items(), strict=False):
             steps, values = range(1, len(losses.difference) + 1), [max(FLOOR, value) for value in losses.difference]
@@ -39,12 +49,65 @@ def write_plot(proof: Equivalence, path: Path) -> None:
                 "markevery": 0.1,
             }
             axes.plot(steps, values, dash, lw=max(1.2, 3.2 - index), label=label, **look)
+            if losses.updates and losses.updates.tensors:
+                excess[framework, topology] = _excesses(losses.updates), dash, look
     axes.axhline(proof.tolerance, color=LIGHT.muted, lw=1.0, ls=":", label=f"tolerance {proof.tolerance:.0e}")
-    figure.set_size_inches(LIGHT.size[0], LIGHT.size[1] * 1.25)
-    axes.set_position((0.13, 0.36, 0.83, 0.52))
+    figure.set_size_inches(LIGHT.size[0], LIGHT.size[1] * (2.0 if excess else 1.25))
+    axes.set_position((0.13, 0.6, 0.83, 0.32) if excess else (0.13, 0.36, 0.83, 0.52))
+    if excess:
+        lower = figure.add_axes((0.13, 0.26, 0.83, 0.24))
+        for values, dash, look in excess.values():
+            lower.plot(range(1, len(values) + 1), values, dash, lw=1.2, **look)
+        lower.axhline(1.0, color=LIGHT.muted, lw=1.0, ls=":")
+        lower.set_yscale("log")
+        lower.set_xlabel("tensor, the one furthest off first", color=LIGHT.muted, fontsize=9)
+        lower.set_ylabel("update's difference / tolerated", color=LIGHT.muted, fontsize=9)
+        lower.tick_params(colors=LIGHT.muted, labelsize=8)
     legend: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "labelcolor": LIGHT.ink}
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, **legend)
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -1.28 if excess else -0.2), ncols=2, **legend)
     save(figure, path.with_suffix(""))
 
 
-TOPIC = Topic("equivalence", "Equal mathematics", order=50, notes=lambda scope, group: proofs(group))
+def _excesses(updates: Updates) -> list[float]:
+    """Return the differences of all tensors as multiples of what is tolerated, the largest first."""
+    finite = [one.excess for one in updates.tensors.values() if math.isfinite(one.excess)]
+    return [max(FLOOR, value) for value in sorted(finite, reverse=True)]
+
+
+def table(scope: Scope) -> Table | None:
+    """Return a row for each framework and precision with a proof that says something about updates."""
+    found: dict[tuple[str, str], Mathematics] = {}
+    for group in scope.groups:
+        if group.summary and "__" not in group.name:
+            for framework, proof in (group.summary.mathematics or {}).items():
+                if proof.updates:
+                    found[framework, group.precision] = proof
+    rows = [_row(*place, proof, proof.updates) for place, proof in found.items() if proof.updates]
+    return texts(HEADER, rows) if rows else None
+
+
+def _row(framework: str, precision: str, proof: Mathematics, updates: WorstUpdate) -> list[str]:
+    def short(number: float | None) -> str:
+        return NOT_KNOWN if number is None else f"{number:.1e}"
+
+    if updates.verdict == "not compared":
+        found = [f"not compared: {updates.reason}", *[NOT_KNOWN] * 3]
+    else:
+        left = f", {updates.left_out} left out" if updates.left_out else ""
+        found = [f"{updates.compared}{left}", updates.worst or NOT_KNOWN, short(updates.difference)]
+        found += [short(updates.tolerance)]
+    return [framework, precision, proof.verdict, short(proof.largest_difference), *found]
+
+
+INTRO = (
+    "Every framework starts from the same weights and trains on the same batches. Its losses, and what it adds to each "
+    "tensor, are compared with a reference in double precision. A row has the tensor that is furthest off for what is "
+    "tolerated. equivalence.json has all tensors, and why some are left out."
+)
+HEADER = [
+    "framework", "precision", "verdict", "largest difference of a loss", "tensors whose updates are compared",
+    "furthest off", "its difference", "tolerated",
+]  # fmt: skip
+TOPIC = Topic(
+    "equivalence", "Equal mathematics", INTRO, order=50, table=table, notes=lambda scope, group: proofs(group)
+)
