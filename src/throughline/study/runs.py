@@ -164,7 +164,7 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
     """
     same = ("model", "parameters", "optimizer", "steps", "scaling", "samples_per_step")
     alike = all(getattr(before, name) == getattr(after, name) for name in same)
-    off, on = (each.block_options if isinstance(each, RunSpec) else each.options for each in (before, after))
+    off, on = _options(before), _options(after)
     pairs = {key: (value, getattr(on, key)) for key, value in vars(off).items()}
     changed = [key for key, (value, other) in pairs.items() if value != other]
     if not alike or len(changed) != 1 or any(name.endswith("__aa") for name in (before.benchmark, after.benchmark)):
@@ -172,6 +172,23 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
     (key,) = changed
     derived = any(key in options for options in CHANGED.values())
     return None if derived or pairs[key][0] != getattr(Options(), key) else (key, *pairs[key])
+
+
+def _options(of: Any) -> Options:
+    """Return the options that a specification's block or a summary states."""
+    options: Options = of.block_options if isinstance(of, RunSpec) else of.options
+    return options
+
+
+def without_accumulation(accumulated: Any, other: Any) -> bool:
+    """True if `other` takes one micro-batch a step where `accumulated` has a global batch, and is otherwise the same.
+
+    Both are specifications or summaries. They may take other numbers of steps, because their steps differ in length.
+    """
+    same = ("model", "parameters", "optimizer", "scaling")
+    alike = all(getattr(accumulated, name) == getattr(other, name) for name in same)
+    stated = accumulated.samples_per_step is not None and other.samples_per_step is None
+    return alike and stated and _options(accumulated) == _options(other) and "__" not in other.benchmark
 
 
 def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"] | None:

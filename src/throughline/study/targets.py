@@ -11,7 +11,7 @@ from throughline.files import UserError
 from throughline.ratios import MARGIN
 from throughline.spec import RunSpec, canonical
 from throughline.study.config import Config, block_name
-from throughline.study.runs import manifest, switch
+from throughline.study.runs import manifest, switch, without_accumulation
 
 RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repeat}"
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
@@ -99,10 +99,12 @@ class Targets:
         """Return the other summaries that are needed to judge the pairs of a benchmark.
 
         These are all summaries of its block. If the benchmark has switched on one option, they are also all summaries
-        of the blocks that do not have this option and are otherwise the same.
+        of the blocks that do not have this option and are otherwise the same. If it has a global batch, they are also
+        those of the block without accumulation.
         """
         mine = self._first(benchmark)
-        partners = [name for name in self.by_benchmark if switch(self._first(name), mine)]
+        others = {name: self._first(name) for name in self.by_benchmark}
+        partners = [name for name, other in others.items() if switch(other, mine) or without_accumulation(mine, other)]
         blocks = {block_name(name) for name in (benchmark, *partners)}
         names = [name for name in self.by_benchmark if name != benchmark and block_name(name) in blocks]
         return [summary for name in names for summary in self.by_benchmark[name]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,12 @@ from report_fixture import record, spec, write_record
 from throughline.files import UserError
 from throughline.records import read_summary
 from throughline.report.analysis import cells, our_results, summary
+from throughline.report.topic import Scope
+from throughline.report.topics import global_batch, write_tables
 from throughline.spec import StepSize
 from throughline.study import runs
+from throughline.study.config import load
+from throughline.study.targets import Targets
 
 SAMPLES = 768
 SPEEDS = {"1n1g": 100.0, "1n2g": 190.0, "1n8g": 700.0}
@@ -43,6 +48,45 @@ def test_all_topologies_are_one_summary_that_names_the_global_batch(tmp_path: Pa
     assert [group.size(row) for row in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
     assert [one.result.accumulate for one in our_results.measured([group])] == [24, 12, 3]
     assert "W/ accumulation to 768 samples" in cells.title(group) and "accumulation of" not in cells.title(group)
+
+
+def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(tmp_path: Path) -> None:
+    batches = ("fp32", 32), ("fp32", 48), ("fp16", 96)
+    found = [
+        summarized(tmp_path, *(asked(topology, batch=batch, precision=precision) for topology in ("1n1g", "1n2g")))
+        for precision, batch in batches
+    ]
+    alone = {"benchmark": "alone", "steps": {"timed": 9}}
+    other = {"benchmark": "other", "options": {"compile": True}}
+    beside = [
+        summarized(tmp_path, spec(topology="1n8g", batch_per_device=batch, **changes))
+        for changes in (alone, other)
+        for batch in (32, 64)
+    ]
+    groups = cells.groups([*found, *beside])
+    write_tables(Scope([group for group in groups if group.benchmark == "bert"], groups), tmp_path / "tables")
+    with (tmp_path / "tables/global_batch.csv").open(encoding="utf-8", newline="") as stream:
+        lines = [list(line.values()) for line in csv.DictReader(stream)]
+    assert lines == [
+        ["torch", "1n1g", "1", "768 samples", "100.0", "100.0", "100.0"],
+        ["torch", "1n2g", "2", "768 samples", "190.0", "190.0", "190.0"],
+        ["torch", "1n8g", "8", "no accumulation", "700.0", "", ""],
+    ]
+    text = (tmp_path / "tables/global_batch.md").read_text(encoding="utf-8")
+    assert "fp32, batch 32 (samples/s) | fp32, batch 48 (samples/s) | fp16, batch 96 (samples/s) |" in text
+    assert global_batch.table(Scope([group for group in groups if group.benchmark == "alone"], groups)) is None
+
+
+def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> None:
+    blocks = {
+        "b": {"sequence": 32, "batch": {"fp32": [8, 16]}, "samples_per_step": 64},
+        "alone": {"sequence": 32, "batch": {"fp32": [8]}, "steps": {"timed": 7}},
+        "other": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"clip": "norm"}},
+    }
+    config = load([], {"benchmarks": blocks})
+    targets = Targets(config, runs.expand(config), {}, {}, {})
+    assert targets.compared("b") == ["results/alone/bz8_fp32.json"]
+    assert targets.compared("alone") == []
 
 
 def test_a_summary_without_one_does_not_name_it(tmp_path: Path) -> None:
