@@ -127,7 +127,7 @@ class WideDeep(Workload[Parameters]):
     learns_from = 100
     held_out = {"loss": False, "auc": True}
     update_rounding = 100
-    """With Adam, an update differs by up to 1.8e-2 from that of double precision: a ReLU near zero turns on or off."""
+    """With Adam, an update differs by up to 1.8e-2 from that of double precision."""
 
     def own_exchange(self, spec: RunSpec[Parameters]) -> bool:
         """True unless ranks only exchange dense gradients of whole tables."""
