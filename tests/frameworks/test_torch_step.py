@@ -144,13 +144,9 @@ class Counting(torch.nn.Module):
         return (given * self.weight).sum()
 
 
-@pytest.mark.parametrize(
-    ("changing", "exchange", "expected"),
-    [(["running_mean"], True, 3), ([], True, 0), (["running_mean"], False, 1)],  # DDP broadcasts once at its start
-)
-def test_only_buffers_that_change_are_exchanged(
-    monkeypatch: pytest.MonkeyPatch, changing: list[str], exchange: bool, expected: int
-) -> None:
+@pytest.mark.parametrize("changing", [["running_mean"], []])
+@pytest.mark.parametrize("exchange", [True, False])
+def test_no_buffer_is_exchanged_in_a_step(monkeypatch: pytest.MonkeyPatch, changing: list[str], exchange: bool) -> None:
     """Count the buffers that rank 0 broadcasts in three steps of two micro-batches. A group of one rank broadcasts like
     any other."""
     import torch.distributed as dist
@@ -178,7 +174,7 @@ def test_only_buffers_that_change_are_exchanged(
                 one.step([{"given": torch.ones(3)}] * 2)
         finally:
             dist.destroy_process_group()
-    assert sent == [[3]] * expected
+    assert sent == []
     assert one.network.running_mean.tolist() == [6.0] * 3
 
 

@@ -19,7 +19,6 @@ from throughline import workloads
 from throughline.frameworks.rank import refuse_if
 from throughline.frameworks.torch import recorded, sharding
 from throughline.frameworks.torch.rank import TorchRank
-from throughline.frameworks.torch.recorded import Batch
 from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
@@ -66,8 +65,8 @@ class TorchDDP(TorchRank):
         if self.kind == "cuda":  # on a CPU, copies between processes are cheap, and losses stay what they were
             self.gathered = self.network.half_type
         if self.replicas > 1 and self.trains and not self.in_parts:
-            # DistributedDataParallel broadcasts rank 0's buffers in every step. We limit this to the buffers that
-            # training changes.
+            # No step reads the buffers that training changes, such as running statistics. Rank 0 alone evaluates and
+            # writes checkpoints. So it sends them once, at the start, and not in every step.
             kept = [name for name, _ in self.network.named_buffers() if name not in self.changing]
             ddp: Any = torch.nn.parallel.DistributedDataParallel
             ddp._set_params_and_buffers_to_ignore_for_model(self.network, [*self.spread, *kept])
@@ -79,6 +78,7 @@ class TorchDDP(TorchRank):
                     bucket_cap_mb=self.options.bucket_mb,
                     gradient_as_bucket_view=True,
                 )
+            self.parallel.broadcast_buffers = False  # not as an argument, which would leave out the start as well
             if self.options.exchange_dtype == "bf16":
                 self.parallel.register_comm_hook(self.averaging or dist.group.WORLD, in_bf16)
             # PyTorch measures its own parts in the first ten steps and in every hundredth, and waits for the device.
@@ -98,12 +98,6 @@ class TorchDDP(TorchRank):
             self.recorded = recorded.ReplayedStep(self.whole, self.update, first, *given)
         elif self.options.graph:
             self.replayed = recorded.ReplayedPasses(*given)
-
-    def passes(self, batches: list[Batch]) -> Tensor:
-        if self.in_parts:  # as DistributedDataParallel does
-            for buffer in self.changing.values():
-                dist.broadcast(buffer, group=self.averaging, group_src=0)
-        return super().passes(batches)
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
         if self.options.sharding == "optimizer_gradients" and self.options.accumulate > 1:
