@@ -63,6 +63,8 @@ def _facts(side: Side) -> Iterator[tuple[str, Any]]:
         for part in ("options", "optimizer", "steps"):
             for name, value in advice.flat(_plain(getattr(summary, part))).items():
                 yield f"{part}.{name}", value
+        if summary.samples_per_step:  # then the options state no accumulation, and each topology has its own
+            yield "options.accumulate", side.group.size(side.row).accumulate
 
 
 def _cards(cards: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:

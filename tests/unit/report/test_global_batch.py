@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from report_fixture import record, spec, write_record
+from throughline.archive import differing
 from throughline.files import UserError
 from throughline.records import read_summary
 from throughline.report.analysis import cells, our_results, summary
+from throughline.report.analysis.sides import Side
 from throughline.report.topic import Scope
 from throughline.report.topics import global_batch, write_tables
 from throughline.spec import StepSize
@@ -75,6 +77,12 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
     text = (tmp_path / "tables/global_batch.md").read_text(encoding="utf-8")
     assert "fp32, batch 32 (samples/s) | fp32, batch 48 (samples/s) | fp16, batch 96 (samples/s) |" in text
     assert global_batch.table(Scope([group for group in groups if group.benchmark == "alone"], groups)) is None
+
+
+def test_another_machine_with_a_constant_accumulation_differs_in_it(tmp_path: Path) -> None:
+    ours, theirs = summarized(tmp_path / "a", asked("1n2g")), summarized(tmp_path / "b", spec(topology="1n2g"))
+    sides = [Side(group, group.measured[0]) for found in (ours, theirs) for group in cells.groups([found])]
+    assert differing.surroundings(*sides) == ["options.accumulate: 12 here, 1 there"]
 
 
 def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> None:
