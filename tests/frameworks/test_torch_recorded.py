@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import training_fixtures
-from throughline import workloads
+from throughline import frameworks, workloads
 from throughline.workloads import Unsupported
 
 torch = pytest.importorskip("torch")
@@ -175,3 +176,9 @@ def test_the_memory_of_a_recording_counts_in_the_window(monkeypatch: pytest.Monk
     rank.window_opens()
     told = rank.memory()
     assert (told["needed_bytes"], told["reserved_bytes"], told["window_needed_bytes"]) == (900, 950, 600)
+
+
+def test_tables_that_are_updated_by_rows_say_why_they_cannot_be_recorded() -> None:
+    spec = replace(training_fixtures.spec(options={"graph": "step"}), model="wide-deep")
+    with pytest.raises(Unsupported, match="count their steps on the host"):
+        frameworks.refuse(spec)

@@ -74,6 +74,7 @@ class WideDeepInTorch(TorchForm[Parameters, WideDeep]):
         "amp": "a loss scaler does not know gradients of single rows",
         "accumulation": "rows of a table are updated after every batch",
         "clipping": "the norm of a gradient of single rows is not computed",
+        "graph": "updates by rows count their steps on the host, and a CUDA graph would keep the first count",
     }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> WideDeep:
