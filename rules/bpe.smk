@@ -4,7 +4,7 @@
 #   out: data/<corpus>/bpe/{training,test}_0000.hdf5 (or .bin: a link to somebody else's file) and
 #        data/<corpus>/bpe/manifest.json
 
-BPE_VOCABULARY = f"data/{CORPUS.name}/bpe/vocabulary"
+BPE_VOCABULARY = CORPUS_TARGETS.tokenizer or f"data/{CORPUS.name}/bpe/vocabulary"
 
 
 rule bpe_vocabulary:
@@ -17,7 +17,7 @@ rule bpe_vocabulary:
     conda:
         "../envs/main.yaml"
     params:
-        folder=BPE_VOCABULARY,
+        folder=f"data/{CORPUS.name}/bpe/vocabulary",
     shell:
         command("corpus_bpe_vocabulary", output="params.folder")
 
@@ -25,7 +25,7 @@ rule bpe_vocabulary:
 rule bpe_tokenize:
     input:
         articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl", folder=BPE),
-        vocabulary=rules.bpe_vocabulary.output,
+        vocabulary=CORPUS_TARGETS.tokenizer or rules.bpe_vocabulary.output,
     output:
         passing("data/{corpus}/bpe/tokens/part_{part}.hdf5"),
     log:
@@ -78,10 +78,13 @@ else:
             command("corpus_adopt", shard="input")
 
 
+BPE_WORDS = CORPUS_TARGETS.tokenizer or rules.bpe_vocabulary.output if CORPUS_TARGETS.finished is None else []
+
+
 rule bpe_verify:
     input:
         shard=f"data/{{corpus}}/bpe/{{split}}_{{number}}{CORPUS_TARGETS.ending(BPE)}",
-        vocabulary=rules.bpe_vocabulary.output if CORPUS_TARGETS.finished is None else [],
+        vocabulary=BPE_WORDS,
     output:
         "data/{corpus}/bpe/verified/{split}_{number}.json",
     log:

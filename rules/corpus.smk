@@ -27,6 +27,24 @@ rule vocabulary:
         command("corpus_vocabulary", "params.source")
 
 
+if CORPUS.tokenizer:
+
+    rule tokenizer:
+        output:
+            "data/{corpus}/tokenizer.json",
+        log:
+            "logs/{corpus}/tokenizer.log",
+        priority: BEFORE_RUNS
+        localrule: True
+        conda:
+            "../envs/main.yaml"
+        params:
+            path=CORPUS.tokenizer,
+            sha256=CORPUS.own_tokenizer.sha256,
+        shell:
+            command("corpus_tokenizer", path="params.path")
+
+
 rule dump:
     output:
         "data/{corpus}/dump/{dump}.xml.bz2",
@@ -96,6 +114,7 @@ rule tokenize:
     input:
         articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl"),
         vocabulary="data/{corpus}/vocabulary.txt",
+        tokenizer=CORPUS_TARGETS.tokenizer or [],
     output:
         passing("data/{corpus}/tokens/part_{part}.hdf5"),
     log:
@@ -108,6 +127,7 @@ rule tokenize:
     params:
         *CORPUS_TARGETS.case(),
         *CORPUS_TARGETS.lines(),
+        *CORPUS_TARGETS.encoded_by(),
     shell:
         command("corpus_tokens", "params", memory_mb="resources.held_mb")
 

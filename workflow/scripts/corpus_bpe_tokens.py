@@ -1,7 +1,7 @@
 """Encode the articles of one part as GPT-2's tokens.
 
 articles: articles as JSON lines
-vocabulary: folder of encoder.json and vocab.bpe
+vocabulary: folder of encoder.json and vocab.bpe, or the user's own tokenizer.json
 memory_mb: data to hold in memory at a time; the rest goes through files
 """
 

@@ -2,6 +2,7 @@
 
 name: a vocabulary that comes with the packages
 path: a file of one entry per line
+tokenizer: a tokenizer.json, whose entries become the vocabulary
 url: where the vocabulary is published
 sha256: the SHA-256 that the file must have
 cased: text keeps its capitals and accents
@@ -20,17 +21,22 @@ def main(
     output: Path,
     name: Literal["bert-base-uncased"] | None = None,
     path: Path | None = None,
+    tokenizer: Path | None = None,
     url: str | None = None,
     sha256: str | None = None,
     cased: bool = False,
     contact: str | None = os.environ.get("THROUGHLINE_CONTACT") or None,
 ) -> None:
     from throughline.corpus.source.fetch import Client
-    from throughline.corpus.text import vocabulary
+    from throughline.corpus.text import own_tokenizer, vocabulary
 
-    if sum(map(bool, (name, path, url))) != 1:
-        raise UserError("a vocabulary has exactly one source", next_step="give one of --name, --path and --url")
-    if name:
+    if sum(map(bool, (name, path, url, tokenizer))) != 1:
+        raise UserError(
+            "a vocabulary has exactly one source", next_step="give one of --name, --path, --url and --tokenizer"
+        )
+    if tokenizer:
+        own_tokenizer.write_vocabulary(tokenizer, output)
+    elif name:
         vocabulary.write_bert_base_uncased(output)
     elif not sha256:
         raise UserError("--path and --url need --sha256", next_step="give the SHA-256 that the file must have")

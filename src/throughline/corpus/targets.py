@@ -111,11 +111,22 @@ class CorpusTargets:
 
     def vocabulary(self) -> list[str]:
         """Return the vocabulary as arguments of the command that makes it."""
-        vocabulary = self.corpus.vocabulary
+        vocabulary, own = self.corpus.vocabulary, self.corpus.own_tokenizer
+        if own:
+            return ["--tokenizer", own.path, "--sha256", own.sha256]
         if isinstance(vocabulary, str):
             return ["--name", vocabulary]
         place = ["--path", vocabulary.path] if vocabulary.path else ["--url", str(vocabulary.url)]
         return [*place, "--sha256", vocabulary.sha256, *self.case()]
+
+    @property
+    def tokenizer(self) -> str:
+        """The corpus's copy of the user's own tokenizer; empty without one."""
+        return f"data/{self.corpus.name}/tokenizer.json" if self.corpus.tokenizer else ""
+
+    def encoded_by(self) -> list[str]:
+        """Return the argument that names the user's own tokenizer; none without one, so finished files stay valid."""
+        return ["--tokenizer", self.tokenizer] if self.tokenizer else []
 
     def case(self) -> list[str]:
         """Return the argument that says that text keeps its capitals.
@@ -179,4 +190,5 @@ class CorpusTargets:
         """
         if self.finished is not None:
             return []
-        return ["--vocabulary", f"data/{self.corpus.name}/{BPE}/vocabulary", "--digest", self.corpus.digest(BPE)]
+        vocabulary = self.tokenizer or f"data/{self.corpus.name}/{BPE}/vocabulary"
+        return ["--vocabulary", vocabulary, "--digest", self.corpus.digest(BPE)]

@@ -14,8 +14,10 @@ from pydantic import AfterValidator, Field, NonNegativeInt, field_validator, mod
 
 from throughline import files
 from throughline.files import UserError
+from throughline.study import tokenizer_file
 from throughline.study.config_paths import FilePath, lead
 from throughline.study.section import Contact, DataSection, HttpAddress, Name, PositiveInt, Section, Share, Text
+from throughline.study.tokenizer_file import TokenizerFile
 
 DATA_PROTOCOL = 1
 """A developer raises this number when the same text gives different shards. It changes the digest of every corpus."""
@@ -130,6 +132,12 @@ class Corpus(DataSection):
         "bert-base-uncased",
         description="BERT's published English vocabulary by name, or {path or url, sha256} of your own",
     )
+    tokenizer: FilePath | None = Field(
+        None,
+        description="your own tokenizer, in place of `vocabulary` and of GPT-2's: a `tokenizer.json` of Hugging Face's "
+        "tokenizers. BERT's samples need [PAD] (id 0), [UNK], [CLS], [SEP] and [MASK] in it, running text a token that "
+        "ends a document, such as <|endoftext|>. A model whose vocabulary is smaller is refused",
+    )
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)] = Field(
         4, description="the number of pieces that each dump or text is cut into; they are extracted in parallel"
     )
@@ -163,6 +171,13 @@ class Corpus(DataSection):
         description="write shards uncompressed (finished shards are written again). They need four times the disk, and "
         "training reads them several times faster, through memory maps",
     )
+
+    @field_validator("tokenizer")
+    @classmethod
+    def _is_tokenizer(cls, path: str | None) -> str | None:
+        if path is not None:
+            tokenizer_file.read(path)
+        return path
 
     @field_validator("sequences")
     @classmethod
@@ -206,6 +221,11 @@ class Corpus(DataSection):
         return [folder for folder in self.made(read) if folder in read or not read]
 
     @property
+    def own_tokenizer(self) -> TokenizerFile | None:
+        """The user's own tokenizer, if there is one."""
+        return tokenizer_file.read(self.tokenizer) if self.tokenizer else None
+
+    @property
     def lower_case(self) -> bool:
         """True if the vocabulary is for lower-case text, as the published one is."""
         return isinstance(self.vocabulary, str) or self.vocabulary.lower_case
@@ -216,7 +236,7 @@ class Corpus(DataSection):
         The manifest stores it. A dump's files count by their names, and finished shards by their names and sizes;
         their folders do not matter. `parts` is left out, because the number of pieces changes no byte of the result.
         """
-        finished = isinstance(self.dump, ShardFolder)
+        finished, own = isinstance(self.dump, ShardFolder), self.own_tokenizer
         if folder == BPE:
             how: dict[str, Any] = {"vocabulary": "gpt2", "protocol": BPE_PROTOCOL}
         else:
@@ -229,6 +249,8 @@ class Corpus(DataSection):
                 **({"unpacked": True} if self.unpacked else {}),
                 **(lengths if finished else self.shard_parameters(sequence)),
             }
+        if own:
+            how = {"tokenizer": own.sha256} | {name: value for name, value in how.items() if name != "vocabulary"}
         if isinstance(self.dump, ShardFolder):
             return how | {"finished": _names_and_sizes(self.dump.shards, TOKENS if folder == BPE else PAIRS)}
         if self.extractor != Corpus.model_fields["extractor"].default:
@@ -248,6 +270,10 @@ class Corpus(DataSection):
         vocabulary = self.vocabulary
         if isinstance(vocabulary, VocabularyFile) and (vocabulary.path is None) == (vocabulary.url is None):
             yield "vocabulary: one of path and url is needed, and only one"
+        if self.tokenizer and "vocabulary" in self.model_fields_set:
+            yield "tokenizer: it has a vocabulary of its own; remove corpus.vocabulary"
+        if self.tokenizer and isinstance(self.dump, ShardFolder):
+            yield "tokenizer: finished shards hold tokens already; remove the key"
         sources = self.sources
         texts = [source for source in sources if isinstance(source, TextFiles)]
         files = Counter(os.path.realpath(name) for source in sources for name in files_of(source))

@@ -10,34 +10,50 @@ A shard is an HDF5 file without compression, so that training can map it into me
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from throughline.corpus.bpe import vocabulary
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.text import tokens
+from throughline.corpus.text.own_tokenizer import OwnTokenizer
 from throughline.corpus.text.tokens import Article, Documents, Index, Pile
 from throughline.datasets import hdf5
 
 SCHEMA = 1
+Encoded = Callable[[list[Article]], Documents]
 
 
 def tokenize(articles: Path, vocabulary_folder: Path, path: Path, *, memory_bytes: int = tokens.MEMORY_BYTES) -> None:
-    """Write the tokens file of one part's articles. An article without text is left out."""
+    """Write the tokens file of one part's articles. An article without text is left out.
+
+    `vocabulary_folder` may be the user's own tokenizer, a file.
+    """
+    if vocabulary_folder.is_file():
+        own = OwnTokenizer(vocabulary_folder)
+        facts = own.facts
+        how: Encoded = partial(_encoded, own.texts, facts.end, tokens.kind_for(len(facts)))
+        tokens.write_part(articles, how, path, facts.sha256, len(facts), memory_bytes=memory_bytes)
+        return
     encoder = Encoder(vocabulary.read(vocabulary_folder), remember_bytes=memory_bytes // 4 * 3)
     known = vocabulary.SHA256, vocabulary.SIZE
-    tokens.write_part(articles, partial(_encoded, encoder), path, *known, memory_bytes=memory_bytes)
+    how = partial(_encoded, encoder.encode, vocabulary.END_OF_TEXT, np.uint16)
+    tokens.write_part(articles, how, path, *known, memory_bytes=memory_bytes)
 
 
-def _encoded(encoder: Encoder, batch: list[Article]) -> Documents:
-    """Encode a batch: each document is one sentence that ends with `<|endoftext|>`."""
+def _encoded(
+    encode: Callable[[list[str]], list[NDArray[Any]]], last: int, kind: type[np.generic], batch: list[Article]
+) -> Documents:
+    """Encode a batch: each document is one sentence that ends with `<|endoftext|>`, whose id is `last`."""
     batch = [(number, text) for number, text in batch if text]
     texts = [text for _, text in batch]
-    end = np.array([vocabulary.END_OF_TEXT], np.uint16)
-    encoded = [array for ids in encoder.encode(texts) for array in (ids, end)]
+    end = np.array([last], kind)
+    encoded = [array.astype(kind, copy=False) for ids in encode(texts) for array in (ids, end)]
     lengths = np.array([len(array) for array in encoded], np.int64).reshape(-1, 2).sum(1)
     return Documents(
         np.concatenate([*encoded, end[:0]]),

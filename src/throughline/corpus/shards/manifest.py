@@ -36,7 +36,10 @@ def merge(
         shards, "rows", no_text(f"the corpus {corpus} has no training example of length {sequence}")
     )
     described: dict[str, Any] = {"size": len(vocabulary), "sha256": vocabulary.sha256}
-    described["lower_case"] = parameters.get("lower_case", True)
+    if "tokenizer" in parameters:
+        described["tokenizer"] = parameters["tokenizer"]
+    else:
+        described["lower_case"] = parameters.get("lower_case", True)
     described |= {name: getattr(vocabulary, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     content: list[Any] = [(shard["file"], shard["content_digest"]) for shard in shards]
     if parameters.get("dynamic"):

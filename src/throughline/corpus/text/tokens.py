@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from throughline.corpus.allocator import Allocator
 from throughline.corpus.text import sentences, vocabulary
+from throughline.corpus.text.own_tokenizer import OwnTokenizer
 from throughline.corpus.text.wordpiece import WordPiece
 from throughline.datasets import hdf5
 from throughline.files import UserError, snakemake
@@ -28,6 +29,7 @@ from throughline.progress import Progress
 from throughline.randomness import splitmix64
 
 Index = NDArray[np.int64]
+Encoder = WordPiece | OwnTokenizer
 Article = tuple[int, str]
 """A page id and its text."""
 SCHEMA = 1
@@ -69,17 +71,23 @@ def tokenize(
     *,
     lower_case: bool = True,
     lines: bool = False,
+    tokenizer: Path | None = None,
     memory_bytes: int = MEMORY_BYTES,
 ) -> None:
     """Tokenize the articles (JSON lines with `id` and `text`) of one part into a tokens file.
 
-    `lines`: every line of a text is already a sentence. Three quarters of `memory_bytes` hold remembered chunks.
+    `lines`: every line of a text is already a sentence. `tokenizer`: the user's own, whose entries are the vocabulary.
+    Three quarters of `memory_bytes` hold remembered chunks.
     """
-    words = vocabulary.read(vocabulary_file, lower_case)
-    wordpiece = WordPiece(words, lower_case=lower_case, remember_bytes=memory_bytes // 4 * 3)
+    words = vocabulary.read(vocabulary_file, None if tokenizer else lower_case)
+    encoder: Encoder
+    if tokenizer:
+        encoder = OwnTokenizer(tokenizer)
+    else:
+        encoder = WordPiece(words, lower_case=lower_case, remember_bytes=memory_bytes // 4 * 3)
 
     def tokenized(batch: list[Article]) -> Documents:
-        return _tokenized(batch, wordpiece, kind_for(len(words)), lines)
+        return _tokenized(batch, encoder, kind_for(len(words)), lines)
 
     write_part(articles, tokenized, path, words.sha256, len(words), memory_bytes=memory_bytes)
 
@@ -229,9 +237,9 @@ def _batches(articles: Path) -> Iterator[list[Article]]:
         yield batch
 
 
-def _tokenized(batch: list[Article], wordpiece: WordPiece, kind: type[np.generic], lines: bool) -> Documents:
+def _tokenized(batch: list[Article], encoder: Encoder, kind: type[np.generic], lines: bool) -> Documents:
     split = sentences.split_all([text for _, text in batch], lines=lines)
-    tokens, lengths = wordpiece.encode(split)
+    tokens, lengths = encoder.encode(split)
     ends = offsets(split.counts)
     kept = np.concatenate([[0], np.cumsum(lengths > 0)])  # sentences without a token are left out
     counts = np.diff(kept[ends])

@@ -143,6 +143,8 @@ class Bert(Workload[Parameters]):
         if values["sequence"] not in section.sequences:
             allowed = sorted(section.sequences)
             raise ValueError(f"sequence = {values['sequence']}: allowed: {allowed}, the lengths of corpus.sequences")
+        if section.own_tokenizer:
+            section.own_tokenizer.check_pairs()
         return {"predictions": section.sequences[values["sequence"]]}
 
     def folder(self, parameters: Parameters) -> str:

@@ -111,12 +111,23 @@ class Gpt2(Workload[Parameters]):
     def fits(self, parameters: Parameters, manifest: Values) -> str | None:
         if "tokens" not in manifest:
             return "holds finished samples; GPT-2 reads windows of running text, from data/<corpus>/bpe/manifest.json"
+        if (size := manifest["vocabulary"]["size"]) > VOCABULARY:
+            return f"has a vocabulary of {size:,} entries; GPT-2's has {VOCABULARY:,}"
         if manifest["tokens"] <= parameters.sequence:
             return f"holds {manifest['tokens']} tokens; one sample is a window of {parameters.sequence + 1}"
         return None
 
+    def complete(self, values: Values, section: Any) -> dict[str, Any]:
+        """Return nothing. ValueError if the user's own tokenizer does not suit the model."""
+        own = section.own_tokenizer if section else None
+        if own:
+            own.check_model(values["model"], VOCABULARY)
+            _ = own.end
+        return {}
+
     def facts(self, manifest: Values | None) -> dict[str, Any]:
-        return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
+        """Return the size of the vocabulary. It is GPT-2's own, whichever tokenizer the data have."""
+        return {"vocabulary": VOCABULARY}
 
     def batch(self, rows: Arrays, options: Options) -> Arrays:
         """Return what one step needs, from B windows: tokens [B, S + 1], as they are stored. A label is the next

@@ -2,8 +2,8 @@
 
 A model for masked words (`mlm`) trains on BERT's samples, a model for the next word (`clm`) on windows of GPT-2's
 tokens. If the data's vocabulary is larger than the model's, each id is taken modulo the size of the model's. Ids then
-name other words, but the work is the same. The rates of dropout are those of config.json. `options.dropout: 0` turns
-them all off.
+name other words, but the work is the same. With `corpus.tokenizer` such a model is refused.
+The rates of dropout are those of config.json. `options.dropout: 0` turns them all off.
 """
 
 from __future__ import annotations
@@ -70,6 +70,10 @@ class HuggingFace(Workload[Parameters]):
         most = configuration.positions(configuration.read(model.file))
         if most is not None and sequence > most:
             raise ValueError(f"sequence = {sequence}: {model} is made for {most} tokens at most")
+        own, rows = section.own_tokenizer if section else None, configuration.vocabulary(configuration.read(model.file))
+        if own and rows is not None:
+            own.check_model(str(model), rows)
+            _ = own.end if model.task == "clm" else own.check_pairs()
         masked = bert.WORKLOAD.complete(values, section) if model.task == "mlm" else {}
         return {"task": model.task, "config_sha256": model.sha256, **masked}
 

@@ -1,0 +1,147 @@
+"""`corpus.tokenizer`: shards of one's own tokenizer, and what is refused before any text is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from throughline import files
+from throughline.corpus.bpe import making, manifest, verification
+from throughline.corpus.shards import manifest as pairs_manifest
+from throughline.corpus.text import own_tokenizer, tokens, vocabulary
+from throughline.corpus.text.own_tokenizer import OwnTokenizer
+from throughline.files import UserError
+from throughline.study import tokenizer_file
+from throughline.study.config import ConfigError, load
+
+TEXTS = {1: "The cat sat on the mat. It was [SEP] and <|endoftext|> to the cat.", 2: "Naïve 日本語 text.", 3: ""}
+PAIRS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+DIGEST = "d" * 64
+
+
+def trained(path: Path, specials: list[str], size: int = 400, *, bytes_of_text: bool = True) -> Path:
+    """Train a tokenizer on a few words and save it, cut to 4 tokens and with padding, which must not matter."""
+    model: Any = models.BPE() if bytes_of_text else models.WordPiece({}, unk_token="[UNK]")
+    made = Tokenizer(model)
+    initial = pre_tokenizers.ByteLevel.alphabet() if bytes_of_text else []
+    if bytes_of_text:
+        made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+        trainer: Any = trainers.BpeTrainer(vocab_size=size, special_tokens=specials, initial_alphabet=initial)
+    else:
+        made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+        trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials)
+    made.train_from_iterator([*TEXTS.values()] * 3, trainer)
+    made.enable_truncation(4)
+    made.enable_padding()
+    made.save(str(path))
+    return path
+
+
+def articles(folder: Path) -> Path:
+    path = folder / "part_0.jsonl"
+    path.write_text("".join(json.dumps({"id": str(number), "text": text}) + "\n" for number, text in TEXTS.items()))
+    return path
+
+
+def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
+    path = trained(tmp_path / "tokenizer.json", ["<|endoftext|>"])
+    making.tokenize(articles(tmp_path), path, tmp_path / "part.hdf5")
+    shard = tmp_path / "training_0000.hdf5"
+    making.gather([tmp_path / "part.hdf5"], 0, 1, DIGEST, shard)
+    own = OwnTokenizer(path)
+    result = verification.verify_own(shard, own, DIGEST)
+    assert (result["documents"], result["texts_proven"], result["texts_decoded"]) == (2, 2, 2)
+    with h5py.File(shard) as stream:
+        ids = stream["tokens"][...]
+    assert (ids == own.facts.end).sum() == 2  # the text `<|endoftext|>` has become no special token
+    assert own.decoded(ids[:-1]).count("<|endoftext|>") == 2
+    files.write_json(tmp_path / "verified.json", result)
+    manifest.merge("own", [tmp_path / "verified.json"], {"tokenizer": own.facts.sha256}, tmp_path / "manifest.json")
+    content = json.loads((tmp_path / "manifest.json").read_text())
+    assert content["vocabulary"] == {
+        "size": len(own.facts), "sha256": own.facts.sha256, "tokenizer": own.facts.sha256, "end_of_text": own.facts.end,
+    }  # fmt: skip
+    assert files.sha256(path) == own.facts.sha256
+    with h5py.File(shard, "a") as stream:
+        stream["tokens"][0] = len(own.facts)
+    with pytest.raises(UserError, match=r"tokenizer .* ends at"):
+        verification.verify_own(shard, own, DIGEST)
+
+
+def test_sentences_are_encoded_with_it(tmp_path: Path) -> None:
+    path = trained(tmp_path / "tokenizer.json", PAIRS, bytes_of_text=False)
+    own_tokenizer.write_vocabulary(path, tmp_path / "vocabulary.txt")
+    words = vocabulary.read(tmp_path / "vocabulary.txt")
+    assert (words.pad, words.cls, words.mask) == (0, 2, 4)
+    tokens.tokenize(articles(tmp_path), tmp_path / "vocabulary.txt", tmp_path / "part.hdf5", tokenizer=path)
+    documents, facts = tokens.read(tmp_path / "part.hdf5")
+    assert facts["vocabulary_sha256"] == words.sha256 and len(documents) == 2
+    assert not np.isin(documents.tokens, [words.sep, words.cls, words.mask]).any()
+    assert "".join(words.entries[i] for i in documents.tokens[:3]).replace("##", "").startswith("the")
+
+
+def test_the_manifest_of_pairs_names_the_tokenizer(tmp_path: Path) -> None:
+    path = trained(tmp_path / "tokenizer.json", PAIRS, bytes_of_text=False)
+    own_tokenizer.write_vocabulary(path, tmp_path / "vocabulary.txt")
+    words = vocabulary.read(tmp_path / "vocabulary.txt")
+    result = {"file": "training_0000.hdf5", "sequence": 32, "predictions": 5, "vocabulary_sha256": words.sha256}
+    result |= {"source": None, "rows": 9, "sha256": "a" * 64, "content_digest": "b" * 64, "split": "training"}
+    files.write_json(tmp_path / "verified.json", result)
+    sha256 = tokenizer_file.read(str(path)).sha256
+    pairs_manifest.merge("own", [tmp_path / "verified.json"], words, {"tokenizer": sha256}, tmp_path / "manifest.json")
+    told = json.loads((tmp_path / "manifest.json").read_text())["vocabulary"]
+    assert told["tokenizer"] == sha256 and "lower_case" not in told
+
+
+def refused(folder: Path, corpus: str, benchmark: str) -> str:
+    path = folder / "config.yaml"
+    path.write_text(f"corpus: {corpus}\nbenchmarks: {{b: {benchmark}}}\n")
+    with pytest.raises(ConfigError) as caught:
+        load([path])
+    return str(caught.value)
+
+
+def test_what_does_not_fit_is_refused_before_any_text_is_read(tmp_path: Path) -> None:
+    ends = trained(tmp_path / "ends.json", ["<|endoftext|>"])
+    pairs = trained(tmp_path / "pairs.json", PAIRS)
+    late = trained(tmp_path / "late.json", PAIRS[::-1])
+    big, content = tmp_path / "big.json", json.loads(ends.read_text())
+    content["added_tokens"] += [
+        {**content["added_tokens"][0], "id": number, "content": f"w{number}"}
+        for number in range(len(tokenizer_file.read(str(ends))), 50_258)
+    ]
+    big.write_text(json.dumps(content))
+    text, bert = "{model: gpt2-tiny}", "{model: bert-tiny, sequence: 32}"
+    assert "corpus.tokenizer" in refused(tmp_path, "{tokenizer: none.json}", text)
+    assert "none.json cannot be read (No such file" in refused(tmp_path, "{tokenizer: none.json}", text)
+    (tmp_path / "other.json").write_text("{}")
+    assert "is no tokenizer.json" in refused(tmp_path, f"{{tokenizer: {tmp_path}/other.json}}", text)
+    assert "no token that ends a document" in refused(tmp_path, f"{{tokenizer: {pairs}}}", text)
+    assert "lacks [PAD], [UNK], [CLS], [SEP], [MASK]" in refused(tmp_path, f"{{tokenizer: {ends}}}", bert)
+    assert "[PAD] has the id 4" in refused(tmp_path, f"{{tokenizer: {late}}}", bert)
+    assert "has 50,258 entries, and the vocabulary of gpt2-tiny has 50,257" in refused(
+        tmp_path, f"{{tokenizer: {big}}}", text
+    )
+    both = f"{{tokenizer: {ends}, vocabulary: bert-base-uncased}}"
+    assert "it has a vocabulary of its own" in refused(tmp_path, both, text)
+    small = "{model: {transformers: " + str(tmp_path / "model.json") + ", task: clm}, frameworks: [hf-loop]}"
+    (tmp_path / "model.json").write_text(Path("resources/shapes/gpt2-124m.json").read_text().replace("50257", "300"))
+    assert "has 300" in refused(tmp_path, f"{{tokenizer: {ends}}}", small)
+
+
+def test_it_decides_the_data_and_without_it_nothing_changes(tmp_path: Path) -> None:
+    one, other = (trained(tmp_path / f"{size}.json", ["<|endoftext|>"], size) for size in (300, 400))
+    config = tmp_path / "config.yaml"
+    digests = []
+    for corpus in ("{}", f"{{tokenizer: {one}}}", f"{{tokenizer: {other}}}"):
+        config.write_text(f"corpus: {corpus}\n")
+        section = load([config]).corpus
+        digests.append(section.digest("bpe"))
+        assert ("tokenizer" in section.decided_by("seq32")) == (corpus != "{}")
+    assert len(set(digests)) == 3
