@@ -115,7 +115,7 @@ class PictureReader:
         except ImportError as error:
             raise Unsupported(
                 f"options.decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
-                "(pip install nvidia-dali-cuda130 pillow, or the build for your CUDA), or leave the option out"
+                "(throughline dali FRAMEWORK), or leave the option out"
             ) from None
         self.how = f"{self.drawn}, decoded by DALI {dali.VERSION} on the " + (
             "CPU" if gpu is None else "GPU, where the pixels stay" if stays else "GPU, through the host's memory"
