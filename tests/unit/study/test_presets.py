@@ -8,6 +8,7 @@ import pytest
 
 from throughline.checks import convergence_check
 from throughline.comparables.published import rows as published_rows
+from throughline.frameworks import features as offered
 from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.config import load
@@ -154,6 +155,41 @@ def test_ngc_bert_has_the_check_of_convergence_of_the_study() -> None:
 
 def test_the_presets_of_bert_share_one_corpus() -> None:
     """So the presets share the dump and the shards."""
-    presets = ("dlperf-mxnet-bert", "ngc-pytorch-bert", "nvidia-bert-phases")
+    presets = ("dlperf-mxnet-bert", "large-scale-bert", "ngc-pytorch-bert", "nvidia-bert-phases")
     read = {spec.corpus for preset in presets for spec in asked(preset) if spec.parameters.sequence == 128}
     assert [dump.name for dump in read if dump] == ["enwiki"]
+
+
+@pytest.mark.parametrize(
+    ("preset", "model", "batches"),
+    [
+        ("large-scale-resnet50", "resnet50", {"fp32": 128, "fp16": 256}),
+        ("large-scale-bert", "bert-base", {"fp32": 32, "fp16": 64}),
+    ],
+)
+def test_the_grid_of_the_large_scale_evaluation(preset: str, model: str, batches: dict[str, int]) -> None:
+    """Machines and GPUs, precision and compiler are the report's; what a framework cannot compile is asked for once."""
+    nodes, devices = (1, 2, 4, 8, 16, 32, 64, 125), (1, 8, 16, 32, 64, 128, 256, 512, 1000)
+    config = load([PRESETS / f"{preset}.yaml"])
+    every = list(runs.expand(config))
+    assert {spec.repeat for spec in every} == set(range(1, 8))
+    asked_for: dict[object, set[int]] = {}
+    for spec in every:
+        assert (spec.model, spec.batch, spec.steps.warmup, spec.steps.timed) == (
+            model,
+            batches[spec.precision],
+            20,
+            100,
+        )
+        cell = spec.framework, spec.precision, spec.options.compile
+        asked_for.setdefault(cell, set()).add(spec.topology.world)
+    frameworks = {"torch", "mxnet-horovod", "tensorflow", "paddle", "jax"}
+    cells = {(name, precision, False) for name in frameworks for precision in batches}
+    cells |= {(name, precision, True) for name in ("torch", "tensorflow", "paddle") for precision in batches}
+    assert asked_for == {cell: set(devices) for cell in cells}
+    assert {spec.topology.nodes for spec in every} == set(nodes)
+    for name, _, compiles in cells:
+        assert not compiles or "compile" in offered(name, model)
+    goals = config.goals
+    assert (goals.efficiency.from_nodes, goals.efficiency.at_least, goals.utilization.at_least) == (20, 0.8, 0.8)
+    assert goals.mean_use and goals.mean_use.shares == dict.fromkeys(("gpu", "cpu", "memory", "disk", "network"), 0.8)
