@@ -50,14 +50,14 @@ def _overview() -> str:
         recipe = recipes.of(name)
         library = frameworks.of(name).library
         pins = f"`envs/{recipe.framework}.txt`" if recipe else "the workflow's, `envs/torch.txt`"
-        sources = "; ".join(found for folder in ("bert", "gpt2", "resnet") if (found := _source(folder, library)))
+        sources = "; ".join(found for folder in ("bert", "gpt2", "resnet") if (found := source(folder, library)))
         has = frameworks.features(name, "bert-tiny")
         features = ", ".join(key for key in FEATURES if key in has)
         rows.append([f"`{name}`", _pins(name), pins, sources, features])
     return table(["framework", "version", "environment", "source of its models", "features"], rows)
 
 
-def _source(folder: str, library: str) -> str:
+def source(folder: str, library: str) -> str:
     """Return the first paragraph of a form's docstring, or "" if the library has no form."""
     path = ROOT / "workloads" / folder / f"in_{library}.py"
     words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else None

@@ -175,7 +175,7 @@ def test_it_is_the_same_every_time(results: Path) -> None:
 
 
 def test_a_benchmark_may_be_called_like_a_section_of_the_page(tmp_path: Path) -> None:
-    names = ("data", "method", "environment", "repeat", "issues", "earlier", "unreadable", "features")
+    names = ("data", "method", "environment", "repeat", "issues", "earlier", "unreadable", "features", "frameworks")
     for name in names:
         runs = write_series(tmp_path, {"1n1g": jitter(50.0)}, benchmark=name)
         write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)

@@ -39,6 +39,7 @@ from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, As
 from throughline.report.analysis.summary import summarize
 from throughline.report.render import (
     archives,
+    framework_table,
     head,
     imports,
     machine_plots,
@@ -214,6 +215,7 @@ def render(
             labels=STATUS_LABELS,
             meanings=STATUS_MEANINGS,
             counts=missing_figures.counts(now),
+            frameworks=framework_table.table([*results.present.values(), *results.earlier.values()]),
             features=missing_figures.features(now),
         )
     )
