@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.realpath(f"{workflow.current_basedir}/src"))
 # The commands of the rules use this Python, and src/start.py finds the library.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-from throughline import console, workflow_call
+from throughline import console, versions, workflow_call
 from throughline.report.analysis import cells
 from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files
 from throughline.console import plan

@@ -103,6 +103,13 @@ def environment_of(wildcards):
     return ancient(str(marker)) if marker else []
 
 
+def conda_file(wildcards):
+    """The file of conda for a run's framework. Only environments that we build ourselves have versions of it."""
+    if "conda" in DEPLOYED and versions.MARK in wildcards.framework:
+        answered(versions.not_with_conda, wildcards.framework)
+    return str(ROOT / "envs" / f"{versions.base(wildcards.framework)}.yaml")
+
+
 def worker_environment(wildcards, input):
     """The name of the workers' environment, as an argument. Without the argument they use the launcher's own."""
     if "conda" in DEPLOYED:

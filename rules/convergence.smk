@@ -17,7 +17,7 @@ rule convergence:
     log:
         f"{CHECK}/curve.log",
     conda:
-        "../envs/{framework}.yaml"
+        conda_file
     threads: workflow.cores
     resources:
         **resources_of_run(checked_of),

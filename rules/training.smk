@@ -15,7 +15,7 @@ rule run:
         f"{RUN}.log",
     priority: looked_up(TARGETS.priority)
     conda:
-        "../envs/{framework}.yaml"
+        conda_file
     threads: workflow.cores
     resources:
         **resources_of_run(spec_of),

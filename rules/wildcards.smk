@@ -16,7 +16,7 @@ wildcard_constraints:
     benchmark="[a-z][a-z0-9_]*",
     batch=r"[1-9]\d*",
     precision="fp32|tf32|bf16|fp16|fp8",
-    framework="[a-z][a-z0-9-]*",
+    framework=versions.NAME,
     digest=r"[0-9a-f]{12}(-cuda\d+)?(-nccl)?(-mpi)?",
     topology=r"[1-9]\d*n[1-9]\d*g",
     repeat=r"[1-9]\d*",

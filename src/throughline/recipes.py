@@ -47,7 +47,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from throughline import variants
+from throughline import variants, versions
 from throughline.files import UserError, sha256
 from throughline.variants import Variant
 
@@ -185,6 +185,8 @@ def of(framework: str, build: str | None = None) -> Recipe | None:
 
 def _read(framework: str) -> Recipe:
     """Return the recipe of the CPU build, as its file has it. A file for the workflow's environment has no Python."""
+    if own := versions.pins(framework):
+        return _versioned(_read(versions.base(framework)), framework, own)
     path = PINS / f"{framework}.txt"
     recipe = Recipe(framework, "", [], [], [], PINS / "lock" / path.name, [])
     for line in path.read_text(encoding="utf-8").splitlines() if path.is_file() else []:
@@ -200,6 +202,29 @@ def _read(framework: str) -> Recipe:
         elif not (_of_variant(recipe.variants, word, rest) or _of_recipe(recipe, word, rest)):
             raise UserError(f"{path.name}: {line!r} is no line for the builder", next_step="see recipes.py")
     return recipe
+
+
+def _versioned(recipe: Recipe, framework: str, own: Path) -> Recipe:
+    """Return the recipe of another version of a framework. It has no lock: its own file is all that is pinned.
+
+    A version of a framework of the workflow's own environment gets an environment of its own, with the same Python.
+    """
+    stages, modules = recipe.stages, recipe.modules
+    if not recipe.python:
+        stages = [Stage(f"packages of {framework}", False, _listed(recipe.framework))]
+        modules = [versions.package(line) for line in stages[0].requirements[:3]]
+    first, *others = stages
+    return replace(
+        recipe,
+        framework=framework,
+        python=recipe.python or "{}.{}".format(*sys.version_info),
+        stages=[replace(first, requirements=versions.replaced(first.requirements, own)), *others],
+        modules=modules,
+        lock=recipe.lock.with_name(own.name),
+        variants=[
+            replace(one, requirements=versions.replaced(one.requirements, own, add=False)) for one in recipe.variants
+        ],
+    )
 
 
 def _of_recipe(recipe: Recipe, word: str, rest: str) -> bool:
@@ -327,13 +352,18 @@ def requirements(framework: str, build: str = "none") -> list[str]:
     """Return the pinned requirements of the environment that the framework's ranks run in."""
     if recipe := of(framework, build):
         return [line for stage in recipe.stages for line in stage.requirements]
+    return _listed(framework)
+
+
+def _listed(framework: str) -> list[str]:
+    """Return the requirements in a framework's file."""
     lines = (PINS / f"{framework}.txt").read_text(encoding="utf-8").splitlines()
     return [line for line in (line.partition("#")[0].strip() for line in lines) if line]
 
 
 def locked() -> list[str]:
     """Return the names of all environments that have a lock of their own."""
-    found = ((path.stem, _read(path.stem)) for path in PINS.glob("*.txt"))
+    found = ((path.stem, _read(path.stem)) for path in PINS.glob("*.txt") if versions.MARK not in path.stem)
     return sorted(name for name, recipe in found if recipe.python and recipe.framework == name)
 
 

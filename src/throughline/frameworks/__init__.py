@@ -14,7 +14,7 @@ from dataclasses import make_dataclass, replace
 from functools import cache
 from typing import Any
 
-from throughline import workloads
+from throughline import versions, workloads
 from throughline.files import UserError
 from throughline.frameworks.description import FEATURES, Framework
 from throughline.spec import Options, RunSpec
@@ -32,7 +32,8 @@ COMPILED_JOB_STEPS = 2000
 
 @cache
 def of(name: str) -> Framework:
-    """Return the description of a framework. Raises UserError if there is no framework of this name."""
+    """Return the description of a framework, in any version. Raises UserError if there is no framework of this name."""
+    name = versions.base(name)
     if name not in NAMES:
         raise UserError(f"there is no framework {name!r}", next_step="choose one of " + ", ".join(NAMES))
     known: Framework = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FRAMEWORK

@@ -200,14 +200,15 @@ def _install_wheels(run: _Runner, stage: Stage, lock: Path) -> None:
     with tempfile.NamedTemporaryFile("w", prefix="throughline-pins-", suffix=".txt") as pins:
         pins.write("\n".join(line for line in stage.requirements if line not in torch))
         pins.flush()
-        locked = ("--require-hashes", "--excludes", str(recipes.PINS / "apart.txt"), "-c", str(lock))
-        run(*install, *locked, "--only-binary", ":all:", "-r", pins.name)
+        # A version of the user's own has no lock: what it pins is all that is known.
+        locked = ["--require-hashes", "-c", str(lock)] if lock.is_file() else []
+        run(*install, "--excludes", str(recipes.PINS / "apart.txt"), *locked, "--only-binary", ":all:", "-r", pins.name)
     if not torch:
         return
     tries = torch_build.attempts(torch[0], _same_build(run.recipe), os.environ.get("TORCH_INDEX", ""))
     for number, words in enumerate(tries, 1):
         try:
-            run(*install, "-c", str(lock), *words)
+            run(*install, *(["-c", str(lock)] if lock.is_file() else []), *words)
             return
         except UserError:
             if number == len(tries):

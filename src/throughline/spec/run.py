@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 
+from throughline import versions
 from throughline.spec.job import EpochsJob
 from throughline.spec.optimizer import Optimizer
 from throughline.spec.options import Options, Steps
@@ -47,7 +48,7 @@ class RunSpec(Part, Generic[P]):
     """
 
     benchmark: str = field(metadata={"pattern": rf"^{NAME}$"})
-    framework: str = field(metadata={"pattern": r"^[a-z][a-z0-9-]*$"})
+    framework: str = field(metadata={"pattern": f"^{versions.NAME}$"})
     model: str
     parameters: P
     batch: int = field(metadata={"ge": 1})

@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from throughline import frameworks, ratios, workloads
+from throughline import frameworks, ratios, versions, workloads
 from throughline.spec import EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps, StepSize, Topology
 from throughline.study.config_errors import allowed
 from throughline.study.config_paths import FilePath, lead
@@ -31,7 +31,7 @@ else:
     Options = frameworks.options()
     DeviceName = Literal[("auto", *frameworks.accelerators(), "cpu")]
 
-FrameworkName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]*$")]
+FrameworkName = Annotated[str, Field(pattern=f"^{versions.NAME}$")]
 TopologyName = Annotated[str, Field(pattern=rf"^{TOPOLOGY}$")]
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,-]*$")]
@@ -139,7 +139,8 @@ class Benchmark(Runs):
     )
     frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
         default_factory=lambda: ["torch"],
-        description="the frameworks that train it; README.md says which of them train which workload",
+        description="the frameworks that train it; README.md says which of them train which workload. `jax@old` is "
+        "the framework with the pins of `envs/jax@old.txt`",
     )
     topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
         default_factory=lambda: ["1n1g"],

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.constructor import DuplicateKeyError
 from ruamel.yaml.error import YAMLError
 
-from throughline import frameworks, workloads
+from throughline import frameworks, versions, workloads
 from throughline.files import UserError
 from throughline.spec import Options, RunSpec, StepSize, Topology, canonical
 from throughline.spec.topology import nearest
@@ -242,8 +242,13 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
         precisions = ", ".join(f"{precision}: [1]" for precision in block.batch)
         yield f"batch: a call of {block.model} has no batch; write batch: {{{precisions}}}"
     for position, framework in enumerate(block.frameworks):
-        if framework not in frameworks.NAMES:
+        if versions.base(framework) not in frameworks.NAMES:
             yield f"frameworks.{position} = {framework!r}: {allowed(framework, frameworks.NAMES)}"
+            continue
+        try:
+            versions.pins(framework)
+        except UserError as error:
+            yield f"frameworks.{position} = {framework!r}: {error.what}; {error.next_step}"
     if not workload.has_batch and (given := [key for key in SIZES if getattr(block, key) != getattr(RunSpec, key)]):
         yield from (
             f"{key}: a call of {block.model} has no batch that devices could share; remove the key" for key in given

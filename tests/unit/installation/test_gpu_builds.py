@@ -71,9 +71,17 @@ class Runner:
     ],
 )
 def test_an_environment_gets_the_torch_of_the_workflow_by_the_same_attempts(
-    monkeypatch: pytest.MonkeyPatch, workflow: str, cuda: str | None, variant: str | None, index: str, tried: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    workflow: str,
+    cuda: str | None,
+    variant: str | None,
+    index: str,
+    tried: list[str],
 ) -> None:
     """Every attempt fails here, so all of them are made, and the last one's error is raised."""
+    monkeypatch.chdir(tmp_path)
+    Path("lock.txt").touch()
     monkeypatch.setattr(recipes, "torch_build", lambda: workflow)
     monkeypatch.setattr(recipes, "torch_cuda", lambda: cuda)
     monkeypatch.setenv("TORCH_INDEX", index)

@@ -25,6 +25,7 @@ ORDER = [
         "recipes",
         "variants",
         "nvidia_smi",
+        "versions",
         "memory",
         "numbers",
         "messages",

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from throughline import frameworks, workloads
+from throughline import frameworks, versions, workloads
 from throughline.frameworks.description import FEATURES
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Group, Row
 from throughline.report.render import tables
@@ -41,7 +41,9 @@ def features(groups: Sequence[Group]) -> Table | None:
         (name, folder): frameworks.features(name, group.summary.model)
         for group in groups
         for name in group.frameworks
-        if group.summary and (folder := workloads.folder(group.summary.model)) and name in frameworks.NAMES
+        if group.summary
+        and (folder := workloads.folder(group.summary.model))
+        and versions.base(name) in frameworks.NAMES
     }
     one_workload = len({folder for _, folder in offered}) == 1
     headings = [name if one_workload else f"{name}, {folder}" for name, folder in offered]
