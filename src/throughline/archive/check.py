@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import __version__, files, records, temporary
-from throughline.archive import raw
+from throughline.archive import proofs, raw
 from throughline.archive.contents import NAME, Contents, Made, rules
 from throughline.archive.differences import Difference, between
 from throughline.archive.opening import as_json, opened
@@ -30,10 +30,15 @@ RECORD = "bz*_*/*/*/run*.json"
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a check found. notes: differences that other rules explain, if another version made the summaries."""
+    """What a check found.
+
+    notes: differences that other rules explain, if another version made the summaries. doubts: figures that follow from
+    their raw values and are not plausible, such as a speedup over more devices than there are.
+    """
 
     differences: list[Difference]
     notes: list[Difference]
+    doubts: list[Difference]
     counts: Mapping[str, int]
     same_rules: bool
     version: str
@@ -46,8 +51,9 @@ class Verdict:
 def check(path: Path) -> Verdict:
     """Check an archive. UserError if it is no archive, or one that we refuse to open."""
     with opened(path) as (folder, contents):
-        found = list(digests(folder, contents))
+        found, doubts = list(digests(folder, contents)), list[Difference]()
         if not found:
+            doubts = list(_doubts(folder, contents))
             found = [*_records(folder, contents), *_summaries(folder, contents)]
             found += [*_checks(folder), *_tables(folder, contents), *_page(folder, contents)]
         same = contents.rules == rules()
@@ -59,7 +65,7 @@ def check(path: Path) -> Verdict:
             "records": sum(1 for _ in _paths(folder, contents, RECORD)),
             "summaries": sum(len(made.summaries) for made in contents.benchmarks.values()),
         }
-        return Verdict(wrong, notes, counts, same, contents.version)
+        return Verdict(wrong, notes, doubts, counts, same, contents.version)
 
 
 def digests(folder: Path, contents: Contents) -> Found:
@@ -165,17 +171,24 @@ def _summary(folder: Path, path: Path, stated: Summary, made: Made) -> Found:
 
 
 def _checks(folder: Path) -> Found:
-    """Yield verdicts of convergence checks that their curves do not bear out, and searches that their tries do not."""
-    for path in sorted(folder.glob("results/*/max_*_*.json")):
-        search, faults = _read(folder, path, records.read_max_batch)
-        yield from faults
-        for framework, largest in search.frameworks.items() if search else ():
-            size = "batch_per_device" if search.quantity == "batch" else "size"
-            fits = [getattr(one, size) for one in largest.tries if one.status == "fits"]
-            stated = getattr(largest, f"largest_{size}")
-            name = path.relative_to(folder).as_posix()
-            if largest.status == "ok":
-                yield from between(name, stated, max(fits, default=None), f"frameworks.{framework}.largest_{size}")
+    """Yield verdicts of proofs, convergence checks and searches that their raw values do not bear out."""
+    kinds: dict[str, tuple[Callable[[Path], Any], Callable[[str, Any, Path], Found]]] = {
+        "equivalence.json": (records.read_equivalence, proofs.of_proof),
+        "max_*_*.json": (records.read_max_batch, lambda name, search, _: proofs.of_search(name, search)),
+        "convergence_*.json": (records.read_verdict, lambda name, verdict, inner: _curve(folder, name, verdict, inner)),
+    }
+    for pattern, (read, derive) in kinds.items():
+        for path in sorted(folder.glob(f"results/*/{pattern}")):
+            value, faults = _read(folder, path, read)
+            yield from faults
+            if value:
+                yield from derive(path.relative_to(folder).as_posix(), value, path.with_suffix(""))
+
+
+def _curve(folder: Path, name: str, verdict: Any, inner: Path) -> Found:
+    path = inner / "curve.json"
+    curve, faults = _read(folder, path, records.read_curve) if path.exists() else (None, [])
+    yield from faults or proofs.of_curve(name, verdict, curve)
 
 
 def _tables(folder: Path, contents: Contents) -> Found:
@@ -191,6 +204,17 @@ def _tables(folder: Path, contents: Contents) -> Found:
             write_tables(Scope(own, groups), again)
             exports.write([group.summary for group in own if group.summary], again)
             yield from _folders(kept, again, f"results/{benchmark}/tables")
+
+
+def _doubts(folder: Path, contents: Contents) -> Found:
+    """Yield figures that the rules of plausibility doubt. The same rules doubt published rows."""
+    for benchmark, made in contents.benchmarks.items():
+        read = [_read(folder, folder / name, records.read_summary)[0] for name in made.summaries]
+        for doubt in Scope(cells.groups([value for value in read if value])).doubts:
+            row = doubt.row
+            yield Difference(
+                f"results/{benchmark}", f"{row.framework}, {row.devices} devices", f"{doubt.rule}: {doubt.text}"
+            )
 
 
 def _folders(kept: Path, again: Path, name: str) -> Found:
@@ -231,6 +255,8 @@ def lines(verdict: Verdict, path: Path) -> Iterator[str]:
         yield f"differs: {difference}"
     for note in verdict.notes:
         yield f"note: {note}"
+    for doubt in verdict.doubts:
+        yield f"doubtful: {doubt}"
     if not verdict.same_rules:
         yield (
             f"version {verdict.version} made the summaries with other rules than those of this program, version "

@@ -228,7 +228,7 @@ class Bert(Workload[Parameters]):
             "attention": attention,
             "tokens": tokens,
             "head_positions": f"the vocabulary head on {predictions} masked positions a sample, used or not; "
-            f"its {padded(VOCABULARY)} rows include the padding to a multiple of 64",
+            f"its rows include the padding to a multiple of 64: {padded(VOCABULARY)} with BERT's own vocabulary",
         }
 
     def look(self, sums: Mapping[str, float]) -> dict[str, float]:
