@@ -38,3 +38,9 @@ def test_each_framework_has_its_version_environment_source_and_features(tmp_path
     assert "amp" in features and "compile" not in features
     assert found[1][:4] == ["torch", "torch 2.13.0+cpu", "CPUs", "the workflow's, envs/torch.txt"]
     assert framework_table.table([]) is None
+
+
+def test_a_version_has_its_own_line_wherever_its_pins_are(tmp_path: Path) -> None:
+    old = one(tmp_path, CPU, "jax@old", jax="0.9.2")
+    (found,) = rows(old)
+    assert found[:4] == ["jax@old", "jax 0.9.2", "CPUs", "envs/jax@old.txt"]

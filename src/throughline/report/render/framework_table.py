@@ -9,6 +9,7 @@ from throughline.frameworks.description import FEATURES
 from throughline.records import Summary
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
+from throughline.versions import MARK, base
 
 HEADER = ["framework", "version", "built for", "environment", "source of its models", "features"]
 BUILT_FOR = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "horovod_nccl": "Horovod's NCCL"}
@@ -23,7 +24,7 @@ def table(summaries: Iterable[Summary]) -> Table | None:
     for summary in summaries:
         folder = workloads.folder(summary.model)
         for name, environment in summary.environment.items():
-            if folder and name in frameworks.NAMES:
+            if folder and base(name) in frameworks.NAMES:
                 stated = environment.get("framework") if isinstance(environment, Mapping) else None
                 row = _row(name, folder, summary.model, stated or {})
                 rows[tuple(row)] = row
@@ -31,7 +32,7 @@ def table(summaries: Iterable[Summary]) -> Table | None:
 
 
 def _row(name: str, folder: str, model: str, stated: Mapping[str, Any]) -> list[str]:
-    framework, recipe, has = frameworks.of(name), recipes.of(name), frameworks.features(name, model)
+    framework, has = frameworks.of(name), frameworks.features(name, model)
     versions = [f"{key} {value}" for key, value in stated.items() if value and key not in (*BUILT_FOR, *NO_PACKAGES)]
     built = [f"{words} {stated[key]}" for key, words in BUILT_FOR.items() if stated.get(key)]
     built = [words for words in built if not words.endswith("not built")]
@@ -40,7 +41,15 @@ def _row(name: str, folder: str, model: str, stated: Mapping[str, Any]) -> list[
         name,
         ", ".join(versions) or "n/a",
         ", ".join(built) or ("CPUs" if stated else "n/a"),
-        f"envs/{recipe.framework}.txt" if recipe else "the workflow's, envs/torch.txt",
+        _pins(name),
         source or f"see docs/workloads.md#{folder}",
         ", ".join(key for key in FEATURES if key in has),
     ]
+
+
+def _pins(name: str) -> str:
+    """Return the file with the pins of a framework. The file of a version may be on another machine."""
+    if MARK in name:
+        return f"envs/{name}.txt"
+    recipe = recipes.of(name)
+    return f"envs/{recipe.framework}.txt" if recipe else "the workflow's, envs/torch.txt"
