@@ -91,13 +91,13 @@ def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone,
 
 @pytest.mark.parametrize("options", [[], ["--quiet", "all"]], ids=["", "quiet"])
 def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone], options: list[str]) -> None:
-    impossible = clone(LONG.replace("device: cpu", "device: cuda").replace("1n1g", "1n64g"))
+    impossible = clone(LONG.replace("1n1g", "2n1g"))  # nothing names the second machine
     failed = impossible.snakemake("results/quick/bz4_fp32.json", *options, **impossible.console)
     assert failed.returncode == 1
-    record = "results/quick/bz4_fp32/torch/1n64g/run1"
+    record = "results/quick/bz4_fp32/torch/2n1g/run1"
     at = failed.stdout.index(f"failed: {record}.json\n")
     cause = failed.stdout[at:].split("\n  log:  ")[0].splitlines()
-    assert len(cause) >= 3 and "GPU" in cause[1] and cause[-1].startswith("    next: ")
+    assert len(cause) >= 3 and "needs 2 nodes" in cause[1] and cause[-1].startswith("    next: ")
     assert f"\n  log:  {record}.log\n" in failed.stdout
     again = failed.stdout[failed.stdout.index(f"failed: {record[:-1]}2.json\n") :].splitlines()
     assert again[1:3] == ["  for the same reason as before", f"  log:  {record[:-1]}2.log"]
