@@ -84,6 +84,13 @@ def less_memory(record: Any) -> None:
     record["peak_memory_bytes"] -= 1
 
 
+def quicker(record: Any) -> None:
+    """Latency that the steps do not bear out. These records are older than their latency."""
+    steps = sorted(record["step_seconds"])
+    stated = {"name": "latency", "unit": "ms", "better": "less", "at": "95 %", "value": 500 * steps[-1]}
+    record["figures"] = [*record["figures"], stated]
+
+
 def cooler(record: Any) -> None:
     record["telemetry"][0]["machine"]["memory_used_bytes"]["max"] -= 2**20
 
@@ -94,6 +101,7 @@ def cooler(record: Any) -> None:
         (faster, "does not follow from the window"),
         (faster_throughout, "window_s: it states"),
         (less_memory, "peak_memory_bytes: it states"),
+        (quicker, "figures.latency (95 %): it states"),
         (cooler, "telemetry[0].machine.memory_used_bytes.max: it states"),
     ],
 )
