@@ -3,6 +3,8 @@
     python benchmarks/gpu.py                        BERT: under nine minutes on one GPU; writes gpu.json and gpu.md here
     python benchmarks/gpu.py --workload gpt2        GPT-2, as long again; writes gpu-gpt2.json and gpu-gpt2.md
     python benchmarks/gpu.py --workload resnet50    ResNet-50; writes gpu-resnet50.json and gpu-resnet50.md
+    python benchmarks/gpu.py --workload parts       attention by kernel and the head's loss alone; our step eager, as
+                                                    graphs, with LAMB; writes gpu-parts.json and gpu-parts.md
     python benchmarks/gpu.py --output FOLDER --shards data/<corpus>/seq128/manifest.json
     python benchmarks/gpu.py --device cpu --dry     the same script with tiny sizes: minutes, figures without a meaning
 
@@ -14,6 +16,7 @@ so and the next row begins. If a process dies, only one row is lost.
              measured bandwidth of the memory
 2. checks    losses of the first steps in every precision, compiled, recorded and unpadded, compared with fp32 on the
              same data
+   pieces    only with `--workload parts`: pieces of a step alone, each way to compute them
 3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (contestants.py), and what limits
              our step; a rival whose loss differs from ours is left out
 4. real      HDF5 shards (made here, if none are given), compared with the same batches on the device, with full
@@ -70,7 +73,7 @@ class Results:
         self.value: dict[str, Any] = {
             "schema": 1, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "device": device, "dry": dry,
             "python": platform.python_version(), "seconds": None, "card": {}, "checks": [], "rows": [], "real": [],
-            "matrix": [], "failures": [],
+            "matrix": [], "pieces": [], "failures": [],
         }  # fmt: skip
 
     def elapsed(self) -> float:
@@ -113,7 +116,7 @@ def main() -> int:
     Alarm(given.seconds + GRACE_S, lambda: os._exit(2))
     with tempfile.TemporaryDirectory(prefix="throughline-gpu-") as folder:
         run = Run(plan, given, results, Path(folder))
-        for part in (run.card, run.checks, run.rows, run.real, run.matrix):
+        for part in (run.card, run.checks, run.pieces_alone, run.rows, run.real, run.matrix):
             try:
                 part()
             except Exception as error:
@@ -203,6 +206,12 @@ class Run:
             self.value["checks"].append(check)
             self.results.save()
 
+    def pieces_alone(self) -> None:
+        if self.plan.pieces.attention or self.plan.pieces.head:
+            for line in self.child("pieces", self.left(self.plan.pieces_s)):
+                self.value["pieces"].append(line)
+                self.results.save()
+
     def options(self, **given: Any) -> dict[str, Any]:
         """Return the options of a step of ours: compiled on a GPU."""
         return {"compile": self.given.device == "cuda", **given}
@@ -233,6 +242,9 @@ class Run:
             "trainer": spec(framework="hf-trainer"), "plain": spec(framework="hf-loop"),
             "plain compiled": spec(framework="hf-loop", options=self.options()), "ours again": ours,
             "recorded": spec(options=self.options(graph="step")),
+            "eager": spec(options=self.options(compile=False)),
+            "graph of the passes": spec(options=self.options(graph=self.given.device == "cuda")),
+            "lamb": spec(options=self.options(), optimizer={"name": "lamb", "learning_rate": 1e-4}),
         }  # fmt: skip
         asked: Asked = {"ours": (ours, {}), **{name: (rivals[name], {}) for name in row.rivals}}
         measured = self._contest(asked, limit_s, profile=self.given.device == "cuda")

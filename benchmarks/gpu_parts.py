@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from contestants import BATCHES, specification
+from gpu_pieces import pieces
 from gpu_plans import Plan, Real
 
 from throughline import gpus, memory, workloads
@@ -292,4 +293,5 @@ PARTS: dict[str, Callable[[Plan, str, dict[str, Any]], Iterator[dict[str, Any]]]
     "card": card,
     "checks": checks,
     "matrix": matrix,
+    "pieces": lambda plan, device, _: pieces(plan.pieces, device),
 }

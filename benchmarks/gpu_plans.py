@@ -6,9 +6,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from contestants import specification
+from gpu_pieces import TINY, Pieces
 
 if TYPE_CHECKING:
     from throughline.spec import RunSpec
+
+
+NO_PIECES = Pieces((), ())
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,8 @@ class Plan:
     card_s: float = 60
     checks_s: float = 120
     image: int = 224
+    pieces: Pieces = NO_PIECES
+    pieces_s: float = 120
 
     def spec(self, model: str, batch: int, precision: str, device: str, **given: Any) -> RunSpec:
         """Return the specification of a training run on one device, with the plan's sizes."""
@@ -147,4 +153,20 @@ DRY_RESNET = replace(
     DRY, model="resnet-tiny", rows=[Row("resnet-tiny", 2, "bf16", ("plain",), limit_s=240)], checks=CHECKS[:3:2],
     check_batch=4, matrix=[("bf16", False, False, [2])], real=(),
 )  # fmt: skip
-PLANS = {"bert": (FULL, DRY), "gpt2": (GPT2, DRY_GPT2), "resnet50": (RESNET, DRY_RESNET)}
+WAYS = ("eager", "graph of the passes", "recorded", "lamb", "ours again")
+"""Other ways to make our own step: each is compared with the compiled step without a graph."""
+STEPS = Plan(
+    model="bert-base",
+    rows=[
+        Row("bert-base", 32, "bf16", WAYS, limit_s=150),
+        Row("gpt2-small", 8, "bf16", ("eager", "recorded", "ours again"), limit_s=120),
+    ],
+    sequence=128, predictions=20, check_batch=32, check_steps=4, checks=[("bf16", True, "full")], matrix=[],
+    pieces=Pieces(),
+)  # fmt: skip
+DRY_STEPS = replace(
+    DRY, rows=[Row("bert-tiny", 2, "bf16", WAYS, limit_s=300)], checks=CHECKS[:3:2], matrix=[], real=(), pieces=TINY,
+)  # fmt: skip
+PLANS = {
+    "bert": (FULL, DRY), "gpt2": (GPT2, DRY_GPT2), "resnet50": (RESNET, DRY_RESNET), "parts": (STEPS, DRY_STEPS),
+}  # fmt: skip

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from gpu_pieces import slower
 from harness import Ratio, head, line
 
 
 def markdown(value: dict[str, Any]) -> str:
     """Return the whole page, made from the content of gpu.json."""
-    parts = [*_about(value), *_checks(value["checks"]), *_rows(value["rows"]), *_real(value["real"])]
+    parts = [*_about(value), *_checks(value["checks"]), *_pieces(value["pieces"]), *_rows(value["rows"])]
+    parts += _real(value["real"])
     parts += _matrix(value["matrix"])
     if value["failures"]:
         parts += ["", "## What failed", ""]
@@ -61,6 +63,30 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
         size = number(row["tokens_per_s"], ",.0f"), f"{row['peak_memory_bytes']['ours'] / 1e9:.1f}"
         lines += [line(row["name"], speed, *size, goals, *given, "; ".join(others), kernels(row["kernels"]))]
     return lines + _short(rows)
+
+
+def _pieces(pieces: list[dict[str, Any]]) -> list[str]:
+    """Return the pieces of a step alone: nothing, if none was asked for."""
+    if not pieces:
+        return []
+    lines = [
+        "",
+        "## Pieces of a step alone, forward and backward",
+        "",
+        line("piece", "what", "how", "ms", "GB of memory", ""),
+    ]
+    lines += ["|---|---|---|--:|--:|---|"]
+    for one in pieces:
+        memory = number(one["peak_memory_bytes"] and one["peak_memory_bytes"] / 1e9, ".2f")
+        lines += [line(one["piece"], one["what"], one["how"], number(one["ms"], ".3f"), memory, one["reason"] or "")]
+    lines += [f"* {text}" for text in slower(pieces)]
+    exchange = "Exchange: one card exchanges nothing; `tables/network.csv` of a run on several has it (runs.network)."
+    lines += [
+        "",
+        exchange,
+        "Input: `benchmarks/reading_images.py`, and the part with real shards of `--workload bert`.",
+    ]
+    return lines
 
 
 def _goals(row: dict[str, Any]) -> str:

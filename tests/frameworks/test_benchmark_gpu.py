@@ -132,6 +132,21 @@ def test_a_process_that_dies_takes_one_piece_with_it(tmp_path: Path, monkeypatch
     assert len(reasons) == 3 and reasons[-1].startswith("stopped after")
 
 
+def test_a_piece_that_another_way_computes_faster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    gpu_pieces = importlib.import_module("gpu_pieces")
+    tiny = list(gpu_pieces.pieces(gpu_pieces.TINY, "cpu"))
+    assert {one["how"] for one in tiny if one["ms"]} >= {"flash (ours)", "math", "in chunks (ours)", "whole scores"}
+    assert all(one["reason"] for one in tiny if one["ms"] is None)
+    found = [
+        {"piece": "attention", "what": "GPT-2", "how": how, "ms": ms}
+        for how, ms in (("flash", 1.0), ("cudnn (ours)", 1.2), ("math", None))
+    ]
+    (named,) = gpu_pieces.slower(found)
+    assert named.startswith("attention, GPT-2: flash takes 1.000 ms, cudnn (ours) 1.200 ms")
+    assert not list(gpu_pieces.slower([*found[:1], found[1] | {"ms": 1.01}]))
+
+
 @pytest.mark.parametrize(("count", "low", "high"), [(3, 1, 3), (7, 1, 7), (11, 2, 10), (15, 4, 12)])
 def test_between_which_rounds_a_median_lies(count: int, low: int, high: int) -> None:
     ratio = harness.ratio([{"slow": 2.0 * number, "fast": 2.0} for number in range(count, 0, -1)], "slow", "fast")

@@ -19,3 +19,21 @@ def test_the_whole_program_runs_on_a_gpu(tmp_path: Path) -> None:
     assert row["status"] == cell["status"] == "ok" and row["verdict"].startswith("no expectation")
     assert row["peak_memory_bytes"]["ours"] > 0 and row["kernels"]["wall"] > 0
     assert all(check["recorded"] is False and len(check["loss"]) == 2 for check in value["checks"])
+
+
+def test_the_parts_of_a_step_have_a_table(tmp_path: Path) -> None:
+    command = [lane.python(), lane.ROOT / "benchmarks/gpu.py", "--workload", "parts", "--dry", "--output", tmp_path]
+    done = subprocess.run(
+        command, env=lane.variables(NULL_CUDA_DEVICES="1"), capture_output=True, text=True, timeout=900, check=False
+    )
+    value = json.loads((tmp_path / "gpu-parts.json").read_text())
+    assert value["failures"] == [], done.stdout + done.stderr
+    ours = {(one["what"], one["how"]) for one in value["pieces"] if one["how"].endswith("(ours)") and one["ms"]}
+    assert ours == {("tiny", "cudnn (ours)"), ("tiny, causal", "cudnn (ours)"), ("tiny", "in chunks (ours)")}
+    (row,) = value["rows"]
+    assert row["status"] == "ok" and {"eager", "graph of the passes", "recorded", "lamb"} <= {
+        *row["ratios"],
+        *row["refused"],
+    }
+    table = (tmp_path / "gpu-parts.md").read_text()
+    assert "## Pieces of a step alone" in table and "whole scores" in table
