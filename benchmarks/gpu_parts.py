@@ -22,6 +22,7 @@ from gpu_plans import Plan, Real
 
 from throughline import gpus, memory, workloads
 from throughline.observe import work
+from throughline.rank.report import double_of_cuda
 from throughline.spec import RunSpec
 from throughline.workloads import bert, gpt2
 
@@ -49,6 +50,7 @@ def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]
         "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version() if gpu else None,  # type: ignore[no-untyped-call]
         "driver": gpus.driver(),
+        "double_of_cuda": double_of_cuda(),
     }
     peaks: dict[str, float | None] = {}
     for precision in ("bf16", "fp16", "tf32", "fp32"):

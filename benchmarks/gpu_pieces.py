@@ -24,6 +24,7 @@ class Shape:
     length: int
     width: int
     causal: bool = False
+    dropout: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Head:
 class Pieces:
     attention: tuple[Shape, ...] = (
         Shape("BERT-base, 32 x 128", 32, 12, 128, 64),
+        Shape("BERT-base, 32 x 128, dropout 0.1", 32, 12, 128, 64, dropout=0.1),
         Shape("BERT-base, 64 x 512", 64, 12, 512, 64),
         Shape("GPT-2, 32 x 1,024", 32, 12, 1024, 64, causal=True),
     )
@@ -74,7 +76,9 @@ def _attention(shape: Shape, device: str) -> Iterator[dict[str, Any]]:
 
         def call(kind: Any = kind) -> None:
             with sdpa_kernel(kind):
-                result = torch.nn.functional.scaled_dot_product_attention(query, keys, values, is_causal=shape.causal)
+                result = torch.nn.functional.scaled_dot_product_attention(
+                    query, keys, values, dropout_p=shape.dropout, is_causal=shape.causal
+                )
             result.backward(result)  # type: ignore[no-untyped-call]
 
         yield {"piece": "attention", "what": shape.name, "how": name + " (ours)" * (name == ours)} | _timed(
@@ -89,8 +93,8 @@ def _chosen(shape: Shape, device: str) -> str:
     from throughline.workloads import in_torch_attention
 
     if device == "cpu":
-        return in_torch_attention.on_cpu(0.0).name
-    asked = in_torch_attention.Asked("bf16", shape.heads, shape.width, shape.length)
+        return in_torch_attention.on_cpu(shape.dropout).name
+    asked = in_torch_attention.Asked("bf16", shape.heads, shape.width, shape.length, shape.dropout)
     return in_torch_attention.on_gpu(torch.cuda.get_device_capability(), asked, torch.device("cuda")).name
 
 

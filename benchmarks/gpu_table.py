@@ -24,6 +24,8 @@ def _about(value: dict[str, Any]) -> list[str]:
     lines = ["# The training step on one GPU", ""]
     if value["dry"]:
         lines += ["A dry run with tiny sizes: these figures mean nothing.", ""]
+    if card.get("double_of_cuda"):
+        lines += [f"This ran on {card['double_of_cuda']}: these figures mean nothing.", ""]
     keys = ("driver", "torch", "transformers", "cuda", "cudnn")
     versions = [f"{key} {card[key]}" for key in keys if card.get(key)]
     lines += [", ".join([value["started"], card.get("name") or value["device"], *versions]) + "."]

@@ -37,3 +37,4 @@ def test_the_parts_of_a_step_have_a_table(tmp_path: Path) -> None:
     }
     table = (tmp_path / "gpu-parts.md").read_text()
     assert "## Pieces of a step alone" in table and "whole scores" in table
+    assert "This ran on" in table  # the double says what it is
