@@ -3,17 +3,24 @@
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import lane
 
 
-def test_the_whole_program_runs_on_a_gpu(tmp_path: Path) -> None:
-    command = [lane.python(), lane.ROOT / "benchmarks/gpu.py", "--workload", "gpt2", "--dry", "--output", tmp_path]
+def results(workload: str, folder: Path) -> dict[str, Any]:
+    """Run the program on the double, and return its results. No part may fail."""
+    command = [lane.python(), lane.ROOT / "benchmarks/gpu.py", "--workload", workload, "--dry", "--output", folder]
     done = subprocess.run(
         command, env=lane.variables(NULL_CUDA_DEVICES="1"), capture_output=True, text=True, timeout=900, check=False
     )
-    value = json.loads((tmp_path / "gpu-gpt2.json").read_text())
+    value: dict[str, Any] = json.loads((folder / f"gpu-{workload}.json").read_text())
     assert value["failures"] == [], done.stdout + done.stderr
+    return value
+
+
+def test_the_whole_program_runs_on_a_gpu(tmp_path: Path) -> None:
+    value = results("gpt2", tmp_path)
     assert value["card"]["name"] == "NVIDIA H100 80GB HBM3" and value["card"]["bandwidth_bytes_per_s"] > 0
     (row,), (cell,) = value["rows"], value["matrix"]
     assert row["status"] == cell["status"] == "ok" and row["verdict"].startswith("no expectation")
@@ -22,12 +29,7 @@ def test_the_whole_program_runs_on_a_gpu(tmp_path: Path) -> None:
 
 
 def test_the_parts_of_a_step_have_a_table(tmp_path: Path) -> None:
-    command = [lane.python(), lane.ROOT / "benchmarks/gpu.py", "--workload", "parts", "--dry", "--output", tmp_path]
-    done = subprocess.run(
-        command, env=lane.variables(NULL_CUDA_DEVICES="1"), capture_output=True, text=True, timeout=900, check=False
-    )
-    value = json.loads((tmp_path / "gpu-parts.json").read_text())
-    assert value["failures"] == [], done.stdout + done.stderr
+    value = results("parts", tmp_path)
     ours = {(one["what"], one["how"]) for one in value["pieces"] if one["how"].endswith("(ours)") and one["ms"]}
     assert ours == {("tiny", "cudnn (ours)"), ("tiny, causal", "cudnn (ours)"), ("tiny", "in chunks (ours)")}
     (row,) = value["rows"]

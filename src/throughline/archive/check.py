@@ -58,8 +58,8 @@ def check(path: Path) -> Verdict:
             found += [*_checks(folder), *_tables(folder, contents), *_page(folder, contents)]
         same = contents.rules == rules()
         # A word may follow from a rule that has changed. A figure may not.
-        notes = [] if same else [difference for difference in found if difference.word]
-        wrong = [difference for difference in found if difference not in notes]
+        notes = [difference for difference in found if difference.word and not same]
+        wrong = [difference for difference in found if same or not difference.word]
         counts = {
             "files": len(contents.files),
             "records": sum(1 for _ in _paths(folder, contents, RECORD)),

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 from throughline import records
@@ -28,8 +27,7 @@ def merge(archives: Sequence[Path], output: Path) -> list[str]:
                 why="a machine has the name of its archive on the page",
                 next_step="rename one of the files",
             )
-        with ExitStack() as stack:
-            folder, contents = stack.enter_context(opened(path))
+        with opened(path) as (folder, contents):
             check.whole(path, folder, contents)
             names = [summary for made in contents.benchmarks.values() for summary in made.summaries]
             machines[name] = {Path(name, inner): records.read_summary(folder / inner) for inner in names}

@@ -1,7 +1,7 @@
 """Derive the figures of a run's record again, from the raw values that the record and its telemetry hold.
 
 The rules are those of launch/outcome.py and observe/. They are written down here a second time on purpose: the record
-has what the ranks reported, rounded by nothing, so a second way to the same figures finds a figure that was typed.
+has what the ranks reported, unrounded. So a second way to the same figures finds a figure that was typed.
 """
 
 import csv

@@ -9,6 +9,15 @@ from throughline.records.entry import Count, Entry, NonNegative, Positive
 PairVerdict = Literal["faster", "slower", "no difference", "not told apart", "not comparable"]
 
 
+def in_words(verdict: PairVerdict, has_again: bool) -> str:
+    """Return a verdict in words. Without an A/A run it holds in these runs, and nobody knows whether in others.
+
+    has_again: there is an A/A run.
+    """
+    decided = verdict in ("faster", "slower", "no difference")
+    return f"{verdict} in these runs" if decided and not has_again else verdict
+
+
 class ComparedCell(Entry):
     """One cell that both sides have. Ratios are ours over theirs: above 1, the present results are faster.
 
@@ -37,9 +46,8 @@ class ComparedCell(Entry):
 
     @property
     def words(self) -> str:
-        """The verdict. Without an A/A run of either side it holds in these runs, and nobody knows whether in others."""
-        decided = self.verdict in ("faster", "slower", "no difference")
-        return f"{self.verdict} in these runs" if decided and self.smallest_difference is None else self.verdict
+        """The verdict in words."""
+        return in_words(self.verdict, self.smallest_difference is not None)
 
     @property
     def name(self) -> str:

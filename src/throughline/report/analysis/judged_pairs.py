@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from throughline import ratios, statistics
 from throughline.numbers import percent, span
 from throughline.ratios import MARGIN, SURE, Tested
-from throughline.records.compared import PairVerdict
+from throughline.records.compared import PairVerdict, in_words
 from throughline.report.analysis import noise
 from throughline.report.analysis.asked_pairs import AskedPair, asked_pairs
 from throughline.report.analysis.cells import Group
@@ -79,9 +79,8 @@ class Pair:
 
     @property
     def words(self) -> str:
-        """The verdict. Without an A/A run it holds in these runs, and nobody knows whether it would in others."""
-        decided = self.verdict in ("faster", "slower", "no difference")
-        return f"{self.verdict} in these runs" if decided and self.floor is None else self.verdict
+        """The verdict in words."""
+        return in_words(self.verdict, self.floor is not None)
 
     @property
     def here(self) -> str:

@@ -67,10 +67,7 @@ def summarize(
     by_framework = _grouped(runs)
     proofs = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
     mathematics = {name: proof for name, proof in proofs.items() if proof} if equivalence else None
-    settings = {
-        name: next((run.settings for repeats_of in series.values() for run in repeats_of if run.settings), None)
-        for name, series in by_framework.items()
-    }
+    settings = {name: _settings(series) for name, series in by_framework.items()}
     pooled = {name: {t: baseline.pool(of) for t, of in series.items()} for name, series in by_framework.items()}
     kept = [run for series in pooled.values() for kept_runs, _ in series.values() for run in kept_runs]
     device = next((run.device for run in kept if run.device), None)
@@ -110,6 +107,11 @@ def summarize(
         margin=terms.margin,
         frameworks=cells,
     )
+
+
+def _settings(series: ByTopology) -> dict[str, Any] | None:
+    """Return the settings that the first run of a framework states, if one does."""
+    return next((run.settings for runs in series.values() for run in runs if run.settings), None)
 
 
 def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
