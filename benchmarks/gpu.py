@@ -237,16 +237,17 @@ class Run:
         def spec(**given: Any) -> RunSpec:
             return self.plan.spec(row.model, row.batch, row.precision, self.given.device, **given)
 
-        ours = spec(options=self.options(graph=row.graph and self.given.device == "cuda"))
-        rivals = {
-            "trainer": spec(framework="hf-trainer"), "plain": spec(framework="hf-loop"),
-            "plain compiled": spec(framework="hf-loop", options=self.options()), "ours again": ours,
-            "recorded": spec(options=self.options(graph="step")),
-            "eager": spec(options=self.options(compile=False)),
-            "graph of the passes": spec(options=self.options(graph=self.given.device == "cuda")),
-            "lamb": spec(options=self.options(), optimizer={"name": "lamb", "learning_rate": 1e-4}),
+        usual = {"options": self.options(graph=row.graph and self.given.device == "cuda")}
+        rivals: dict[str, dict[str, Any]] = {
+            "trainer": {"framework": "hf-trainer"}, "plain": {"framework": "hf-loop"},
+            "plain compiled": {"framework": "hf-loop", "options": self.options()}, "ours again": usual,
+            "recorded": {"options": self.options(graph="step")},
+            "eager": {"options": self.options(compile=False)},
+            "graph of the passes": {"options": self.options(graph=self.given.device == "cuda")},
+            "lamb": {"options": self.options(), "optimizer": {"name": "lamb", "learning_rate": 1e-4}},
         }  # fmt: skip
-        asked: Asked = {"ours": (ours, {}), **{name: (rivals[name], {}) for name in row.rivals}}
+        ours = spec(**usual)
+        asked: Asked = {"ours": (ours, {}), **{name: (spec(**rivals[name]), {}) for name in row.rivals}}
         measured = self._contest(asked, limit_s, profile=self.given.device == "cuda")
         if measured["status"] == "ok":
             speeds = {label: row.batch / seconds for label, seconds in measured["seconds"].items()}
