@@ -34,6 +34,7 @@ ORDER = [
         "progress",
         "randomness",
         "snakemake_inside",
+        "prediction",
     },
     {"workloads"},
     {"frameworks"},

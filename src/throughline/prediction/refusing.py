@@ -1,0 +1,28 @@
+"""Questions that have no answer, each with its reason."""
+
+from collections.abc import Sequence
+
+from throughline.prediction.facts import Job, Point, Target
+
+
+def why_not(points: Sequence[Point], target: Target, job: Job) -> str | None:
+    """Return why nothing can be predicted for `target`; None if something can."""
+    tensor = job.layout.tensor
+    measured = {point.topology for point in points}
+    if job.input_limited:
+        return f"the input limits these runs ({job.input_limited}), and how fast it is elsewhere was not measured"
+    if job.exchange == "lookups":
+        return (
+            "the ranks exchange rows of split tables, and how many depends on which rows they draw, so their time on "
+            "other topologies does not follow from these"
+        )
+    if target.world % tensor or any(point.world % tensor for point in points):
+        return f"the devices of {target.topology} do not divide into replicas of {tensor}"
+    if not points:
+        return "nothing was measured"
+    if len(measured) == 1:
+        return (
+            f"only {points[0].topology} was measured, and nothing says how the exchange grows; from one topology and a "
+            "datasheet alone nothing can be said"
+        )
+    return None
