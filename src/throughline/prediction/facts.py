@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
@@ -81,7 +81,7 @@ class Job:
     slowly, as a sentence, if they do (so that a faster or larger machine waits for them); None if they do not.
     """
 
-    layout: Layout = Layout()
+    layout: Layout = field(default_factory=Layout)
     exchange: Exchange = "gradients"
     input_limited: str | None = None
 

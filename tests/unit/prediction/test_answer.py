@@ -10,7 +10,10 @@ from throughline.spec import Layout
 POINTS = [Point(1, 1, (1.0, 1.01), 64), Point(1, 8, (1.05, 1.06), 512), Point(2, 8, (1.10, 1.12), 1024)]
 
 
-def made(points: list[Point] = POINTS, target: Target = Target(4, 8, 2048)) -> Prediction:
+LARGER = Target(4, 8, 2048)
+
+
+def made(points: list[Point] = POINTS, target: Target = LARGER) -> Prediction:
     answer = predict(points, target)
     assert isinstance(answer, Prediction)
     return answer
@@ -35,7 +38,7 @@ def test_a_prediction_far_beyond_says_so_in_its_sentence() -> None:
 
 
 def test_what_cannot_be_predicted_is_refused_with_the_reason() -> None:
-    target = Target(4, 8, 2048)
+    target = LARGER
     assert "only 1n1g was measured" in refused(POINTS[:1], target, Job())
     assert "split tables" in refused(POINTS, target, Job(exchange="lookups"))
     assert "decoding is slower" in refused(POINTS, target, Job(input_limited="decoding is slower"))
