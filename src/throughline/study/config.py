@@ -19,6 +19,7 @@ from throughline import frameworks, versions, workloads
 from throughline.files import UserError
 from throughline.spec import Options, RunSpec, StepSize, Topology, canonical
 from throughline.spec.topology import nearest
+from throughline.study.accept_section import Accept
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.clicks_section import Clicks
 from throughline.study.compare_section import Compare
@@ -60,6 +61,9 @@ class Config(Section):
     imports: dict[Name, Import] = Field(
         default_factory=dict,
         description="logs of other programs. `snakemake imports` reads each folder into `results/<name>/`",
+    )
+    accept: Accept = Field(
+        default_factory=Accept, description="an acceptance: is every node and every device as fast as its peers?"
     )
     compare: Compare = Field(default_factory=Compare, description="earlier results, and those of other machines")
 
@@ -207,6 +211,8 @@ def _mistakes(config: Config) -> Iterable[str]:
         yield from (f"{name}.{mistake}" for mistake in section.mistakes())
     for name in config.imports.keys() & {block_name(name) for name in config.benchmarks}:
         yield f"imports.{name}: a benchmark has this name and writes into results/{name}/; choose another"
+    if config.accept.train is not None and config.accept.train not in config.benchmarks:
+        yield f"accept.train = {config.accept.train!r}: {allowed(config.accept.train, list(config.benchmarks))}"
     for name, block in config.benchmarks.items():
         where = f"benchmarks.{name}"
         if "__" in name:

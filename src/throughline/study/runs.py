@@ -204,7 +204,7 @@ def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"
 def packed(config: Config) -> str:
     """Return the merged configuration as text for the variable CONFIGURATION, without names of hosts and paths."""
     sections = {name: section.without_places() for name, section in config.data_sections().items()}
-    value = json.loads(config.model_dump_json(exclude={"machines", "compare"})) | sections
+    value = json.loads(config.model_dump_json(exclude={"accept", "machines", "compare"})) | sections
     for part in (value["runs"], *value["benchmarks"].values()):
         if isinstance(part["hosts"], list):
             part["hosts"] = f"{len(part['hosts'])} hosts"

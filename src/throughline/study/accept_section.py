@@ -1,0 +1,121 @@
+"""The section `accept`: which nodes `snakemake accept` measures, with what, and what is expected of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat, field_validator, model_validator
+
+from throughline.spec import Precision
+from throughline.study.benchmark import DeviceName, Features, HostName, PartitionName
+from throughline.study.section import Name, PositiveInt, Section, Text
+
+What = Literal["step", "matmul", "memory", "copies", "all-reduce"]
+Kind = Literal["device", "node", "pair", "all"]
+
+
+class Expectation(Section):
+    """A figure that somebody has published for such hardware, or that a vendor has promised."""
+
+    what: What = Field(description="the measurement")
+    at: Kind = Field("device", description="where it takes place")
+    size: PositiveInt | None = Field(
+        None,
+        description="rows of the matrix, elements of the vector, or bytes of the operation; null: the largest size "
+        "that is measured",
+    )
+    figure: Text | None = Field(
+        None, description="the figure's name in a record, such as `host_to_device`; null: the first one of the table"
+    )
+    value: PositiveFloat = Field(description="the figure")
+    unit: Text = Field(description="its unit, as records have it, such as `TFLOPS`, `GB/s` or `samples/s`")
+    source: Text = Field(description="who says so, and where")
+
+
+class AcceptSizes(Section):
+    """Sizes of the single measurements. An empty list takes the default of the device."""
+
+    matmul: Annotated[list[PositiveInt], Field(max_length=4)] = Field(
+        default_factory=list, description="rows of the matrices; []: 8192, on a CPU 1024"
+    )
+    memory: Annotated[list[PositiveInt], Field(max_length=4)] = Field(
+        default_factory=list,
+        description="elements of a vector that is read and written; []: 268435456, on a CPU 16777216",
+    )
+    copies: Annotated[list[PositiveInt], Field(max_length=4)] = Field(
+        default_factory=list,
+        description="bytes of a copy to and from the host; []: 268435456. A CPU has no such copies",
+    )
+    all_reduce: Annotated[list[PositiveInt], Field(max_length=12)] = Field(
+        default_factory=list,
+        description="bytes of an all-reduce: the smallest shows latency, the largest bandwidth; []: 1 KiB, 1 MiB and "
+        "1 GiB, on a CPU 1 KiB, 64 KiB and 4 MiB",
+    )
+
+
+class Accept(Section):
+    device: DeviceName = Field(
+        "auto", description="as `runs.device`. On GPUs every GPU is measured alone; on a CPU the node is the device"
+    )
+    nodes: PositiveInt | None = Field(
+        None,
+        description="how many nodes are measured. null: all nodes of Slurm's partition, all entries of `accept.hosts`, "
+        "or this machine",
+    )
+    hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
+        None,
+        description="where the nodes are, as in `runs.hosts`. null: the nodes of Slurm's partition, or this machine. A "
+        "list of names: these machines, through ssh. `simulated`: one machine acts as all nodes, to try it out",
+    )
+    partition: PartitionName | None = Field(
+        None,
+        description="Slurm's partition whose nodes are measured; null: that in slurm/config.yaml, or the default one",
+    )
+    constraint: Features | None = Field(
+        None, description="features of the nodes that are measured, in Slurm's words (`sinfo` shows them)"
+    )
+    devices: PositiveInt | None = Field(
+        None, description="GPUs of each node, on a CPU worker processes; null: all GPUs that a node has, on a CPU 1"
+    )
+    threads: PositiveInt | None = Field(
+        None, description="threads of each worker on a CPU; null: all cores of a node, divided among its workers"
+    )
+    repeats: Annotated[int, Field(ge=1, le=99)] = Field(3, description="how often everything is measured")
+    train: Name | None = Field(
+        None,
+        description="the benchmark whose training step is measured: its model, first framework, first precision and "
+        "first batch size, with made-up batches. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 "
+        "tokens in fp32",
+    )
+    precision: Precision | None = Field(None, description="precision of the matrix products; null: bf16, on a CPU fp32")
+    step_s: PositiveFloat | None = Field(
+        None, description="seconds of training steps in each run; null: 10, on a CPU 3"
+    )
+    at_least_s: Annotated[float, Field(ge=0.01)] = Field(
+        1.0, description="the shortest time, in seconds, that each size is measured for"
+    )
+    sizes: AcceptSizes = Field(default_factory=AcceptSizes, description="what is multiplied, copied and exchanged")
+    pairs: Literal["all", "none"] | PositiveInt = Field(
+        "all",
+        description="which pairs of nodes are measured. `all`: a round robin of as many rounds as there are other "
+        "nodes, in each of which half as many pairs as nodes work side by side. A number: only so many rounds",
+    )
+    expected: list[Expectation] = Field(
+        default_factory=list, description="figures that every device, node or pair should reach"
+    )
+
+    @field_validator("pairs", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("all, none or a number of rounds is needed")
+        return value
+
+    @model_validator(mode="after")
+    def _hosts_are_enough(self) -> Accept:
+        if isinstance(self.hosts, list):
+            if len(set(self.hosts)) < len(self.hosts):
+                raise ValueError("hosts: a host is listed twice")
+            if self.nodes is not None and self.nodes > len(self.hosts):
+                raise ValueError(f"nodes = {self.nodes}: hosts has {len(self.hosts)}")
+        return self

@@ -1,0 +1,278 @@
+"""What `snakemake accept` measures: places, and for each place ordinary runs of ordinary specifications.
+
+Every measurement is a run record like any other, in a file of its own below results/acceptance/:
+
+    results/acceptance/<place>/<what>/run<k>.json       <place>: node3/device5, node3/all, pair_2_5, all
+
+Nodes have numbers from 0. Their names are in results/acceptance.local.json and nowhere else. A record of a single node
+calls that node `node 0`, because it is the first of its run: the place says which node it is.
+
+    step         a training step: samples_per_s
+    matmul       figure `matmul` (TFLOPS) by rows of the matrices
+    memory       figure `vector_memory` (GB/s read and written) by elements of the vector
+    copies       figures `host_to_device` and `device_to_host` (GB/s) by bytes; only where devices are accelerators
+    all-reduce   figures `bus_bandwidth` and `algorithm_bandwidth` (GB/s) by bytes. The seconds of a small message are
+                 its bytes / 1e9 / algorithm_bandwidth
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+from throughline.spec import RunSpec, Topology, canonical, read
+from throughline.study import runs
+from throughline.study.accept_section import Expectation, Kind, What
+from throughline.study.config import Config
+
+FOLDER = "results/acceptance"
+RESULT = "results/acceptance.json"
+LOCAL = "results/acceptance.local.json"
+FIGURES: dict[str, tuple[str, ...]] = {
+    "step": (),
+    "matmul": ("matmul",),
+    "memory": ("vector_memory",),
+    "copies": ("host_to_device", "device_to_host"),
+    "all-reduce": ("bus_bandwidth", "algorithm_bandwidth"),
+}
+"""Map each measurement to the figures of its records that are judged; a step is judged by `samples_per_s`."""
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a measurement takes place. nodes: numbers from 0, ascending; device: its index on its node.
+
+    Kind `node` is one node with all of its devices. If the processor is the device, the node is measured alone as
+    `node`, and there are no places of kind `device`.
+    """
+
+    kind: Kind
+    nodes: tuple[int, ...]
+    device: int | None = None
+
+    def __str__(self) -> str:
+        """Return the place in words: `node 3, GPU 5`, `node 3`, `nodes 2 and 5`, `all nodes`."""
+        if self.kind == "all":
+            return "all nodes"
+        if self.kind == "pair":
+            return f"nodes {self.nodes[0]} and {self.nodes[1]}"
+        return f"node {self.nodes[0]}" + ("" if self.device is None else f", GPU {self.device}")
+
+    @property
+    def folder(self) -> str:
+        if self.kind == "all":
+            return "all"
+        if self.kind == "pair":
+            return f"pair_{self.nodes[0]}_{self.nodes[1]}"
+        return f"node{self.nodes[0]}/" + ("all" if self.device is None else f"device{self.device}")
+
+    @property
+    def tour(self) -> str:
+        """The name of the job that measures this place: `node3` also measures the devices of node 3 alone."""
+        return self.folder.partition("/")[0]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A run of an acceptance. spec: an ordinary specification, with its repeat; record: the file of its record."""
+
+    place: Place
+    what: What
+    spec: RunSpec
+    record: str
+
+    @property
+    def log(self) -> str:
+        return self.record.removesuffix(".json") + ".log"
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The nodes of an acceptance, without their names.
+
+    devices: ranks of a node; kind: the kind of device, `cpu` if the processor is the device; threads: of each rank on a
+    CPU; hosts: how nodes are reached, as in a specification.
+    """
+
+    nodes: int
+    devices: int
+    kind: str
+    threads: int = 1
+    hosts: Literal["simulated", "ssh"] | None = None
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """Everything that an acceptance measures. specs: one for each measurement and topology, with repeat 1; rounds: of
+    pairs."""
+
+    fleet: Fleet
+    repeats: int
+    rounds: int
+    specs: tuple[tuple[What, RunSpec], ...]
+    expected: tuple[Expectation, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The acceptance as JSON on one line, for the command line of a script."""
+        return canonical(
+            {
+                "fleet": asdict(self.fleet),
+                "repeats": self.repeats,
+                "rounds": self.rounds,
+                "specs": [[what, spec.changed()] for what, spec in self.specs],
+                "expected": [figure.model_dump() for figure in self.expected],
+            }
+        )
+
+    def measurements(self) -> list[Measurement]:
+        """Return all measurements in the order in which they are made: first of single nodes, repeat by repeat, then of
+        pairs round by round, then of all nodes."""
+        found = [measured for place in self.places() for measured in self.of(place)]
+        return sorted(found, key=lambda measured: (_ORDER[measured.place.kind], measured.spec.repeat))
+
+    def places(self) -> Iterator[Place]:
+        fleet = self.fleet
+        for node in range(fleet.nodes):
+            if fleet.kind != "cpu":
+                yield from (Place("device", (node,), device) for device in range(fleet.devices))
+            yield Place("node", (node,))
+        for pairs in rounds_of_pairs(fleet.nodes)[: self.rounds]:
+            yield from (Place("pair", pair) for pair in pairs)
+        if fleet.nodes > 2:  # two nodes are a pair
+            yield Place("all", tuple(range(fleet.nodes)))
+
+    def of(self, place: Place) -> Iterator[Measurement]:
+        """Yield the measurements of a place."""
+        topology = Topology(len(place.nodes), 1 if place.kind == "device" else self.fleet.devices)
+        for repeat in range(1, self.repeats + 1):
+            for what, spec in self.specs:
+                if spec.topology == topology and what in self._whats(place):
+                    record = f"{FOLDER}/{place.folder}/{what}/run{repeat}.json"
+                    yield Measurement(place, what, replace(spec, repeat=repeat), record)
+
+    def _whats(self, place: Place) -> tuple[str, ...]:
+        """Return what is measured at a place. A node whose processor is the device is measured like a device."""
+        alone = ("step", "matmul", "memory", "copies")
+        if place.kind == "device":
+            return alone
+        if place.kind == "node":
+            return ("step", "all-reduce") if self.fleet.kind != "cpu" else (*alone, "all-reduce")
+        return ("all-reduce",) if place.kind == "pair" else ("step", "all-reduce")
+
+
+_ORDER = {"device": 0, "node": 0, "pair": 1, "all": 2}
+
+
+def read_acceptance(text: str) -> Acceptance:
+    """Return the acceptance in the text of its property `text`."""
+    value: dict[str, Any] = json.loads(text)
+    specs = runs.read_specs(json.dumps([spec for _, spec in value["specs"]]))
+    expected = TypeAdapter(list[Expectation]).validate_python(value["expected"])
+    whats: list[What] = [what for what, _ in value["specs"]]
+    fleet = read(Fleet, value["fleet"])
+    return Acceptance(fleet, value["repeats"], value["rounds"], tuple(zip(whats, specs, strict=True)), tuple(expected))
+
+
+def asked(config: Config, fleet: Fleet) -> Acceptance:
+    """Return what the section `accept` asks for on these nodes."""
+    accept = config.accept
+    every = len(rounds_of_pairs(fleet.nodes))
+    rounds = {"all": every, "none": 0}.get(str(accept.pairs), accept.pairs)
+    topologies = dict.fromkeys(
+        str(Topology(nodes, devices))
+        for nodes in {1, min(2, fleet.nodes), fleet.nodes}
+        for devices in {1 if nodes == 1 and fleet.kind != "cpu" else fleet.devices, fleet.devices}
+    )
+    specs = [
+        (what, spec)
+        for what, block in _blocks(config, fleet).items()
+        for spec in runs.expand(_alone(config, what, {**block, "topologies": list(topologies)}))
+        if what != "all-reduce" or spec.topology.world > 1
+    ]
+    return Acceptance(fleet, accept.repeats, min(int(rounds), every), tuple(specs), tuple(accept.expected))
+
+
+def measurements(config: Config, fleet: Fleet) -> list[Measurement]:
+    """Return all measurements that the section `accept` asks for on these nodes."""
+    return asked(config, fleet).measurements()
+
+
+def rounds_of_pairs(nodes: int) -> list[list[tuple[int, int]]]:
+    """Return a round robin by the circle method: rounds of disjoint pairs, in which every pair meets once.
+
+    An even number of nodes needs one round less than nodes. With an odd number, each round leaves one node out.
+    """
+    if nodes < 2:
+        return []
+    ring: list[int | None] = [*range(nodes), *([None] if nodes % 2 else [])]
+    rounds = []
+    for _ in range(len(ring) - 1):
+        facing = zip(ring[: len(ring) // 2], reversed(ring[len(ring) // 2 :]), strict=True)
+        rounds.append(sorted((min(a, b), max(a, b)) for a, b in facing if a is not None and b is not None))
+        ring[1:] = [ring[-1], *ring[1:-1]]
+    return rounds
+
+
+def _blocks(config: Config, fleet: Fleet) -> dict[What, dict[str, Any]]:
+    """Return a block of config.yaml for each measurement, without its topologies."""
+    accept, on_cpu = config.accept, fleet.kind == "cpu"
+    precision = accept.precision or ("fp32" if on_cpu else "bf16")
+    step_s = accept.step_s or (3.0 if on_cpu else 10.0)
+    sizes = accept.sizes
+
+    def single(model: str, asked: list[int], usual: list[int], of: str = "fp32") -> dict[str, Any]:
+        steps = {"warmup": 2, "timed": 10, "at_most_s": min(1.0, step_s)}
+        return {
+            "model": model,
+            "sizes": asked or usual,
+            "at_least_s": accept.at_least_s,
+            "batch": {of: [1]},
+            "steps": steps,
+        }
+
+    exchanged = [1 << 10, 1 << 16, 1 << 22] if on_cpu else [1 << 10, 1 << 20, 1 << 30]
+    blocks: dict[What, dict[str, Any]] = {
+        "step": {**_training(config, fleet), "steps": {"warmup": 5, "timed": 1000, "at_most_s": step_s}},
+        "matmul": single("matmul", sizes.matmul, [1024 if on_cpu else 8192], precision),
+        "memory": single("vector", sizes.memory, [1 << 24 if on_cpu else 1 << 28]),
+        "copies": single("copies", sizes.copies, [1 << 28]),
+        "all-reduce": single("all-reduce", sizes.all_reduce, exchanged),
+    }
+    if on_cpu:
+        del blocks["copies"]
+    common = {"device": fleet.kind, "repeats": 1, "threads": fleet.threads, "network": False}
+    hosts: Any = [f"node{node}" for node in range(fleet.nodes)] if fleet.hosts == "ssh" else fleet.hosts
+    return {what: {**block, **common, "hosts": hosts} for what, block in blocks.items()}
+
+
+def _training(config: Config, fleet: Fleet) -> dict[str, Any]:
+    """Return the block whose training step is measured."""
+    if config.accept.train is None:
+        if fleet.kind == "cpu":
+            return {"model": "bert-tiny", "sequence": 32, "batch": {"fp32": [8]}, "options": {"data": "synthetic"}}
+        return {"model": "bert-base", "sequence": 128, "batch": {"bf16": [64]}, "options": {"data": "synthetic"}}
+    block = config.benchmarks[config.accept.train]
+    precision, sizes = next(iter(block.batch.items()))
+    return {
+        "model": block.model,
+        "frameworks": block.frameworks[:1],
+        "batch": {precision: sizes[:1]},
+        "optimizer": block.optimizer,
+        "options": replace(block.options, data="synthetic"),
+        "seed": block.seed,
+        "binding": block.binding,
+        **block.own_values,
+    }
+
+
+def _alone(config: Config, what: str, block: dict[str, Any]) -> Config:
+    """Return a configuration that has only this block, and the data sections that complete its model's parameters."""
+    name = f"accept_{what.replace('-', '_')}"
+    made = Config.model_validate({"benchmarks": {name: block}})
+    read = config.accept.train is not None and what == "step"
+    return made.model_copy(update=dict(config.data_sections())) if read else made

@@ -1,0 +1,98 @@
+"""What an acceptance measures: its places, the specifications and files of its runs, and its round robin of pairs."""
+
+import pytest
+from pydantic import ValidationError
+
+from throughline.spec import Topology
+from throughline.study import acceptance
+from throughline.study.accept_section import Accept
+from throughline.study.acceptance import Fleet, Place
+from throughline.study.config import Config, ConfigError, load
+
+
+@pytest.fixture
+def config() -> Config:
+    return load(["config.yaml"])
+
+
+@pytest.mark.parametrize("nodes", range(1, 20))
+def test_every_pair_meets_once_and_no_node_meets_two_at_a_time(nodes: int) -> None:
+    rounds = acceptance.rounds_of_pairs(nodes)
+    pairs = [pair for pairs in rounds for pair in pairs]
+    assert len(pairs) == len(set(pairs)) == nodes * (nodes - 1) // 2
+    assert all(first < second for first, second in pairs)
+    assert all(len({node for pair in pairs for node in pair}) == 2 * len(pairs) for pairs in rounds)
+    assert len(rounds) == (nodes - 1 if nodes % 2 == 0 else nodes if nodes > 1 else 0)
+
+
+def test_places_have_words_folders_and_a_job() -> None:
+    places = [Place("device", (3,), 5), Place("node", (3,)), Place("pair", (2, 5)), Place("all", (0, 1, 2))]
+    assert [*map(str, places)] == ["node 3, GPU 5", "node 3", "nodes 2 and 5", "all nodes"]
+    assert [place.folder for place in places] == ["node3/device5", "node3/all", "pair_2_5", "all"]
+    assert [place.tour for place in places] == ["node3", "node3", "pair_2_5", "all"]
+
+
+def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config: Config) -> None:
+    made = acceptance.measurements(config, Fleet(4, 8, "cuda"))
+    whats: dict[str, set[str]] = {}
+    for measured in made:
+        whats.setdefault(measured.place.kind, set()).add(f"{measured.what} {measured.spec.topology}")
+    assert whats == {
+        "device": {f"{what} 1n1g" for what in ("step", "matmul", "memory", "copies")},
+        "node": {"step 1n8g", "all-reduce 1n8g"},
+        "pair": {"all-reduce 2n8g"},
+        "all": {"step 4n8g", "all-reduce 4n8g"},
+    }
+    assert list(dict.fromkeys(measured.place.kind for measured in made)) == ["device", "node", "pair", "all"]
+    assert len({measured.record for measured in made}) == len(made) == 3 * (4 * (8 * 4 + 2) + 6 + 2)
+    first = made[0]
+    assert first.record == "results/acceptance/node0/device0/step/run1.json"
+    assert (first.spec.device, first.spec.repeat, first.spec.options.data) == ("cuda", 1, "synthetic")
+
+
+def test_on_a_cpu_the_node_is_the_device(config: Config) -> None:
+    made = acceptance.measurements(config, Fleet(4, 1, "cpu", threads=2))
+    assert {measured.place.kind for measured in made} == {"node", "pair", "all"}
+    assert {measured.what for measured in made if measured.place.kind == "node"} == {"step", "matmul", "memory"}
+    assert {measured.spec.threads for measured in made} == {2}
+
+
+def test_two_nodes_are_a_pair_and_one_node_is_alone(config: Config) -> None:
+    assert {place.kind for place in acceptance.asked(config, Fleet(2, 1, "cpu")).places()} == {"node", "pair"}
+    assert {place.kind for place in acceptance.asked(config, Fleet(1, 1, "cpu")).places()} == {"node"}
+
+
+def test_an_acceptance_is_read_as_it_was_written(config: Config) -> None:
+    made = acceptance.asked(config, Fleet(16, 8, "cuda", hosts="ssh"))
+    assert acceptance.read_acceptance(made.text) == made
+    assert len(made.text) < 20_000, "it is a word of a command line, which may have 128 KiB"
+
+
+@pytest.mark.parametrize(("pairs", "rounds"), [("all", 15), ("none", 0), (4, 4), (99, 15)])
+def test_pairs_are_shortened_by_rounds(config: Config, pairs: object, rounds: int) -> None:
+    config = config.model_copy(update={"accept": Accept.model_validate({"pairs": pairs})})
+    made = acceptance.asked(config, Fleet(16, 1, "cpu"))
+    assert sum(place.kind == "pair" for place in made.places()) == 8 * rounds
+
+
+def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
+    block = {"model": "gpt2-tiny", "sequence": 64, "batch": {"bf16": [4, 8]}, "topologies": ["1n4g"], "repeats": 9}
+    config = load(["config.yaml"], {"benchmarks": {"mine": block}, "accept": {"train": "mine", "step_s": 7}})
+    made = acceptance.measurements(config, Fleet(2, 8, "cuda"))
+    steps = [measured.spec for measured in made if measured.what == "step"]
+    assert {(spec.model, spec.parameters.sequence, spec.precision, spec.batch) for spec in steps} == {
+        ("gpt2-tiny", 64, "bf16", 4)
+    }
+    assert {spec.topology for spec in steps} == {Topology(1, 1), Topology(1, 8)}
+    assert {(spec.repeat, spec.steps.at_most_s) for spec in steps} == {(1, 7), (2, 7), (3, 7)}
+
+
+def test_mistakes_name_the_key() -> None:
+    with pytest.raises(ConfigError, match=r"accept\.train = 'brt'.*bert"):
+        load(["config.yaml"], {"accept": {"train": "brt"}})
+    with pytest.raises(ValidationError, match="hosts has 1"):
+        Accept.model_validate({"nodes": 2, "hosts": ["first"]})
+    with pytest.raises(ValidationError, match="listed twice"):
+        Accept.model_validate({"hosts": ["first", "first"]})
+    with pytest.raises(ValidationError, match="rounds"):
+        Accept.model_validate({"pairs": True})
