@@ -68,8 +68,8 @@ def over(topology: str) -> str:
     return "one device" if topology == ONE_DEVICE else topology
 
 
-def headline(groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
-    """Say how fast a benchmark is, how well it scales, and how many repeats say so.
+def headline(groups: Sequence[Group], pairs: Sequence[Pair], *, scaling: bool = True) -> str:
+    """Say how fast a benchmark is, how well it scales (`scaling`), and how many repeats say so.
 
     It names no framework as the fastest that the verdicts of `pairs` do not find faster than all others.
     """
@@ -88,7 +88,7 @@ def headline(groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
     does = "trains" if workloads.folder(model) is None or workloads.of(model).trains else "calls"
     return (
         f"{_rivals(best, groups, pairs)}{best.row.shown} {does} {model} at {reading(best.speed)} {unit} "
-        f"on {best.devices} ({best.settings}){_scaling(best, every)}. {repeats}"
+        f"on {best.devices} ({best.settings}){_scaling(best, every) if scaling else ''}. {repeats}"
     )
 
 
@@ -112,16 +112,22 @@ def _scaling(best: Best, every: Sequence[Best]) -> str:
         unequal = any(other.row.unequal for other in every)
         return ", the highest median of all cells" + (" that compute what they should" if unequal else "")
     if cell.speedup is None:
-        base = best.group.row(best.row.framework, Topology.parse(best.baseline))
-        reason = "its baseline, {}, has no valid repeat" if base else "there are no runs on its baseline, {}"
-        if base and base.cell and base.cell.n_ok:
-            reason = "its baseline, {}, ran in another environment"
-        return f"; its speedup is not known, because {reason.format(best.baseline)}"
+        return f"; its speedup is not known, because {no_speedup(best)}"
     between = f" (speedup {span(cell.speedup_range)} within the ranges of the repeats)" if cell.speedup_range else ""
     return (
         f": {cell.speedup:.2f} times {over(best.baseline)}, {percent(cell.efficiency)} of what {world} devices could "
         f"ideally give{between}"
     )
+
+
+def no_speedup(best: Best) -> str:
+    """Return why a row on several devices has no speedup."""
+    base = best.group.row(best.row.framework, Topology.parse(best.baseline))
+    if base is None:
+        return f"there are no runs on its baseline, {best.baseline}"
+    if base.cell and base.cell.n_ok:
+        return f"its baseline, {best.baseline}, ran in another environment"
+    return f"its baseline, {best.baseline}, has no valid repeat"
 
 
 def figures(best: Best | None) -> list[tuple[str, str, str]]:
@@ -132,9 +138,8 @@ def figures(best: Best | None) -> list[tuple[str, str, str]]:
     rows = [(reading(best.speed), best.group.unit, f"on {best.devices}")]
     rows += [(reading(value / cell.world_size), unit, "per device") for unit, value in cell.other_units.items()]
     if best.scales and cell.speedup is not None:
-        ends = f", {span(cell.speedup_range)} within the ranges of the repeats" if cell.speedup_range else ""
         kind = "strong-scaling speedup" if best.group.strong else "speedup"
-        rows.append((f"{cell.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}{ends}"))
+        rows.append((f"{cell.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}"))
         rows.append((percent(cell.efficiency), "", "efficiency"))
     width = statistics.spread([value for value in cell.values if value])
     return [*rows, (percent(width, 1) or "n/a", "", f"spread of {cell.n_ok} of {cell.n} repeats")]

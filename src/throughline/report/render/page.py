@@ -34,6 +34,7 @@ from throughline.records import (
     read_max_batch,
     read_summary,
 )
+from throughline.report import answers
 from throughline.report.analysis import machines as other_machines
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
@@ -278,6 +279,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "derived": [],
         "overview": list(overview.lines(scope, identity)),
         "headline": head.headline(scope.groups, scope.pairs),
+        "answers": answers.answers(scope),
         "figures": head.figures(head.fastest(scope.groups)),
         "further": sorted(findings, key=lambda finding: finding.order),
         "goals": head.judged(scope.groups),

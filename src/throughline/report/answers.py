@@ -1,0 +1,137 @@
+"""What a reader with one minute wants to know of a benchmark: five questions, answered in a sentence or two each.
+
+Which is the fastest, and is that certain? How far does it scale? What limits it? What does it cost? What comes next?
+Every answer follows from the verdicts and figures below it on the page. An answer that is not known says what would
+tell it.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from throughline import statistics
+from throughline.numbers import percent, reading, span
+from throughline.records import Cell
+from throughline.report.analysis import advice, judged_pairs, leader
+from throughline.report.render import head
+from throughline.report.render.head import Best
+from throughline.report.topic import Scope
+from throughline.report.topics import hardware, step_breakdown
+from throughline.study.config import block_name
+
+SPLIT = "extras: [noexchange, synthetic] tells it"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A question in a word or two, and its answer. telling: False if the answer is that it is not known."""
+
+    question: str
+    text: str
+    telling: bool = True
+
+
+def answers(scope: Scope) -> list[Answer]:
+    """Return the answers for one benchmark. Without a figure, or for derived runs, there is only the first one."""
+    best = head.fastest(scope.groups)
+    first = Answer("Fastest", fastest(scope))
+    if best is None or scope.benchmark != block_name(scope.benchmark):
+        return [first]
+    return [first, scales(scope, best), limits(scope, best), costs(best), Answer("Next", next_step(scope, best))]
+
+
+def fastest(scope: Scope) -> str:
+    """Say what is the fastest, and whether the comparisons tell it apart from the other frameworks."""
+    said = head.headline(scope.groups, scope.pairs, scaling=False)
+    if leader.leader(scope.groups, scope.pairs):
+        said += " The comparisons tell it apart from every other framework."
+    return said
+
+
+def scales(scope: Scope, best: Best) -> Answer:
+    """Say how far the fastest configuration scales, and whether its last step up is certain."""
+    series, cell = best.group.series(best.row.framework), best.cell
+    if len(series) < 2:
+        return Answer("Scales", "Not measured: there is one topology. runs.topologies takes more.", False)
+    if not best.scales:
+        widest = series[-1]
+        return Answer("Scales", f"Not here: {widest.topology} is no faster than {best.row.topology}.")
+    if cell.speedup is None:
+        return Answer("Scales", f"Not known: {head.no_speedup(best)}.", False)
+    kind = ", with strong scaling" if best.group.strong else ""
+    between = f" ({span(cell.speedup_range)} within the ranges of the repeats)" if cell.speedup_range else ""
+    said = (
+        f"{cell.speedup:.2f} times {head.over(best.baseline)} on {best.devices}{kind}{between}, "
+        f"{percent(cell.efficiency)} of the ideal."
+    )
+    for pair in scope.pairs:
+        if pair.kind == "devices" and pair.sides and pair.sides[1].row is best.row and pair.gains is not True:
+            said += f" The comparisons do not find it faster than {pair.sides[0].row.topology}: {pair.words}."
+    return Answer("Scales", said)
+
+
+def limits(scope: Scope, best: Best) -> Answer:
+    """Say where the fastest configuration's step goes, as far as the runs tell."""
+    for split in step_breakdown.split(best.group, scope.everything):
+        if split.row is best.row and split.parts:
+            shares = [
+                f"{name} {percent(seconds / split.step_s)}" for name, seconds in step_breakdown.shown(split).items()
+            ]
+            noise = [name for name, part in split.parts.items() if not part.control and part.low_s <= 0 <= part.high_s]
+            doubt = f" Within the noise: {' and '.join(noise)}." if noise else ""
+            return Answer("Limited by", f"A step of {split.name} takes: {', '.join(shares)}.{doubt}")
+    waits = best.cell.loader_stall_share
+    if waits is not None and waits > hardware.WAITS:
+        return Answer("Limited by", f"Reading: {best.row.topology} waits {percent(waits)} of its time for data.")
+    device = best.group.summary.device if best.group.summary else None
+    used = best.cell.utilization
+    share = None if used is None else used.gpu if device and device.kind != "cpu" else used.cpu
+    busy = f"The devices are busy for {percent(share)} of the time. " if share is not None else ""
+    return Answer(
+        "Limited by", f"{busy}What a step spends is not measured: extras: [noexchange, synthetic] tells it.", False
+    )
+
+
+def costs(best: Best) -> Answer:
+    """Say what the fastest configuration costs."""
+    cost = best.cell.cost
+    if cost is None or cost.per_million_samples is None:
+        reason = cost.reasons.get("per_million_samples") if cost else None
+        return Answer("Costs", f"Not known: {reason or 'the summary is older than this figure'}.", False)
+    unit = best.group.unit.removesuffix("/s")
+    said = f"{reading(cost.per_million_samples)} {cost.currency} for a million {unit}"
+    if cost.task_price is not None and cost.task_hours is not None:
+        said += f"; the whole task: {reading(cost.task_hours)} hours, {reading(cost.task_price)} {cost.currency}"
+    return Answer("Costs", f"{said} ({cost.price_source}).")
+
+
+def next_step(scope: Scope, best: Best) -> str:
+    """Return what is worth doing first: the most serious doubt that the reader can mend."""
+    return next(_worth_doing(scope, best))
+
+
+def _worth_doing(scope: Scope, best: Best) -> Iterator[str]:
+    if barred := list(dict.fromkeys(row.framework for group in scope.groups for row in group.measured if row.unequal)):
+        yield f"Find out why {', '.join(barred)} is not shown to compute what the others do: equivalence.json."
+    without = sum(row.status != "ok" for group in scope.groups for row in group.rows)
+    if without:
+        yield f"{without} cell{'s have' if without > 1 else ' has'} no figure: the tables say why."
+    cells = [row.cell for group in scope.groups for row in group.measured if row.cell]
+    if unsteady := [width for cell in cells if (width := _width(cell)) > advice.SPREAD]:
+        yield (
+            f"Let the machine idle and measure again: repeats lie up to {percent(max(unsteady))} apart, and above "
+            f"{percent(advice.SPREAD)} a median of few repeats says little."
+        )
+    if few := judged_pairs.too_few(scope.pairs):
+        yield few.text
+    if more := judged_pairs.would_tell(scope.pairs):
+        yield f"Raise runs.repeats to {more[2]}: that would tell the open comparisons apart."
+    if scope.pairs and not any(pair.floor for pair in scope.pairs):
+        yield "Add extras: [aa]: it tells whether the differences would hold tomorrow."
+    yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in head.judged(scope.groups) if verdict == "not met")
+    if not limits(scope, best).telling:
+        yield f"Find out what a step spends: {SPLIT}."
+    yield "Nothing is in doubt. Larger topologies and other batch sizes would tell more."
+
+
+def _width(cell: Cell) -> float:
+    return statistics.spread([value for value in cell.values if value]) or 0.0

@@ -1,0 +1,68 @@
+"""The five answers at the head of a benchmark follow from its figures and verdicts, and say what would tell more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from report_fixture import jitter, write_series
+from throughline.report.analysis import cells, summary
+from throughline.report.answers import answers
+from throughline.report.topic import Scope
+from throughline.study.goals import Price
+
+QUESTIONS = ["Fastest", "Scales", "Limited by", "Costs", "Next"]
+
+
+def groups(root: Path, speeds: dict[str, list[float]], **changes: Any) -> list[cells.Group]:
+    return cells.groups([summary.summarize(write_series(root, speeds, **changes), repeats=5)])
+
+
+def told(*scope: Any) -> dict[str, str]:
+    return {answer.question: answer.text for answer in answers(Scope(*scope))}
+
+
+def test_one_topology_has_no_speedup_and_no_known_parts(tmp_path: Path) -> None:
+    here = groups(tmp_path, {"1n1g": jitter(100.0)})
+    found = answers(Scope(here, here))
+    assert [answer.question for answer in found] == QUESTIONS
+    assert [answer.telling for answer in found] == [True, False, False, True, True]
+    text = told(here, here)
+    assert text["Fastest"].startswith("torch trains bert-base at 100.0 samples/s on 1 device (1n1g)")
+    assert "speedup" not in text["Fastest"] and "there is one topology" in text["Scales"]
+    assert "extras: [noexchange, synthetic] tells it" in text["Limited by"] and "for a million samples" in text["Costs"]
+    assert text["Next"].startswith("Find out what a step spends")
+
+
+def test_a_step_up_that_is_certain_and_one_that_is_not(tmp_path: Path) -> None:
+    sure = groups(tmp_path / "sure", {"1n1g": jitter(100.0), "1n4g": jitter(360.0)})
+    assert told(sure, sure)["Scales"].startswith("3.60 times one device on 4 devices (1n4g) (3.5")
+    assert told(sure, sure)["Scales"].endswith("90 % of the ideal.")
+    open_ = groups(tmp_path / "open", {"1n1g": jitter(100.0), "1n4g": [60.0, 101.0, 140.0, 99.0, 180.0]})
+    text = told(open_, open_)
+    assert text["Scales"].endswith("The comparisons do not find it faster than 1n1g: not told apart.")
+    assert text["Next"].startswith("Let the machine idle and measure again: repeats lie up to 119 % apart")
+    slower = groups(tmp_path / "slower", {"1n1g": jitter(100.0), "1n4g": jitter(70.0)})
+    assert told(slower, slower)["Scales"] == "Not here: 1n4g is no faster than 1n1g."
+
+
+def test_parts_of_a_step_limit_it(tmp_path: Path) -> None:
+    here = groups(tmp_path, {"1n1g": jitter(100.0), "1n4g": jitter(300.0)})
+    without = groups(tmp_path, {"1n4g": jitter(400.0)}, benchmark="bert__noexchange", options={"exchange": False})
+    text = told(here, [*here, *without])
+    assert text["Limited by"] == "A step of torch 1n4g takes: compute and input 75 %, communication 25 %."
+    assert [answer.question for answer in answers(Scope(without, [*here, *without]))] == ["Fastest"]
+
+
+def test_a_price_and_a_task_have_a_cost(tmp_path: Path) -> None:
+    records = write_series(tmp_path, {"1n1g": jitter(100.0)})
+    prices = {"V100": Price(per_hour=3.6, currency="USD")}
+    terms = summary.Terms(prices=prices, task_samples=36_000_000)
+    (group,) = cells.groups([summary.summarize(records, repeats=5, terms=terms)])
+    text = told([group], [group])["Costs"]
+    assert text.startswith("10.00 USD for a million samples; the whole task: 100.0 hours, 360.0 USD (prices.V100")
+
+
+def test_without_a_figure_there_is_one_answer(tmp_path: Path) -> None:
+    (answer,) = answers(Scope([]))
+    assert answer.text == "Nothing could be measured yet."
