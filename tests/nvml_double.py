@@ -56,6 +56,20 @@ int nvmlDeviceGetPowerManagementLimit(dev d, unsigned *v) { *v = (unsigned)say("
 int nvmlDeviceGetEnforcedPowerLimit(dev d, unsigned *v) {
     *v = (unsigned)say("enforced", say("limit", 700)) * 1000; return 0; }
 int nvmlDeviceGetPowerManagementDefaultLimit(dev d, unsigned *v) { *v = 700000; return 0; }
+int nvmlDeviceGetTemperatureThreshold(dev d, unsigned k, unsigned *v) { *v = k == 1 ? 90 : 83; return k == 1 ? 0 : 3; }
+int nvmlDeviceGetCurrPcieLinkGeneration(dev d, unsigned *v) { *v = (unsigned)say("pcie", 5); return 0; }
+int nvmlDeviceGetMaxPcieLinkGeneration(dev d, unsigned *v) { *v = 5; return 0; }
+int nvmlDeviceGetCurrPcieLinkWidth(dev d, unsigned *v) { *v = (unsigned)say("lanes", 16); return 0; }
+int nvmlDeviceGetMaxPcieLinkWidth(dev d, unsigned *v) { *v = 16; return 0; }
+int nvmlDeviceGetPcieReplayCounter(dev d, unsigned *v) { *v = (unsigned)say("replays", 0); return 0; }
+int nvmlDeviceGetPciInfo_v3(dev d, char *bus) { memset(bus, 0, 68);  /* the old name is the first field, of 16 bytes */
+    snprintf(bus + 36, 32, "00000000:%02X:00.0", 16 * (int)(size_t)d); return 0; }
+int nvmlDeviceGetNvLinkState(dev d, unsigned link, unsigned *v) {
+    if (link >= say("nvlinks", 4)) return link ? 2 : 3;
+    *v = link != say("down", -1); return 0; }
+int nvmlDeviceGetRetiredPages(dev d, unsigned cause, unsigned *n, unsigned long long *pages) {
+    if (!pages) { *n = cause ? 0 : 2; return *n ? 7 : 0; }
+    *n = cause ? 0 : 2; for (unsigned i = 0; i < *n; i++) pages[i] = i; return fails("pages"); }
 int nvmlDeviceGetTemperature(dev d, unsigned k, unsigned *v) { *v = 61; return 0; }
 int nvmlDeviceGetTotalEnergyConsumption(dev d, unsigned long long *v) {
     *v = seconds() * 350000; return fails("energy"); }
@@ -74,9 +88,9 @@ int nvmlDeviceGetNvLinkRemoteDeviceType(dev d, unsigned link, int *v) { return 3
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(dev d, unsigned link, void *v) { return 3; }
 int nvmlSystemGetCudaDriverVersion_v2(int *v) { *v = 13000; return 0; }
 int nvmlDeviceGetTotalEccErrors(dev d, unsigned kind, unsigned counter, unsigned long long *v) {
-    *v = (unsigned long long)say(kind ? "uncorrected" : "corrected", 0); return 0; }
+    *v = (unsigned long long)say(kind ? "uncorrected" : "corrected", 0) + (counter ? 100 : 0); return 0; }
 int nvmlDeviceGetRemappedRows(dev d, unsigned *a, unsigned *b, unsigned *pending, unsigned *failed) {
-    *a = *b = *failed = 0; *pending = (unsigned)say("pending", 0); return 0; }
+    *a = 1; *b = *failed = 0; *pending = (unsigned)say("pending", 0); return 0; }
 struct process { unsigned pid; unsigned long long memory; unsigned gi, ci; };
 int nvmlDeviceGetComputeRunningProcesses_v3(dev d, unsigned *n, struct process *p) {
     unsigned there = (unsigned)say("pid", 0) && (size_t)d == 1;

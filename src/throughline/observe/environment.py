@@ -50,6 +50,19 @@ BINDERS = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AF
 def describe(framework: str, model: str) -> dict[str, Any]:
     """Return the parts of a record's `environment` that describe the machine and our code. Unknown values are None."""
     changes = _output("git", "status", "--porcelain")
+    return {
+        **machine(),
+        "driver": gpus.driver(),
+        "gpu_topology": _output("nvidia-smi", "topo", "-m") or None,
+        "mpi": (_output("mpirun", "--version") or "").partition("\n")[0] or None,
+        "code": code(framework, model),
+        "commit": _output("git", "rev-parse", "HEAD"),
+        "tree_clean": None if changes is None else not changes,
+    }
+
+
+def machine() -> dict[str, Any]:
+    """Return the facts about this machine's system, processor and memory. Unknown values are None."""
     sockets = Path("/sys/devices/system/cpu").glob("cpu[0-9]*/topology/physical_package_id")
     return {
         "os": _os(),
@@ -62,12 +75,6 @@ def describe(framework: str, model: str) -> dict[str, Any]:
         "numa_nodes": len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None,
         "transparent_hugepages": _first(r"\[(\w+)\]", _line("/sys/kernel/mm/transparent_hugepage/enabled")),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "driver": gpus.driver(),
-        "gpu_topology": _output("nvidia-smi", "topo", "-m") or None,
-        "mpi": (_output("mpirun", "--version") or "").partition("\n")[0] or None,
-        "code": code(framework, model),
-        "commit": _output("git", "rev-parse", "HEAD"),
-        "tree_clean": None if changes is None else not changes,
     }
 
 

@@ -3,10 +3,11 @@
     python -m throughline.observe.telemetry WORK/job.json NODE FOLDER     (the node's agent starts it in its FOLDER)
 
 Before the first sample, the sampler reports the faults of this node's GPUs for which the run is refused (Ready). Its
-input is its lifeline: when the input ends, the sampler writes WORK/telemetry_<node>.json and ends. It writes nothing
-before that, so that it does not use the disk while a run is timed. It stores raw counters, and telemetry_window.py
-computes figures from them. Ten times a second it looks at the progress of the first rank, and takes an additional
-sample at each edge of the timed window. It runs in the workflow's own environment, with psutil and nvidia-ml-py.
+input is its lifeline: when the input ends, the sampler writes WORK/telemetry_<node>.json and WORK/hardware_<node>.json,
+and ends. It writes nothing before that, so that it does not use the disk while a run is timed. It stores raw counters,
+and telemetry_window.py computes figures from them. Ten times a second it looks at the progress of the first rank, and
+takes an additional sample at each edge of the timed window. After the second edge it reads the facts of the hardware
+(hardware.py). It runs in the workflow's own environment, with psutil and nvidia-ml-py.
 """
 
 import contextlib
@@ -24,6 +25,8 @@ import psutil
 
 from throughline import messages, processes
 from throughline.messages import NodeSamples, Order, Ready, Reasons, Sample
+from throughline.observe import hardware
+from throughline.observe.hardware import Hardware
 from throughline.observe.telemetry_busiest import Disks, Links
 from throughline.observe.telemetry_cards import Cards
 from throughline.rank import heartbeat
@@ -147,13 +150,14 @@ class Processes:
 
 class Sampler:
     def __init__(self, order: Order, node: int, folder: Path, work: Path) -> None:
-        self.ranks, self.folders = order.ranks_of(node), (folder, work)
+        self.node, self.ranks, self.folders = node, order.ranks_of(node), (folder, work)
         self.machine = Machine()
         self.processes = Processes(os.getppid())
         self.cards = Cards(order)
         refused, self.warnings = self.cards.faults(order.earlier_gpus)
         self.refused = refused + self.warnings if order.strict else refused
         self.samples: list[Sample] = []
+        self.hardware: Hardware | None = None
         self.phase, self.discovered = "start", 0.0
 
     def sample(self) -> None:
@@ -163,6 +167,13 @@ class Sampler:
             self.discovered = now
         cost = time.process_time()
         self.samples.append(Sample(now, cost, self.machine.read(), self.processes.read(), self.cards.read()))
+
+    def look(self) -> None:
+        """Sample at an edge of the timed window. Right after its end, the devices still work: read their facts then."""
+        if self.edge():
+            self.sample()
+            if self.phase != "training" and self.hardware is None:
+                self.hardware = hardware.read(self.node, self.cards)
 
     def edge(self) -> bool:
         """True if this node's first rank has entered or left the timed window since the last look."""
@@ -183,11 +194,10 @@ class Sampler:
             if time.monotonic() >= due:
                 self.sample()
                 due = max(due + INTERVAL_S, time.monotonic())
-            elif self.edge():
-                self.sample()
+            else:
+                self.look()
             if selector.select(max(0.0, min(LOOK_S, due - time.monotonic()))) and not os.read(0, 4096):
-                if self.edge():  # since the last look, the rank has left the window and ended
-                    self.sample()
+                self.look()  # since the last look, the rank may have left the window and ended
                 return
 
     def seen(self) -> NodeSamples:
@@ -212,6 +222,7 @@ def main() -> None:
     print(messages.line(Ready(sampler.refused)), flush=True)
     sampler.until_the_end()
     messages.write(sampler.seen(), path.parent / f"telemetry_{node}.json")
+    messages.write(sampler.hardware or hardware.read(node, sampler.cards), path.parent / f"hardware_{node}.json")
 
 
 if __name__ == "__main__":

@@ -1,30 +1,35 @@
 """Compute the parts of a run's record that come from telemetry: every node's figures, memory, use of GPUs, warnings."""
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from throughline import messages
-from throughline.messages import NodeSamples, Order, RankReport, Window
+from throughline.messages import Message, NodeSamples, Order, RankReport, Window
 from throughline.observe import telemetry_window
+from throughline.observe.hardware import Hardware
 from throughline.observe.other_processes import crowded
 from throughline.observe.telemetry_cards import LIMITS
 from throughline.spec import RunSpec
 
+Left = TypeVar("Left", bound=Message)
 STEAL = 0.02
 """The share of processor time that a hypervisor may take without a warning."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A node's samples, its timed window on its own clock, and the reason if one of them is missing."""
+    """A node's samples, its timed window on its own clock, and the reason if one of them is missing.
+
+    hardware: what its sampler has read of the node's hardware; None if it left nothing.
+    """
 
     node: int
     sampled: NodeSamples | None
     window: Window | None
     reason: str | None = None
+    hardware: Hardware | None = None
 
 
 def observations(
@@ -43,11 +48,17 @@ def observations(
         window = None
         if windows:
             window = Window(min(window.start for window in windows), max(window.end for window in windows))
-        sampled: NodeSamples | None = None
-        with contextlib.suppress(OSError, ValueError):
-            sampled = messages.read(NodeSamples, work / f"telemetry_{node}.json")
-        observed.append(Observation(node, sampled, window, reason))
+        sampled = _left(NodeSamples, work / f"telemetry_{node}.json")
+        observed.append(Observation(node, sampled, window, reason, _left(Hardware, work / f"hardware_{node}.json")))
     return observed
+
+
+def _left(kind: type[Left], path: Path) -> Left | None:
+    """Return what a sampler has left in a file; None if it left nothing that can be read."""
+    try:
+        return messages.read(kind, path)
+    except (OSError, ValueError):
+        return None
 
 
 def parts(
@@ -57,7 +68,10 @@ def parts(
     observed: Sequence[Observation],
     record: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the record's `telemetry`, `memory`, `utilization` and `warnings`. `record` is the record so far."""
+    """Return the record's `telemetry`, `memory`, `utilization`, `warnings` and `hardware`.
+
+    `record` is the record so far. It has no `hardware` if no sampler left any.
+    """
     telemetry = [telemetry_window.condensed(node.sampled, node.node, node.window, node.reason) for node in observed]
     sampled = [node.sampled for node in observed if node.sampled]
     if len(sampled) > 1 and order.reach == "simulated":
@@ -66,7 +80,9 @@ def parts(
             node["reasons"]["machine.cpu_others_share"] = "simulated nodes share one machine"
     used = [device["utilization"] for node in telemetry for device in node["devices"]]
     gpu = sum(share["mean"] for share in used) / len(used) if used and all(used) else None
+    hardware = [asdict(node.hardware) for node in observed if node.hardware]
     return {
+        **({"hardware": hardware} if hardware else {}),
         "telemetry": telemetry,
         "memory": _memory(order.kind, reports, telemetry, sampled),
         "utilization": {**record["utilization"], "gpu": gpu},

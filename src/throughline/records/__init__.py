@@ -8,6 +8,7 @@ runs and checks write, and the report reads the entries.
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Largest, Look, Mathematics, MaxBatch
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Data, Device, Figure
+from throughline.records.hardware import GpuFacts, Interface, MachineFacts, NodeHardware, Port
 from throughline.records.imported import Imported, ImportedRun
 from throughline.records.reading import (
     leave_newer,
@@ -37,8 +38,9 @@ from throughline.records.summary import Cell, Cost, Goal, LeftOut, Summary, Use
 
 __all__ = [
     "SCHEMA", "Cell", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry",
-    "Equivalence", "Figure", "Goal", "Imported", "ImportedRun", "Largest", "LeftOut", "Look", "Mathematics",
-    "MaxBatch", "Memory", "Network", "NodeTelemetry", "Rank", "Result", "RunRecord", "Series", "Summary", "Use",
-    "Utilization", "Work", "ends", "half_a_digit", "leave_newer", "read_compared", "read_curve", "read_equivalence",
-    "read_imported", "read_max_batch", "read_run", "read_summary", "read_verdict", "write",
+    "Equivalence", "Figure", "Goal", "GpuFacts", "Imported", "ImportedRun", "Interface", "Largest", "LeftOut", "Look",
+    "MachineFacts", "Mathematics", "MaxBatch", "Memory", "Network", "NodeHardware", "NodeTelemetry", "Port", "Rank",
+    "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit", "leave_newer",
+    "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch", "read_run", "read_summary",
+    "read_verdict", "write",
 ]  # fmt: skip

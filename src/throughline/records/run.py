@@ -5,6 +5,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from throughline.records.entry import Count, Entry, Figure, NonNegative, Positive, TrainingFile, Whole
+from throughline.records.hardware import NodeHardware
 from throughline.spec import Precision
 
 
@@ -173,7 +174,8 @@ class RunRecord(TrainingFile):
     `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
     `step_seconds` has the time of each step on the rank that took longest for it (older records: on rank 0).
     `window_at_least_s` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
-    `rounding` is None in older records, and in those whose ranks did not all end well.
+    `rounding` is None in older records, and in those whose ranks did not all end well. `hardware` has the nodes whose
+    sampler left something; None in older records, and without telemetry. It is no part of the environment's digest.
     """
 
     status: Literal["ok", "oom", "unsupported", "invalid"]
@@ -200,6 +202,7 @@ class RunRecord(TrainingFile):
     window_at_least_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
     rounding: Rounding | None = Field(None, exclude_if=lambda value: value is None)
     proof: OfProof | None = Field(None, exclude_if=lambda value: value is None)
+    hardware: list[NodeHardware] | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _status_and_number_agree(self) -> Self:

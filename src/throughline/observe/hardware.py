@@ -1,0 +1,132 @@
+"""Read what may explain a slow node: clocks, limits, links and faults of its processors, memory, network and GPUs.
+
+The facts have no names of hosts, addresses or serial numbers. A fact that the system does not show to a user without
+root is None, with a reason. The sampler reads them once, right after the timed window: the devices still work then, and
+an idle GPU would show a slower link.
+"""
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from throughline import gpus
+from throughline.messages import Message
+from throughline.observe import environment, memory_modules
+from throughline.observe.hardware_cards import facts_of
+from throughline.observe.telemetry_cards import Cards
+
+UNKNOWN_SPEED = 2**31 - 1
+"""Some drivers state this speed in Mbit/s if they do not know one."""
+MAC = re.compile(r"(?<=[a-z])([0-9a-f]{12})$")
+"""The address in the name of an interface that is named after its address, such as `enx0123456789ab`."""
+NO_CPUFREQ = "the system shows no clocks of its processors (often so in virtual machines)"
+
+
+class Hardware(Message):
+    """The facts of one node. reasons: why a fact is None, by dotted keys: `machine.<fact>`, `devices.<index>.<fact>`.
+
+    devices: the GPUs of the node's ranks, in the order of the ranks.
+    """
+
+    node: int
+    machine: dict[str, Any]
+    devices: list[dict[str, Any]]
+    reasons: dict[str, str]
+
+
+def read(node: int, cards: Cards, root: Path = Path("/")) -> Hardware:
+    """Return the facts of this node and of the GPUs in `cards`. `root` is another root of /proc and /sys in tests."""
+    machine, absent = machine_facts(root)
+    reasons = {f"machine.{name}": reason for name, reason in absent.items()}
+    devices = []
+    for index, (card, known) in enumerate(zip(cards.cards, cards.facts, strict=True)):
+        facts, why = facts_of(card.handle, root)
+        devices.append({**known, **facts})
+        why = {name: reason for name, reason in card.reasons.items() if name in known} | why
+        reasons |= {f"devices.{index}.{name}": reason for name, reason in why.items()}
+    if cards.reason:
+        reasons["devices"] = cards.reason
+    return Hardware(node, machine, devices, reasons)
+
+
+def machine_facts(root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the facts of this machine, and the reason for each that is None."""
+    described = environment.machine()
+    facts = {
+        **{name: described[name] for name in ("cpu", "cpu_cores", "cpu_quota_cores", "numa_nodes", "kernel")},
+        "driver": gpus.driver(),
+        "transparent_hugepages": described["transparent_hugepages"],
+        **_clocks(root / "sys/devices/system/cpu"),
+        "memory_bytes": described["memory_bytes"],
+        **memory_modules.facts(root / "sys"),
+        "network": list(_interfaces(root / "sys/class/net")) or None,
+        "infiniband": list(_ports(root / "sys/class/infiniband")) or None,
+    }
+    absent = {
+        "cpu_quota_cores": "no control group limits it",
+        "driver": "there is no driver of NVIDIA",
+        "network": "no interface but loopback is up",
+        "infiniband": "no InfiniBand device",
+        "cpu_throttled": "the system does not count it",
+        **memory_modules.REASONS,
+        **dict.fromkeys(("cpu_governor", "cpu_clock_mhz", "cpu_clock_limit_mhz", "cpu_clock_most_mhz"), NO_CPUFREQ),
+        "cpu_boost": "the system does not say",
+    }
+    return facts, {name: absent.get(name, "the system does not say") for name, fact in facts.items() if fact is None}
+
+
+def _clocks(cpus: Path) -> dict[str, Any]:
+    """Return governor, clocks and limits of all processors.
+
+    The limit is the lowest among them, the highest possible clock is the highest, and the present clock is the median.
+    """
+
+    def all_of(name: str) -> list[str]:
+        return [text for path in cpus.glob(f"cpu[0-9]*/{name}") if (text := line(path))]
+
+    def mhz(name: str, choose: Callable[[Iterable[float]], float]) -> float | None:
+        values = [int(text) / 1000 for text in all_of(f"cpufreq/{name}") if text.isdigit()]
+        return choose(values) if values else None
+
+    throttled = [int(text) for text in all_of("thermal_throttle/core_throttle_count") if text.isdigit()]
+    boost, turbo_is_off = line(cpus / "cpufreq/boost"), line(cpus / "intel_pstate/no_turbo")
+    return {
+        "cpu_governor": ", ".join(sorted(set(all_of("cpufreq/scaling_governor")))) or None,
+        "cpu_clock_mhz": mhz("scaling_cur_freq", statistics.median),
+        "cpu_clock_limit_mhz": mhz("scaling_max_freq", min),
+        "cpu_clock_most_mhz": mhz("cpuinfo_max_freq", max),
+        "cpu_boost": boost == "1" if boost else turbo_is_off == "0" if turbo_is_off else None,
+        "cpu_throttled": sum(throttled) if throttled else None,
+    }
+
+
+def _interfaces(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the network interfaces that are up, without loopback. If there are devices, virtual ones are left out."""
+    up = [path for path in sorted(folder.glob("*")) if path.name != "lo" and line(path / "carrier") == "1"]
+    for path in [path for path in up if (path / "device").exists()] or up:
+        speed = line(path / "speed") or ""
+        known = speed.isdigit() and 0 < int(speed) < UNKNOWN_SPEED
+        yield {"name": MAC.sub("", path.name), "gbit_per_s": int(speed) / 1000 if known else None}
+
+
+def _ports(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the ports of InfiniBand (and RoCE) devices with their rate and state."""
+    for port in sorted(folder.glob("*/ports/*")):
+        rate = re.match(r"([\d.]+) Gb/sec", line(port / "rate") or "")
+        state = (line(port / "state") or "").partition(": ")[2].lower()
+        yield {
+            "name": f"{port.parent.parent.name}/{port.name}",
+            "gbit_per_s": float(rate[1]) if rate else None,
+            "state": state or None,
+            "link_layer": line(port / "link_layer"),
+        }
+
+
+def line(path: Path) -> str | None:
+    """Return a small file's text; None if there is no such file, or it cannot be read."""
+    try:
+        return path.read_text().strip() or None
+    except (OSError, ValueError):  # an interface that is down refuses to state its speed
+        return None
