@@ -18,6 +18,7 @@ from throughline.records.reading import (
     read_imported,
     read_max_batch,
     read_run,
+    read_run_of,
     read_summary,
     read_verdict,
     write,
@@ -41,6 +42,6 @@ __all__ = [
     "Equivalence", "Figure", "Goal", "GpuFacts", "Imported", "ImportedRun", "Interface", "Largest", "LeftOut", "Look",
     "MachineFacts", "Mathematics", "MaxBatch", "Memory", "Network", "NodeHardware", "NodeTelemetry", "Port", "Rank",
     "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit", "leave_newer",
-    "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch", "read_run", "read_summary",
-    "read_verdict", "write",
+    "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch", "read_run",
+    "read_run_of", "read_summary", "read_verdict", "write",
 ]  # fmt: skip

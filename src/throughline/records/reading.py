@@ -23,6 +23,7 @@ from throughline.records.entry import SCHEMA, Entry
 from throughline.records.imported import Imported
 from throughline.records.run import RunRecord
 from throughline.records.summary import Summary
+from throughline.spec import RunSpec
 
 Kind = TypeVar("Kind", bound=Entry)
 
@@ -35,6 +36,18 @@ def read_run(path: str | Path) -> RunRecord:
             f"{path} holds the record of another run",
             why=f"its specification belongs at {record.spec.record}",
             next_step=f"remove the file and make it again: {snakemake(str(path))}",
+        )
+    return record
+
+
+def read_run_of(path: str | Path, spec: RunSpec) -> RunRecord:
+    """Return the record of this specification in a file, wherever it is. Raise UserError if it is another one's."""
+    record = _validated(RunRecord, path)
+    if record.spec.canonical != spec.canonical:
+        raise UserError(
+            f"{path} holds the record of another run",
+            why="its specification is not the one that is asked for now",
+            next_step="remove the file, and run the command again that made it",
         )
     return record
 

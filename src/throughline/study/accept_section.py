@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from throughline.spec import Precision
-from throughline.study.benchmark import DeviceName, Features, HostName, PartitionName
+from throughline.study.benchmark import DeviceName, HostName, PartitionName
 from throughline.study.section import Name, PositiveInt, Section, Text
 
 What = Literal["step", "matmul", "memory", "copies", "all-reduce"]
+AllFeatures = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+(&[A-Za-z0-9_.:-]+)*$")]
 Kind = Literal["device", "node", "pair", "all"]
 
 
@@ -64,15 +65,16 @@ class Accept(Section):
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="where the nodes are, as in `runs.hosts`. null: the nodes of Slurm's partition, or this machine. A "
-        "list of names: these machines, through ssh. `simulated`: one machine acts as all nodes, to try it out",
+        description="which nodes. null: those of Slurm's partition, or this machine. A list of names: on Slurm these "
+        "nodes of the partition, otherwise these machines through ssh. `simulated`: one machine acts as all nodes, to "
+        "try it",
     )
     partition: PartitionName | None = Field(
         None,
         description="Slurm's partition whose nodes are measured; null: that in slurm/config.yaml, or the default one",
     )
-    constraint: Features | None = Field(
-        None, description="features of the nodes that are measured, in Slurm's words (`sinfo` shows them)"
+    constraint: AllFeatures | None = Field(
+        None, description="features that the nodes of the partition must have, such as `a100` or `a100&ib`"
     )
     devices: PositiveInt | None = Field(
         None, description="GPUs of each node, on a CPU worker processes; null: all GPUs that a node has, on a CPU 1"

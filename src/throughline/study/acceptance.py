@@ -4,6 +4,9 @@ Every measurement is a run record like any other, in a file of its own below res
 
     results/acceptance/<place>/<what>/run<k>.json       <place>: node3/device5, node3/all, pair_2_5, all
 
+`records.read_run_of(measurement.record, measurement.spec)` reads one. A file that is not there was not measured: its
+node was away, or the measurement failed.
+
 Nodes have numbers from 0. Their names are in results/acceptance.local.json and nowhere else. A record of a single node
 calls that node `node 0`, because it is the first of its run: the place says which node it is.
 
@@ -18,7 +21,7 @@ calls that node `node 0`, because it is the first of its run: the place says whi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -32,6 +35,7 @@ from throughline.study.config import Config
 FOLDER = "results/acceptance"
 RESULT = "results/acceptance.json"
 LOCAL = "results/acceptance.local.json"
+VISIT = FOLDER + "/{place}/visit{repeat}.json"
 FIGURES: dict[str, tuple[str, ...]] = {
     "step": (),
     "matmul": ("matmul",),
@@ -71,8 +75,8 @@ class Place:
         return f"node{self.nodes[0]}/" + ("all" if self.device is None else f"device{self.device}")
 
     @property
-    def tour(self) -> str:
-        """The name of the job that measures this place: `node3` also measures the devices of node 3 alone."""
+    def visit(self) -> str:
+        """The visit that measures this place: that of `node3` also measures the devices of node 3 alone."""
         return self.folder.partition("/")[0]
 
 
@@ -89,16 +93,22 @@ class Measurement:
     def log(self) -> str:
         return self.record.removesuffix(".json") + ".log"
 
+    @property
+    def visit(self) -> str:
+        """The file of the visit that makes this record. One job is one visit: everything once at one place."""
+        return VISIT.format(place=self.place.visit, repeat=self.spec.repeat)
+
 
 @dataclass(frozen=True)
 class Fleet:
     """The nodes of an acceptance, without their names.
 
+    nodes: their numbers, ascending. A node that has left the cluster leaves a gap, so that the others keep theirs.
     devices: ranks of a node; kind: the kind of device, `cpu` if the processor is the device; threads: of each rank on a
     CPU; hosts: how nodes are reached, as in a specification.
     """
 
-    nodes: int
+    nodes: tuple[int, ...]
     devices: int
     kind: str
     threads: int = 1
@@ -130,21 +140,30 @@ class Acceptance:
         )
 
     def measurements(self) -> list[Measurement]:
-        """Return all measurements in the order in which they are made: first of single nodes, repeat by repeat, then of
-        pairs round by round, then of all nodes."""
+        """Return all measurements in the order in which they are made: first nodes, then pairs by rounds, then all nodes.
+
+        Each of the three goes repeat by repeat, so that a slow hour slows all nodes alike.
+        """
         found = [measured for place in self.places() for measured in self.of(place)]
         return sorted(found, key=lambda measured: (_ORDER[measured.place.kind], measured.spec.repeat))
 
+    def visits(self) -> dict[str, list[Measurement]]:
+        """Map the file of each visit to its measurements, in the order in which they are made."""
+        visits: dict[str, list[Measurement]] = {}
+        for measured in self.measurements():
+            visits.setdefault(measured.visit, []).append(measured)
+        return visits
+
     def places(self) -> Iterator[Place]:
         fleet = self.fleet
-        for node in range(fleet.nodes):
+        for node in fleet.nodes:
             if fleet.kind != "cpu":
                 yield from (Place("device", (node,), device) for device in range(fleet.devices))
             yield Place("node", (node,))
         for pairs in rounds_of_pairs(fleet.nodes)[: self.rounds]:
             yield from (Place("pair", pair) for pair in pairs)
-        if fleet.nodes > 2:  # two nodes are a pair
-            yield Place("all", tuple(range(fleet.nodes)))
+        if len(fleet.nodes) > 2:  # two nodes are a pair
+            yield Place("all", fleet.nodes)
 
     def of(self, place: Place) -> Iterator[Measurement]:
         """Yield the measurements of a place."""
@@ -180,13 +199,13 @@ def read_acceptance(text: str) -> Acceptance:
 
 def asked(config: Config, fleet: Fleet) -> Acceptance:
     """Return what the section `accept` asks for on these nodes."""
-    accept = config.accept
+    accept, nodes = config.accept, len(fleet.nodes)
     every = len(rounds_of_pairs(fleet.nodes))
     rounds = {"all": every, "none": 0}.get(str(accept.pairs), accept.pairs)
     topologies = dict.fromkeys(
-        str(Topology(nodes, devices))
-        for nodes in {1, min(2, fleet.nodes), fleet.nodes}
-        for devices in {1 if nodes == 1 and fleet.kind != "cpu" else fleet.devices, fleet.devices}
+        str(Topology(count, devices))
+        for count in (1, min(2, nodes), nodes)
+        for devices in (1 if count == 1 and fleet.kind != "cpu" else fleet.devices, fleet.devices)
     )
     specs = [
         (what, spec)
@@ -202,14 +221,14 @@ def measurements(config: Config, fleet: Fleet) -> list[Measurement]:
     return asked(config, fleet).measurements()
 
 
-def rounds_of_pairs(nodes: int) -> list[list[tuple[int, int]]]:
-    """Return a round robin by the circle method: rounds of disjoint pairs, in which every pair meets once.
+def rounds_of_pairs(nodes: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """Return a round robin by the circle method: rounds of disjoint pairs, in which every two nodes meet once.
 
     An even number of nodes needs one round less than nodes. With an odd number, each round leaves one node out.
     """
-    if nodes < 2:
+    if len(nodes) < 2:
         return []
-    ring: list[int | None] = [*range(nodes), *([None] if nodes % 2 else [])]
+    ring: list[int | None] = [*nodes, *([None] if len(nodes) % 2 else [])]
     rounds = []
     for _ in range(len(ring) - 1):
         facing = zip(ring[: len(ring) // 2], reversed(ring[len(ring) // 2 :]), strict=True)
@@ -246,7 +265,7 @@ def _blocks(config: Config, fleet: Fleet) -> dict[What, dict[str, Any]]:
     if on_cpu:
         del blocks["copies"]
     common = {"device": fleet.kind, "repeats": 1, "threads": fleet.threads, "network": False}
-    hosts: Any = [f"node{node}" for node in range(fleet.nodes)] if fleet.hosts == "ssh" else fleet.hosts
+    hosts: Any = [f"node{node}" for node in fleet.nodes] if fleet.hosts == "ssh" else fleet.hosts
     return {what: {**block, **common, "hosts": hosts} for what, block in blocks.items()}
 
 

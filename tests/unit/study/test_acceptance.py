@@ -17,7 +17,7 @@ def config() -> Config:
 
 @pytest.mark.parametrize("nodes", range(1, 20))
 def test_every_pair_meets_once_and_no_node_meets_two_at_a_time(nodes: int) -> None:
-    rounds = acceptance.rounds_of_pairs(nodes)
+    rounds = acceptance.rounds_of_pairs(range(nodes))
     pairs = [pair for pairs in rounds for pair in pairs]
     assert len(pairs) == len(set(pairs)) == nodes * (nodes - 1) // 2
     assert all(first < second for first, second in pairs)
@@ -29,11 +29,11 @@ def test_places_have_words_folders_and_a_job() -> None:
     places = [Place("device", (3,), 5), Place("node", (3,)), Place("pair", (2, 5)), Place("all", (0, 1, 2))]
     assert [*map(str, places)] == ["node 3, GPU 5", "node 3", "nodes 2 and 5", "all nodes"]
     assert [place.folder for place in places] == ["node3/device5", "node3/all", "pair_2_5", "all"]
-    assert [place.tour for place in places] == ["node3", "node3", "pair_2_5", "all"]
+    assert [place.visit for place in places] == ["node3", "node3", "pair_2_5", "all"]
 
 
 def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config: Config) -> None:
-    made = acceptance.measurements(config, Fleet(4, 8, "cuda"))
+    made = acceptance.measurements(config, Fleet((0, 1, 2, 3), 8, "cuda"))
     whats: dict[str, set[str]] = {}
     for measured in made:
         whats.setdefault(measured.place.kind, set()).add(f"{measured.what} {measured.spec.topology}")
@@ -51,19 +51,19 @@ def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config
 
 
 def test_on_a_cpu_the_node_is_the_device(config: Config) -> None:
-    made = acceptance.measurements(config, Fleet(4, 1, "cpu", threads=2))
+    made = acceptance.measurements(config, Fleet((0, 1, 2, 3), 1, "cpu", threads=2))
     assert {measured.place.kind for measured in made} == {"node", "pair", "all"}
     assert {measured.what for measured in made if measured.place.kind == "node"} == {"step", "matmul", "memory"}
     assert {measured.spec.threads for measured in made} == {2}
 
 
 def test_two_nodes_are_a_pair_and_one_node_is_alone(config: Config) -> None:
-    assert {place.kind for place in acceptance.asked(config, Fleet(2, 1, "cpu")).places()} == {"node", "pair"}
-    assert {place.kind for place in acceptance.asked(config, Fleet(1, 1, "cpu")).places()} == {"node"}
+    assert {place.kind for place in acceptance.asked(config, Fleet((0, 1), 1, "cpu")).places()} == {"node", "pair"}
+    assert {place.kind for place in acceptance.asked(config, Fleet((0,), 1, "cpu")).places()} == {"node"}
 
 
 def test_an_acceptance_is_read_as_it_was_written(config: Config) -> None:
-    made = acceptance.asked(config, Fleet(16, 8, "cuda", hosts="ssh"))
+    made = acceptance.asked(config, Fleet(tuple(range(16)), 8, "cuda", hosts="ssh"))
     assert acceptance.read_acceptance(made.text) == made
     assert len(made.text) < 20_000, "it is a word of a command line, which may have 128 KiB"
 
@@ -71,14 +71,14 @@ def test_an_acceptance_is_read_as_it_was_written(config: Config) -> None:
 @pytest.mark.parametrize(("pairs", "rounds"), [("all", 15), ("none", 0), (4, 4), (99, 15)])
 def test_pairs_are_shortened_by_rounds(config: Config, pairs: object, rounds: int) -> None:
     config = config.model_copy(update={"accept": Accept.model_validate({"pairs": pairs})})
-    made = acceptance.asked(config, Fleet(16, 1, "cpu"))
+    made = acceptance.asked(config, Fleet(tuple(range(16)), 1, "cpu"))
     assert sum(place.kind == "pair" for place in made.places()) == 8 * rounds
 
 
 def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
     block = {"model": "gpt2-tiny", "sequence": 64, "batch": {"bf16": [4, 8]}, "topologies": ["1n4g"], "repeats": 9}
     config = load(["config.yaml"], {"benchmarks": {"mine": block}, "accept": {"train": "mine", "step_s": 7}})
-    made = acceptance.measurements(config, Fleet(2, 8, "cuda"))
+    made = acceptance.measurements(config, Fleet((0, 1), 8, "cuda"))
     steps = [measured.spec for measured in made if measured.what == "step"]
     assert {(spec.model, spec.parameters.sequence, spec.precision, spec.batch) for spec in steps} == {
         ("gpt2-tiny", 64, "bf16", 4)
