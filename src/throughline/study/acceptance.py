@@ -140,7 +140,7 @@ class Acceptance:
         )
 
     def measurements(self) -> list[Measurement]:
-        """Return all measurements in the order in which they are made: first nodes, then pairs by rounds, then all nodes.
+        """Return all measurements in the order in which they are made: nodes, then pairs by rounds, then all nodes.
 
         Each of the three goes repeat by repeat, so that a slow hour slows all nodes alike.
         """
