@@ -125,15 +125,24 @@ def findings(scope: Scope) -> Iterator[Finding]:
     yield from _unequal(scope)
     if few := judged_pairs.too_few(scope.pairs):
         yield Finding(few.text, LOSS)
-    best, largest, alone = fastest(scope.groups), dict[str, Pair](), dict[tuple[str, str], Pair]()
+    best, largest = fastest(scope.groups), dict[str, Pair]()
+    for pair in scope.pairs:
+        barred = pair.sides is None or any(side.row.unequal for side in pair.sides)
+        if pair.kind == "frameworks" and best and pair.sides and pair.sides[1].group is best.group and not barred:
+            largest[pair.sides[1].row.framework] = pair  # its topologies go from the smallest to the largest
+    if best:
+        yield from _frameworks(best, largest.values())
+    yield from _gains(scope)
+
+
+def _gains(scope: Scope) -> Iterator[Finding]:
+    """Say what lower precisions, more devices and the compiler gain, or do not."""
+    alone = dict[tuple[str, str], Pair]()
     for pair in scope.pairs:
         if pair.sides is None:
             continue
         group, row = pair.sides[1].group, pair.sides[1].row
-        barred = row.unequal or pair.sides[0].row.unequal
-        if pair.kind == "frameworks" and best and group is best.group and not barred:
-            largest[row.framework] = pair  # its topologies go from the smallest to the largest
-        elif pair.kind == "precisions" and str(row.topology) == ONE_DEVICE:
+        if pair.kind == "precisions" and str(row.topology) == ONE_DEVICE:
             yield _precision(pair)
             if pair.gains:
                 alone[row.framework, group.precision] = pair
@@ -144,8 +153,6 @@ def findings(scope: Scope) -> Iterator[Finding]:
             yield _no_faster(pair)
         elif pair.kind == "switches" and pair.what.startswith("compile ") and pair.verdict != "faster":
             yield _compiled(pair)
-    if best:
-        yield from _frameworks(best, largest.values())
 
 
 def _frameworks(best: Best, pairs: Iterable[Pair]) -> Iterator[Finding]:
