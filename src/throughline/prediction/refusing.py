@@ -25,4 +25,11 @@ def why_not(points: Sequence[Point], target: Target, job: Job) -> str | None:
             f"only {points[0].topology} was measured, and nothing says how the exchange grows; from one topology and a "
             "datasheet alone nothing can be said"
         )
+    if target.nodes > 1 and all(point.nodes == 1 for point in points):
+        return (
+            f"nothing was measured between nodes, and {target.topology} needs their network; one topology with 2 nodes "
+            "is enough for a prediction"
+        )
+    if any(point.devices < tensor for point in points) or target.devices < tensor:
+        return f"a replica of {tensor} devices lies on several nodes, and its exchange there does not follow from these"
     return None

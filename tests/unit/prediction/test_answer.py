@@ -3,43 +3,147 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+
+import pytest
 
 from throughline.prediction import Job, Point, Prediction, Refusal, Target, predict
+from throughline.prediction.terms import Place, exchange, expected_maximum, slowest
 from throughline.spec import Layout
 
-POINTS = [Point(1, 1, (1.0, 1.01), 64), Point(1, 8, (1.05, 1.06), 512), Point(2, 8, (1.10, 1.12), 1024)]
+PLACES = [(1, 1), (1, 4), (1, 8), (2, 8)]
+LARGER = Target(8, 8, 64 * 64)
 
 
-LARGER = Target(4, 8, 2048)
+def step(nodes: int, devices: int, samples: float = 64, accumulate: int = 1, spread: float = 0.0) -> float:
+    """Return the step of a machine that the hierarchical form describes exactly."""
+    place = Place(nodes, devices, accumulate, samples, nodes * devices)
+    inside, between = exchange(place, "hierarchical")
+    compute = accumulate * (0.2 + 0.01 * samples) * (1 + slowest(place.ranks, spread))
+    return compute + 0.1 * inside + 0.2 * between
 
 
-def made(points: list[Point] = POINTS, target: Target = LARGER) -> Prediction:
-    answer = predict(points, target)
+def points(places: list[tuple[int, int]] = PLACES, **given: float) -> list[Point]:
+    return [Point(*place, (step(*place, **given),), 64 * place[0] * place[1]) for place in places]  # type: ignore[arg-type]
+
+
+def made(known: list[Point], target: Target = LARGER, job: Job | None = None) -> Prediction:
+    answer = predict(known, target, job or Job())
     assert isinstance(answer, Prediction)
     return answer
 
 
-def refused(points: list[Point], target: Target, job: Job) -> str:
-    answer = predict(points, target, job)
+def refused(known: list[Point], target: Target = LARGER, job: Job | None = None) -> str:
+    answer = predict(known, target, job or Job())
     assert isinstance(answer, Refusal)
     return answer.why
 
 
-def test_the_terms_add_up_to_the_step_and_the_interval_holds_the_prediction() -> None:
-    answer = made()
-    assert math.isclose(sum(answer.terms.values()), answer.step_s)
+def test_the_prediction_lies_between_the_two_forms_and_its_interval_holds_it() -> None:
+    answer = made(points())
+    assert step(2, 8) < answer.step_s < step(8, 8)
     assert answer.low < answer.samples_per_s < answer.high
-    assert 1.0 < answer.step_s < 1.3
+    assert answer.low < LARGER.samples_per_step / step(8, 8) < answer.high
+
+
+def test_the_terms_add_up_to_the_step() -> None:
+    known = [replace(point, rank_spread=0.02, input_s=0.01) for point in points()]
+    answer = made(known)
+    assert math.isclose(sum(answer.terms.values()), answer.step_s)
+    assert all(seconds > 0 for seconds in answer.terms.values())
+
+
+def test_intervals_widen_with_every_doubling() -> None:
+    halves = [made(points(), Target(nodes, 8, 64 * 8 * nodes)).of_model for nodes in (4, 8, 16, 64, 256)]
+    assert halves == sorted(halves)
+    assert halves[-1] > 2 * halves[0]
+
+
+def test_two_calls_agree_to_the_last_bit_and_noise_widens() -> None:
+    noisy = [replace(point, step_s=tuple(point.middle_s * (1 + x) for x in (-0.05, 0, 0.05))) for point in points()]
+    assert made(noisy) == made(noisy)
+    assert made(noisy).of_repeats > 0.02 > made(points()).of_repeats == 0
+    half = math.log(made(noisy).high / made(noisy).samples_per_s)
+    assert math.isclose(half, math.hypot(made(noisy).of_repeats, made(noisy).of_model))
+
+
+def test_waiting_is_told_apart_from_exchange_by_the_spread_of_the_ranks() -> None:
+    known = [replace(point, rank_spread=0.05) for point in points(spread=0.05)]
+    with_spread, without = made(known), made(points(spread=0.05))
+    assert without.terms["waiting"] == 0
+    assert math.isclose(with_spread.terms["waiting"] / with_spread.terms["compute"], slowest(64, 0.05))
+    assert with_spread.terms["exchange"] < without.terms["exchange"]
+
+
+def test_measured_exchange_and_compute_are_used() -> None:
+    """Three points whose steps alone cannot tell compute from exchange inside the node."""
+    places = [(1, 8), (2, 8), (4, 8)]
+    alone = {place: 0.1 * 7 / 8 + 0.2 * (place[0] - 1) / place[0] for place in places}
+    known = [
+        replace(point, compute_s=0.84, all_reduce=((4_000_000, 2 * alone[point.nodes, 8]),)) for point in points(places)
+    ]
+    assert math.isclose(made(known).terms["compute"], 0.84, rel_tol=0.01)
+    assert not any("without exchange" in sentence for sentence in made(known).warnings)
+    assert made(points(places)).terms["compute"] > 0.9
+    assert any("without exchange" in sentence for sentence in made(points(places)).warnings)
+
+
+def test_strong_scaling_finds_what_a_micro_batch_costs_whatever_its_size() -> None:
+    known = [Point(*place, (step(*place, samples=256 / math.prod(place)),), 256) for place in [*PLACES, (2, 4)]]
+    answer = made(known, Target(4, 8, 256))
+    assert math.isclose(answer.step_s, step(4, 8, samples=8), rel_tol=0.05)
+    assert any("micro-batch" in sentence for sentence in answer.warnings)
+    assert answer.of_model > made(points(), Target(4, 8, 2048)).of_model
+
+
+def test_a_fixed_global_batch_exchanges_once_for_all_its_micro_batches() -> None:
+    known = [
+        Point(*place, (step(*place, accumulate=32 // math.prod(place)),), 2048, accumulate=32 // math.prod(place))
+        for place in PLACES
+    ]
+    answer = made(known, Target(4, 8, 2048))
+    assert math.isclose(answer.step_s, step(4, 8), rel_tol=0.05)
 
 
 def test_a_prediction_far_beyond_says_so_in_its_sentence() -> None:
-    assert "64 times as many devices" in made(target=Target(128, 8, 65536)).sentence
-    assert "times as many" not in made().sentence
+    assert "64 times as many devices as were measured" in made(points(), Target(128, 8, 65536)).sentence
+    assert "times as many" not in made(points()).sentence
+    assert made(points()).sentence.startswith("predicted for 8n8g: ")
 
 
-def test_what_cannot_be_predicted_is_refused_with_the_reason() -> None:
-    target = LARGER
-    assert "only 1n1g was measured" in refused(POINTS[:1], target, Job())
-    assert "split tables" in refused(POINTS, target, Job(exchange="lookups"))
-    assert "decoding is slower" in refused(POINTS, target, Job(input_limited="decoding is slower"))
-    assert "replicas of 8" in refused(POINTS, target, Job(layout=Layout(tensor=8)))
+def test_a_bad_fit_says_which_topology_it_misses() -> None:
+    known = points()
+    known[1] = replace(known[1], step_s=(3.0,))
+    assert any("the fit is bad" in sentence and "1n4g" in sentence for sentence in made(known).warnings)
+    assert not any("the fit is bad" in sentence for sentence in made(points()).warnings)
+
+
+def test_the_interval_is_as_wide_as_what_was_left_out_showed() -> None:
+    places = [(1, 8), (2, 8), (4, 8), (8, 8)]
+    known = points(places)
+    known[-1] = replace(known[-1], step_s=(2 * known[-1].middle_s,))
+    assert made(known, Target(16, 8, 8192)).of_model > math.log(1.8)
+
+
+@pytest.mark.parametrize(
+    ("known", "target", "job", "why"),
+    [
+        (points(PLACES[:1]), LARGER, Job(), "only 1n1g was measured"),
+        (points(PLACES[:3]), LARGER, Job(), "one topology with 2 nodes is enough"),
+        (points(), LARGER, Job(exchange="lookups"), "split tables"),
+        (points(), LARGER, Job(input_limited="decoding is slower"), "decoding is slower"),
+        (points(), LARGER, Job(layout=Layout(tensor=8)), "do not divide into replicas of 8"),
+        (points([(1, 8), (2, 8)]), LARGER, Job(layout=Layout(tensor=16)), "replicas of 16"),
+        ([], LARGER, Job(), "nothing was measured"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused_with_the_reason(
+    known: list[Point], target: Target, job: Job, why: str
+) -> None:
+    assert why in refused(known, target, job)
+
+
+@pytest.mark.parametrize("count", [2, 3, 8, 64, 1000])
+def test_the_expected_maximum_is_that_of_normal_values(count: int) -> None:
+    exact = {2: 0.5642, 3: 0.8463, 8: 1.4236, 64: 2.3537, 1000: 3.2414}  # Harter 1961
+    assert math.isclose(expected_maximum(count), exact[count], abs_tol=0.03)

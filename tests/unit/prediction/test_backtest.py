@@ -1,0 +1,73 @@
+"""The back-test on published series: what it reaches, and that the committed calibration is what it makes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import cache
+from pathlib import Path
+
+from throughline import sources
+from throughline.prediction.intervals import FILE, KINDS
+
+sys.path.append(str(sources.ROOT.parents[1] / "benchmarks"))
+import prediction as benchmark
+from prediction_series import Question, Series, questions, series
+
+
+@cache
+def asked() -> list[Question]:
+    return questions(series())
+
+
+def test_the_last_line_is_within_the_aim() -> None:
+    judged = benchmark.backtest(asked())["more nodes", benchmark.OURS]
+    assert judged.median < 0.035
+    assert 0.86 <= judged.coverage <= 0.95
+    assert judged.sources >= 20
+    assert benchmark.last_line(judged).startswith("median error 2.4 %, coverage 90 % (90 % nominal), sources ")
+
+
+def test_the_model_misses_less_than_every_other_law() -> None:
+    found = benchmark.backtest(asked())
+    ours = found["more nodes", benchmark.OURS]
+    rivals = [judged for (question, way), judged in found.items() if way != benchmark.OURS]
+    assert len(rivals) == 4
+    assert all(ours.median < rival.median and ours.ninetieth < rival.ninetieth for rival in rivals)
+    assert all(ours.half < rival.half for rival in rivals)
+
+
+def test_a_judged_source_is_in_no_calibration() -> None:
+    """A source with errors like no other one's is missed by its intervals, however many series it has."""
+    answers = [benchmark.ours(question) for question in asked() if question.kind == "between"]
+    odd = next(answer for answer in answers if benchmark.source(answer) == "DLPerf OneFlow BERT")
+    same = [answer for answer in answers if benchmark.source(answer) == "DLPerf OneFlow BERT"]
+    far = [benchmark.Answer(answer.question, 9.0, answer.unit) for answer in same]
+    judged = benchmark.judge([answer for answer in answers if answer not in same] + far, benchmark.source)
+    assert odd in same and len(far) > 10
+    assert judged.coverage <= 1 - len(far) / len(answers)
+
+
+def test_the_committed_calibration_is_what_the_benchmark_makes(tmp_path: Path) -> None:
+    made = benchmark.content(asked())
+    committed = json.loads(FILE.read_text(encoding="utf-8"))
+    assert committed.keys() == made.keys()
+    assert committed["published_sha256"] == made["published_sha256"], "python benchmarks/prediction.py --write"
+    for kind in KINDS:
+        pairs = zip(committed["scores"][kind], made["scores"][kind], strict=True)
+        assert all(abs(one - other) < 2e-4 for one, other in pairs), "python benchmarks/prediction.py --write"
+
+
+def test_one_measurement_that_two_sources_print_counts_once() -> None:
+    sources_of_gpt = {one.source for one in series() if "gpt-1536x16" in one.family}
+    assert "DLPerf Megatron-LM GPT" in sources_of_gpt
+    assert "DLPerf GPT report 210512" not in sources_of_gpt
+
+
+def test_questions_ask_for_larger_topologies_than_they_know() -> None:
+    for question in asked():
+        assert question.target.world > max(point.world for point in question.points)
+    kinds = [question.kind for question in asked()]
+    assert {kind: kinds.count(kind) > 50 for kind in KINDS} == dict.fromkeys(KINDS, True)
+    one = Series("s", "f", (), 4, 2, {(1, 8): 0.5})
+    assert one.point((1, 8)).samples_per_step == 64
