@@ -3,6 +3,7 @@
 snakemake                                      everything that config.yaml asks for
 snakemake corpus                               only the data; also: snakemake images, snakemake faces, snakemake clicks
 snakemake logs                                 each benchmark's logs in one archive: results/<benchmark>/logs.zip
+snakemake predictions                          topologies that nobody has measured (runs.predict)
 snakemake imports                              results from other people's logs
 snakemake compare                              results beside those of archives (compare.against)
 snakemake pack                                 results/archive.zip, which a stranger can check: throughline check
@@ -76,6 +77,7 @@ include: "rules/training.smk"
 include: "rules/equivalence.smk"
 include: "rules/max_batch.smk"
 include: "rules/convergence.smk"
+include: "rules/predictions.smk"
 include: "rules/results.smk"
 include: "rules/imports.smk"
 include: "rules/compare.smk"

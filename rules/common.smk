@@ -150,6 +150,11 @@ def code_of(script):
     return [files.from_here(path) for path in sources.closure(script_of(script))]
 
 
+def predictions_asked(wildcards):
+    """What a benchmark's predictions are asked for, as an argument."""
+    return canonical(answered(TARGETS.predicted, wildcards.benchmark))
+
+
 def summary_options(wildcards, input):
     """The arguments of a summary's command, other than its records."""
     proof = ["--equivalence", input.equivalence] if input.equivalence else []

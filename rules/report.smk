@@ -19,6 +19,7 @@ rule report:
         equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=TARGETS.proofs),
         largest=list(TARGETS.searches),
         convergence=list(TARGETS.checks),
+        predictions=TARGETS.every_prediction,
         imports=IMPORTS,
         archives=COMPARED,
         code=code_of("report"),
@@ -44,5 +45,6 @@ rule report:
             manifests="input.manifests",
             imports="input.imports",
             archives="input.archives",
+            predictions="input.predictions",
             expected="params.expected",
         )

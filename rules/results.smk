@@ -28,6 +28,7 @@ rule tables:
     input:
         summaries=looked_up(TARGETS.summaries_of),
         extras=looked_up(TARGETS.compared),
+        predictions=looked_up(TARGETS.predictions),
         code=code_of("tables"),
     output:
         tables=report(
@@ -44,13 +45,14 @@ rule tables:
     conda:
         "../envs/main.yaml"
     shell:
-        command("tables", output_dir="output.tables", extras="input.extras")
+        command("tables", output_dir="output.tables", extras="input.extras", predictions="input.predictions")
 
 
 rule plots:
     input:
         summaries=looked_up(TARGETS.summaries_of),
         extras=looked_up(TARGETS.extras),
+        predictions=looked_up(TARGETS.predictions),
         code=code_of("plots"),
     output:
         plots=report(
@@ -67,7 +69,7 @@ rule plots:
     conda:
         "../envs/main.yaml"
     shell:
-        command("plots", output_dir="output.plots", extras="input.extras")
+        command("plots", output_dir="output.plots", extras="input.extras", predictions="input.predictions")
 
 
 # On request only: `snakemake logs`. Logs are no inputs, because Snakemake keeps them as logs of the runs.

@@ -8,6 +8,7 @@ imports: imported.json of the imports
 machines: folders of other machines' results, and prices, as JSON
 table: the table of all benchmarks and machines; its Markdown is written beside it
 archives: compare.json, if the configuration names archives
+predictions: predictions.json of the benchmarks that have one
 expected: the cells that were asked for: a JSON list of benchmark, batch, precision, frameworks, topologies, repeats
 """
 
@@ -27,6 +28,7 @@ def main(
     machines: str = "{}",
     table: Path | None = None,
     archives: Sequence[Path] = (),
+    predictions: Sequence[Path] = (),
     expected: str = "[]",
 ) -> None:
     from throughline.files import write_text
@@ -38,7 +40,7 @@ def main(
     gc.set_threshold(
         10_000
     )  # most objects live until the end, so looking for garbage as often as usual takes 10 % more
-    found = page.collect(results, summaries, imports, read_asked(machines), archives)
+    found = page.collect(results, summaries, imports, read_asked(machines), archives, predictions)
     write_text(output, page.render(found, manifests, cells.read_asked(expected), output))
     if table:
         write(found.compared(), table)

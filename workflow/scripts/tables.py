@@ -3,6 +3,7 @@
 summaries: bz<b>_<precision>.json of the benchmark
 output_dir: folder: {throughput,figures,memory,use,work,cost}.{csv,md,tex}, {comparisons,split,pairs,cases}.csv
 extras: other summaries, with which the benchmark is compared
+predictions: predictions.json of the benchmark, if there is one
 expected: the cells that were asked for, as JSON
 """
 
@@ -12,9 +13,16 @@ from pathlib import Path
 from throughline.command import run
 
 
-def main(summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = (), expected: str = "[]") -> None:
+def main(
+    summaries: list[Path],
+    /,
+    output_dir: Path,
+    extras: Sequence[Path] = (),
+    predictions: Sequence[Path] = (),
+    expected: str = "[]",
+) -> None:
     from throughline.comparables import exports
-    from throughline.records import read_summary
+    from throughline.records import read_predictions, read_summary
     from throughline.report.analysis import cells
     from throughline.report.topic import Scope
     from throughline.report.topics import write_tables
@@ -22,7 +30,8 @@ def main(summaries: list[Path], /, output_dir: Path, extras: Sequence[Path] = ()
     read = [read_summary(path) for path in (*summaries, *extras)]
     groups = cells.groups(read, cells.read_asked(expected))
     own = [group for group in groups if group.benchmark == read[0].benchmark]
-    write_tables(Scope(own, groups), output_dir)
+    predicted = next(map(read_predictions, predictions), None)
+    write_tables(Scope(own, groups, predictions=predicted), output_dir)
     exports.write([group.summary for group in own if group.summary], output_dir)
 
 

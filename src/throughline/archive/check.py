@@ -8,7 +8,7 @@ bytes depend on the version of the library that drew them.
 import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from throughline.archive.opening import as_json, opened
 from throughline.comparables import exports
 from throughline.files import UserError
 from throughline.records import RunRecord, Summary
-from throughline.report.analysis import cells, summary
+from throughline.report.analysis import cells, predictions, summary
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
 
@@ -55,7 +55,12 @@ def check(path: Path) -> Verdict:
         if not found:
             doubts = list(_doubts(folder, contents))
             found = [*_records(folder, contents), *_summaries(folder, contents)]
-            found += [*_checks(folder), *_tables(folder, contents), *_page(folder, contents)]
+            found += [
+                *_predictions(folder, contents),
+                *_checks(folder),
+                *_tables(folder, contents),
+                *_page(folder, contents),
+            ]
         same = contents.rules == rules()
         # A word may follow from a rule that has changed. A figure may not.
         notes = [difference for difference in found if difference.word and not same]
@@ -170,6 +175,29 @@ def _summary(folder: Path, path: Path, stated: Summary, made: Made) -> Found:
     yield from between(name, as_json(path), derived.model_dump(by_alias=True))
 
 
+def _predictions(folder: Path, contents: Contents) -> Found:
+    """Yield predictions that do not follow from the summaries."""
+    for benchmark, made in contents.benchmarks.items():
+        path = folder / "results" / benchmark / "predictions.json"
+        if made.predict is None:
+            continue
+        name = path.relative_to(folder).as_posix()
+        stated, faults = _read(folder, path, records.read_predictions)
+        yield from faults
+        there = [[part for part in names if (folder / part).exists()] for names in (made.summaries, made.compared)]
+        if stated is None or not there[0]:
+            continue
+        try:
+            own, extras = ({part: folder / part for part in names} for names in there)
+            derived = predictions.derive(own, extras, predictions.Asked.model_validate(made.predict))
+        except (UserError, ValueError, RecursionError) as error:
+            yield Difference(name, "", f"it cannot be derived: {error}".replace(f"{folder}/", ""))
+            continue
+        for difference in between(name, as_json(path), derived.model_dump(by_alias=True)):
+            of_model = "redicted[" in difference.what  # another version may have another model of a step
+            yield replace(difference, word=difference.word or of_model)
+
+
 def _checks(folder: Path) -> Found:
     """Yield verdicts of proofs, convergence checks and searches that their raw values do not bear out."""
     kinds: dict[str, tuple[Callable[[Path], Any], Callable[[str, Any, Path], Found]]] = {
@@ -200,8 +228,11 @@ def _tables(folder: Path, contents: Contents) -> Found:
             continue
         groups = cells.groups(read, [])
         own = [group for group in groups if group.benchmark == benchmark]
+        predicted = None
+        if made.predict is not None:
+            predicted = _read(folder, kept.with_name("predictions.json"), records.read_predictions)[0]
         with temporary.folder() as again:
-            write_tables(Scope(own, groups), again)
+            write_tables(Scope(own, groups, predictions=predicted), again)
             exports.write([group.summary for group in own if group.summary], again)
             yield from _folders(kept, again, f"results/{benchmark}/tables")
 

@@ -28,7 +28,8 @@ class Made(Entry):
     """What the summaries and tables of a benchmark were made with, other than the records.
 
     repeats: asked for in each cell; terms: goals, prices, margin and task (summary.Terms) as JSON values; compared:
-    summaries of other benchmarks that its tables use; proof: True if the benchmark has a proof of equal mathematics.
+    summaries of other benchmarks that its tables use; proof: True if the benchmark has a proof of equal mathematics;
+    predict: what its predictions are asked for (predictions.Asked), None without any.
     """
 
     repeats: Count
@@ -37,6 +38,7 @@ class Made(Entry):
     summaries: list[str]
     compared: list[str]
     proof: bool
+    predict: dict[str, Any] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Contents(Entry):

@@ -34,7 +34,8 @@ def write(
     """Write the archive. made: a value of `contents.Made` for every benchmark; all paths are below this directory."""
     benchmarks = {name: Made.model_validate(value) for name, value in made.items()}
     roots = [report.parent / name for name in benchmarks] + [path.parent for path in imports]
-    paths = sorted({report, *manifests, *(path for root in roots for path in _files(root))})
+    stale = {report.parent / name / "predictions.json" for name, made_of in benchmarks.items() if not made_of.predict}
+    paths = sorted({report, *manifests, *(path for root in roots for path in _files(root))} - stale)
     with atomic(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         held = {path.as_posix(): _content(path) for path in paths}
         contents = Contents(

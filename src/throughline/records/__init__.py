@@ -10,6 +10,14 @@ from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Data, Device, Figure
 from throughline.records.hardware import GpuFacts, Interface, MachineFacts, NodeHardware, Port
 from throughline.records.imported import Imported, ImportedRun
+from throughline.records.predictions import (
+    MeasuredPoint,
+    Message,
+    NotPredicted,
+    PredictedCell,
+    PredictedSeries,
+    Predictions,
+)
 from throughline.records.reading import (
     leave_newer,
     read_compared,
@@ -17,6 +25,7 @@ from throughline.records.reading import (
     read_equivalence,
     read_imported,
     read_max_batch,
+    read_predictions,
     read_run,
     read_run_of,
     read_summary,
@@ -39,9 +48,10 @@ from throughline.records.summary import Cell, Cost, Goal, LeftOut, Summary, Use
 
 __all__ = [
     "SCHEMA", "Cell", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry",
-    "Equivalence", "Figure", "Goal", "GpuFacts", "Imported", "ImportedRun", "Interface", "Largest", "LeftOut", "Look",
-    "MachineFacts", "Mathematics", "MaxBatch", "Memory", "Network", "NodeHardware", "NodeTelemetry", "Port", "Rank",
-    "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit", "leave_newer",
-    "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch", "read_run",
-    "read_run_of", "read_summary", "read_verdict", "write",
+    "Equivalence", "Figure", "Goal", "GpuFacts", "Imported", "ImportedRun", "Interface", "Largest", "LeftOut",
+    "Look", "MachineFacts", "Mathematics", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
+    "NodeHardware", "NodeTelemetry", "NotPredicted", "Port", "PredictedCell", "PredictedSeries", "Predictions",
+    "Rank", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit",
+    "leave_newer", "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch",
+    "read_predictions", "read_run", "read_run_of", "read_summary", "read_verdict", "write",
 ]  # fmt: skip

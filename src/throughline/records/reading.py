@@ -21,6 +21,7 @@ from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, L
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Entry
 from throughline.records.imported import Imported
+from throughline.records.predictions import Predictions
 from throughline.records.run import RunRecord
 from throughline.records.summary import Summary
 from throughline.spec import RunSpec
@@ -131,3 +132,4 @@ read_curve = partial(_validated, Curve)
 read_verdict = partial(_validated, ConvergenceVerdict)
 read_imported = partial(_validated, Imported)
 read_compared = partial(_validated, Compared)
+read_predictions = partial(_validated, Predictions)

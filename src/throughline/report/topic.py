@@ -15,7 +15,7 @@ from throughline.comparables import plausibility, similar
 from throughline.comparables.measured import Measured
 from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
-from throughline.records import MaxBatch, Result
+from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
 from throughline.report.analysis import judged_pairs, our_results
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.render.plots import Theme
@@ -33,7 +33,8 @@ class Scope:
     """What a topic is about: the groups of one benchmark.
 
     everything: the groups that it may be compared with. largest, checks: its searches for the largest batch and its
-    convergence checks. imported: results from logs of others.
+    convergence checks. imported: results from logs of others. predictions: its predictions, if the
+    configuration asks for some.
     """
 
     groups: Sequence[Group]
@@ -41,6 +42,7 @@ class Scope:
     largest: Sequence[MaxBatch] = ()
     checks: Sequence[Any] = ()
     imported: Sequence[Result] = ()
+    predictions: Predictions | None = None
 
     @property
     def benchmark(self) -> str:
@@ -55,6 +57,11 @@ class Scope:
     def marks(self) -> list[str]:
         """The lines below a table that say so."""
         return [MADE_UP] if self.made_up else []
+
+    def predicted(self, group: Group) -> list[PredictedSeries]:
+        """The predictions of a group's frameworks. They were never measured."""
+        known = self.predictions.series if self.predictions else []
+        return [series for series in known if (series.batch, series.precision) == (group.batch, group.precision)]
 
     @cached_property
     def pairs(self) -> list[judged_pairs.Pair]:

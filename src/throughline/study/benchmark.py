@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import (
     Field,
     NonNegativeInt,
+    PositiveFloat,
     ValidationInfo,
     create_model,
     field_validator,
@@ -88,6 +89,13 @@ class Runs(Section):
         default_factory=dict,
         description="topology: which nodes of a Slurm cluster its runs get. It is no part of a run's specification, so "
         "finished runs stay valid when it changes",
+    )
+    predict: list[TopologyName] = Field(
+        default_factory=list,
+        description="topologies that are not measured: the report predicts their throughput from the measured ones, "
+        "with an interval. `snakemake predictions` makes the predictions alone. A topology that a block also measures "
+        "is not predicted for it. The key is no part of a run's specification, so finished runs stay valid when it "
+        "changes",
     )
     seed: NonNegativeInt = Field(RunSpec.seed, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
@@ -185,6 +193,11 @@ class Benchmark(Runs):
         None,
         description="samples of the whole training that you plan; the report says how long it takes and what it costs",
     )
+    deadline_hours: PositiveFloat | None = Field(
+        None,
+        description="hours that the whole training may take; with `task_samples`. The report names the cheapest "
+        "topology that meets it, measured or predicted",
+    )
     remarks: str | None = Field(None, description="text shown under the tables")
 
     @classmethod
@@ -234,6 +247,16 @@ class Benchmark(Runs):
         return size if self.samples_per_step is None else size.accumulating(self.samples_per_step)
 
     @property
+    def predicted(self) -> list[str]:
+        """The topologies to predict, which are those that the block does not measure."""
+        return [topology for topology in self.predict if topology not in self.topologies]
+
+    @property
+    def task(self) -> int | None:
+        """The samples of the whole training, if the block states them."""
+        return self.task_samples or (self.job.trained if self.job else None)
+
+    @property
     def own_values(self) -> dict[str, Value]:
         """The values of the workload's keys."""
         return {key: getattr(self, key) for key in self.own_keys}
@@ -258,7 +281,7 @@ class Benchmark(Runs):
             raise ValueError(allowed(name, list(workloads.models())))
         return name
 
-    @field_validator("frameworks", "topologies", "extras")
+    @field_validator("frameworks", "topologies", "predict", "extras")
     @classmethod
     def _no_repeats(cls, values: list[str]) -> list[str]:
         twice = sorted({value for value in values if values.count(value) > 1})

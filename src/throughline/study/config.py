@@ -261,6 +261,9 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
         )
     else:
         yield from _of_sizes(block)
+        yield from _of_predictions(block)
+    if block.deadline_hours is not None and block.task is None:
+        yield "deadline_hours: it is the time for task_samples, the samples of the whole training; set that key as well"
 
 
 def _of_sizes(block: Benchmark) -> Iterable[str]:
@@ -282,6 +285,16 @@ def _of_sizes(block: Benchmark) -> Iterable[str]:
                 )
     if block.samples_per_step is not None:
         yield from _of_global_batch(block, block.samples_per_step, at_once)
+
+
+def _of_predictions(block: Benchmark) -> Iterable[str]:
+    """Yield the topologies that cannot be predicted, because a step there cannot have its size."""
+    for topology in block.predicted:
+        for batch in dict.fromkeys(batch for batches in block.batch.values() for batch in batches):
+            try:
+                block.size(Topology.parse(topology), batch)
+            except UserError as error:
+                yield f"predict: {topology}: {error.what}; {error.next_step}"
 
 
 def _of_global_batch(block: Benchmark, samples: int, at_once: Sequence[tuple[str, StepSize]]) -> Iterable[str]:

@@ -17,6 +17,7 @@ RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repe
 CELL = "results/{benchmark}/bz{batch}_{precision}.json"
 SEARCH = "results/{benchmark}/max_{quantity}_{precision}.json"
 CHECK = "results/{benchmark}/convergence_bz{batch}_{precision}_{framework}_{topology}"
+PREDICTIONS = "results/{benchmark}/predictions.json"
 T = TypeVar("T")
 
 
@@ -112,6 +113,42 @@ class Targets:
     def _first(self, benchmark: str) -> RunSpec:
         return self.specs[self.summaries[self.summaries_of(benchmark)[0]][0]]
 
+    def plan_of(self, benchmark: str) -> dict[str, Any] | None:
+        """Return what a benchmark's predictions are asked for, as JSON values; None if nothing is to be predicted.
+
+        These are the values of report/analysis/predictions.py's `Asked`.
+        """
+        block = self.config.block(benchmark)
+        if "__" in benchmark or not (block.predicted or block.deadline_hours):
+            return None
+        return {"topologies": block.predicted, "deadline_hours": block.deadline_hours}
+
+    def predictions(self, benchmark: str) -> list[str]:
+        """Return the file with a benchmark's predictions, if the configuration asks for some."""
+        self.summaries_of(benchmark)  # an unknown benchmark is an error
+        return [PREDICTIONS.format(benchmark=benchmark)] if self.plan_of(benchmark) else []
+
+    @property
+    def every_prediction(self) -> list[str]:
+        """The files of all predictions."""
+        return [file for benchmark in self.by_benchmark for file in self.predictions(benchmark)]
+
+    def predicted(self, benchmark: str) -> dict[str, Any]:
+        """Return what a benchmark's predictions are asked for. UserError if nothing is to be predicted."""
+        there = {name: asked for name in self.by_benchmark if (asked := self.plan_of(name))}
+        return pick(there, benchmark, "predictions of {}", next_step="set runs.predict, such as [4n8g, 16n8g]")
+
+    def some_predictions(self) -> list[str]:
+        """Return all predictions, with the tables and plots that show them. UserError if there are none."""
+        if not self.every_prediction:
+            raise UserError(
+                "the configuration asks for no prediction",
+                why="no block has topologies in `predict` that it does not measure",
+                next_step="name some: --config 'runs={predict: [4n8g, 16n8g]}'",
+            )
+        folders = [file.rpartition("/")[0] for file in self.every_prediction]
+        return [*self.every_prediction, *(f"{folder}/{kind}" for folder in folders for kind in ("tables", "plots"))]
+
     def proof(self, benchmark: str) -> Sequence[RunSpec]:
         """Return the specifications that the proof of a benchmark's equivalence runs."""
         target = "a proof for {}, which compares no frameworks and splits no model over ranks,"
@@ -160,7 +197,7 @@ class Targets:
         terms: dict[str, Any] = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
             "prices": {name: price.model_dump() for name, price in self.config.prices.items()},
-            "task_samples": block.task_samples or (block.job.trained if block.job else None),
+            "task_samples": block.task,
         }
         if block.margin != MARGIN:  # only then: a parameter that changes makes finished summaries again
             terms["margin"] = block.margin
@@ -179,6 +216,7 @@ class Targets:
                 "summaries": summaries,
                 "compared": self.compared(benchmark),
                 "proof": benchmark in self.proofs,
+                **({"predict": asked} if (asked := self.plan_of(benchmark)) else {}),
             }
             for benchmark, summaries in self.by_benchmark.items()
         }

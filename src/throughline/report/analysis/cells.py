@@ -174,10 +174,17 @@ class Group:
 
     def size(self, row: Row) -> StepSize:
         """Return the size of a step on a row's topology."""
+        return self.size_on(row.topology)
+
+    def size_on(self, topology: Topology) -> StepSize:
+        """Return the size of a step on any topology, also on one that was not measured.
+
+        UserError if devices or batch do not divide equally there.
+        """
         if not self.summary:
-            return StepSize(row.topology.world, self.batch)
+            return StepSize(topology.world, self.batch)
         options, samples = self.summary.options, self.summary.samples_per_step
-        size = StepSize.of(row.topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
+        size = StepSize.of(topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
         return size.accumulating(samples) if samples else size
 
     def together(self, cell: Cell) -> bool:

@@ -27,11 +27,13 @@ from throughline.records import (
     Compared,
     Imported,
     MaxBatch,
+    Predictions,
     Result,
     Summary,
     read_compared,
     read_imported,
     read_max_batch,
+    read_predictions,
     read_summary,
 )
 from throughline.report import answers
@@ -74,6 +76,7 @@ class Results:
     checks: list[convergence.Check] = field(default_factory=list)
     imports: list[Imported] = field(default_factory=list)
     archives: list[Compared] = field(default_factory=list)
+    predictions: list[Predictions] = field(default_factory=list)
     machines: dict[str, dict[Path, Summary]] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
 
@@ -98,6 +101,7 @@ def collect(
     imports: Sequence[Path] = (),
     elsewhere: other_machines.Asked | None = None,
     archives: Sequence[Path] = (),
+    predictions: Sequence[Path] = (),
 ) -> Results:
     """Read the summaries that belong to the configuration, and find the others. Unreadable files are listed.
 
@@ -126,6 +130,7 @@ def collect(
         [*readable(sorted(results.glob("*/convergence_*.json")), convergence.read).values()],
         [*readable(imports, read_imported).values()],
         [*readable(archives, read_compared).values()],
+        [*readable(predictions, read_predictions).values()],
         other_machines.read(elsewhere) if elsewhere else {},
         elsewhere.prices if elsewhere else {},
     )
@@ -250,7 +255,8 @@ def _benchmarks(
         largest = [search for search in results.largest if search.benchmark == name]
         judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
         own_groups = [group for group in every if group.benchmark == name]
-        entry = _benchmark(Scope(own_groups, every, largest, judged, imported), prefix)
+        predicted = next((made for made in results.predictions if made.benchmark == name), None)
+        entry = _benchmark(Scope(own_groups, every, largest, judged, imported, predicted), prefix)
         origin = entries.get(block_name(name))
         if origin:
             origin["derived"].append(entry)

@@ -1,11 +1,13 @@
 """Throughput and speedup over devices as plots, and their numbers in words."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
 
 from throughline.numbers import percent, reading
+from throughline.records import PredictedSeries
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
@@ -15,8 +17,8 @@ from throughline.report.render.plots import Theme
 from throughline.spec import Topology
 
 
-def describe(group: Group, what: str) -> str:
-    """Return a plot's numbers in words, for people who cannot see it."""
+def describe(group: Group, what: str, predicted: Sequence[PredictedSeries] = ()) -> str:
+    """Return a plot's numbers in words, for people who cannot see it. predicted: what the plot draws beside them."""
     parts = []
     for framework in group.frameworks:
         base = over(baseline(group, framework))
@@ -26,14 +28,23 @@ def describe(group: Group, what: str) -> str:
         else:
             values = [f"{topology} {cell.speedup:.2f} times {base}" for topology, cell in measured if cell.speedup]
         parts += [f"{framework}: {', '.join(values)}."] if values else []
+    for series in predicted:
+        values = [
+            f"{cell.topology} predicted {reading(cell.samples_per_s)} {series.unit}, predicted range "
+            f"{reading(cell.low)} to {reading(cell.high)}"
+            for cell in series.predicted
+        ]
+        parts += [f"Predicted and not measured, {series.framework}: {'; '.join(values)}."] if values else []
     return " ".join(parts)
 
 
-def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> Plot:
+def throughput(
+    group: Group, theme: Theme, elsewhere: Sequence[Series] = (), predicted: Sequence[PredictedSeries] = ()
+) -> Plot:
     """Draw throughput over devices: medians as a line, repeats as dots, ranges as whiskers, ideal scaling dotted.
 
     `elsewhere`: series that were not measured here, such as published ones. Their markers are hollow, and their
-    labels name the source.
+    labels name the source. `predicted`: predictions, which are crosses on a dashed line in a band.
     """
     figure, axes = plots.blank(theme, f"{group.benchmark}: throughput, {settings(group)}", group.unit)
     every = [
@@ -42,6 +53,7 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
         if series.points
     ]
     labels: list[plots.Label] = []
+    beyond = {series.framework: series for series in predicted if series.predicted}
     for series in every:
         index = group.frameworks.index(series.name) if series.name in group.frameworks else len(labels)
         colour, marker = theme.colour(index), theme.marker(index)
@@ -52,15 +64,42 @@ def throughput(group: Group, theme: Theme, elsewhere: Sequence[Series] = ()) -> 
         labels.append(plots.line(axes, series, colour, theme, marker, marked=not measured))
         for point in series.points if measured else ():
             plots.repeats(axes, point, colour, theme, marker)
+        if measured and series.name in beyond:
+            labels[-1] = _beyond(axes, series, beyond[series.name], colour, marker)
     topologies = [point.topology for series in every for point in series.points]
-    plots.device_axis(axes, topologies, theme)
+    ends = [Topology.parse(cell.topology) for series in beyond.values() for cell in series.predicted]
+    plots.device_axis(axes, [*topologies, *ends], theme)
     scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
-    meaning = "1n1g times devices" if elsewhere else "the framework's own 1n1g times devices"
+    meaning = "1n1g times devices" if elsewhere or beyond else "the framework's own 1n1g times devices"
     repeated = any(len(point.value.repeats) > 1 for series in every for point in series.points)
     words = ["dots: repeats"] if repeated else []
     words += [f"dotted: ideal, {meaning}"] if scales else []
     words += ["hollow: not measured here"] if elsewhere else []
+    words += [f"crosses, band: predicted ({_level(beyond.values())})"] if beyond else []
     return plots.finish(figure, axes, labels, theme, "; ".join(words))
+
+
+def _beyond(axes: Axes, series: Series, predicted: PredictedSeries, colour: str, marker: str) -> plots.Label:
+    """Draw predictions as crosses on a dashed line in a band, which begins at the measured point before them.
+
+    Returns the label at the line's end, which says that it is predicted.
+    """
+    cells = {Topology.parse(cell.topology).world: cell for cell in predicted.predicted}
+    before = [point for point in series.points if point.topology.world < min(cells)][-1:]
+    worlds = [*(point.topology.world for point in before), *cells]
+    measured = [point.value for point in before]
+    lows = [*(value.low for value in measured), *(cell.low for cell in cells.values())]
+    highs = [*(value.high for value in measured), *(cell.high for cell in cells.values())]
+    middles = [*(value.median for value in measured), *(cell.samples_per_s for cell in cells.values())]
+    axes.fill_between(worlds, lows, highs, color=colour, alpha=0.15, lw=0, zorder=1)
+    axes.plot(worlds, middles, "--", color=colour, lw=1.1, zorder=3)
+    axes.plot([*cells], middles[len(before) :], "x", color=colour, ms=7, mew=1.6, zorder=5)
+    return worlds[-1], middles[-1], series.name, f"predicted {reading(middles[-1])}", colour, marker
+
+
+def _level(predicted: Iterable[PredictedSeries]) -> str:
+    """Return the probability of the predicted intervals."""
+    return percent(next(cell.level for series in predicted for cell in series.predicted))
 
 
 def speedup(group: Group, theme: Theme) -> Plot:

@@ -184,9 +184,15 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         scales = any(
             row.cell and row.cell.speedup and str(row.topology) != baseline(group, row.framework) for row in rows
         )
-        for what, draw, shown in (("throughput", plots.throughput, bool(rows)), ("speedup", plots.speedup, scales)):
+        beyond = scope.predicted(group)
+        measured = partial(plots.throughput, group, predicted=beyond)
+        for what, draw, shown in (
+            ("throughput", measured, bool(rows)),
+            ("speedup", partial(plots.speedup, group), scales),
+        ):
             name, heading = f"{group.name}_{what}", f"{group.benchmark}: {what}, {group.precision}, {group.batch_text}"
-            yield Drawing(name, heading, partial(draw, group), plots.describe(group, what), group, on_page=shown)
+            words = plots.describe(group, what, beyond if what == "throughput" else ())
+            yield Drawing(name, heading, draw, words, group, on_page=shown)
 
 
 TOPIC = Topic(

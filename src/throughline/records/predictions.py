@@ -1,0 +1,100 @@
+"""results/<benchmark>/predictions.json: the throughput of topologies that nobody has measured, and what it is made of.
+
+Nothing in this file is measured, apart from `measured`: these are the figures of the summaries that it was made from.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from throughline.records.entry import Count, Entry, NonNegative, Positive
+from throughline.spec import Precision
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+
+
+class Message(Entry):
+    """The all-reduce of a step's gradients alone: its bytes on each rank, and its seconds."""
+
+    bytes: Count
+    seconds: Positive
+
+
+class MeasuredPoint(Entry):
+    """A measured cell, as the prediction takes it.
+
+    step_s: seconds of a step, of each repeat. compute_s: the same without the exchange, from the extra `noexchange`.
+    input_s: seconds of a step that reading takes, from the extra `synthetic`. all_reduce: from `runs.network`.
+    """
+
+    topology: str
+    samples_per_step: Count
+    accumulate: Count
+    step_s: list[Positive]
+    compute_s: Positive | None
+    input_s: NonNegative | None
+    all_reduce: list[Message]
+
+
+class PredictedCell(Entry):
+    """A topology that was not measured. samples_per_s lies between low and high with the probability `level`.
+
+    terms: the seconds of a step by what they are spent on. repeats_log, model_log: half the width of the interval in
+    natural logarithms, from the repeats and from the model. times_beyond: its devices over the most that were measured.
+    """
+
+    topology: str
+    samples_per_step: Count
+    accumulate: Count
+    samples_per_s: Positive
+    low: Positive
+    high: Positive
+    level: Positive
+    terms: dict[str, NonNegative]
+    repeats_log: NonNegative
+    model_log: NonNegative
+    times_beyond: Positive
+    warnings: list[str]
+
+    @property
+    def step_s(self) -> float:
+        """The predicted seconds of a step."""
+        return self.samples_per_step / self.samples_per_s
+
+
+class NotPredicted(Entry):
+    """A topology without a prediction, and why there is none."""
+
+    topology: str
+    why: str
+
+
+class PredictedSeries(Entry):
+    """The predictions of one framework at one batch size and precision."""
+
+    batch: Count
+    precision: Precision
+    framework: str
+    unit: str
+    measured: list[MeasuredPoint]
+    predicted: list[PredictedCell]
+    not_predicted: list[NotPredicted]
+
+
+class Predictions(Entry):
+    """The predictions of one benchmark. made_from: the summaries behind them, with their SHA-256.
+
+    deadline_hours: the time that the whole training may take, if the configuration states one.
+    """
+
+    schema_: Literal[2] = Field(alias="schema")
+    benchmark: str
+    asked: list[str]
+    deadline_hours: Positive | None
+    made_from: dict[str, Sha256]
+    series: list[PredictedSeries]
+
+    def of(self, batch: int, precision: str, framework: str) -> PredictedSeries | None:
+        """Return the predictions of a framework at a batch size and precision."""
+        names = (batch, precision, framework)
+        return next((one for one in self.series if (one.batch, one.precision, one.framework) == names), None)

@@ -1,0 +1,127 @@
+"""Predictions: what they are made from, and that no reader takes them for measurements."""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+import pytest
+
+from report_fixture import jitter, write_series
+from throughline.records import Predictions, read_predictions, read_summary
+from throughline.files import write_json
+from throughline.report.analysis import cells, predictions, summary
+from throughline.report.render import page
+from throughline.report.render.plots import LIGHT, svg
+from throughline.report.topic import Scope
+from throughline.report.topics import throughput, write_tables
+from throughline.report.topics.predictions import TOPIC
+
+SPEEDS = {"1n1g": 150.0, "1n8g": 1060.0, "2n8g": 1990.0, "4n8g": 3800.0}
+ASKED = predictions.Asked(topologies=["8n8g", "4n8g", "128n8g"])
+
+
+def place(root: Path, benchmark: str = "bert", speeds: dict[str, float] = SPEEDS, **changes: object) -> Path:
+    output = root / f"results/{benchmark}/bz32_fp32.json"
+    series = {name: jitter(speed) for name, speed in speeds.items()}
+    summary.write(write_series(root / "results", series, benchmark=benchmark, **changes), output, repeats=5)
+    return output
+
+
+def derived(own: Path, *extras: Path) -> Predictions:
+    return predictions.derive({own.name: own}, {path.parent.name: path for path in extras}, ASKED)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("predictions")
+
+
+@pytest.fixture(scope="module")
+def made(root: Path) -> Predictions:
+    faster = {name: speed * 1.05 for name, speed in SPEEDS.items()}
+    extra = place(root, "bert__noexchange", faster, options={"exchange": False})
+    return derived(place(root), extra)
+
+
+@pytest.fixture(scope="module")
+def scope(root: Path, made: Predictions) -> Scope:
+    groups = cells.groups([read_summary(root / "results/bert/bz32_fp32.json")])
+    return Scope(groups, groups, predictions=made)
+
+
+def test_measured_topologies_are_not_predicted_and_the_file_says_what_it_is_made_of(made: Predictions) -> None:
+    (series,) = made.series
+    assert [cell.topology for cell in series.predicted] == ["8n8g", "128n8g"]
+    assert [point.topology for point in series.measured] == list(SPEEDS)
+    assert [point.compute_s is None for point in series.measured] == [True, False, False, False]
+    last = series.measured[-1]
+    assert last.samples_per_step == 1024 and last.step_s[0] == pytest.approx(1024 / 3800)
+    assert last.compute_s == pytest.approx(1024 / (3800 * 1.05))
+    assert set(made.made_from) == {"bz32_fp32.json", "bert__noexchange"}
+
+
+def test_a_prediction_lies_in_its_range_and_its_terms_make_up_the_step(made: Predictions, tmp_path: Path) -> None:
+    for cell in made.series[0].predicted:
+        assert cell.low < cell.samples_per_s < cell.high
+        assert sum(cell.terms.values()) == pytest.approx(cell.step_s)
+    write_json(tmp_path / "predictions.json", made.model_dump(by_alias=True))
+    assert read_predictions(tmp_path / "predictions.json") == made
+
+
+def test_every_place_with_a_predicted_figure_says_so(scope: Scope, made: Predictions, tmp_path: Path) -> None:
+    write_tables(scope, tmp_path)
+    with (tmp_path / "predictions.csv").open() as stream:
+        rows = list(csv.DictReader(stream))
+    figures = {key for key, value in rows[0].items() if re.fullmatch(r"[\d.]+", value) and key != "batch"}
+    assert len(figures) > 10 and all(key.startswith("predicted_") for key in figures)
+    assert rows[0]["predicted_devices"] == "64" and "8n8g" not in (tmp_path / "throughput.csv").read_text()
+    for kind in ("md", "tex"):
+        lines = (tmp_path / f"predictions.{kind}").read_text().splitlines()
+        assert all("predicted" in line.lower() for line in lines if "8n8g" in line)
+    drawing = next(iter(throughput.drawings(scope)))
+    assert drawing.words.count("8n8g predicted ") == 2 and "Predicted and not measured" in drawing.words
+    assert "stroke-dasharray" in svg(drawing.draw(LIGHT), LIGHT)
+    for sentence in [*TOPIC.remarks(scope), *(finding.text for finding in TOPIC.findings(scope))]:
+        assert "predicted" in sentence
+
+
+def test_far_predictions_say_so_in_the_same_sentence(made: Predictions) -> None:
+    near, far = predictions.lines(made)
+    assert "extrapolation" not in near
+    assert "predicted" in far and "extrapolation to 32 times as many devices as were measured" in far
+
+
+def test_the_page_shows_them_apart(root: Path, made: Predictions) -> None:
+    path = root / "results/bert/predictions.json"
+    write_json(path, made.model_dump(by_alias=True))
+    own = [root / "results/bert/bz32_fp32.json"]
+    found = page.collect(root / "results", own, predictions=[path])
+    text = page.render(found, [], None, root / "results/report.html")
+    assert "Predicted, not measured" in text and "8n8g (predicted)" in text
+    without = page.render(page.collect(root / "results", own), [], None, root / "results/report.html")
+    assert "8n8g" not in without
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"speeds": {"1n1g": 150.0}}, "only 1n1g was measured"),
+        ({"options": {"exchange": False}}, "do not exchange gradients"),
+        ({"hosts": "simulated", "speeds": {"2n1g": 150.0}}, "simulated"),
+        ({"beside": {"loader_stall_share": 0.3}}, "wait 30 % of the window for data"),
+    ],
+)
+def test_where_the_model_does_not_hold_it_says_why(tmp_path: Path, changes: dict[str, object], why: str) -> None:
+    made = derived(place(tmp_path, **changes))  # type: ignore[arg-type]
+    (series,) = made.series
+    assert not series.predicted and why in series.not_predicted[0].why
+    groups = cells.groups([read_summary(tmp_path / "results/bert/bz32_fp32.json")])
+    table = TOPIC.table(Scope(groups, groups, predictions=made))
+    assert table and any(why in note and "no prediction for 8n8g" in note for note in table.notes)
+
+
+def test_a_fixed_global_batch_stays_the_same(tmp_path: Path) -> None:
+    strong = derived(place(tmp_path, scaling="strong", batch_per_device=1024 * 32, options={"accumulate": 1}))
+    assert {cell.samples_per_step for cell in strong.series[0].predicted} == {1024 * 32}
