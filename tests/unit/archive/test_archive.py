@@ -18,9 +18,11 @@ import pytest
 from throughline import commands
 from throughline.archive import check, contents, pack
 from throughline.files import UserError
+from throughline.report.analysis import predictions
 
 KEPT = Path(__file__).with_name("two_topologies.zip")
 RUN = "results/bert/bz32_fp32/torch/1n2g/run2"
+PREDICTED = "results/bert/predictions.json"
 SUMMARY = "results/bert/bz32_fp32.json"
 Files = dict[str, bytes]
 
@@ -263,3 +265,28 @@ def test_a_name_of_this_machine_does_not_leave_it(
     with pytest.raises(UserError, match="has a name or an address of this machine"):
         pack.write(Path("b.zip"), Path("results/report.html"), [], made, [])
     assert not Path("b.zip").exists()
+
+
+def test_predictions_follow_from_the_summaries(unpacked: Files, tmp_path: Path) -> None:
+    for name, content in unpacked.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    asked = {"topologies": ["1n4g"], "deadline_hours": None}
+    told = json.loads(unpacked[contents.NAME])
+    names = told["benchmarks"]["bert"]["summaries"]
+    own = {name: tmp_path / name for name in names}
+    made = predictions.derive(own, {}, predictions.Asked.model_validate(asked)).model_dump(by_alias=True)
+    assert made["series"][0]["predicted"]
+    told["benchmarks"]["bert"]["predict"], told["rules"] = asked, contents.rules()
+    files = unpacked | {contents.NAME: json.dumps(told).encode(), PREDICTED: json.dumps(made).encode()}
+
+    def found(changed: Files) -> list[str]:
+        return [text for text in differences(packed(changed, tmp_path / "a.zip")) if text.startswith(PREDICTED)]
+
+    def changed(value: Any) -> None:
+        value["series"][0]["predicted"][0]["samples_per_s"] *= 1.01
+        value["series"][0]["measured"][0]["step_s"][0] *= 0.99
+
+    assert not found(files)
+    measured, predicted = sorted(found(with_value(files, PREDICTED, changed)))
+    assert "measured[0].step_s[0]" in measured and "predicted[0].samples_per_s" in predicted

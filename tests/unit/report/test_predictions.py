@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from report_fixture import jitter, write_series
-from throughline.records import Predictions, read_predictions, read_summary
 from throughline.files import write_json
+from throughline.records import Predictions, read_predictions, read_summary
 from throughline.report.analysis import cells, predictions, summary
 from throughline.report.render import page
 from throughline.report.render.plots import LIGHT, svg
@@ -23,7 +23,7 @@ ASKED = predictions.Asked(topologies=["8n8g", "4n8g", "128n8g"])
 
 
 def place(root: Path, benchmark: str = "bert", speeds: dict[str, float] = SPEEDS, **changes: object) -> Path:
-    output = root / f"results/{benchmark}/bz32_fp32.json"
+    output = root / f"results/{benchmark}/bz{changes.get('batch_per_device', 32)}_fp32.json"
     series = {name: jitter(speed) for name, speed in speeds.items()}
     summary.write(write_series(root / "results", series, benchmark=benchmark, **changes), output, repeats=5)
     return output
@@ -123,5 +123,6 @@ def test_where_the_model_does_not_hold_it_says_why(tmp_path: Path, changes: dict
 
 
 def test_a_fixed_global_batch_stays_the_same(tmp_path: Path) -> None:
-    strong = derived(place(tmp_path, scaling="strong", batch_per_device=1024 * 32, options={"accumulate": 1}))
-    assert {cell.samples_per_step for cell in strong.series[0].predicted} == {1024 * 32}
+    strong = derived(place(tmp_path, scaling="strong", batch_per_device=4096))
+    (series,) = strong.series
+    assert {point.samples_per_step for point in (*series.measured, *series.predicted)} == {4096}
