@@ -2,8 +2,9 @@
 
 `python benchmarks/prediction.py` takes all series of resources/published.csv (`prediction_series.py`). Each source is
 judged with intervals that never saw it: they are calibrated on all other sources. Beside the model stand four other
-laws (`prediction_rivals.py`), with intervals made in the same way. Nothing else is tuned on these series. The last
-line has the figures of the questions `between`: more nodes than were measured.
+laws (`prediction_rivals.py`), with intervals made in the same way. Nothing else is tuned on these series. The rows
+`never seen` take series of another laboratory and newer GPUs, after the model was done. The last line has the figures
+of the questions `between`: more nodes than were measured.
 
 `--write` writes resources/prediction.json, the calibration on all sources.
 """
@@ -22,7 +23,7 @@ from typing import Any
 
 import harness
 from prediction_rivals import RIVALS, Rival
-from prediction_series import JOB, Question, questions, series
+from prediction_series import JOB, Question, questions, series, unseen
 
 from throughline.comparables import published
 from throughline.prediction.answer import middle
@@ -71,6 +72,10 @@ def theirs(rival: Rival, question: Question) -> Answer:
     return Answer(question, math.log(rival(question.points, question.target) / question.step_s), CONSTANT)
 
 
+def all_ways() -> dict[str, Callable[[Question], Answer]]:
+    return {OURS: ours, **{name: partial(theirs, rival) for name, rival in RIVALS.items()}}
+
+
 def calibrated(answers: Sequence[Answer]) -> Calibration:
     """Return the scores of answers: their errors over their units."""
     scores: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
@@ -84,12 +89,20 @@ def judge(answers: Sequence[Answer], whole: Callable[[Answer], str]) -> Judged:
     parts: dict[str, list[Answer]] = defaultdict(list)
     for answer in answers:
         parts[whole(answer)].append(answer)
-    halves, inside = [], 0
+    halves = []
     for name, part in parts.items():
-        unseen = calibrated([answer for other, seen in parts.items() if other != name for answer in seen])
-        for answer in part:
-            halves.append(unseen.quantile(answer.question.kind, LEVEL) * answer.unit)
-            inside += abs(answer.error) <= halves[-1]
+        others = [answer for other, seen in parts.items() if other != name for answer in seen]
+        halves += _halves(part, calibrated(others))
+    return judged([answer for part in parts.values() for answer in part], halves)
+
+
+def _halves(answers: Sequence[Answer], calibration: Calibration) -> list[float]:
+    return [calibration.quantile(answer.question.kind, LEVEL) * answer.unit for answer in answers]
+
+
+def judged(answers: Sequence[Answer], halves: Sequence[float]) -> Judged:
+    """Return what came out of answers with these half-widths."""
+    inside = sum(abs(answer.error) <= half for answer, half in zip(answers, halves, strict=True))
     shares = sorted(answer.share for answer in answers)
     bias = statistics.median(-math.expm1(answer.error) for answer in answers)
     sources = len({answer.question.series.source for answer in answers})
@@ -106,23 +119,33 @@ def framework(answer: Answer) -> str:
     return answer.question.series.framework
 
 
-def last_line(judged: Judged) -> str:
+def last_line(one: Judged) -> str:
     return (
-        f"median error {100 * judged.median:.1f} %, coverage {100 * judged.coverage:.0f} % "
-        f"({100 * LEVEL:.0f} % nominal), sources {judged.sources}"
+        f"median error {100 * one.median:.1f} %, coverage {100 * one.coverage:.0f} % "
+        f"({100 * LEVEL:.0f} % nominal), sources {one.sources}"
     )
 
 
 def backtest(asked: Sequence[Question]) -> dict[tuple[str, str], Judged]:
     """Return what came out, by question and way."""
     by_kind = {kind: [question for question in asked if question.kind == kind] for kind in KINDS}
-    ways: dict[str, Callable[[Question], Answer]] = {OURS: ours}
-    ways |= {name: partial(theirs, rival) for name, rival in RIVALS.items()}
+    ways = all_ways()
     answered = {way: [answer(question) for question in by_kind["between"]] for way, answer in ways.items()}
     found = {("more nodes", way): judge(answers, source) for way, answers in answered.items()}
     found["more nodes, its framework left out too", OURS] = judge(answered[OURS], framework)
     for kind, text in {"inside": "more devices of one node", "strong": "more nodes and smaller batches"}.items():
         found[text, OURS] = judge([ours(question) for question in by_kind[kind]], source)  # type: ignore[index]
+    return found
+
+
+def never_seen(asked: Sequence[Question]) -> dict[tuple[str, str], Judged]:
+    """Return what came out on the series that nothing was calibrated on, with the calibration on all published ones."""
+    published_ones = [question for question in asked if question.kind == "between"]
+    found = {}
+    for way, answer in all_ways().items():
+        answers = [answer(question) for question in questions(unseen())]
+        calibration = calibrated([answer(question) for question in published_ones])
+        found["never seen: H100 and A100", way] = judged(answers, _halves(answers, calibration))
     return found
 
 
@@ -146,7 +169,7 @@ def main() -> None:
         "question", "way", "median error", "90th percentile", "median bias", "inside the interval",
         "median half-width", "predictions", "sources", left=2,
     )  # fmt: skip
-    found = backtest(asked)
+    found = backtest(asked) | never_seen(asked)
     for (question, way), one in found.items():
         shares = (one.median, one.ninetieth, one.bias, one.coverage, math.expm1(one.half))
         shown = [f"{100 * share:.1f} %" for share in shares]

@@ -10,10 +10,12 @@ topologies. Three kinds of questions are asked, as `throughline.prediction.inter
 
 from __future__ import annotations
 
+import csv
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from throughline.comparables import published
 from throughline.prediction.facts import Job, Point, Target
@@ -24,6 +26,7 @@ LOOKUPS = "wide-deep"
 """Its exchange depends on the rows that ranks draw, so `predict` refuses it."""
 SAME = 0.005
 """Two series of one model are one measurement, printed twice, if no speed differs by more than this share."""
+UNSEEN = Path(__file__).with_name("prediction_unseen.csv")
 JOB = Job()
 
 
@@ -81,6 +84,21 @@ def series() -> list[Series]:
         if len(middles) > 1 and not any(_same(one, other) for other in found):
             found.append(one)
     return found
+
+
+def unseen() -> list[Series]:
+    """Return the series of prediction_unseen.csv, which no calibration and no decision about the model has seen.
+
+    They are llm-foundry's tables of MPT models: all configurations with three or more numbers of nodes, weights
+    sharded, tokens/s of each device rounded to whole ones.
+    """
+    steps: dict[tuple[str, ...], dict[tuple[int, int], float]] = defaultdict(dict)
+    with UNSEEN.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            nodes, tokens = int(row["nodes"]), int(row["batch_per_device"]) * int(row["sequence"])
+            key = row["model"], row["device"], row["options"], row["batch_per_device"]
+            steps[key][nodes, int(row["devices"]) // nodes] = tokens / int(row["tokens_per_s_per_device"])
+    return [Series("llm-foundry", "PyTorch", key, float(key[-1]), 1, places) for key, places in steps.items()]
 
 
 def questions(all_series: Iterable[Series]) -> list[Question]:
