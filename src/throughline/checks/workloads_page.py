@@ -43,6 +43,14 @@ frameworks, or if its options change how the model lies on its ranks. The proof 
 framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}.
 For each workload, the row `proof` names the precisions and options that the proof uses as they are
 measured.
+
+| asked most | in short |
+|---|---|
+| Which models are there? | each section below names its models, and the keys that a benchmark takes |
+| Which framework trains them? | the rows *features in ...*; one page has them all ([more](frameworks.md)) |
+| Is there a language model of 2026? | any `config.json` of Hugging Face ([more](hugging-face.md)) |
+| And without a model? | `micro`, `layers` and `collectives` ([more](micro-benchmarks.md)) |
+| Can I add my own? | one folder, a preset and a test ([more](add-a-workload.md)) |
 """
 
 

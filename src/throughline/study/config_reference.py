@@ -44,6 +44,14 @@ you leave out has a default. Editors that know JSON schemas check and complete `
 This page is generated from the models of the sections in `src/throughline/study/` and from the
 parameters of the workloads in `src/throughline/workloads/`
 (`python -m throughline.study.config_reference`).
+
+| asked most | in short |
+|---|---|
+| Which model, how many GPUs, which batch? | `model`, `topologies` and `batch` of a block ([more](#benchmarks)) |
+| How often is it repeated, and on which device? | `runs.repeats` and `runs.device` ([more](#runs)) |
+| How do I switch AMP or the compiler on? | AMP: a key of `batch`; others: `options` ([more](#benchmarks)) |
+| Where do prices and goals go? | `prices` and `goals` ([more](#prices)) |
+| Which text is it trained on? | `corpus.dump` ([more](#corpus)) |
 """
 TABLE = """| key | what it is | allowed | default |
 |---|---|---|---|

@@ -27,6 +27,8 @@ from throughline.study.config import Config, load
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 GENERATED = ("configuration.md", "workloads.md")
+LONG = 1500
+"""A page of more words begins with a table of its most asked questions."""
 TOY = "patches"
 """The workload that docs/add-a-workload.md adds. tests/workflow/test_new_workload.py runs what that page shows."""
 CODE = ("src", "workflow/scripts", "tests", "benchmarks", "logger")
@@ -192,6 +194,16 @@ def test_sentences_stand_in_short_lines(page: Path) -> None:
     lines = enumerate(text.splitlines())
     wide = [f"{number + 1}: {line}" for number, line in lines if len(line) > 100 and number not in apart]
     assert not wide, f"{page.name}: lines of more than 100 characters:\n" + "\n".join(wide)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name == "docs"], ids=lambda page: page.name)
+def test_a_long_page_begins_with_its_most_asked_questions(page: Path) -> None:
+    """A reader with a question finds its answer, and the way to more, on the first screen."""
+    text = page.read_text(encoding="utf-8")
+    start, _, rest = text.partition("\n## ")
+    if page.name != "README.md" and len(text.split()) > LONG:
+        questions = start.partition("| asked most | in short |")[2].count("\n| ")
+        assert 3 <= questions <= 6 and rest
 
 
 def test_the_index_has_every_page() -> None:
