@@ -243,7 +243,7 @@ class _Runs:
     def _against_reference(self, spec: RunSpec) -> Comparison:
         no_form = f"the reference is computed in PyTorch, and {spec.model} has no form there"
         workload = workloads.of(spec.model)
-        lacking = workload.no_proof if "torch" in workload.libraries else no_form
+        lacking = workload.unproven(spec) if "torch" in workload.libraries else no_form
         if lacking:
             return Comparison(verdict="unsupported", reason=lacking)
         if not self.weights.exists():

@@ -78,10 +78,9 @@ def refuse(spec: RunSpec[Any]) -> None:
     The form is imported only if its reason is needed.
     """
     model, workload, framework = spec.model, workloads.of(spec.model), of(spec.framework)
-    offered = workload.libraries.get(framework.library)
-    if offered is None:
-        reason = workload.no_form.get(framework.library, f"{spec.framework} trains with {framework.library}")
+    if reason := workload.lacks_form(spec, framework.library):
         raise Unsupported(f"{model} has no form in {framework.library}: {reason}")
+    offered = workload.libraries[framework.library]
     if not (framework.calls or workload.trains):
         raise Unsupported(f"{spec.framework} only trains, and {model} trains nothing: torch measures it")
     if spec.job and not framework.jobs:

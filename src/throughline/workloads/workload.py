@@ -118,6 +118,17 @@ class Workload(ABC, Generic[P]):
         """
         return {}
 
+    def lacks_form(self, spec: RunSpec[P], library: str) -> str | None:
+        """Return why the run's model has no form in a library; None if it has one."""
+        if library in self.libraries:
+            return None
+        return self.no_form.get(library, f"{spec.framework} trains with {library}")
+
+    def unproven(self, spec: RunSpec[P]) -> str | None:
+        """Return why the run's mathematics cannot be compared with a reference in double precision; None if they
+        can."""
+        return self.no_proof
+
     def own_exchange(self, spec: RunSpec[P]) -> bool:
         """True if the network exchanges some parameters itself (`Form.spread`), so the framework leaves them alone."""
         return False

@@ -4,18 +4,23 @@ A model for masked words (`mlm`) trains on BERT's samples, a model for the next 
 tokens. If the data's vocabulary is larger than the model's, each id is taken modulo the size of the model's. Ids then
 name other words, but the work is the same. With `corpus.tokenizer` such a model is refused.
 The rates of dropout are those of config.json. `options.dropout: 0` turns them all off.
+
+hf-loop and hf-trainer train transformers' own model. torch trains the same model with our own operations, if it is a
+decoder of an architecture that `architecture.py` knows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Arrays, Values, Workload, bert, gpt2
 from throughline.workloads.decoder import Decoder
-from throughline.workloads.hugging_face import configuration, work
+from throughline.workloads.hugging_face import architecture, configuration, work
 
+DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
+"""The keys of a decoder's config.json that are rates of dropout."""
 IGNORED = -100
 """The label that transformers gives to a position that is not predicted."""
 
@@ -49,13 +54,16 @@ class HuggingFace(Workload[Parameters]):
         "transformers": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
         }),
+        "torch": frozenset({
+            "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
+            "half_exchange",
+        }),
     }  # fmt: skip
-    no_form = dict.fromkeys(("torch", "mxnet"), "it is transformers' own model, which hf-loop and hf-trainer train")
+    no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}
     units = {"tokens": lambda parameters: float(parameters.sequence)}
     data = "corpus"
     settings = ("architecture", "vocabulary_rows", "attention")
     learns_from = 100
-    no_proof = "its mathematics are transformers' own code, and there is no second implementation to compare them with"
     described = {configuration.KEY: {"type": "string"}, "task": {"enum": list(configuration.TASKS)}}
 
     def of_map(self, values: Values) -> configuration.Model:
@@ -81,6 +89,34 @@ class HuggingFace(Workload[Parameters]):
         """Return the content of the model's config.json. In a rank, the specification has it already."""
         content: dict[str, Any] | None = spec.content
         return configuration.content(spec.model, spec.parameters.config_sha256) if content is None else content
+
+    def lacks_form(self, spec: RunSpec[Parameters], library: str) -> str | None:
+        if library != "torch":
+            return super().lacks_form(spec, library)
+        try:
+            self._ours(spec)
+        except configuration.NotOurs as reason:
+            return f"our own step does not have {reason}; hf-loop and hf-trainer train transformers' own model"
+        except KeyError as error:
+            return f"its config.json does not state {error.args[0]}"
+        return None
+
+    def _ours(self, spec: RunSpec[Parameters]) -> architecture.Architecture:
+        """Return what our own step trains; NotOurs if it does not train this model."""
+        if spec.parameters.task != "clm":
+            raise configuration.NotOurs("masked words as its task")
+        content, made = self.content(spec), self.architecture(spec)
+        rates = {name: content[name] for name in DROPOUTS if content.get(name)}
+        if rates and spec.options.dropout:
+            raise configuration.NotOurs(f"dropout ({', '.join(rates)}) without `options.dropout: 0`")
+        return made
+
+    def architecture(self, spec: RunSpec[Parameters]) -> architecture.Architecture:
+        return architecture.of(self.content(spec), spec.parameters.sequence)
+
+    def unproven(self, spec: RunSpec[Parameters]) -> str | None:
+        lacking = self.lacks_form(replace(spec, options=replace(spec.options, dropout=0.0)), "torch")
+        return f"there is no second implementation to compare it with: {lacking}" if lacking else None
 
     def folder(self, parameters: Parameters) -> str:
         workload, given = data_of(parameters)

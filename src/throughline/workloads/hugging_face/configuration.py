@@ -25,6 +25,10 @@ FILES = "THROUGHLINE_MODELS"
 RESOURCES = resource("shapes")
 
 
+class NotOurs(ValueError):
+    """Our own step does not train this model. The text names what it lacks."""
+
+
 class Model(Described):
     """A model's name, with its config.json, the file's SHA-256, and the task for which it is trained."""
 

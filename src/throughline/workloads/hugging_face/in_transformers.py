@@ -17,7 +17,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from throughline.files import UserError
 from throughline.spec import RunSpec
-from throughline.workloads import Unsupported, Values
+from throughline.workloads import Arrays, Unsupported, Values
 from throughline.workloads.hugging_face import WORKLOAD, Parameters
 from throughline.workloads.in_transformers_form import Pretrained, TransformersForm
 
@@ -25,6 +25,9 @@ CLASSES: dict[str, Any] = {
     "clm": modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING,
     "mlm": modeling_auto.MODEL_FOR_MASKED_LM_MAPPING,
 }
+
+OUTER = "model."
+"""What the names of parameters begin with here, before their names in transformers, which are those of our own form."""
 
 
 def _config(spec: RunSpec[Parameters]) -> Any:
@@ -107,6 +110,12 @@ class HuggingFaceInTransformers(TransformersForm[Parameters]):
     def blocks(self, network: Pretrained) -> list[nn.Module]:
         """Return the layers: the modules that the library marks for recomputation."""
         return [module for module in network.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+    def weights(self, network: Pretrained) -> Arrays:
+        return {name.removeprefix(OUTER): array for name, array in super().weights(network).items()}
+
+    def load(self, network: Pretrained, weights: Arrays) -> None:
+        super().load(network, {OUTER + name: array for name, array in weights.items()})
 
     def settings(self, network: Pretrained) -> dict[str, Any]:
         return {

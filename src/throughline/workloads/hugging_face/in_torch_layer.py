@@ -1,0 +1,135 @@
+"""One layer of a decoder in PyTorch, as a function of tensors: attention, then the feed-forward part.
+
+`own` holds the layer's parameters by their names in transformers. Weights are cast to the type of the hidden states
+where they are used. Norms, softmax and rotary positions are computed in fp32 at least.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
+
+from throughline.workloads.hugging_face.architecture import NORMS, Layer
+from throughline.workloads.hugging_face.in_torch_experts import activated, mixed, wide
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left
+
+Own = dict[str, Tensor]
+
+
+def layer(
+    hidden: Tensor, own: Own, angles: Tensor, shape: Layer, grouped: bool = True, ranks: TensorGroup | None = None
+) -> Tensor:
+    """Return hidden [B, S, H] after one layer.
+
+    angles: cosines and sines [2, S, pairs]. grouped: attention takes fewer heads of keys and values than of queries;
+    otherwise they are repeated for it. ranks: they share the layer, and each has some of its heads.
+    """
+    before, after, before_feed, after_feed = NORMS[shape.norms]
+    branch = attention(_norm(hidden, own, before, shape), own, angles, shape, grouped, ranks)
+    hidden = hidden + _norm(branch, own, after, shape)
+    branch = feed_forward(_norm(hidden, own, before_feed, shape), own, shape, ranks)
+    return hidden + _norm(branch, own, after_feed, shape)
+
+
+def normed(hidden: Tensor, gain: Tensor, epsilon: float, plus_one: bool) -> Tensor:
+    """Return hidden divided by the root of its mean square, times the gain (Zhang and Sennrich 2019)."""
+    inside, gain = wide(hidden), wide(gain)
+    return rms_norm(inside, gain.shape, gain + 1 if plus_one else gain, epsilon).to(hidden.dtype)
+
+
+def _norm(hidden: Tensor, own: Own, name: str | None, shape: Layer) -> Tensor:
+    return hidden if name is None else normed(hidden, own[f"{name}.weight"], shape.epsilon, shape.plus_one)
+
+
+def projected(hidden: Tensor, own: Own, names: list[str]) -> Tensor:
+    """Return one product of hidden with several matrices side by side, and with their biases if they have some."""
+    kind = hidden.dtype
+    matrices = [own[f"{name}_proj.weight"].to(kind) for name in names]
+    matrix = matrices[0] if len(matrices) == 1 else torch.cat(matrices)
+    if f"{names[0]}_proj.bias" not in own:
+        return linear(hidden, matrix)
+    return linear(hidden, matrix, torch.cat([own[f"{name}_proj.bias"].to(kind) for name in names]))
+
+
+def attention(
+    hidden: Tensor, own: Own, angles: Tensor, shape: Layer, grouped: bool, ranks: TensorGroup | None
+) -> Tensor:
+    """Causal attention: every position sees itself and the positions before it, or the last ones in its window."""
+    names = ["self_attn.qkv"] if shape.packed else ["self_attn.q", "self_attn.k", "self_attn.v"]
+    sizes = [shape.heads * shape.width, shape.groups * shape.width, shape.groups * shape.width]
+    query, key, value = torch.split(projected(entered(hidden, ranks), own, names), sizes, -1)
+    if shape.head_norms == "all":
+        query, key = (_norm(part, own, f"self_attn.{name}_norm", shape) for part, name in ((query, "q"), (key, "k")))
+    query, key, value = (part.view(*part.shape[:-1], -1, shape.width) for part in (query, key, value))
+    if shape.head_norms == "each":
+        gains = [entered(own[f"self_attn.{name}_norm.weight"], ranks) for name in "qk"]
+        query, key = (
+            normed(part, gain, shape.epsilon, shape.plus_one) for part, gain in zip((query, key), gains, strict=True)
+        )
+    query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+    query, key = turned(query, angles), turned(key, angles)
+    seen = attended(query, key, value, own.get("self_attn.sinks"), shape, grouped)
+    return _added(seen.transpose(1, 2).flatten(-2), own, "self_attn.o", ranks)
+
+
+def turned(heads: Tensor, angles: Tensor) -> Tensor:
+    """Return heads [B, heads, S, width] with rotary positions: dimension i and i + pairs are turned together."""
+    cosines, sines = angles.unbind()
+    pairs = cosines.shape[-1]
+    first, second = heads[..., :pairs], heads[..., pairs : 2 * pairs]
+    parts = [first * cosines - second * sines, second * cosines + first * sines]
+    turned_ones = torch.cat(parts, -1).to(heads.dtype)
+    return turned_ones if heads.shape[-1] == 2 * pairs else torch.cat([turned_ones, heads[..., 2 * pairs :]], -1)
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer, grouped: bool) -> Tensor:
+    """Return the attention [B, heads, S, width]. A soft cap and sinks are in no kernel of PyTorch, so such scores are
+    computed by single products."""
+    if shape.cap is not None or sinks is not None:
+        return by_products(query, key, value, sinks, shape)
+    if not grouped:
+        times = shape.heads // shape.groups
+        key, value = (part.repeat_interleave(times, 1) for part in (key, value))
+    mask = None if shape.window is None else visible(query, shape.window)
+    causal, several = mask is None, grouped and shape.heads != shape.groups
+    return scaled_dot_product_attention(
+        query, key, value, mask, is_causal=causal, scale=shape.scale, enable_gqa=several
+    )
+
+
+def visible(query: Tensor, window: int | None) -> Tensor:
+    """Return which positions [S, S] each position sees."""
+    places = torch.arange(query.shape[-2], device=query.device)
+    back = places[:, None] - places
+    return (back >= 0) & (back < window) if window else back >= 0
+
+
+def by_products(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer) -> Tensor:
+    grouped = query.view(len(query), shape.groups, -1, *query.shape[2:])
+    scores = wide(grouped @ key[:, :, None].transpose(-1, -2)) * shape.scale
+    if shape.cap is not None:
+        scores = shape.cap * torch.tanh(scores / shape.cap)
+    scores = scores.masked_fill(~visible(query, shape.window), float("-inf"))
+    if sinks is not None:
+        last = sinks.to(scores.dtype).view(1, shape.groups, -1, 1, 1).expand(*scores.shape[:-1], 1)
+        scores = torch.cat([scores, last], -1)
+    shares = scores.softmax(-1).to(query.dtype)
+    if sinks is not None:
+        shares = shares[..., :-1]
+    return (shares @ value[:, :, None]).flatten(1, 2)
+
+
+def feed_forward(hidden: Tensor, own: Own, shape: Layer, ranks: TensorGroup | None) -> Tensor:
+    if shape.experts:
+        return mixed(hidden.flatten(0, 1), own, shape, shape.experts).view_as(hidden)
+    both = projected(entered(hidden, ranks), own, ["mlp.gate_up"] if shape.packed else ["mlp.gate", "mlp.up"])
+    gate, up = both.chunk(2, -1)
+    return _added(activated(gate, shape.activation) * up, own, "mlp.down", ranks)
+
+
+def _added(part: Tensor, own: Own, name: str, ranks: TensorGroup | None) -> Tensor:
+    """Return the product with a matrix whose result is added to the residual. Ranks add up their parts of it."""
+    whole = left(linear(part, own[f"{name}_proj.weight"].to(part.dtype)), ranks)
+    bias = own.get(f"{name}_proj.bias")
+    return whole if bias is None else whole + bias.to(part.dtype)
