@@ -18,6 +18,7 @@ ORDER = [
         "files",
         "command",
         "statistics",
+        "outliers",
         "ratios",
         "gpus",
         "processes",

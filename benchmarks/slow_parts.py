@@ -1,0 +1,119 @@
+"""How often an acceptance calls one of many equal devices slow, and how often it finds one that is.
+
+`python benchmarks/slow_parts.py` simulates acceptances and lets outliers.py judge them. Every acceptance has six
+figures of each device. `alarms` is the share of acceptances of equal devices in which anything is called slow. The next
+columns are the shares of slow devices that are found; `two` is that of two devices that are both 5 % slow. All devices
+share a drift of 1 % between rounds.
+"""
+
+import argparse
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from throughline import outliers
+from throughline.outliers import Peers
+
+FIGURES, DRIFT, SEED = 6, 0.01, 1
+SLOW = (0.03, 0.05, 0.10)
+TWO = 0.05
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Equal devices. All deviations are standard deviations of logarithms.
+
+    between: of the devices, in each figure; noise: of single repeats; heavy: the noise has the tails of Student's t
+    with 3 degrees of freedom.
+    """
+
+    devices: int
+    repeats: int
+    between: float
+    noise: float
+    heavy: bool = False
+
+    def measured(self, chance: np.random.Generator, slow: float = 0.0, how_many: int = 1) -> dict[str, Peers[int]]:
+        """Return the figures of an acceptance in which the first devices are slower by a share."""
+        shape = self.devices, self.repeats
+        figures = {}
+        for figure in range(FIGURES):
+            noise = chance.standard_t(3, shape) / math.sqrt(3) if self.heavy else chance.standard_normal(shape)
+            logs = self.between * chance.standard_normal((self.devices, 1)) + self.noise * noise
+            logs += DRIFT * chance.standard_normal((1, self.repeats))
+            logs[:how_many] += math.log1p(-slow)
+            speeds = np.exp(logs).tolist()
+            figures[f"figure {figure}"] = Peers(
+                {device: dict(enumerate(values, start=1)) for device, values in enumerate(speeds)}
+            )
+        return figures
+
+
+FLEETS = [
+    Fleet(devices, repeats, between, noise, heavy)
+    for devices, repeats, (between, noise, heavy) in itertools.product(
+        (4, 16, 128),
+        (3, 5),
+        (
+            (0.002, 0.003, False),
+            (0.005, 0.005, False),
+            (0.01, 0.01, False),
+            (0.002, 0.005, True),
+            (0.005, 0.01, True),
+            (0.01, 0.01, True),
+        ),
+    )
+]
+
+
+def called_slow(figures: dict[str, Peers[int]]) -> set[int]:
+    """Return the devices that are called slow in at least one figure."""
+    judged = outliers.judge(figures)
+    return {device for standings in judged.values() for device, standing in standings.items() if standing.slow}
+
+
+def alarms(fleet: Fleet, acceptances: int, seed: int = SEED) -> float:
+    """Return the share of acceptances of equal devices in which a device is called slow."""
+    chance = np.random.default_rng(seed)
+    return sum(bool(called_slow(fleet.measured(chance))) for _ in range(acceptances)) / acceptances
+
+
+def found(fleet: Fleet, slow: float, acceptances: int, how_many: int = 1, seed: int = SEED) -> float:
+    """Return the share of the slow devices that are called slow."""
+    chance, wanted = np.random.default_rng(seed), set(range(how_many))
+    hits = (len(called_slow(fleet.measured(chance, slow, how_many)) & wanted) for _ in range(acceptances))
+    return sum(hits) / (how_many * acceptances)
+
+
+def table(fleets: Sequence[Fleet], acceptances: int) -> str:
+    """Return a line for each fleet in Markdown."""
+    headings = ["devices", "repeats", "between devices", "noise", "alarms", *(f"{slow:.0%} slow" for slow in SLOW)]
+    lines = [f"| {' | '.join([*headings, 'two'])} |", "|--:|--:|--:|---|" + "--:|" * (len(SLOW) + 2)]
+    for fleet in fleets:
+        shares = [alarms(fleet, acceptances)]
+        shares += [found(fleet, slow, acceptances // 4) for slow in SLOW]
+        shares += [found(fleet, TWO, acceptances // 4, how_many=2)]
+        noise = f"{100 * fleet.noise:.1f} %{', heavy tails' if fleet.heavy else ''}"
+        shown = " | ".join(
+            f"{100 * share:.1f} %" if not place else f"{share:.0%}" for place, share in enumerate(shares)
+        )
+        start = f"| {fleet.devices} | {fleet.repeats} | {100 * fleet.between:.1f} % | {noise} |"
+        lines.append(f"{start} {shown} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Simulate every fleet."""
+    reader = argparse.ArgumentParser(description=__doc__)
+    reader.add_argument("--acceptances", type=int, default=400, help="acceptances of each fleet of equal devices")
+    reader.add_argument("--devices", type=int, nargs="*", default=[4, 16, 128])
+    asked = reader.parse_args()
+    print(f"{asked.acceptances} acceptances of each fleet of equal devices, seed {SEED}\n")
+    print(table([fleet for fleet in FLEETS if fleet.devices in asked.devices], asked.acceptances))
+
+
+if __name__ == "__main__":
+    main()

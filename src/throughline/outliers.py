@@ -1,0 +1,277 @@
+"""Which of several parts that should be equal (devices, nodes, pairs of nodes, ranks) is slower than the others.
+
+A part is slow if three things are true of one of its figures:
+
+* it stands out: its p is below 5 % after Holm's correction for all parts and all figures that are judged together. So
+  equal parts give an alarm by chance in at most 5 % of all calls.
+* the difference matters: it is slower than the median of the others by more than `tolerance`;
+* it is always there: every repeat is slower than the median of all parts in the same round, by half the tolerance.
+
+The p is that of a studentized distance from the rest (Student's t). Suspects leave one after the other, the farthest
+first, and each is compared with those that remain (generalized extreme studentized deviate, Rosner 1983). So two slow
+parts do not hide each other, as long as fewer than a third of the parts are slow.
+
+Few parts do not tell how much equal parts differ. So the variance of the rest is moderated (Smyth 2004): it is averaged
+with an expected one, which counts as `PRIOR_DEGREES` degrees of freedom. Equal parts are expected to differ by a
+standard deviation of half the tolerance, and by the noise of their repeats. docs/acceptance.md has the error rates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from throughline import statistics
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Part = TypeVar("Part", bound=Hashable)
+Name = TypeVar("Name", bound=Hashable)
+TOLERANCE = 0.02
+"""A part that is slower by no more than this share is not called slow, however sure the difference is."""
+SURE = 0.05
+"""The probability that equal parts give an alarm, over everything that is judged together."""
+LEAST_PARTS = 3
+"""Of two parts that differ, nobody can tell which one is wrong."""
+PRIOR_DEGREES = 4
+"""How many degrees of freedom the expected variance counts for."""
+LIGHT_TAILS = 200.0
+"""Student's t with so many degrees of freedom is a normal distribution."""
+
+
+@dataclass(frozen=True)
+class Peers(Generic[Part]):
+    """The values of one figure: each part's repeats, by their number.
+
+    Repeats with the same number ran in the same round, as far as there are rounds. less: less is better, as of a time.
+    """
+
+    values: Mapping[Part, Mapping[int, float]]
+    less: bool = False
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a part stands among the others in one figure.
+
+    others: those that are not slow themselves. distance: its speed over the median speed of the others, minus 1, so
+    -0.04 is 4 % slower. others_range: the lowest and highest distance of the others from their own median. coverage:
+    the probability that `interval`, the range of its repeats, has its true median. p_holm: adjusted for everything that
+    was judged together. p, p_holm: None if there are too few parts.
+    """
+
+    repeats: tuple[float, ...]
+    median: float
+    interval: tuple[float, float]
+    coverage: float | None
+    others: int
+    others_median: float | None
+    others_range: tuple[float, float] | None
+    distance: float | None
+    p: float | None
+    p_holm: float | None
+    slow: bool
+
+
+@dataclass(frozen=True)
+class _Suspicion(Generic[Part]):
+    """The p of each part in one figure, and whether all of its repeats are slow."""
+
+    p: dict[Part, float]
+    always: dict[Part, bool]
+
+
+def judge(figures: Mapping[Name, Peers[Part]], tolerance: float = TOLERANCE) -> dict[Name, dict[Part, Standing]]:
+    """Judge every part in every figure, all of them as one family. A figure with fewer than three parts has no p."""
+    known = {name: _with_values(peers) for name, peers in figures.items()}
+    found = {name: _suspicion(peers, tolerance) for name, peers in known.items() if len(peers.values) >= LEAST_PARTS}
+    tests = [(name, part) for name, suspicion in found.items() for part in suspicion.p]
+    holm = dict(zip(tests, statistics.holm([found[name].p[part] for name, part in tests]), strict=True))
+    judged: dict[Name, dict[Part, Standing]] = {}
+    for name, peers in known.items():
+        speeds = {part: _speed(values.values(), peers.less) for part, values in peers.values.items()}
+        suspicion = found.get(name)
+        sure = {
+            part
+            for part in speeds
+            if suspicion
+            and holm[name, part] < SURE
+            and suspicion.always[part]
+            and speeds[part] < (1 - tolerance) * _median([speeds[other] for other in speeds if other != part])
+        }
+        judged[name] = {
+            part: _standing(peers, part, speeds, sure, suspicion.p[part] if suspicion else None, holm.get((name, part)))
+            for part in speeds
+        }
+    return judged
+
+
+def _with_values(peers: Peers[Part]) -> Peers[Part]:
+    return Peers({part: values for part, values in peers.values.items() if values}, peers.less)
+
+
+def _median(values: Sequence[float]) -> float:
+    middle = statistics.median(values)
+    assert middle is not None
+    return middle
+
+
+def _speed(values: Any, less: bool) -> float:
+    middle = _median(list(values))
+    return 1 / middle if less else middle
+
+
+def _standing(
+    peers: Peers[Part], part: Part, speeds: Mapping[Part, float], slow: set[Part], p: float | None, holm: float | None
+) -> Standing:
+    """Return how one part stands. slow: the parts that are slow."""
+    values = tuple(peers.values[part].values())
+    others = [speed for other, speed in speeds.items() if other != part and other not in slow]
+    middle = statistics.median(others)
+    return Standing(
+        repeats=values,
+        median=_median(values),
+        interval=(min(values), max(values)),
+        coverage=statistics.range_coverage(len(values)),
+        others=len(others),
+        others_median=(1 / middle if peers.less else middle) if middle else None,
+        others_range=(min(others) / middle - 1, max(others) / middle - 1) if middle else None,
+        distance=speeds[part] / middle - 1 if middle else None,
+        p=p,
+        p_holm=holm,
+        slow=part in slow,
+    )
+
+
+def _suspicion(peers: Peers[Part], tolerance: float) -> _Suspicion[Part]:
+    """Return how far each part is from the others, as a p-value of one side: only slow parts have a small one."""
+    import numpy as np
+
+    centred = _centred(peers)
+    parts = list(centred)
+    noise = _noise(list(centred.values()))
+    middles = np.array([_median(values) for values in centred.values()])
+    tails = _tails(list(centred.values()))
+    expected = (math.log1p(tolerance) / 2) ** 2 + noise
+    p = _one_after_the_other(middles, expected, tails)
+    return _Suspicion(
+        dict(zip(parts, p, strict=True)),
+        {part: max(values) < math.log1p(-tolerance / 2) for part, values in centred.items()},
+    )
+
+
+def _centred(peers: Peers[Part]) -> dict[Part, list[float]]:
+    """Return the logarithms of the speeds without what all parts share in a round, such as a warmer hour."""
+    sign = -1 if peers.less else 1
+    logs = {
+        part: {repeat: sign * math.log(value) for repeat, value in values.items()}
+        for part, values in peers.values.items()
+    }
+    rounds = sorted({repeat for values in logs.values() for repeat in values})
+    middles = {repeat: _median([values[repeat] for values in logs.values() if repeat in values]) for repeat in rounds}
+    whole = [repeat for repeat in rounds if all(repeat in values for values in logs.values())]
+    if len(whole) < len(rounds):  # the median of a round in which parts are missing depends on which ones they are
+        middles = dict.fromkeys(rounds, _median([value for values in logs.values() for value in values.values()]))
+    return {part: [value - middles[repeat] for repeat, value in values.items()] for part, values in logs.items()}
+
+
+def _noise(centred: Sequence[Sequence[float]]) -> float:
+    """Return the variance of a part's median that comes from the noise of its repeats, as the parts have on average.
+
+    The variance of a median is at most pi / 2 times that of a mean, if the noise is normal.
+    """
+    several = [values for values in centred if len(values) >= 2]
+    if not several:
+        return 0.0
+    total = sum((value - sum(values) / len(values)) ** 2 for values in several for value in values)
+    variance = total / sum(len(values) - 1 for values in several)
+    return math.pi / 2 * variance * sum(1 / len(values) for values in several) / len(several)
+
+
+def _tails(centred: Sequence[Sequence[float]]) -> float:
+    """Return the degrees of freedom of the t distribution whose tails are as heavy as those of the parts' medians.
+
+    A t distribution with f degrees of freedom has an excess kurtosis of 6 / (f - 4). The median of r values lies in a
+    tail only if half of them do, so its tails are those of a single value to the power (r + 1) / 2.
+    """
+    several = [values for values in centred if len(values) >= 2]
+    away = [value - sum(values) / len(values) for values in several for value in values]
+    second = sum(value**2 for value in away) / len(away) if away else 0.0
+    if not second:
+        return LIGHT_TAILS
+    excess = sum(value**4 for value in away) / len(away) / second**2 - 3
+    repeats = sum(map(len, several)) / len(several)
+    # The mean of r values takes a share of a single outlier with it: what remains of its excess is smaller.
+    shrunk = 1 - 1 / repeats
+    excess = excess / shrunk**2 if shrunk else excess
+    degrees = 4 + 6 / excess if excess > 0 else LIGHT_TAILS
+    return min(LIGHT_TAILS, degrees * (repeats + 1) / 2)
+
+
+def _one_after_the_other(middles: np.ndarray, expected: float, tails: float) -> list[float]:
+    """Return the p of each part, from the medians of the centred logarithms.
+
+    The farthest part from the mean of the rest leaves first. A part that left earlier is at least as far out as one
+    that left later. So it gets the smallest p of those that left on its side after it.
+    """
+    import numpy as np
+
+    order = np.argsort(middles)
+    ordered = middles[order]
+    first, last, left = 0, len(ordered), []
+    for _ in range(max(1, (len(ordered) - 1) // 3)):
+        rest = ordered[first:last]
+        low_is_farther = rest.mean() - rest[0] >= rest[-1] - rest.mean()
+        index = first if low_is_farther else last - 1
+        first, last = first + low_is_farther, last - (not low_is_farther)
+        left.append((index, _p(ordered[index], ordered[first:last], expected, tails)))
+    p = np.ones(len(ordered))
+    p[first:last] = _p_of_each(ordered[first:last], expected, tails)
+    smallest = 1.0
+    for index, own in reversed(left):
+        if index < first:
+            smallest = min(smallest, own)
+            p[index] = smallest
+        else:
+            p[index] = own
+    back = np.empty(len(ordered))
+    back[order] = p
+    return [float(value) for value in back]
+
+
+def _p_of_each(values: np.ndarray, expected: float, tails: float) -> np.ndarray:
+    """Return the p of each value against all others of these."""
+    count = len(values) - 1
+    means = (values.sum() - values) / count
+    squares = ((values - values.mean()) ** 2).sum() - (values - means) ** 2 * count / (count + 1)
+    return _tail(values - means, squares.clip(min=0), count, expected, tails)
+
+
+def _p(value: float, rest: np.ndarray, expected: float, tails: float) -> float:
+    """Return the p of a value against the rest."""
+    import numpy as np
+
+    mean = rest.mean()
+    return float(_tail(np.array(value - mean), ((rest - mean) ** 2).sum(), len(rest), expected, tails))
+
+
+def _tail(distance: np.ndarray, squares: np.ndarray, count: int, expected: float, tails: float) -> np.ndarray:
+    """Return the probability that a part is so far below the mean of the `count` others, if it is one of them.
+
+    squares: the sum of the squared distances of the others from their mean. If the tails are heavier than those of the
+    t-test, they decide: a t distribution with their degrees of freedom and the same variance.
+    """
+    import numpy as np
+    from scipy import special
+
+    freedom = PRIOR_DEGREES + count - 1
+    variance = (PRIOR_DEGREES * expected + squares) / freedom
+    error = np.sqrt(variance * (1 + 1 / count))
+    heavy = tails < freedom
+    scale = math.sqrt((tails - 2) / tails) if heavy else 1.0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        far = np.where(distance == 0, 0.0, distance / (error * scale))
+    return np.asarray(special.stdtr(tails if heavy else freedom, far))
