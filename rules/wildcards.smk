@@ -22,3 +22,4 @@ wildcard_constraints:
     repeat=r"[1-9]\d*",
     quantity="batch|classes",
     imported="[a-z][a-z0-9_]*",
+    place=r"node\d+|pair_\d+_\d+|all",

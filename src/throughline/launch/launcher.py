@@ -31,6 +31,10 @@ AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"
 """The keys of a record whose values are not scrubbed: `scrub` would take a version with four numbers for an address."""
 
 
+class Stopped(UserError):
+    """Somebody or something has ended the run from outside."""
+
+
 @dataclass(frozen=True)
 class Ended:
     """A run whose ranks have ended with a measured outcome: their reports, the site, and the observations.
@@ -112,13 +116,14 @@ def _turn(request: RunRequest) -> Iterator[Turn]:
             if request.command:
                 log.write(f"# directly: {request.command}")
             progress = Progress(request.spec)
-            with interruptible() as parent, lock.device(request.target, progress.say, parent.is_gone):
+            machines = [name.rpartition("@")[2] for name in request.hosts] if request.side_by_side else None
+            with interruptible() as parent, lock.device(request.target, progress.say, parent.is_gone, machines):
                 yield Turn(log, progress, parent, time.monotonic())
         except (Interrupted, InterruptedError):
             log.write(
                 "outcome: stopped from outside; no record\nnext: run snakemake again, only this run is made again"
             )
-            raise UserError(f"{request.target}: stopped from outside", next_step="run snakemake again") from None
+            raise Stopped(f"{request.target}: stopped from outside", next_step="run snakemake again") from None
         except (UserError, OSError) as error:
             mendable = files.disk_error(error) if isinstance(error, OSError) else None
             log.write(f"outcome: failed; no record\n{mendable or error}")

@@ -12,7 +12,7 @@ import stat
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +24,51 @@ SAY_EVERY_S = 60.0
 
 
 @contextlib.contextmanager
-def device(target: str, say: Callable[[str], None], given_up: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Hold the lock on this machine's devices while we measure the record `target`.
+def device(
+    target: str,
+    say: Callable[[str], None],
+    given_up: Callable[[], bool] = lambda: False,
+    machines: Sequence[str] | None = None,
+) -> Iterator[None]:
+    """Hold the lock on the devices of this machine, or of `machines`, while we measure the record `target`.
 
-    While another process holds the lock, wait, and call `say` with a text that names this process. Raise
+    While another process holds one of the locks, wait, and call `say` with a text that names this process. Raise
     InterruptedError when `given_up()` is true.
     """
     # Machines may share a home folder, so each machine has its own lock file.
-    machine = hashlib.sha256(platform.node().encode()).hexdigest()[:12]
-    path = _folder() / f"devices-{machine}.lock"
-    holder = path.with_suffix(".json")
-    lock = filelock.FileLock(path)
+    digests = [hashlib.sha256(name.encode()).hexdigest()[:12] for name in machines or [platform.node()]]
+    paths = [_folder() / f"devices-{digest}.lock" for digest in sorted(set(digests))]
     told_at = 0.0
-    while True:
-        try:
-            lock.acquire(blocking=False)
-            break
-        except filelock.Timeout:
+    with contextlib.ExitStack() as held:
+        while taken := _take_all(paths, held):
             if given_up():
                 raise InterruptedError from None
             if time.monotonic() - told_at > SAY_EVERY_S:
                 told_at = time.monotonic()
-                say(f"waiting for the devices: {_who(holder)}")
+                say(f"waiting for the devices: {_who(taken.with_suffix('.json'))}")
             time.sleep(0.2)
-    try:
-        holder.write_text(json.dumps({"pid": os.getpid(), "target": target, "since": now()}))
+        for path in paths:
+            holder = path.with_suffix(".json")
+            held.callback(holder.unlink, missing_ok=True)
+            holder.write_text(json.dumps({"pid": os.getpid(), "target": target, "since": now()}))
         yield
-    finally:
-        holder.unlink(missing_ok=True)
-        lock.release()
+
+
+def _take_all(paths: Sequence[Path], held: contextlib.ExitStack) -> Path | None:
+    """Take all of these locks, which `held` then releases; or take none, and return one that another process holds.
+
+    Nobody keeps one lock while it waits for another one. So two processes never wait for each other.
+    """
+    with contextlib.ExitStack() as taken:
+        for path in paths:
+            lock = filelock.FileLock(path)
+            try:
+                lock.acquire(blocking=False)
+            except filelock.Timeout:
+                return path
+            taken.callback(lock.release)
+        held.push(taken.pop_all())
+    return None
 
 
 @contextlib.contextmanager

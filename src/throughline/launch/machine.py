@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,8 @@ PROBE_S = 300.0
 NO_GPUS = Gpus(kind=None, count=0, name=None, fp16=False)
 NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH|PYTHONPATH")
 """Variables that ranks need to find each other and their libraries, in addition to those in a record."""
+VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
+"""Variables that hide devices. AMD's runtime knows the first one too, and prefers the second."""
 TF32 = "NVIDIA_TF32_OVERRIDE"
 """With 0, NVIDIA's libraries never round an operand to TF32, whatever a framework asks for."""
 WORKER_BYTES = 384 << 20
@@ -141,6 +143,27 @@ def worker_variables(spec: RunSpec) -> dict[str, str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # number devices as NVML does, and so nvidia-smi and our telemetry
         "PYTHONUNBUFFERED": "1",
     }
+
+
+def only(devices: Sequence[int] | None, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which ranks and telemetry see only these devices of their machine; None: all.
+
+    A device is named by its index among those that the variables in `given` let a process see. Raise UserError if
+    there are too few.
+    """
+    if devices is None:
+        return {}
+    variables = {}
+    for name in [name for name in VISIBLE if given.get(name)] or VISIBLE[:1]:
+        seen = given[name].split(",") if given.get(name) else None
+        if seen is not None and max(devices) >= len(seen):
+            raise UserError(
+                f"GPU {max(devices)} is to be measured, and this process sees {len(seen)}",
+                why=f"{name} is {given[name]}",
+                next_step="let it see all GPUs, or measure fewer (accept.devices)",
+            )
+        variables[name] = ",".join(str(device) if seen is None else seen[device].strip() for device in devices)
+    return variables
 
 
 def allocator(spec: RunSpec, kind: str) -> dict[str, str]:

@@ -114,8 +114,7 @@ def ask(nodes: Nodes, question: Question, python: str, variables: Mapping[str, s
         step = [*srun(count, nodes.cores), "--overlap", "--label"]
         replies = _through_srun(count, [*step, *command], variables)
     else:
-        with ThreadPoolExecutor(32) as pool:  # ask all hosts at the same time
-            replies = list(pool.map(lambda name: _through_ssh(name, command, variables), nodes.names))
+        replies = ask_hosts(nodes.names, command, variables)
     answers: list[Answer] = []
     warnings: list[str] = []
     for number, answer in enumerate(replies):
@@ -134,6 +133,12 @@ def ask(nodes: Nodes, question: Question, python: str, variables: Mapping[str, s
         warnings += [f"node {number}: {text}" for text in doubts]
     fewest = min((answer.gpus for answer in answers), key=lambda gpus: gpus.count)
     return replace(answers[0], gpus=fewest), warnings
+
+
+def ask_hosts(names: Sequence[str], command: list[str], variables: Mapping[str, str]) -> list[Answer | str]:
+    """Ask all hosts at the same time. Return the answer of each, or a string that says what is wrong with it."""
+    with ThreadPoolExecutor(32) as pool:
+        return list(pool.map(lambda name: _through_ssh(name, command, variables), names))
 
 
 def _refuse_unfit(where: str, answer: Answer, first: Answer) -> None:

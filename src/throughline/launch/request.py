@@ -22,7 +22,8 @@ class RunRequest:
     the record keep the losses of every rank; updates: an .npz file with what the reference adds to these weights;
     telemetry: off to measure what telemetry costs; strict: refuse the run if there is any warning before it;
     convergence: the training of a convergence check, without a measurement or a record; part_of: the file that
-    Snakemake makes from this run and other runs.
+    Snakemake makes from this run and other runs; visible: the indices of the devices that it sees of its machine, None
+    for all; side_by_side: other runs may take place at the same time, on other hosts behind ssh.
     """
 
     spec: RunSpec
@@ -39,6 +40,8 @@ class RunRequest:
     convergence: Training | None = None
     strict: bool = False
     part_of: str | None = None
+    visible: Sequence[int] | None = None
+    side_by_side: bool = False
 
     @property
     def target(self) -> str:

@@ -47,6 +47,7 @@ def survey(request: RunRequest) -> Site:
     found, earlier = nodes.find(spec, request.hosts), siblings(request.record)
     names = os.environ[files.NODES] = host_names(found.names)  # from now on, logs and records say node0, node1, ...
     variables = machine.worker_variables(spec) | {files.NODES: names}
+    variables |= machine.only(request.visible, {} if found.elsewhere else os.environ)
     on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
     lacking = lacks_environment(spec, request.python)
     question = Question(

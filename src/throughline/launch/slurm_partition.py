@@ -1,12 +1,18 @@
 """Ask Slurm for the nodes of a partition. Snakemake does so before it submits anything."""
 
+import re
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
+from throughline import files
 from throughline.files import UserError
 
 COMMAND = ["sinfo", "--noheader", "--exact", "--format", "%P|%D|%G|%c"]
+EVERY_NODE = ["sinfo", "--noheader", "--exact", "--Node", "--format", "%N|%P|%T|%G|%c|%f"]
+UP = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
+"""The states of nodes on which jobs start, now or later."""
 MENDING = "set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
 
 
@@ -52,6 +58,39 @@ def cores(partition: str | None) -> int:
     return min(cores)
 
 
+@dataclass(frozen=True)
+class SlurmNode:
+    """A node of a partition. state: in Slurm's words; gpus: how many it has; features: as `sbatch --constraint` names
+    them."""
+
+    name: str
+    state: str
+    gpus: int
+    cores: int
+    features: frozenset[str]
+
+    @property
+    def is_up(self) -> bool:
+        """True if jobs start on it, now or when other jobs have ended. A star means that it does not respond."""
+        return self.state.rstrip("~#!%$@^-+") in UP
+
+
+@cache
+def nodes(partition: str | None) -> tuple[SlurmNode, ...]:
+    """Return the nodes of a partition (None: the default one) by name. Raise UserError if there are none."""
+    what = f"Slurm names no node of {_named(partition)}"
+    mending = "check slurm_partition in slurm/config.yaml and accept.partition against `sinfo`"
+    found = []
+    for line in _answer(EVERY_NODE, partition, what, mending):
+        name, partition_name, state, resources, cpus, features = line.split("|")
+        if partition or partition_name.endswith("*"):
+            gpus = sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", resources))
+            found.append(SlurmNode(name, state, gpus, int(cpus), frozenset(features.split(","))))
+    if not found:
+        raise UserError(what, next_step=mending)
+    return tuple(sorted(found, key=lambda node: files.natural(Path(node.name))))
+
+
 def _named(partition: str | None) -> str:
     return f"partition {partition}" if partition else "the default partition"
 
@@ -67,16 +106,21 @@ class Group:
 
 def _groups(partition: str | None, what: str, mending: str) -> list[Group]:
     """Return the nodes of a partition. Raise UserError(what) if Slurm does not answer."""
-    command = [*COMMAND, *(["--partition", partition] if partition else [])]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        answer = getattr(error, "stderr", None) or error
-        raise UserError(what, why=" ".join(f"`sinfo`: {answer}".split()), next_step=mending) from None
     groups = []
-    for line in done.stdout.split("\n")[:-1]:
+    for line in _answer(COMMAND, partition, what, mending):
         name, nodes, resources, cpus = line.split("|")
         if partition or name.endswith("*"):
             kinds = {resource.partition(":")[0] for resource in resources.split(",")}
             groups.append(Group(int(nodes), "gpu" in kinds, int(cpus)))
     return groups
+
+
+def _answer(command: list[str], partition: str | None, what: str, mending: str) -> list[str]:
+    """Return the lines that sinfo prints. Raise UserError(what) if Slurm does not answer."""
+    try:
+        words = [*command, *(["--partition", partition] if partition else [])]
+        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError) as error:
+        answer = getattr(error, "stderr", None) or error
+        raise UserError(what, why=" ".join(f"`sinfo`: {answer}".split()), next_step=mending) from None
+    return done.stdout.split("\n")[:-1]

@@ -82,12 +82,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A run of an acceptance. spec: an ordinary specification, with its repeat; record: the file of its record."""
+    """A run of an acceptance.
+
+    spec: an ordinary specification, with its repeat; record: the file of its record; visible: the indices of the
+    devices that it sees of its machine, None for all.
+    """
 
     place: Place
     what: What
     spec: RunSpec
     record: str
+    visible: tuple[int, ...] | None = None
 
     @property
     def log(self) -> str:
@@ -172,7 +177,17 @@ class Acceptance:
             for what, spec in self.specs:
                 if spec.topology == topology and what in self._whats(place):
                     record = f"{FOLDER}/{place.folder}/{what}/run{repeat}.json"
-                    yield Measurement(place, what, replace(spec, repeat=repeat), record)
+                    yield Measurement(place, what, replace(spec, repeat=repeat), record, self._visible(place))
+
+    def _visible(self, place: Place) -> tuple[int, ...] | None:
+        """Return the indices of the devices that runs at a place see. Simulated nodes share those of one machine."""
+        fleet = self.fleet
+        if fleet.kind == "cpu" or place.kind in ("pair", "all"):
+            return None
+        first = fleet.nodes.index(place.nodes[0]) * fleet.devices if fleet.hosts == "simulated" else 0
+        if place.device is not None:
+            return (first + place.device,)
+        return tuple(range(first, first + fleet.devices)) if fleet.hosts == "simulated" else None
 
     def _whats(self, place: Place) -> tuple[str, ...]:
         """Return what is measured at a place. A node whose processor is the device is measured like a device."""
@@ -195,6 +210,20 @@ def read_acceptance(text: str) -> Acceptance:
     whats: list[What] = [what for what, _ in value["specs"]]
     fleet = read(Fleet, value["fleet"])
     return Acceptance(fleet, value["repeats"], value["rounds"], tuple(zip(whats, specs, strict=True)), tuple(expected))
+
+
+def visit_text(visit: Sequence[Measurement]) -> str:
+    """Return the measurements of a visit as JSON on one line, for the command line of a script."""
+    return canonical(
+        [{**asdict(measured), "place": asdict(measured.place), "spec": measured.spec.changed()} for measured in visit]
+    )
+
+
+def read_visit(text: str) -> list[Measurement]:
+    """Return the measurements in the text of `visit_text`."""
+    values: list[dict[str, Any]] = json.loads(text)
+    specs = runs.read_specs(json.dumps([value["spec"] for value in values]))
+    return [read(Measurement, {**value, "spec": spec}) for value, spec in zip(values, specs, strict=True)]
 
 
 def asked(config: Config, fleet: Fleet) -> Acceptance:

@@ -87,3 +87,23 @@ def test_a_node_whose_gpus_cannot_be_asked_is_refused(tmp_path: Path, monkeypatc
     )  # fmt: skip
     refused = machine.answer(question).refused
     assert refused is not None and refused.why == "RuntimeError: no driver"
+
+
+@pytest.mark.parametrize(
+    ("devices", "given", "variables"),
+    [
+        (None, {"CUDA_VISIBLE_DEVICES": "0,1"}, {}),
+        ((5,), {}, {"CUDA_VISIBLE_DEVICES": "5"}),
+        ((1,), {"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b"}, {"CUDA_VISIBLE_DEVICES": "GPU-b"}),
+        ((0, 2), {"HIP_VISIBLE_DEVICES": "4,5,6"}, {"HIP_VISIBLE_DEVICES": "4,6"}),
+    ],
+)
+def test_a_run_sees_only_its_devices(
+    devices: tuple[int, ...] | None, given: dict[str, str], variables: dict[str, str]
+) -> None:
+    assert machine.only(devices, given) == variables
+
+
+def test_a_device_that_is_hidden_cannot_be_measured() -> None:
+    with pytest.raises(UserError, match="GPU 2 is to be measured, and this process sees 2"):
+        machine.only((2,), {"CUDA_VISIBLE_DEVICES": "0,1"})

@@ -313,3 +313,18 @@ def test_a_lock_among_the_temporary_folders_is_nobody_elses(
         with pytest.raises(UserError, match=r"it is a link, or others may write"), lock.device("results/a.json", print):
             pass
         assert not any(elsewhere.iterdir())
+
+
+def test_runs_on_different_hosts_do_not_wait_for_each_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    told: list[str] = []
+    with lock.device("first", told.append, machines=["a", "b"]), lock.device("here", told.append):
+        with lock.device("second", told.append, machines=["c"]):
+            assert not told
+        with pytest.raises(InterruptedError), lock.device("third", told.append, lambda: bool(told), ["c", "b"]):
+            pass
+        assert "measures first" in told[0]
+        with lock.device("fourth", told.append, machines=["c"]):
+            assert len(told) == 1, "who waits for one host keeps no other one"
+    with lock.device("fifth", told.append, machines=["b", "c"]):
+        assert len(told) == 1

@@ -1,0 +1,127 @@
+# An acceptance: is every node, device and link as fast as its peers? `snakemake accept`
+#   in:  the environments of its frameworks; the nodes of Slurm's partition, of accept.hosts, or this machine
+#   out: results/acceptance/<place>/visit<k>.json, and the records of that visit beside it; then the verdict:
+#        results/acceptance.json, .html, .txt and results/acceptance/tables/
+# One job is one visit: everything once at one place. Real names are in results/acceptance.local.json alone.
+import atexit
+import functools
+
+from throughline.launch import fleet
+from throughline.study import acceptance
+
+NODE_FILES = fleet.NodeFiles()
+atexit.register(NODE_FILES.remove)
+
+
+@functools.cache
+def accepted():
+    """The nodes of an acceptance, and what it measures there. Asked only if somebody wants an acceptance."""
+    settled = answered(fleet.settled) if INSIDE.is_submitted else answered(settled_now)
+    return settled, acceptance.asked(CONFIG, settled.fleet)
+
+
+def partition_of_accept():
+    """Slurm's partition whose nodes are measured; None: Slurm's default."""
+    chosen, default = INSIDE.resource("accept_visit", "slurm_partition")
+    return next(map(str, filter(None, (chosen, CONFIG.accept.partition, default))), None)
+
+
+def settled_now():
+    """Ask for the nodes, and keep their numbers and names for the jobs of this call and for later calls."""
+    settled = fleet.find(CONFIG.accept, INSIDE.submits, partition_of_accept())
+    if not INSIDE.is_dry_run:
+        settled.write()
+    return settled
+
+
+def visit_of(wildcards):
+    """The measurements of a visit."""
+    _, made = accepted()
+    return answered(pick, made.visits(), acceptance.VISIT.format(**wildcards), "the visit {}")
+
+
+def visits_now(_):
+    """The files of all visits whose nodes are there. Those of nodes that are away are made by a later call."""
+    settled, made = accepted()
+    return [file for file, visit in made.visits().items() if not settled.away.keys() & set(visit[0].place.nodes)]
+
+
+def is_by_ssh(visit):
+    return visit[0].spec.hosts == "ssh"
+
+
+def nodes_of_visit(wildcards):
+    """How many nodes a visit gets from Slurm."""
+    return len(visit_of(wildcards)[0].place.nodes) if INSIDE.submits or INSIDE.is_submitted else 1
+
+
+def largest_spec(wildcards):
+    """The specification of a visit with the most ranks on a node."""
+    return max((measured.spec for measured in visit_of(wildcards)), key=lambda spec: shape_of_spec(spec).devices)
+
+
+def threads_of_visit(wildcards):
+    """The cores of this machine that a visit takes. Visits to other hosts share them, so that they go side by side."""
+    visit = visit_of(wildcards)
+    if not is_by_ssh(visit):
+        return workflow.cores
+    settled, _ = accepted()
+    return max(1, workflow.cores // len(settled.fleet.nodes) * len(visit[0].place.nodes))
+
+
+def cores_of_visit(wildcards):
+    """The cores that a visit asks for on each node: one for each thread; with GPUs on Slurm, all that a node has."""
+    spec = largest_spec(wildcards)
+    if INSIDE.submits and spec.device != "cpu":
+        return answered(slurm_partition.cores, partition_of_accept())
+    return shape_of_spec(spec).devices * spec.threads
+
+
+def slurm_options_of_visit(wildcards):
+    """Further options for Slurm: on the nodes of this place, which nobody else uses meanwhile."""
+    options = f"{slurm_options_of_spec(largest_spec(wildcards))} --exclusive"
+    if not INSIDE.submits:
+        return options
+    settled, _ = accepted()
+    names = [settled.names[node] for node in visit_of(wildcards)[0].place.nodes]
+    return f"{options} --nodefile={shlex.quote(str(NODE_FILES.file(names)))}"
+
+
+def priority_of_visit(wildcards):
+    """The priority of a visit: higher the earlier it stands in the order of all visits."""
+    _, made = accepted()
+    files = list(made.visits())
+    return len(files) - files.index(acceptance.VISIT.format(**wildcards))
+
+
+rule accept_visit:
+    input:
+        environments=lambda wildcards: environments_of_specs([measured.spec for measured in visit_of(wildcards)]),
+    output:
+        visit=acceptance.VISIT,
+    log:
+        "logs/acceptance/{place}_visit{repeat}.log",
+    priority: priority_of_visit
+    conda:
+        "../envs/main.yaml"
+    threads: threads_of_visit
+    resources:
+        bench_slot=lambda wildcards: 0 if is_by_ssh(visit_of(wildcards)) else 1,
+        nodes=nodes_of_visit,
+        tasks=nodes_of_visit,
+        mpi=lambda wildcards: "srun" if nodes_of_visit(wildcards) > 1 else None,
+        cpus_per_task=cores_of_visit,
+        slurm_partition=lambda wildcards: partition_of_accept(),
+        slurm_extra=slurm_options_of_visit,
+        mem_mb=lambda wildcards: memory_mb_of_spec(largest_spec(wildcards)),
+        runtime=60,
+    params:
+        visit=lambda wildcards: acceptance.visit_text(visit_of(wildcards)),
+        environments=lambda wildcards: names_of_environments([measured.spec for measured in visit_of(wildcards)]),
+    shell:
+        command("accept_visit", "params.environments", output="output.visit")
+
+
+rule accept:
+    input:
+        visits_now,

@@ -1,0 +1,244 @@
+"""Find the nodes of an acceptance, give each a number for ever, and say which of them are away now.
+
+The nodes are those of a Slurm partition, hosts behind ssh, or this machine. Their names go into one file
+(`acceptance.LOCAL`) and nowhere else.
+"""
+
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from throughline import files, messages, processes
+from throughline.files import UserError
+from throughline.launch import nodes, seen_devices, slurm_partition
+from throughline.messages import Answer, Question
+from throughline.observe import environment
+from throughline.spec import read
+from throughline.study.accept_section import Accept
+from throughline.study.acceptance import FOLDER, LOCAL, Fleet
+
+FRAMEWORK = "torch"
+"""The framework that says which GPUs a node has."""
+
+
+@dataclass(frozen=True)
+class Settled:
+    """The nodes of an acceptance. names: by number; away: why nodes cannot be measured now, by number."""
+
+    fleet: Fleet
+    names: Mapping[int, str] = field(repr=False)
+    away: Mapping[int, str] = field(default_factory=dict)
+
+    def write(self, path: Path = Path(LOCAL)) -> None:
+        """Write the names, for this user's eyes only, and the facts that the jobs on the nodes have to know."""
+        names = {str(number): name for number, name in sorted({**known(path), **self.names}.items())}
+        if not path.is_file() or files.read_json(path) != {"nodes": names, "fleet": _plain(self.fleet)}:
+            files.write_json(path, {"nodes": names, "fleet": _plain(self.fleet)})
+            path.chmod(0o600)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What one node has. gpus: how many, of this kind; away: why it cannot be measured now."""
+
+    name: str
+    kind: str = "cpu"
+    gpus: int = 0
+    cores: int = 1
+    away: str | None = None
+
+
+def known(path: Path = Path(LOCAL)) -> dict[int, str]:
+    """Return the names of nodes by number, as an earlier call has written them."""
+    if not path.is_file():
+        return {}
+    value = files.read_json(path)
+    try:
+        return {int(number): str(name) for number, name in value["nodes"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"{path} does not say which number a node has",
+            why='it has no map `nodes`, such as {"0": "first"}',
+            next_step="correct the file, or remove it: then all nodes get new numbers",
+        ) from None
+
+
+def settled(path: Path = Path(LOCAL)) -> Settled:
+    """Return the nodes as the call that has submitted this job has found them."""
+    names = known(path)
+    if not names:
+        raise UserError(f"{path} is not on this node", next_step="run Throughline from a folder that all nodes share")
+    return Settled(read(Fleet, files.read_json(path)["fleet"]), names)
+
+
+def find(accept: Accept, on_slurm: bool, partition: str | None = None, path: Path = Path(LOCAL)) -> Settled:
+    """Return the nodes that the section `accept` asks for. Raise UserError if there are too few, or if they differ.
+
+    on_slurm: jobs run on the nodes of a partition, None for the default one.
+    """
+    if on_slurm:
+        return _settle(accept, _of_partition(accept, partition), None, path)
+    if isinstance(accept.hosts, list):
+        return _settle(accept, _behind_ssh(accept), "ssh", path)
+    here = _here(accept)
+    if accept.hosts == "simulated":
+        count = accept.nodes or 2
+        devices = accept.devices or (here.gpus // count if here.gpus else 1)
+        return Settled(_fleet(accept, range(count), here, devices, "simulated"), dict.fromkeys(range(count), here.name))
+    if (accept.nodes or 1) > 1:
+        raise UserError(
+            f"accept.nodes is {accept.nodes}, and this machine is one node",
+            why="nothing says where the others are: accept.hosts is not set, and nothing is submitted to Slurm",
+            next_step="on a cluster: snakemake --profile slurm; with ssh: accept.hosts: [names]; "
+            "to try it on one machine: accept.hosts: simulated",
+        )
+    return _settle(accept, [here], None, path)
+
+
+def _settle(accept: Accept, seen: Sequence[Seen], hosts: Any, path: Path) -> Settled:
+    """Number the nodes, take as many as are asked for, and return what they have in common."""
+    numbers = {name: number for number, name in known(path).items()}
+    for node in seen:
+        numbers.setdefault(node.name, max(numbers.values(), default=-1) + 1)
+    chosen = sorted(seen, key=lambda node: numbers[node.name])[: accept.nodes]
+    if len(chosen) < (accept.nodes or 1):
+        raise UserError(
+            f"accept.nodes is {accept.nodes}, and there are {len(chosen)} nodes",
+            next_step="ask for fewer, or check accept.partition, accept.constraint and accept.hosts",
+        )
+    there = [node for node in chosen if node.away is None]
+    if not there:
+        raise UserError(f"none of the {len(chosen)} nodes can be measured now", why=chosen[0].away)
+    first, least = there[0], min(there, key=lambda node: node.gpus)
+    if odd := [node for node in there if (node.kind, node.gpus) != (first.kind, first.gpus) and not accept.devices]:
+        raise UserError(
+            f"node {numbers[odd[0].name]} has {odd[0].gpus} GPUs, and node {numbers[first.name]} has {first.gpus}",
+            why="nodes are compared with each other, so they should be alike",
+            next_step="choose alike nodes (accept.partition, accept.constraint, accept.hosts), or set accept.devices",
+        )
+    fewest = Seen("", least.kind, least.gpus, min(node.cores for node in there))
+    fleet = _fleet(accept, [numbers[node.name] for node in chosen], fewest, accept.devices or least.gpus or 1, hosts)
+    names = {numbers[node.name]: node.name for node in chosen}
+    return Settled(fleet, names, {numbers[node.name]: node.away for node in chosen if node.away})
+
+
+def _fleet(accept: Accept, numbers: Sequence[int], seen: Seen, devices: int, hosts: Any) -> Fleet:
+    if seen.kind != "cpu" and devices * (len(numbers) if hosts == "simulated" else 1) > seen.gpus:
+        raise UserError(
+            f"{devices} GPUs of each node are to be measured, and there are {seen.gpus}",
+            next_step="set accept.devices to fewer",
+        )
+    threads = accept.threads or max(1, seen.cores // devices)
+    return Fleet(tuple(numbers), devices, seen.kind, threads if seen.kind == "cpu" else 1, hosts)
+
+
+def _here(accept: Accept) -> Seen:
+    """Return what this machine has."""
+    python, cores = seen_devices.python_of(FRAMEWORK) or sys.executable, environment.cpu_cores()
+    if accept.device == "cpu":
+        return Seen(platform.node(), cores=cores)
+    gpus = seen_devices.seen(FRAMEWORK, python, accept.device, os.environ)
+    if not gpus.count and accept.device != "auto":
+        raise UserError(f"accept.device is {accept.device}, and there is none here", next_step="set accept.device: cpu")
+    return Seen(platform.node(), gpus.kind or "cpu", gpus.count, cores)
+
+
+def _of_partition(accept: Accept, partition: str | None) -> list[Seen]:
+    """Return the nodes of Slurm's partition."""
+    wanted = frozenset(accept.constraint.split("&") if accept.constraint else ())
+    listed = [node for node in slurm_partition.nodes(partition) if wanted <= node.features]
+    if isinstance(accept.hosts, list):
+        by_name = {node.name: node for node in listed}
+        if missing := [number for number, name in enumerate(accept.hosts, 1) if name not in by_name]:
+            raise UserError(
+                f"entry {missing[0]} of accept.hosts is no node of Slurm's partition, or lacks accept.constraint",
+                next_step="check it against `sinfo --Node`",
+            )
+        listed = [by_name[name] for name in accept.hosts]
+    kind = accept.device
+    if kind == "auto":
+        with_gpus = sum(node.gpus > 0 for node in listed)
+        if 0 < with_gpus < len(listed):
+            raise UserError(
+                f"accept.device is auto, and {with_gpus} of the partition's {len(listed)} nodes have GPUs",
+                why="nodes are compared with each other, so they should be alike",
+                next_step="set accept.device, accept.partition or accept.constraint",
+            )
+        kind = "cuda" if with_gpus else "cpu"
+    return [
+        Seen(
+            node.name,
+            kind,
+            node.gpus if kind != "cpu" else 0,
+            node.cores,
+            None if node.is_up else f"Slurm says that it is {node.state}",
+        )
+        for node in listed
+    ]
+
+
+def _behind_ssh(accept: Accept) -> list[Seen]:
+    """Ask the hosts of the list what they have."""
+    assert isinstance(accept.hosts, list)
+    question = Question(
+        framework=FRAMEWORK,
+        model="matmul",
+        device=accept.device,
+        seen=str(processes.START),
+        record=str(Path(FOLDER).absolute() / "asked.json"),
+        ranks=1,
+        threads=1,
+        strict=False,
+        rank_bytes=0,
+    )
+    python = seen_devices.python_of(FRAMEWORK) or sys.executable
+    command = processes.module(python, "throughline.launch.machine", messages.text(question))
+    variables = {files.NODES: " ".join(name.rpartition("@")[2] for name in accept.hosts)}
+    replies = nodes.ask_hosts(accept.hosts, command, variables)
+    return [_answered(name, reply, accept.device) for name, reply in zip(accept.hosts, replies, strict=True)]
+
+
+def _answered(name: str, reply: Answer | str, device: str) -> Seen:
+    if isinstance(reply, str):
+        return Seen(name, away=f"it {reply}")
+    if not reply.sees_files:
+        return Seen(name, away="it does not see this project's files")
+    if reply.refused:
+        return Seen(name, away=reply.refused.what)
+    if device not in ("auto", "cpu") and not reply.gpus.count:
+        return Seen(name, away=f"it has no {device}")
+    on_cpu = device == "cpu" or not reply.gpus.count
+    kind = "cpu" if on_cpu else str(reply.gpus.kind)
+    return Seen(name, kind, 0 if on_cpu else reply.gpus.count, reply.cpu.count)
+
+
+class NodeFiles:
+    """Files that tell Slurm the nodes of a job (`sbatch --nodefile`), so that no command and no log names a node.
+
+    They lie in a private temporary folder, which `remove` removes.
+    """
+
+    def __init__(self) -> None:
+        self._folder: Path | None = None
+        self._files: dict[tuple[str, ...], Path] = {}
+
+    def file(self, names: Sequence[str]) -> Path:
+        self._folder = self._folder or Path(tempfile.mkdtemp(prefix="throughline-nodes-"))
+        if tuple(names) not in self._files:
+            path = self._files[tuple(names)] = self._folder / f"nodes{len(self._files)}"
+            path.write_text("\n".join(names) + "\n")
+        return self._files[tuple(names)]
+
+    def remove(self) -> None:
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _plain(fleet: Fleet) -> dict[str, Any]:
+    return asdict(fleet) | {"nodes": list(fleet.nodes)}

@@ -1,0 +1,26 @@
+"""Make one visit of an acceptance: measure everything once at one place. Every measurement has its record and its log.
+
+visit: the measurements as a JSON list (study/acceptance.py)
+output: the visit's file, which is written when all measurements are there
+environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from throughline.command import run
+
+
+def main(visit: str, output: Path, environment: Sequence[str] = ()) -> None:
+    from throughline import files, recipes
+    from throughline.launch import lock
+    from throughline.launch import visit as visiting
+    from throughline.study import acceptance
+
+    with lock.record(output):
+        measured = acceptance.read_visit(visit)
+        files.write_json(output, visiting.visit(measured, output, recipes.pythons_of(environment)))
+
+
+if __name__ == "__main__":
+    run(main)
