@@ -73,6 +73,8 @@ def test_verdicts(factor: float, verdict: str) -> None:
     assert all(cell.ratio == pytest.approx(1 / factor) for cell in found.cells)
     assert all(cell.words == f"{verdict} in these runs" for cell in found.cells)  # there are no A/A runs
     assert found.differs == [] and found.only_here == found.only_there == []
+    told = shown.remarks(read_compared("compare.json"), found)
+    assert not [text for text in told if "Break-even" in text]  # the devices are the same
 
 
 def test_what_differs_is_named_in_the_order_in_which_it_matters() -> None:
@@ -88,6 +90,9 @@ def test_what_differs_is_named_in_the_order_in_which_it_matters() -> None:
         summary["environment"]["torch"] |= {"driver": "570.2", "gpus": [{"power_limit_w": 700.0}] * 2}
         path.write_text(json.dumps(summary))
     differs = compared(archive("old.zip", changed)).archives[0].differs
+    found = read_compared("compare.json")
+    (even,) = [text for text in shown.remarks(found, found.archives[0]) if text.startswith("Break-even price")]
+    assert "a device hour here is worth" in even and "torch 1n2g" in even
     order = ["device.name", "gpu power limit w", "driver", "framework.torch", "options.compile", "kernel"]
     assert [text.partition(":")[0] for text in differs] == order
     assert differs[1] == "gpu power limit w: 700.0 here, [500.0, 700.0] there"

@@ -14,6 +14,7 @@ from report_fixture import write_series
 from throughline.files import UserError
 from throughline.records import Summary, other_machine
 from throughline.report.analysis import machines, summary
+from throughline.report.analysis.break_even import break_evens
 from throughline.report.analysis.cells import groups
 from throughline.report.render import machines as rendered
 from throughline.report.render import page
@@ -142,3 +143,17 @@ def test_summaries_alone_are_enough(folders: tuple[Path, Path]) -> None:
     shutil.rmtree(other / "bert/bz32_fp32")
     (found,) = other_machine.read("a100", other).values()
     assert isinstance(found, Summary) and len(groups([found])) == 1
+
+
+def test_the_break_even_price_has_the_interval_of_the_ratio(folders: tuple[Path, Path]) -> None:
+    (found,) = break_evens(compared(*folders))
+    assert (found.base.machine, found.other.machine) == ("this machine", "a100")
+    assert found.tested and found.tested.low < 2.1 < found.tested.high
+    assert found.ratio == pytest.approx((210 * 212 * 209 / 100 / 101 / 99.5) ** (1 / 3))
+    text = rendered.break_even(found)
+    assert f"its break-even price is {5.3 * found.ratio:.2f} ({5.3 * found.tested.low:.2f} to" in text
+    assert "its price, 9.3 CNY, is below it" in text
+    dear = {**PRICES, "A100": Price(per_hour=12.0, currency="CNY")}
+    assert [one.verdict for one in break_evens(compared(*folders, dear))] == ["above"]
+    unknown = {"A100": Price(per_hour=12.0, currency="EUR")}
+    assert [one.verdict for one in break_evens(compared(*folders, unknown))] == [None]

@@ -70,11 +70,15 @@ class Option:
 
 @dataclass(frozen=True)
 class Compared:
-    """The options that do the same work, so that their prices can be compared, and why no best value is named."""
+    """The options that do the same work, so that their prices can be compared, and why no best value is named.
+
+    again: the A/A runs of all machines, which say how much whole measurements differ.
+    """
 
     benchmark: str
     options: tuple[Option, ...]
     why: str = ""
+    again: tuple[noise.Twice, ...] = ()
 
 
 def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> list[Compared]:
@@ -92,7 +96,7 @@ def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]
                 if row.cell and not row.cell.simulated:
                     whose = "" if machine == HERE else f"{machine}: "
                     side = Side(group, _priced(group, row, prices, tasks.get(group.benchmark), whose))
-                    alike.setdefault((group.benchmark, _work(group, row)), []).append(Option(machine, side))
+                    alike.setdefault((group.benchmark, work(group, row)), []).append(Option(machine, side))
     benchmarks = [name for name, _ in alike]
     order = sorted(alike, key=lambda key: benchmarks.index(key[0]))
     return [_judged(key[0], alike[key], again) for key in order]
@@ -125,7 +129,7 @@ def _priced(group: Group, row: Row, prices: Mapping[str, Price], task: int | Non
     return replace(row, cell=cell.model_copy(update={"cost": priced}))
 
 
-def _work(group: Group, row: Row) -> str:
+def work(group: Group, row: Row) -> str:
     """Return everything that decides the work of a cell, apart from its devices, framework, precision and batch."""
     summary = group.summary
     assert summary
@@ -147,7 +151,7 @@ def _judged(benchmark: str, options: Sequence[Option], again: Sequence[noise.Twi
     why = ""
     if not best:
         why = f"prices are in {' and '.join(currencies)}" if len(currencies) > 1 else "no price is known"
-    return Compared(benchmark, judged, why)
+    return Compared(benchmark, judged, why, tuple(again))
 
 
 def software(options: Iterable[Option]) -> Iterator[str]:

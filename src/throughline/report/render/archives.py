@@ -13,11 +13,14 @@ from throughline.records.compared import Compared, ComparedArchive, ComparedCell
 from throughline.report.render import history, table_files
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
+from throughline.spec import Topology
 
 INTRO = (
     "Each cell that both sides have. Above 1, the present results are faster. The sides were measured at different "
     "times, so a verdict also reflects what else has changed between them; the lines below the table name it."
 )
+DEVICE = "device.name"
+"""The beginning of the difference between two devices."""
 NAMED = 12
 """How many differences are named below a table."""
 TEST = (
@@ -110,11 +113,30 @@ def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
         yield f"What differs in every cell, what matters most first: {named}."
     else:
         yield "Nothing that the records state differs in every cell."
+    if text := _break_even(archive):
+        yield text
     for where, names in (("here", archive.only_here), ("there", archive.only_there)):
         if names:
             others = f" and {len(names) - 3} more" if len(names) > 3 else ""
             yield f"Only {where}: {', '.join(names[:3])}{others}."
     yield TEST
+
+
+def _break_even(archive: ComparedArchive) -> str:
+    """Say what a device hour is worth here and there, if the devices differ; from the cell with the most devices."""
+    cells = [
+        cell for cell in archive.cells if any(text.startswith(DEVICE) for text in (*archive.differs, *cell.differs))
+    ]
+    known = [cell for cell in cells if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most]
+    if not known:
+        return ""
+    cell = max(known, key=lambda cell: Topology.parse(cell.topology).world)
+    assert cell.tested_ratio and cell.tested_at_least and cell.tested_at_most
+    ends = span((cell.tested_at_least, cell.tested_at_most), 3)
+    return (
+        f"Break-even price: a device hour here is worth {cell.tested_ratio:.3f} device hours there ({ends} with "
+        f"{percent(ratios.INTERVAL)}), on {cell.name}. So multiply the price of a device hour there by it."
+    )
 
 
 def _overview(archives: Sequence[ComparedArchive]) -> Table:

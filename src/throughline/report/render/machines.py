@@ -6,8 +6,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from throughline import ratios
 from throughline.files import write_text
-from throughline.numbers import reading
+from throughline.numbers import percent, reading, span
+from throughline.report.analysis.break_even import BreakEven, break_evens
 from throughline.report.analysis.machines import HERE, Compared, Option, software
 from throughline.report.render import table_files
 from throughline.report.render.tables import Column, Entry, Line, Table
@@ -40,6 +42,7 @@ def table(compared: Sequence[Compared]) -> Table:
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
     facts = [("price", source) for source in sources]
     notes = [text for same in compared for text in _verdict(same, compared)]
+    notes += map(break_even, break_evens(compared))
     return Table(COLUMNS, lines, facts, notes, heading="All benchmarks and machines", spaced=True, style="grid")
 
 
@@ -120,6 +123,40 @@ def _named(option: Option) -> str:
 
 def _samples(option: Option) -> str:
     return reading(option.cell.cost.samples_per_currency_unit if option.cell.cost else None)
+
+
+def break_even(found: BreakEven) -> str:
+    """Say at which price of a device hour one machine is worth as much as the other."""
+    base, other, tested = found.base, found.other, found.tested
+    ends = f" ({span((tested.low, tested.high), 3)} with {percent(ratios.INTERVAL)})" if tested else ""
+    text = (
+        f"break-even on {_devices(other)}: a device hour of {_machine(other)} is worth {found.ratio:.3f}{ends} device "
+        f"hours of {_machine(base)}"
+    )
+    price, money = found.base_price, base.cell.cost.currency if base.cell.cost else ""
+    if price:
+        at = f" ({span((price * tested.low, price * tested.high))})" if tested else ""
+        text += (
+            f". At {price:.4g} {money} for the latter, its break-even price is {price * found.ratio:.2f}{at} {money}"
+        )
+    if found.verdict and other.cell.cost:
+        paid = f"{other.cell.cost.price_per_device_hour:.4g} {money}"
+        told = "not told apart from it" if found.verdict == "not told apart" else f"{found.verdict} it"
+        text += f"; its price, {paid}, is {told}"
+    if not tested:
+        text += f". Its interval is not known: a test needs {ratios.LEAST_REPEATS} repeats on each side"
+    return f"{text}. Compared: {_named(other)}, and {_named(base)}"
+
+
+def _devices(option: Option) -> str:
+    world = option.cell.world_size
+    return f"{world} device{'s' if world > 1 else ''}"
+
+
+def _machine(option: Option) -> str:
+    """Return a machine with the name of its devices."""
+    summary = option.side.group.summary
+    return f"{option.machine} ({summary.device.name})" if summary and summary.device else option.machine
 
 
 def write(compared: Sequence[Compared], output: Path) -> None:
