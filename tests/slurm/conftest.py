@@ -147,7 +147,9 @@ class Project:
         """Start `snakemake ... --profile slurm` in its own process group, with both streams in stdout."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", *arguments]
-        command += ["--slurm-init-seconds-before-status-checks", "6", "--configfile", "cluster.yaml"]
+        command += ["--slurm-init-seconds-before-status-checks", "6"]
+        if "--configfile" not in arguments:
+            command += ["--configfile", "cluster.yaml"]
         process = subprocess.Popen(
             command,
             cwd=self.path,

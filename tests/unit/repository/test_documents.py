@@ -114,7 +114,8 @@ def test_snakemake_plans_what_is_shown(tmp_path: Path) -> None:
             for key, _, value in (setting.partition("=") for setting in given.config or [])
         }
         runs.expand(load([ROOT / path for path in files], settings))
-        assert not (given.configfile and given.targets), f"{page}: {line}: targets of another file are not planned here"
+        is_apart = given.configfile and given.targets != ["accept"]  # its target is the same in every file
+        assert not (is_apart and given.targets), f"{page}: {line}: targets of another file are not planned here"
         targets.update(given.targets)
     clone = copy(tmp_path / "clone", (ROOT / "config.yaml").read_text(encoding="utf-8"))
     clone.made(*sorted(targets - needs_more_keys), "--dry-run", "--quiet", "all")
