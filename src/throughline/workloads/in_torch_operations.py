@@ -35,12 +35,15 @@ def attended(
 def projected(hidden: Tensor, parameters: list[Tensor], heads: int) -> Tensor:
     """Return query, key and value [..., 3, heads, width] of `hidden`, in one product.
 
-    `parameters` are weight and bias of each, in this order.
+    `parameters` are weight and bias of each, in this order, or of all three, stacked.
     """
-    query, query_bias, key, key_bias, value, value_bias = parameters
     kind = hidden.dtype
-    packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
-    packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
+    if len(parameters) == 2:
+        packed, packed_bias = parameters
+    else:
+        query, query_bias, key, key_bias, value, value_bias = parameters
+        packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
+        packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
     return linear(hidden, packed, packed_bias).view(*hidden.shape[:-1], 3, heads, -1)
 
 
@@ -75,19 +78,21 @@ def dropped(hidden: Tensor, p: float) -> Tensor:
 class Shared(torch.autograd.Function):
     """Look up rows of a table of embeddings [B, S, H], and convert the whole table to another type.
 
-    The backward pass adds both gradients in one tensor. PyTorch itself would make a table of zeros for the gradient of
-    the rows, and then add the two tables.
+    `made`: the converted table, if it exists already. The backward pass adds both gradients in one tensor. PyTorch
+    itself would make a table of zeros for the gradient of the rows, and then add the two tables.
     """
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, ids: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, table: Tensor, ids: Tensor, kind: torch.dtype, made: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(ids)
-        return embedding(ids, table), table.to(kind, copy=True)
+        return embedding(ids, table), table.to(kind, copy=True) if made is None else made.view_as(made)
 
     @staticmethod
-    def backward(ctx: Any, rows: Tensor, table: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, rows: Tensor, table: Tensor) -> tuple[Tensor, None, None, None]:
         whole = table.to(rows.dtype, copy=True)
-        return whole.index_add_(0, ctx.saved_tensors[0].flatten(), rows.flatten(0, -2)), None, None
+        return whole.index_add_(0, ctx.saved_tensors[0].flatten(), rows.flatten(0, -2)), None, None, None
 
 
 class Mean(torch.autograd.Function):
@@ -123,5 +128,5 @@ def by_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(tensor, rows) for tensor in tensors), strict=True)
 
 
-SHARED: Callable[[Tensor, Tensor, torch.dtype], tuple[Tensor, Tensor]] = Shared.apply
+SHARED: Callable[..., tuple[Tensor, Tensor]] = Shared.apply
 MEAN: Callable[[Tensor, Tensor, Tensor], Tensor] = Mean.apply

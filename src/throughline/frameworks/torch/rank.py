@@ -24,6 +24,7 @@ from throughline.frameworks.torch.recorded import Batch, ReplayedPasses, Replaye
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
 from throughline.workloads import in_torch_compiler, in_torch_timed
+from throughline.workloads.in_torch_half import HalfCopy
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -50,6 +51,12 @@ class TorchRank(Rank):
     """What replays the passes of a step as a CUDA graph, or None."""
     recorded: ReplayedStep | None = None
     """What replays whole steps as a CUDA graph, or None."""
+    copies_weights_on: tuple[str, ...] = ("cuda",)
+    """Where a step reads its weights from a copy in the half type. On a CPU a cast costs no launch."""
+    copied: HalfCopy | None = None
+    """This copy, or None."""
+    in_parts = False
+    """True if this rank has only a part of each weight, and gathers whole ones for a pass."""
     compiler: Callable[[], str] | None = None
     """Returns the words of a record for how the network was compiled; None: it was not, or not by us."""
     before: tuple[int, int] | None = None
@@ -153,9 +160,15 @@ class TorchRank(Rank):
         fp16 = self.spec.precision == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
+        if self.kind in self.copies_weights_on and not self.in_parts and self.network.half_type:
+            copy = HalfCopy(self.network.half_type)
+            self.form.halve(self.network, copy)
+            self.copied = copy if copy.parts else None
 
     def passes(self, batches: list[Batch]) -> Tensor:
         """Run forward and backward for all micro-batches. Return the mean loss; the gradients are in the parameters."""
+        if self.copied:
+            self.copied.refresh()
         total = torch.zeros((), device=self.at)
         for number, batch in enumerate(batches, 1):
             with self.exchange(number == len(batches)):
@@ -255,7 +268,8 @@ class TorchRank(Rank):
 
     def settings(self) -> dict[str, Any]:
         compiler = {"compiler": self.compiler()} if self.compiler else {}
-        return {**super().settings(), **compiler}
+        copied = {"half_copy": self.copied.words} if self.copied else {}
+        return {**super().settings(), **compiler, **copied}
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups

@@ -22,6 +22,7 @@ from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, Shape, pad
 from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encoder, states
 from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm
+from throughline.workloads.in_torch_half import HalfCopy, Halved, used
 from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, projected
 
 
@@ -38,6 +39,9 @@ class BertForPretraining(InParts):
     """The most tokens, and the most masked tokens, that a sample has."""
     attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
+    halved: Halved | None = None
+    halved_words: Halved | None = None
+    """The parameters of the heads, and the table of words, with their copies in a half type, if there are such."""
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
         super().__init__()
@@ -57,12 +61,16 @@ class BertForPretraining(InParts):
         if lengths is not None:
             bounds = nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
         hidden, table = self.encode(input_ids, segments, batch.get("mask"), None if lengths is None else bounds)
-        heads = [*self.bert.pooler.dense.parameters(), *self.following.parameters()]
-        heads += [*self.transform.parameters(), *self.norm.parameters(), table, self.bias]
         if lengths is not None:
             self.of_any_length(hidden)
         positions, labels, following = batch["positions"], batch["labels"], batch["following"]
-        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], positions, labels, following, heads)
+        own = self.halved or self.heads_own()
+        return self.parts[2](hidden.flatten(0, -2), bounds[:-1], positions, labels, following, table, own)
+
+    def heads_own(self) -> list[Tensor]:
+        """Return the parameters of the heads, in the order in which `losses` unpacks them."""
+        modules = self.bert.pooler.dense, self.following, self.transform, self.norm
+        return [*(tensor for module in modules for tensor in module.parameters()), self.bias]
 
     def encode(
         self, input_ids: Tensor, segments: Tensor, mask: Tensor | None = None, bounds: Tensor | None = None
@@ -74,7 +82,8 @@ class BertForPretraining(InParts):
         """
         embeddings, p = self.bert.embeddings, self.dropout if self.training else 0.0
         words: Tensor = embeddings.word_embeddings.weight
-        rows, table = SHARED(words, input_ids, self.half_type or words.dtype)
+        made = self.halved_words.copies[0] if self.halved_words else None
+        rows, table = SHARED(words, input_ids, self.half_type or words.dtype, made)
         tables = [
             embeddings.position_embeddings.weight,
             embeddings.token_type_embeddings.weight,
@@ -118,7 +127,7 @@ def embedded(
 
 def layer(
     hidden: Tensor,
-    parameters: list[Tensor],
+    own: list[Tensor] | Halved,
     heads: int,
     p: float,
     masked: Tensor | None,
@@ -131,10 +140,11 @@ def layer(
     hidden is [B, S, H], and `masked` is added to the scores. Or hidden is [T, H], and the samples lie between `bounds`
     and have `longest` tokens at most; `flash` says which kernel a GPU takes for these.
     """
-    out, out_bias, norm, norm_bias, *rest = parameters[6:]
+    parameters = used(own)
+    out, out_bias, norm, norm_bias, *rest = parameters[-10:]
     up, up_bias, down, down_bias, last_norm, last_norm_bias = rest
     kind = hidden.dtype
-    three = projected(hidden, parameters[:6], heads)
+    three = projected(hidden, parameters[:-10], heads)
     if bounds is None:
         queries, keys, values = torch.unbind(three.permute(2, 0, 3, 1, 4))
         mixed = attended(queries, keys, values, masked, p).transpose(1, 2).flatten(-2)
@@ -178,30 +188,36 @@ def attended_apart(
 
 
 def losses(
-    hidden: Tensor, starts: Tensor, positions: Tensor, labels: Tensor, following: Tensor, parameters: list[Tensor]
+    hidden: Tensor,
+    starts: Tensor,
+    positions: Tensor,
+    labels: Tensor,
+    following: Tensor,
+    table: Tensor,
+    own: list[Tensor] | Halved,
 ) -> Tensor:
     """Return the mean loss of masked tokens + the mean loss of next-sentence labels, in the weights' type.
 
     hidden [T, H] has the samples in a row; they start at `starts` [B]. positions, labels [B, P] and following [B] are
-    as a shard has them.
+    as a shard has them. `table` are the word embeddings, `own` the parameters of the heads.
     """
-    pooler, pooler_bias, next_weight, next_bias, *vocabulary = parameters
-    kind, count = hidden.dtype, len(starts)
+    pooler, pooler_bias, next_weight, next_bias, *vocabulary = used(own)
+    kind, count, whole = hidden.dtype, len(starts), vocabulary[2].dtype  # a norm's weights are in no half type
     chosen = hidden.index_select(0, torch.cat([starts, (starts[:, None] + positions).flatten()]))
     labels, following = labels.flatten().long(), following.long()
-    weights = (positions != 0).flatten().to(pooler.dtype)
+    weights = (positions != 0).flatten().to(whole)
     pooled = torch.tanh(linear(chosen[:count], pooler.to(kind), pooler_bias.to(kind)))
-    follows = linear(pooled, next_weight.to(kind), next_bias.to(kind)).to(pooler.dtype)
-    scores = vocabulary_scores(chosen[count:], vocabulary)
+    follows = linear(pooled, next_weight.to(kind), next_bias.to(kind)).to(whole)
+    scores = vocabulary_scores(chosen[count:], table, vocabulary)
     if hidden.device.type == "cpu" and not torch.compiler.is_compiling():
         return MEAN(scores, labels, weights) + cross_entropy(follows, following)
-    each = cross_entropy(scores.to(pooler.dtype), labels, reduction="none")
+    each = cross_entropy(scores.to(whole), labels, reduction="none")
     return (each * weights).sum() / weights.sum().clamp(min=1) + cross_entropy(follows, following)
 
 
-def vocabulary_scores(chosen: Tensor, parameters: list[Tensor]) -> Tensor:
+def vocabulary_scores(chosen: Tensor, table: Tensor, parameters: list[Tensor]) -> Tensor:
     """Return the scores [N, padded vocabulary] of hidden states [N, H]."""
-    transform, transform_bias, norm, norm_bias, table, bias = parameters
+    transform, transform_bias, norm, norm_bias, bias = parameters
     kind = chosen.dtype
     chosen = normed(gelu(linear(chosen, transform.to(kind), transform_bias.to(kind))), norm, norm_bias, EPSILON)
     return linear(chosen, table.to(kind), bias.to(kind))
@@ -219,6 +235,14 @@ class BertInTorch(TorchForm[Parameters, BertForPretraining]):
             sizes = shape.heads, shape.hidden // shape.heads, spec.parameters.sequence
             network.attention = pin(at, Asked(spec.precision, *sizes, options.dropout, not left_out, left_out))
         return network
+
+    def halve(self, network: BertForPretraining, copy: HalfCopy) -> None:
+        for each in network.bert.encoder.layer:
+            each.halve(copy)
+        heads = network.heads_own()
+        norms = 6, 7
+        network.halved = copy.of(heads, tuple((place,) for place in range(len(heads)) if place not in norms))
+        network.halved_words = copy.of([network.bert.embeddings.word_embeddings.weight], ((0,),))
 
     def blocks(self, network: BertForPretraining) -> list[nn.Module]:
         return list(network.bert.encoder.layer)

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from throughline.workloads.bert import POSITIONS, Shape
+from throughline.workloads.in_torch_half import HalfCopy, Halved
 from throughline.workloads.in_torch_operations import plain_attention
 
 EPSILON = 1e-12
@@ -56,8 +57,15 @@ def _layer(hidden: int, wide: int) -> Any:
 class Layer(nn.ModuleDict):
     """The parameters of one layer. A call reads them, so ranks that split them can gather them just before the call."""
 
+    halved: Halved | None = None
+    """The parameters with their copies in a half type, if there are such copies."""
+
     def forward(self, hidden: Tensor, layer: Callable[..., Tensor], *given: Any) -> Tensor:
-        return layer(hidden, self.weights(), *given)
+        return layer(hidden, self.halved or self.weights(), *given)
+
+    def halve(self, copy: HalfCopy) -> None:
+        """Keep copies of what the matrix products take: three projections in one, and what follows them."""
+        self.halved = copy.of(self.weights(), ((0, 2, 4), (1, 3, 5), (6,), (7,), (10,), (11,), (12,), (13,)))
 
     def weights(self) -> list[Tensor]:
         """Return the parameters, in the order in which `in_torch.layer` unpacks them."""

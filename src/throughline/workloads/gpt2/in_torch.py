@@ -21,6 +21,7 @@ from throughline.workloads.gpt2 import SHAPES, Parameters, Shape, padded
 from throughline.workloads.gpt2.in_torch_parameters import EPSILON, parts, states
 from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm
+from throughline.workloads.in_torch_half import HalfCopy, Halved, used
 from throughline.workloads.in_torch_head import ERRORS, HEAD_LOSS, ROWS
 from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, projected
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left, linear_by_rows
@@ -42,6 +43,8 @@ class Gpt2(InParts):
     """The ranks that share this replica, if each holds a part of it."""
     attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
+    halved: Halved | None = None
+    """The table of tokens with its copy in a half type, if there is one."""
     tokens: nn.Embedding
     positions: nn.Embedding
     layers: nn.ModuleList
@@ -82,10 +85,11 @@ class Gpt2(InParts):
         """Return the token embeddings [B, S, H], and the table (or this rank's part of it), which the head shares."""
         table: Tensor = self.tokens.weight
         kind = self.half_type or table.dtype
+        made = self.halved.copies[0] if self.halved else None
         if self.ranks is None:
-            return SHARED(table, ids, kind)
+            return SHARED(table, ids, kind, made)
         ids, others = self.ranks.local(ids, len(table))
-        rows, table = SHARED(table, ids, kind)
+        rows, table = SHARED(table, ids, kind, made)
         return left(rows.masked_fill(others[..., None], 0), self.ranks), table
 
 
@@ -95,10 +99,11 @@ def embedded(rows: Tensor, positions: Tensor, p: float, half: torch.dtype) -> Te
 
 
 def layer(
-    hidden: Tensor, parameters: list[Tensor], heads: int, gelu: str, p: float, ranks: TensorGroup | None = None
+    hidden: Tensor, own: list[Tensor] | Halved, heads: int, gelu: str, p: float, ranks: TensorGroup | None = None
 ) -> Tensor:
     """One layer: attention, then feed-forward. hidden is [B, S, H]; `own` are a block's parameters in their order."""
-    return feed_forward(attention(hidden, parameters[:10], heads, p, ranks), parameters[10:], gelu, p, ranks)
+    parameters = used(own)
+    return feed_forward(attention(hidden, parameters[:-6], heads, p, ranks), parameters[-6:], gelu, p, ranks)
 
 
 def attention(hidden: Tensor, parameters: list[Tensor], heads: int, p: float, ranks: TensorGroup | None) -> Tensor:
@@ -154,6 +159,12 @@ class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
     def blocks(self, network: Gpt2) -> list[nn.Module]:
         """A call of a layer reads its parameters. All other parameters belong to the network itself."""
         return list(network.layers.children())
+
+    def halve(self, network: Gpt2, copy: HalfCopy) -> None:
+        layers: Any = network.layers
+        for block in layers:
+            block.halve(copy)
+        network.halved = copy.of([network.tokens.weight], ((0,),))
 
     def split(self, network: Gpt2, ranks: TensorGroup) -> None:
         """Every rank of the replica has built the whole network."""

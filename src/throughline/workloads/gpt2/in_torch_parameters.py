@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 from throughline.workloads.gpt2 import POSITIONS, Parameters, Shape
+from throughline.workloads.in_torch_half import HalfCopy, Halved
 from throughline.workloads.in_torch_operations import plain_attention
 
 EPSILON = 1e-5
@@ -26,6 +27,9 @@ class Block(nn.Module):
     A call reads the parameters, so ranks that shard the network block by block can gather them just before the call.
     """
 
+    halved: Halved | None = None
+    """The parameters with their copies in a half type, if there are such copies."""
+
     def __init__(self, hidden: int, heads: int, gelu: str) -> None:
         super().__init__()
         self.heads, self.gelu = heads, APPROXIMATE[gelu]
@@ -36,7 +40,12 @@ class Block(nn.Module):
 
     def forward(self, hidden: Tensor, layer: Callable[..., Tensor], p: float) -> Tensor:
         """Return layer(hidden, own, heads, gelu, p); `own` are the parameters in their order."""
-        return layer(hidden, list(self.parameters()), self.heads, self.gelu, p)
+        return layer(hidden, self.halved or list(self.parameters()), self.heads, self.gelu, p)
+
+    def halve(self, copy: HalfCopy) -> None:
+        """Keep copies of what the matrix products take: three projections in one, and what follows them."""
+        places = ((2, 4, 6), (3, 5, 7), (8,), (9,), (12,), (13,), (14,), (15,))
+        self.halved = copy.of(list(self.parameters()), places)
 
 
 def parts(shape: Shape, rows: int, given: Parameters) -> dict[str, nn.Module]:
