@@ -131,8 +131,8 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
     segments = batch["segments"].long()
     out = sharing(model)(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
     table = model.bert.embeddings.word_embeddings.weight
-    own = [*model.transform.parameters(), *model.norm.parameters(), table, model.bias]
-    everywhere = in_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), own)
+    own = [*model.transform.parameters(), *model.norm.parameters(), model.bias]
+    everywhere = in_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), table, own)
     full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
     full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"].long())
     loss = model(**batch)
