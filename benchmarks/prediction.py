@@ -16,14 +16,14 @@ import json
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import harness
 from prediction_rivals import RIVALS, Rival
-from prediction_series import JOB, Question, questions, series, unseen
+from prediction_series import JOB, Question, questions, refused, series, unseen
 
 from throughline.comparables import published
 from throughline.prediction.answer import middle
@@ -135,6 +135,9 @@ def backtest(asked: Sequence[Question]) -> dict[tuple[str, str], Judged]:
     found["more nodes, its framework left out too", OURS] = judge(answered[OURS], framework)
     for kind, text in {"inside": "more devices of one node", "strong": "more nodes and smaller batches"}.items():
         found[text, OURS] = judge([ours(question) for question in by_kind[kind]], source)  # type: ignore[index]
+    found["beyond one node, where none was measured (refused)", OURS] = judge(
+        [ours(question) for question in refused(series())], source
+    )
     return found
 
 
@@ -159,21 +162,26 @@ def content(asked: Sequence[Question]) -> dict[str, Any]:
     }
 
 
+def table(found: Mapping[tuple[str, str], Judged]) -> str:
+    """Return what came out, in Markdown."""
+    names = ("median error", "90th percentile", "median bias", "inside", "median half-width", "answers", "sources")
+    lines = harness.head("question", "way", *names, left=2)
+    for (question, way), one in found.items():
+        shares = (one.median, one.ninetieth, one.bias, one.coverage, math.expm1(one.half))
+        lines.append(
+            harness.line(question, way, *(f"{100 * share:.1f} %" for share in shares), one.answers, one.sources)
+        )
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = harness.options(__doc__)
     parser.add_argument("--write", action="store_true", help="write resources/prediction.json")
     given, asked = parser.parse_args(), questions(series())
     if given.write:
         FILE.write_text(json.dumps(content(asked)) + "\n", encoding="utf-8")
-    table = harness.Table(
-        "question", "way", "median error", "90th percentile", "median bias", "inside the interval",
-        "median half-width", "predictions", "sources", left=2,
-    )  # fmt: skip
     found = backtest(asked) | never_seen(asked)
-    for (question, way), one in found.items():
-        shares = (one.median, one.ninetieth, one.bias, one.coverage, math.expm1(one.half))
-        shown = [f"{100 * share:.1f} %" for share in shares]
-        table.add(question, way, *shown, one.answers, one.sources)
+    print(table(found))
     print(f"\n{last_line(found['more nodes', OURS])}")
 
 

@@ -126,6 +126,16 @@ def _inside(one: Series) -> Iterator[Question]:
             yield Question(one, known, one.target(place), one.step_s[place])
 
 
+def refused(all_series: Iterable[Series]) -> list[Question]:
+    """Return the questions that `predict` refuses: several nodes, where only one was measured."""
+    found = []
+    for one in all_series:
+        known = tuple(one.point(place) for place in one.step_s if place[0] == 1)
+        places = [place for place in one.step_s if place[0] > 1] if len(known) > 1 else []
+        found += [Question(one, known, one.target(place), one.step_s[place]) for place in places]
+    return found
+
+
 def _strong(family: list[Series]) -> Iterator[Question]:
     """Ask for 4 nodes with a batch that some point does not have; the batches fall with the nodes."""
     for small in family:
