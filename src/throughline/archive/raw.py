@@ -80,6 +80,9 @@ def _work(file: str, run: RunRecord) -> Iterator[Difference]:
         "mfu": rate / peak if peak else None,
         "matmul_share": rate / matmul if matmul else None,
     }
+    products = [rank.matmul_flops_per_s for rank in run.ranks if rank.matmul_flops_per_s is not None]
+    if products and len(products) == len(run.ranks):  # older records have no products of their ranks
+        derived["matmul_flops_per_s"] = min(products)
     yield from between(file, {name: getattr(work, name) for name in derived}, derived, "work")
 
 

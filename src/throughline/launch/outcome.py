@@ -177,6 +177,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
             cpu_seconds=rank.cpu_seconds,
             loader_stall_s=rank.loader_stall_s,
             loss=_finite(rank.loss) if every_loss and rank.loss is not None else None,
+            matmul_flops_per_s=rank.matmul_flops_per_s,
         )
         for number, rank in enumerate(ranks)
     ]

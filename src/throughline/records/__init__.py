@@ -44,14 +44,14 @@ from throughline.records.run import (
     Utilization,
     Work,
 )
-from throughline.records.summary import Cell, Cost, Goal, LeftOut, Summary, Use
+from throughline.records.summary import Cell, Cost, Goal, LeftOut, RankFigures, Summary, Use
 
 __all__ = [
     "SCHEMA", "Cell", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry",
-    "Equivalence", "Figure", "Goal", "GpuFacts", "Imported", "ImportedRun", "Interface", "Largest", "LeftOut",
-    "Look", "MachineFacts", "Mathematics", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
-    "NodeHardware", "NodeTelemetry", "NotPredicted", "Port", "PredictedCell", "PredictedSeries", "Predictions",
-    "Rank", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit",
-    "leave_newer", "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch",
-    "read_predictions", "read_run", "read_run_of", "read_summary", "read_verdict", "write",
+    "Equivalence", "Figure", "Goal", "GpuFacts", "Imported", "ImportedRun", "Interface", "Largest", "LeftOut", "Look",
+    "MachineFacts", "Mathematics", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network", "NodeHardware",
+    "NodeTelemetry", "NotPredicted", "Port", "PredictedCell", "PredictedSeries", "Predictions", "Rank", "RankFigures",
+    "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit", "leave_newer",
+    "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch", "read_predictions",
+    "read_run", "read_run_of", "read_summary", "read_verdict", "write",
 ]  # fmt: skip

@@ -10,7 +10,10 @@ from throughline.spec import Precision
 
 
 class Rank(Entry):
-    """One rank's window and figures. Seconds count from the first start of a window among the ranks of its node."""
+    """One rank's window and figures. Seconds count from the first start of a window among the ranks of its node.
+
+    `matmul_flops_per_s` is the rank's own matrix product after the window. Older records have only the slowest rank's.
+    """
 
     rank: Whole
     node: Whole
@@ -20,6 +23,7 @@ class Rank(Entry):
     cpu_seconds: NonNegative | None
     loader_stall_s: NonNegative | None
     loss: list[float | None] | None = None
+    matmul_flops_per_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Utilization(Entry):

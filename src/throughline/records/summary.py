@@ -79,13 +79,28 @@ class Goal(Entry):
     why: str
 
 
+class RankFigures(Entry):
+    """One rank of a cell in each repeat, in the order of the cell's `values`; None where a repeat has no such figure.
+
+    device: its number among the ranks of its node. solo_step_s: the seconds of a step without any exchange, which only
+    runs of the extra `noexchange` tell. matmul_flops_per_s: its own matrix product.
+    """
+
+    rank: Whole
+    node: Whole
+    device: Whole
+    solo_step_s: list[Positive | None] | None
+    matmul_flops_per_s: list[Positive | None] | None
+
+
 class Cell(Entry):
     """All repeats of one framework on one topology, and the figures from them.
 
     other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
     of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
     the repeats behind the figures. These three are None without such a repeat, and in summaries older than these keys.
-    starts: the start of each repeat in `values`; empty in summaries older than this key.
+    starts: the start of each repeat in `values`; empty in summaries older than this key. ranks: what each of several
+    ranks did by itself; None if the runs do not tell.
     """
 
     values: list[Positive | None]
@@ -128,6 +143,7 @@ class Cell(Entry):
     started: str | None = None
     ended: str | None = None
     starts: list[str | None] = Field(default_factory=list)
+    ranks: list[RankFigures] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Summary(WorkloadFile):

@@ -16,7 +16,7 @@ from throughline.comparables.measured import Measured
 from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
-from throughline.report.analysis import judged_pairs, our_results
+from throughline.report.analysis import judged_pairs, our_results, slow_ranks
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
@@ -67,6 +67,11 @@ class Scope:
     def pairs(self) -> list[judged_pairs.Pair]:
         """All comparisons of the benchmark, with their verdicts."""
         return judged_pairs.judge(self.groups, self.everything)
+
+    @cached_property
+    def ranks(self) -> list[slow_ranks.RankStanding]:
+        """All ranks of the benchmark's cells beside the other ranks of their cell, judged together."""
+        return slow_ranks.standings(self.groups, self.everything)
 
     @cached_property
     def measured(self) -> list[Measured]:

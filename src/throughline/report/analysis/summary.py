@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from throughline import ratios, statistics
 from throughline.files import UserError, snakemake, write_json
 from throughline.records import Cell, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, workload_figures
+from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, rank_figures, workload_figures
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
 from throughline.study.goals import Goals, Price
@@ -313,6 +313,7 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
         figures=workload_figures.medians(runs),
         left_out=left_out,
         starts=[starts.get(repeat) for repeat in range(1, n + 1)],
+        ranks=rank_figures.of(runs, n),
         **hardware_totals.of(runs),
     )
 

@@ -1,0 +1,166 @@
+"""Compare the ranks of each cell with each other: which of them is slow by itself, and how long the others wait for it.
+
+With an exchange in each step, every rank takes as long as the slowest. So the times of a usual run do not name it. The
+extra `noexchange` does: there each rank trains alone, beside the others. The matrix product of each rank names it too.
+Both are judged together, for all cells of a benchmark as one family (outliers.py).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from throughline import outliers, statistics
+from throughline.outliers import Peers, Standing
+from throughline.records import Cell, RankFigures
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.sides import Side, differences
+
+SOLO, PRODUCT = "solo_step_s", "matmul_flops_per_s"
+NO_SOLO = "only runs without exchange time each rank by itself (extra noexchange)"
+NO_PRODUCT = "the records have no matrix product of each rank"
+
+
+@dataclass(frozen=True)
+class Own:
+    """One figure of one rank: how it stands, and the range of its distances from the others over the repeats.
+
+    coverage: the probability that the range has the true median distance; None with a single repeat.
+    """
+
+    standing: Standing
+    distances: tuple[float, float] | None
+    coverage: float | None
+
+
+@dataclass(frozen=True)
+class RankStanding:
+    """One rank of a cell. solo, product: its step without exchange and its matrix product, if they are known.
+
+    waits_s: how long it would wait in each step for the slowest rank, from the steps without exchange.
+    """
+
+    group: Group
+    row: Row
+    rank: int
+    node: int
+    device: int
+    solo: Own | None
+    product: Own | None
+    waits_s: float | None
+
+    @property
+    def slow(self) -> list[str]:
+        """The figures in which the rank stands out."""
+        figures = {"step": self.solo, "matrix product": self.product}
+        return [name for name, own in figures.items() if own and own.standing.slow]
+
+    @property
+    def distance(self) -> float:
+        """The worst of its distances from the others; 0 if none is known."""
+        known = [own.standing.distance for own in (self.solo, self.product) if own]
+        return min((distance for distance in known if distance is not None), default=0.0)
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The figures of a cell's ranks, by figure, rank and repeat."""
+
+    group: Group
+    row: Row
+    places: Sequence[RankFigures]
+    figures: Mapping[str, Mapping[int, Mapping[int, float]]]
+
+    @property
+    def name(self) -> tuple[str, str, str]:
+        return self.group.name, self.row.framework, str(self.row.topology)
+
+
+def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[RankStanding]:
+    """Return every rank of every cell with several ranks, if something is known of them by themselves."""
+    named = {(other.benchmark, other.name): other for other in everything}
+    cells = [
+        known
+        for group in groups
+        if group.exchanges
+        for row in group.measured
+        if (known := _known(group, row, named.get((f"{group.benchmark}__noexchange", group.name))))
+    ]
+    judged = outliers.judge({
+        (known.name, figure): Peers(values, less=figure == SOLO)
+        for known in cells
+        for figure, values in known.figures.items()
+    })  # fmt: skip
+    return [
+        standing
+        for known in cells
+        for standing in _of_cell(known, {figure: judged[known.name, figure] for figure in known.figures})
+    ]
+
+
+def unequal_work(group: Group) -> bool:
+    """True if ranks compute different numbers of tokens, so that their steps differ by their data."""
+    options = group.summary.options if group.summary else None
+    return options is not None and options.unpadded is not False and options.data == "real"
+
+
+def _known(group: Group, row: Row, alone: Group | None) -> _Known | None:
+    """Return what is known of a row's ranks. `alone`: the group whose ranks do not exchange."""
+    there = alone.row(row.framework, row.topology) if alone else None
+    comparable = alone and there and not differences(Side(group, row), Side(alone, there))
+    cells: dict[str, Cell | None] = {SOLO: there.cell if there and comparable else None, PRODUCT: row.cell}
+    figures = {figure: values for figure, cell in cells.items() if cell and (values := _values(cell, figure))}
+    places = next((cell.ranks for cell in cells.values() if cell and cell.ranks), None)
+    return _Known(group, row, places, figures) if places and figures else None
+
+
+def _values(cell: Cell, figure: str) -> dict[int, dict[int, float]]:
+    """Map each rank to its values by repeat; {} if the cell has none."""
+    found = {rank.rank: getattr(rank, figure) for rank in cell.ranks or ()}
+    return {
+        rank: {repeat: value for repeat, value in enumerate(values, 1) if value is not None}
+        for rank, values in found.items()
+        if values
+    }
+
+
+def _of_cell(known: _Known, judged: Mapping[str, Mapping[int, Standing]]) -> list[RankStanding]:
+    solo = {rank: _plain(own) if unequal_work(known.group) else own for rank, own in judged.get(SOLO, {}).items()}
+    product, waits = judged.get(PRODUCT, {}), _waits(known.figures.get(SOLO, {}))
+    return [
+        RankStanding(
+            known.group,
+            known.row,
+            place.rank,
+            place.node,
+            place.device,
+            _own(known.figures[SOLO], solo, place.rank, less=True) if solo else None,
+            _own(known.figures[PRODUCT], product, place.rank, less=False) if product else None,
+            waits.get(place.rank),
+        )
+        for place in known.places
+    ]
+
+
+def _plain(standing: Standing) -> Standing:
+    """Return a standing without a verdict."""
+    return replace(standing, p=None, p_holm=None, slow=False)
+
+
+def _own(values: Mapping[int, Mapping[int, float]], standings: Mapping[int, Standing], rank: int, less: bool) -> Own:
+    """Return a rank's standing with the range of its distances: in each repeat from the others that are not slow."""
+    others = [other for other in values if other != rank and not standings[other].slow] or list(values)
+    distances = []
+    for repeat, value in values[rank].items():
+        middle = statistics.median([values[other][repeat] for other in others if repeat in values[other]])
+        if middle:
+            distances.append(middle / value - 1 if less else value / middle - 1)
+    several = len(distances) > 1
+    ends = (min(distances), max(distances)) if several else None
+    return Own(standings[rank], ends, statistics.range_coverage(len(distances)) if several else None)
+
+
+def _waits(values: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
+    """Return the median over the repeats of how much sooner each rank ends its step than the slowest rank."""
+    repeats = {repeat for own in values.values() for repeat in own}
+    slowest = {repeat: max(own[repeat] for own in values.values() if repeat in own) for repeat in repeats}
+    waits = {rank: statistics.median([slowest[k] - value for k, value in own.items()]) for rank, own in values.items()}
+    return {rank: wait for rank, wait in waits.items() if wait is not None}
