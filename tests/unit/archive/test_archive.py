@@ -97,9 +97,15 @@ def cooler(record: Any) -> None:
     record["telemetry"][0]["machine"]["memory_used_bytes"]["max"] -= 2**20
 
 
+def other_products(record: Any) -> None:
+    for rank in record["ranks"]:
+        rank["matmul_flops_per_s"] = 2 * record["work"]["matmul_flops_per_s"]
+
+
 @pytest.mark.parametrize(
     ("change", "found"),
     [
+        (other_products, "work.matmul_flops_per_s: it states"),
         (faster, "does not follow from the window"),
         (faster_throughout, "window_s: it states"),
         (less_memory, "peak_memory_bytes: it states"),

@@ -14,6 +14,7 @@ import pytest
 from throughline.files import UserError
 from throughline.launch import launcher, outcome
 from throughline.messages import RankReport, Window
+from throughline.observe import work
 from throughline.study.runs import read_spec
 from training_fixtures import measured, report, spec
 
@@ -26,6 +27,15 @@ def test_throughput_is_over_the_longest_common_window() -> None:
     assert record.loader_stall_share == pytest.approx(0.4 / 4.9)
     assert record.utilization["cpu"] == pytest.approx((2 / 4 + 2 / 4.9) / 2)
     assert record.ranks[1].window_start_s == pytest.approx(0.1)
+
+
+def test_a_record_has_the_matrix_product_of_each_rank() -> None:
+    reports = {rank: report(rank, matmul_flops_per_s=rate) for rank, rate in enumerate((3e12, 2e12))}
+    found = outcome.assemble(spec(topology="1n2g"), reports, 2).as_record()["ranks"]
+    assert [rank["matmul_flops_per_s"] for rank in found] == [3e12, 2e12] and work.measured(reports)[
+        "matmul_flops_per_s"
+    ] == 2e12
+    assert "matmul_flops_per_s" not in outcome.assemble(spec(), {0: report()}, 1).as_record()["ranks"][0]
 
 
 def test_out_of_memory_on_any_rank_is_the_outcome_however_the_others_ended() -> None:

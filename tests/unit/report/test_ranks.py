@@ -12,7 +12,7 @@ import pytest
 
 from report_fixture import write_record, write_series
 from throughline.records import Summary, read_summary
-from throughline.report.analysis import cells, summary
+from throughline.report.analysis import cells, slow_ranks, summary
 from throughline.report.render import table_files
 from throughline.report.render.plots import PAGE
 from throughline.report.topic import Scope
@@ -29,10 +29,11 @@ def noise(rank: int, repeat: int) -> float:
 
 
 def summarized(root: Path, name: str, topology: str, factor: Factor, exchange: bool, **changes: Any) -> Summary:
-    """Make a summary of three repeats whose ranks take `factor` times as long as usual."""
+    """Make a summary of repeats (usually three) whose ranks take `factor` times as long as usual."""
+    repeats = changes.pop("repeats", 3)
     nodes, devices = map(int, topology.removesuffix("g").split("n"))
     options = {**changes.pop("options", {}), "exchange": exchange}
-    paths = write_series(root, {topology: [1000.0] * 3}, benchmark=name, options=options, **changes)
+    paths = write_series(root, {topology: [1000.0] * repeats}, benchmark=name, options=options, **changes)
     for repeat, path in enumerate(paths):
         record = json.loads(path.read_text())
         slowest = max(factor(rank, repeat) for rank in range(nodes * devices))
@@ -44,7 +45,7 @@ def summarized(root: Path, name: str, topology: str, factor: Factor, exchange: b
                 rank["window_end_s"] *= factor(number, repeat) / slowest
         write_record(root, record)
     place = root / name / "bz32_fp32.json"
-    summary.write(paths, place, repeats=3)
+    summary.write(paths, place, repeats=repeats)
     return read_summary(place)
 
 
@@ -79,7 +80,9 @@ def test_a_slow_rank_is_named_with_its_node_and_device(tmp_path: Path) -> None:
     assert line["solo_step_coverage"] == 0.75 and frame["waits_s"].max() == pytest.approx(0.05 * 0.256 / 1.05, rel=0.1)
     (finding,) = topic.findings(found)
     assert finding.loss
-    assert "torch 2n4g, fp32, batch 32 per device: rank 5 (node 1, device 1) is slow: its own step is 4." in finding.text
+    assert (
+        "torch 2n4g, fp32, batch 32 per device: rank 5 (node 1, device 1) is slow: its own step is 4." in finding.text
+    )
     assert "slower than 7 others (range of the others -0." in finding.text
 
 
@@ -91,6 +94,20 @@ def test_equal_ranks_give_no_warning(tmp_path: Path) -> None:
 def test_a_rank_that_is_slow_only_once_gives_no_warning(tmp_path: Path) -> None:
     found = scope(tmp_path, lambda rank, repeat: noise(rank, repeat) * (1.3 if (rank, repeat) == (2, 1) else 1.0))
     assert not list(topic.findings(found))
+
+
+def test_too_few_repeats_name_no_rank() -> None:
+    """On three ranks that share two cores, one is always far behind, and another one each time."""
+    behind = {rank: {1: 1.0 + 0.3 * (rank == 2), 2: 1.0 + 0.3 * (rank == 2)} for rank in range(3)}
+    assert slow_ranks.chance(behind, 2, less=True) == pytest.approx(1 / 9)
+    assert slow_ranks.chance(behind, 0, less=True) == 1.0
+    assert slow_ranks.chance({rank: {1: float(rank)} for rank in range(128)}, 0, less=False) == 1 / 128
+
+
+def test_a_single_repeat_gives_no_warning(tmp_path: Path) -> None:
+    found = scope(tmp_path, slow_fifth, repeats=1)
+    assert csv(found)["slow_in"].isna().all() and not list(topic.findings(found))
+    assert csv(found)["solo_step_distance"].min() < -0.04, "the distance is told all the same"
 
 
 def test_of_two_ranks_nobody_knows_which_is_wrong(tmp_path: Path) -> None:

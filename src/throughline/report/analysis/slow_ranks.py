@@ -3,6 +3,11 @@
 With an exchange in each step, every rank takes as long as the slowest. So the times of a usual run do not name it. The
 extra `noexchange` does: there each rank trains alone, beside the others. The matrix product of each rank names it too.
 Both are judged together, for all cells of a benchmark as one family (outliers.py).
+
+Ranks that share cores, or a machine with other work, differ in a run by far more than equal devices do, and one of them
+is always the slowest. So the repeats have to name the same rank again and again. If ranks are equal, then each of N is
+among the k slowest of all n repeats with a probability of (k / N)^n. A verdict needs this to be below 5 % for all ranks
+and figures of the cell together. A single repeat can give none.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,6 +20,8 @@ from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.sides import Side, differences
 
 SOLO, PRODUCT = "solo_step_s", "matmul_flops_per_s"
+SURE = 0.05
+"""The probability that equal ranks of a cell come in the same place by chance, repeat after repeat."""
 NO_SOLO = "only runs without exchange time each rank by itself (extra noexchange)"
 NO_PRODUCT = "the records have no matrix product of each rank"
 
@@ -92,8 +99,32 @@ def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[Rank
     return [
         standing
         for known in cells
-        for standing in _of_cell(known, {figure: judged[known.name, figure] for figure in known.figures})
+        for standing in _of_cell(
+            known, {figure: _repeated(known, figure, judged[known.name, figure]) for figure in known.figures}
+        )
     ]
+
+
+def _repeated(known: _Known, figure: str, standings: Mapping[int, Standing]) -> dict[int, Standing]:
+    """Return the standings, without the verdicts that equal ranks could get by chance in so few repeats."""
+    tests = len(known.places) * len(known.figures)
+    values = known.figures[figure]
+    return {
+        rank: replace(own, slow=own.slow and tests * chance(values, rank, figure == SOLO) < SURE)
+        for rank, own in standings.items()
+    }
+
+
+def chance(values: Mapping[int, Mapping[int, float]], rank: int, less: bool) -> float:
+    """Return the probability that a rank is always as far behind as it was, if all ranks are equal.
+
+    values: by rank and repeat; less: less is better.
+    """
+    last, ranks = 1, len(values)
+    for repeat, value in values[rank].items():
+        others = [own[repeat] for other, own in values.items() if other != rank and repeat in own]
+        last = max(last, 1 + sum(other >= value if less else other <= value for other in others))
+    return float((last / ranks) ** len(values[rank]))
 
 
 def unequal_work(group: Group) -> bool:

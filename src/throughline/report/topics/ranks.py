@@ -29,8 +29,9 @@ INTRO = (
     "by itself: its step in the runs whose ranks keep their gradients (extra `noexchange`), and a large matrix product "
     "after the window. The distance is from the median of the other ranks, and negative if the rank is slower. Behind "
     "it stands the range over the repeats. A rank waits so long in each step for the slowest. A rank is called slow if "
-    "it is slower by more than 2 % in every way that the repeats can tell, and if equal ranks differ that much by "
-    "chance in at most 5 % of all benchmarks. Two ranks have no verdict: nobody can tell which of them is wrong."
+    "it is always slower, by more than 2 %, and if chance hardly explains that: neither how far it is from the others, "
+    "nor that all repeats name the same rank. So a verdict needs repeats: about three with 8 ranks, five with 3. Two "
+    "ranks have no verdict, because nobody can tell which of them is wrong."
 )
 
 
@@ -107,7 +108,8 @@ def _signed(share: float) -> str:
 def _verdict(standing: RankStanding) -> str:
     if standing.slow:
         return f"slow: {', '.join(standing.slow)}"
-    judged = any(own and own.standing.p_holm is not None for own in (standing.solo, standing.product))
+    owns = [own for own in (standing.solo, standing.product) if own and own.distances]
+    judged = any(own.standing.p_holm is not None for own in owns)
     return "as the others" if judged else "no verdict"
 
 
