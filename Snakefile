@@ -24,12 +24,13 @@ sys.path.insert(0, os.path.realpath(f"{workflow.current_basedir}/src"))
 # The commands of the rules use this Python, and src/start.py finds the library.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-from throughline import console, versions, workflow_call
+from throughline import console, unmade, versions, workflow_call
 from throughline.report.analysis import cells
-from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files
+from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files, print_answers
 from throughline.console import plan
 
 look_behind_ancient_files()
+print_answers()
 INSIDE = Inside(workflow)
 ROOT = INSIDE.root  # code, presets and tables of facts; the working directory has data/, results/ and logs/
 
@@ -44,6 +45,11 @@ CALL = answered(workflow_call.read, *INSIDE.configuration, ROOT, APART, logger.i
 CONFIG, SPECS, TARGETS = CALL.config, CALL.specs, CALL.targets
 CORPUS_TARGETS, PICTURES, CLICKS_TARGETS = CALL.corpus, CALL.pictures, CALL.clicks
 
+if not INSIDE.is_module:
+    print_answers(
+        no_rule=lambda target: unmade.no_rule(CALL, INSIDE.target_rules, target),
+        no_input=lambda output, missing: unmade.no_input(CONFIG.model_dump(), output, missing),
+    )
 
 if INSIDE.is_dry_run:  # Snakemake calls no handler then, so nothing prints our plan
     for line in plan.global_batches(SPECS):

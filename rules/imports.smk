@@ -25,7 +25,7 @@ rule imported:
         "../envs/main.yaml"
     params:
         logs=lambda wildcards: import_of(wildcards).logs,
-        state=lambda wildcards: import_of(wildcards).state(),
+        state=lambda wildcards: answered(import_of(wildcards).state, wildcards.imported),
     shell:
         command(
             "imports", name="wildcards.imported", logs="params.logs", output="output.imported", drawn="output.drawn"

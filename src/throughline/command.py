@@ -8,6 +8,7 @@
     a list or a sequence     --parts PATH ...                                       several values
     a dict                   --parameters JSON
     before a `/`             a value without the option's name
+    *others: str             all other words, in their order, such as arguments for another program
 
 The docstring of the function's file is the help text. A line `tokens: what they are` in it is the help of one argument.
 
@@ -27,6 +28,8 @@ from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origi
 from throughline.files import command_line
 
 Main = Callable[..., int | None]
+CO_VARARGS = 4
+"""The flag of a function with `*others` (`inspect.CO_VARARGS`)."""
 OF_RULES = ("output", "log")
 """Arguments that are parts of a rule themselves."""
 
@@ -77,12 +80,19 @@ class Argument(NamedTuple):
 def arguments(main: Main) -> Iterator[Argument]:
     """Yield the arguments of a function, in the order of its signature."""
     code, values = main.__code__, main.__defaults__ or ()
-    plain, every = code.co_argcount, code.co_argcount + code.co_kwonlyargcount
+    plain, every = code.co_argcount, code.co_argcount + code.co_kwonlyargcount  # `*others` are none of these
     defaults = dict(zip(code.co_varnames[plain - len(values) : plain], values, strict=True))
     defaults |= main.__kwdefaults__ or {}
     for number, name in enumerate(code.co_varnames[:every]):
         positional = number < code.co_posonlyargcount
         yield Argument(name, main.__annotations__[name], name not in defaults, defaults.get(name), positional)
+
+
+def takes_others(main: Main) -> str | None:
+    """Return the name of the argument that gets all other words, or None."""
+    code = main.__code__
+    name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount :][:1]
+    return name[0] if code.co_flags & CO_VARARGS else None
 
 
 def parser(main: Main, program: str | None = None) -> argparse.ArgumentParser:
@@ -94,10 +104,14 @@ def parser(main: Main, program: str | None = None) -> argparse.ArgumentParser:
             helps[described[1]] = described[2].replace("%", "%%")
         else:
             about.append(line)
-    result = argparse.ArgumentParser(program, description=" ".join(about).strip())
+    others = takes_others(main)
+    result = argparse.ArgumentParser(program, description=" ".join(about).strip(), allow_abbrev=others is None)
     for argument in arguments(main):
         name = argument.option or argument.name
         result.add_argument(name, help=helps.pop(argument.name, None), **argument.settings())
+    if others:
+        result.usage = f"%(prog)s [{others.upper()} ...] [OPTION ...]"
+        result.epilog = f"{others.upper()}: {helps.pop(others, 'all other words')}"
     if helps:
         raise ValueError(f"{main.__code__.co_filename} describes {', '.join(helps)}, but no argument has that name")
     return result
@@ -112,12 +126,15 @@ def run(
     """
 
     def call() -> int | None:
-        given = vars(parser(main, program).parse_args(words))
+        known, others = parser(main, program).parse_known_args(words)
+        if others and not takes_others(main):
+            parser(main, program).error(f"unrecognized arguments: {' '.join(others)}")
+        given = vars(known)
         for argument in arguments(main):
             if get_origin(argument.kind) is tuple and given[argument.name]:
                 given[argument.name] = tuple(given[argument.name])
         positional = [given.pop(argument.name) for argument in arguments(main) if argument.positional]
-        return main(*positional, **given)
+        return main(*positional, *others, **given)
 
     command_line(call, single=single)
 

@@ -6,6 +6,7 @@ and Snakemake only, because workflow/Snakefile loads it before the library is th
 """
 
 import os
+import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -88,6 +89,11 @@ class Inside:
         return [job for job in jobs if take(job, "output")]
 
     @property
+    def target_rules(self) -> list[str]:
+        """The rules that the user can ask for by name, because their outputs have no wildcards."""
+        return [str(take(rule, "name")) for rule in take(self._workflow, "rules") if not take(rule, "has_wildcards")()]
+
+    @property
     def targets(self) -> set[Any]:
         """The files that the user asked for by name."""
         return set(take(self._workflow, "dag.targetfiles"))
@@ -99,6 +105,15 @@ class Inside:
         for console in consoles:
             console.is_console = not self.is_module
         return bool(consoles) and not self.is_module
+
+
+def options() -> dict[str, str]:
+    """Return how many values each option of Snakemake takes: a number, "?" for at most one, "+" for several."""
+    from snakemake.cli import get_argument_parser
+
+    counts = {None: "1", "*": "+"}
+    actions = take(get_argument_parser(), "_option_string_actions").items()
+    return {name: counts.get(action.nargs, str(action.nargs)) for name, action in actions}
 
 
 def look_behind_ancient_files() -> None:
@@ -138,6 +153,52 @@ class _LedTo:
         return {other: files for other, files in self._depending[job].items() if leads(files)}
 
 
+class Answered(WorkflowError):  # type: ignore[misc]
+    """The message of a UserError, which ends this call of Snakemake."""
+
+
+NO_RULE = re.compile(r"No rule to produce (.+) \(if you use input functions")
+NO_INPUT = re.compile(r"Missing input files.* for rule .*\n    output: ([^,\n]+)[^\0]*\n    affected files:\n([^\0]+)")
+"""What Snakemake says of a target that nothing makes, and of a job (its output) whose inputs are not there."""
+
+
+def print_answers(
+    no_rule: Callable[[str], Exception | None] | None = None,
+    no_input: Callable[[str, list[str]], Exception | None] | None = None,
+) -> None:
+    """Let Snakemake print a UserError as our programs do. It adds its rule, wildcards and lines of our files otherwise.
+
+    no_rule: gets a target that nothing makes; no_input: gets a file, and what it is made of and is not there. If they
+    return an error, it is printed in place of Snakemake's own. A later call of this function replaces both.
+    """
+    from snakemake import exceptions
+
+    shown = take(exceptions, "format_exception_to_string")
+    whole = getattr(shown, "whole", shown)
+
+    def format_exception_to_string(error: Any, linemaps: Any = None) -> str:
+        answer: Any = _answer(error)
+        if no_rule and isinstance(error, take(exceptions, "MissingRuleException")):
+            said = NO_RULE.search(str(error))
+            answer = said and no_rule(said[1])
+        elif no_input and isinstance(error, take(exceptions, "MissingInputException")):
+            said = NO_INPUT.search(str(error))
+            answer = said and no_input(said[1], [line.strip() for line in said[2].splitlines()])
+        return f"error: {answer}" if answer else str(whole(error, linemaps))
+
+    format_exception_to_string.whole = whole  # type: ignore[attr-defined]
+    exceptions.format_exception_to_string = format_exception_to_string
+
+
+def _answer(error: Any) -> BaseException | None:
+    """Return the answer in an error of Snakemake, which wraps what an input function raises."""
+    from snakemake.exceptions import InputFunctionException
+
+    while isinstance(error, InputFunctionException):
+        error = error.__cause__ or error.__context__
+    return error if isinstance(error, Answered) else None
+
+
 def answered(question: Callable[..., Answer], *values: Any, **names: Any) -> Answer:
     """Return what a function of the library returns. If it raises UserError, end Snakemake with that message."""
     from throughline.files import UserError
@@ -145,7 +206,7 @@ def answered(question: Callable[..., Answer], *values: Any, **names: Any) -> Ans
     try:
         return question(*values, **names)
     except UserError as error:
-        raise WorkflowError(str(error)) from None
+        raise Answered(str(error)) from None
 
 
 def take(of: Any, path: str) -> Any:

@@ -18,6 +18,9 @@ from throughline.study.config import Config, load
 from throughline.study.config_paths import ConfigPaths
 from throughline.study.targets import Targets
 
+OTHERS = ("results/report.html", "results/compare.json", "results/compare.html", "results/archive.zip")
+"""The results that belong to no benchmark."""
+
 
 @dataclass(frozen=True)
 class WorkflowCall:
@@ -27,6 +30,12 @@ class WorkflowCall:
     corpus: CorpusTargets
     pictures: Mapping[str, FolderTargets]
     clicks: ClicksTargets
+
+    def files(self) -> list[str]:
+        """Return the files that a user may ask for by name: results, and the data that they are made of."""
+        pictures = [file for targets in self.pictures.values() for file in targets.files()]
+        imports = [f"results/{name}/imported.json" for name in self.config.imports]
+        return [*self.targets.files(), *self.corpus.files(), *self.clicks.files(), *pictures, *imports, *OTHERS]
 
 
 def read(

@@ -96,6 +96,23 @@ def test_a_wrong_command_line_is_refused(
     assert left.value.code == 2 and complaint in capsys.readouterr().err
 
 
+def test_all_other_words_come_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = '"""Start.\n\nwords: what\n"""\n\ndef main(*words: str, name: str = "a", many: bool = False) -> int:\n'
+    (tmp_path / "others.py").write_text(f"{text}    print(list(words), name, many)\n    return 3\n")
+    main = command.loaded(str(tmp_path / "others.py"))
+    with pytest.raises(SystemExit) as left:
+        command.run(main, ["x", "--other", "y", "--name", "b", "-n", "--man", "z"])
+    assert left.value.code == 3
+    assert capsys.readouterr().out == "['x', '--other', 'y', '-n', '--man', 'z'] b False\n"
+    assert "WORDS: what" in command.parser(main).format_help()
+
+
+def test_a_word_too_many_is_refused(script: command.Main, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        command.run(script, [*NEEDED, "--other"])
+    assert left.value.code == 2 and "unrecognized arguments: --other" in capsys.readouterr().err
+
+
 def test_the_help_is_that_of_the_file(script: command.Main) -> None:
     text = command.parser(script).format_help()
     assert "Do something. It takes 100 % of your time." in " ".join(text.split())

@@ -278,7 +278,7 @@ class Benchmark(Runs):
             return workloads.of_map(model)
         name: str = handler(model)
         if name not in workloads.models():
-            raise ValueError(allowed(name, list(workloads.models())))
+            raise ValueError(allowed(name, list(workloads.models()), "docs/workloads.md"))
         return name
 
     @field_validator("frameworks", "topologies", "predict", "extras")

@@ -1,7 +1,6 @@
 """Error messages for mistakes in the configuration: the key, its value, the allowed values and the closest of them."""
 
 import dataclasses
-import difflib
 import types
 import typing
 from collections.abc import Mapping, Sequence
@@ -10,11 +9,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from throughline import spelling
 from throughline.spec import Part
 from throughline.study.section import PATTERNS, Section
 
 Model = type[Section] | type[Part]
 """A map of keys: a section of the configuration, or a part of a specification."""
+NAMED_AT_MOST = 10
+"""Largest number of choices that are named if one of them was probably meant."""
 
 
 def explain(raw: Any, error: ValidationError, root: Model) -> list[str]:
@@ -23,12 +25,17 @@ def explain(raw: Any, error: ValidationError, root: Model) -> list[str]:
     return list(dict.fromkeys(_line(problem, place) for problem, place in places if place.is_meant))
 
 
-def allowed(value: Any, choices: Sequence[Any]) -> str:
-    """Return a text with the allowed choices and, if one is similar to `value`, a suggestion."""
+def allowed(value: Any, choices: Sequence[Any], page: str = "docs/configuration.md") -> str:
+    """Return a text with the allowed choices and, if some are similar to `value`, a suggestion.
+
+    Of many choices, it names the similar ones and `page`, which lists the others.
+    """
     names = [shown(choice) if isinstance(choice, bool) else str(choice) for choice in choices]
     word = str(value).lower()
     truth = {"on": "true", "yes": "true", "off": "false", "no": "false"}.get(word)
-    near = [truth] if truth in names else difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    near = [truth] if truth in names else spelling.similar(word, names)
+    if near and len(names) > NAMED_AT_MOST:
+        return f"did you mean {spelling.listed(near)}? {page} lists all {len(names)}"
     return f"allowed: {', '.join(names)}" + (f"; did you mean {near[0]}?" if near else "")
 
 

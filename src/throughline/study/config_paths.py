@@ -51,7 +51,8 @@ class ConfigPaths:
 
 
 def lead(path: str, info: ValidationInfo) -> str:
-    """Return where a path of the configuration leads; the path itself if nobody asks for that."""
+    """Return where a path of the configuration leads. `~` is the home folder, as in a shell."""
+    path = os.path.expanduser(path)
     return info.context.find(path) if isinstance(info.context, ConfigPaths) else path
 
 

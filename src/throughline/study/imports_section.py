@@ -6,6 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
+from throughline import spelling
+from throughline.files import UserError
 from throughline.spec import canonical
 from throughline.study.config_paths import FilePath
 from throughline.study.section import Section
@@ -14,12 +16,22 @@ from throughline.study.section import Section
 class Import(Section):
     logs: FilePath = Field(description="folder with the logs, searched with all folders in it")
 
-    def state(self) -> str:
+    def state(self, name: str) -> str:
         """Return 12 hexadecimal digits that change with the names, sizes or times of the files in the folder.
 
-        The import's rule has them as a parameter, so that a changed log is read again.
+        The import's rule has them as a parameter, so that a changed log is read again. Raise UserError if there is no
+        such folder, or no file in it. name: of the import.
         """
-        return state(Path(self.logs).rglob("*"))
+        folder = Path(self.logs)
+        if not folder.is_dir():
+            near = spelling.beside(folder)
+            meant = f"did you mean {spelling.listed(near)}? " if near else ""
+            raise UserError(
+                f"imports.{name}.logs: {folder} is no folder", next_step=f"{meant}name the folder with the logs"
+            )
+        if not any(path.is_file() for path in folder.rglob("*")):
+            raise UserError(f"imports.{name}.logs: {folder} holds no file", next_step="put the logs into it")
+        return state(folder.rglob("*"))
 
 
 def state(paths: Iterable[Path]) -> str:

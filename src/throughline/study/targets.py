@@ -4,12 +4,15 @@ The wildcards of the target select it. If the configuration does not ask for suc
 targets it does ask for.
 """
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from throughline import files, spelling
 from throughline.files import UserError
 from throughline.ratios import MARGIN
 from throughline.spec import RunSpec, canonical
+from throughline.study import presets
 from throughline.study.config import Config, block_name
 from throughline.study.runs import manifest, switch, without_accumulation
 
@@ -21,25 +24,50 @@ PREDICTIONS = "results/{benchmark}/predictions.json"
 T = TypeVar("T")
 
 
+LISTED_AT_MOST = 8
+"""Largest number of targets that an error lists. Of more, it names the most similar ones."""
+
+
 def pick(table: Mapping[str, T], key: str, what: str = "{}", next_step: str | None = None) -> T:
-    """Return `table[key]`. Raises UserError with all keys of the table if there is no such key.
+    """Return `table[key]`. Raises UserError with the keys of the table if there is no such key.
 
     `what` is the name of the target in the error; its `{}` becomes the key.
     """
     if key not in table:
-        raise absent(what.format(key), table, next_step=next_step)
+        raise absent(what.format(key), table, next_step=next_step, word=key)
     return table[key]
 
 
-def absent(target: str, there: Iterable[str], which: str = "", next_step: str | None = None) -> UserError:
+def absent(
+    target: str, there: Iterable[str], which: str = "", next_step: str | None = None, word: str | None = None
+) -> UserError:
     """Return the error for a target that the configuration does not ask for.
 
-    `there` are the targets that it does ask for; `which` is a remark about them.
+    `there` are the targets that it does ask for; `which` is a remark about them; `word` is the name among the words of
+    `target`.
     """
     names = list(there)
+    rest = ""
+    if len(names) > LISTED_AT_MOST:
+        near = spelling.similar(word or target, names) or names[: spelling.SUGGESTED]
+        rest = f" and {len(names) - len(near)} more"
+        names = near
     long = any("/" in name for name in names)
     listed = ("\n  " + "\n  ".join(names)) if long else " " + (", ".join(names) or "none")
-    return UserError(f"{target} is not in the configuration. It holds{which}:{listed}", next_step=next_step)
+    return UserError(
+        f"{target} is not in the configuration. It holds{which}:{listed}{rest}",
+        next_step=next_step or of_a_preset(word or target),
+    )
+
+
+def of_a_preset(target: str) -> str | None:
+    """Return what to type if presets ask for a file under results/, or None."""
+    asking = presets.asking_for(target) if target.startswith("results/") else []
+    if not asking:
+        return None
+    several = f", as do {len(asking) - 1} other presets" if len(asking) > 1 else ""
+    path = shlex.quote(files.from_here(asking[0]))
+    return f"{asking[0].name} asks for it{several}: snakemake {target} --configfile {path}"
 
 
 class Targets:
@@ -73,7 +101,7 @@ class Targets:
         if record not in self.specs:
             cells = sorted({spec.record.rpartition("/")[0] for spec in self.specs.values()})
             repeats = max((spec.repeat for spec in self.specs.values()), default=0)
-            raise absent(record, cells, f", with run1 to run{repeats}")
+            raise absent(record, cells, f", with run1 to run{repeats}", word=record)
         return self.specs[record]
 
     def priority(self, **wildcards: str) -> int:
@@ -178,6 +206,14 @@ class Targets:
         checks = self.checks.items()
         files = [file for file, spec in checks if (spec.benchmark, spec.framework, spec.precision) == first]
         return [f"{file.removesuffix('.json')}/curve.json" for file in files]
+
+    def files(self) -> list[str]:
+        """Return everything under results/ that the configuration asks for, except what belongs to no benchmark."""
+        of_benchmarks = [
+            f"results/{name}/{file}" for name in self.by_benchmark for file in ("tables", "plots", "logs.zip")
+        ]
+        proofs = [f"results/{name}/equivalence.json" for name in self.proofs]
+        return [*self.summaries, *self.specs, *of_benchmarks, *proofs, *self.searches, *self.checks]
 
     def manifests(self) -> list[str]:
         """Return the manifests that the runs read."""

@@ -20,7 +20,8 @@ from markdown_it.token import Token
 from ruamel.yaml import YAML
 
 from clones import ROOT, copy
-from throughline import __version__, command
+from throughline import __version__, command, snakemake_command
+from throughline.commands import run
 from throughline.study import runs
 from throughline.study.config import Config, load
 
@@ -119,6 +120,16 @@ def test_snakemake_plans_what_is_shown(tmp_path: Path) -> None:
         targets.update(given.targets)
     clone = copy(tmp_path / "clone", (ROOT / "config.yaml").read_text(encoding="utf-8"))
     clone.made(*sorted(targets - needs_more_keys), "--dry-run", "--quiet", "all")
+
+
+def test_throughline_run_knows_what_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    parser = command.parser(run.main)
+    for page, line in commands("throughline"):
+        name, *words = shlex.split(line)[1:]
+        if name == "run" and not REPLACED.search(line) and "=" not in line:
+            known, others = parser.parse_known_args(words)
+            assert known.list or snakemake_command.meant(others, known.preset, known.cores), f"{page}: {line}"
 
 
 def test_make_has_every_target() -> None:

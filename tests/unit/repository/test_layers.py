@@ -36,6 +36,7 @@ ORDER = [
         "randomness",
         "snakemake_inside",
         "prediction",
+        "spelling",
     },
     {"workloads"},
     {"frameworks"},
@@ -47,7 +48,7 @@ ORDER = [
     {"launch", "installation"},
     {"checks", "report", "console"},
     {"archive"},
-    {"workflow_call", "commands"},
+    {"workflow_call", "unmade", "snakemake_command", "commands"},
 ]
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
 workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and

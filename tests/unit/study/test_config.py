@@ -34,8 +34,9 @@ def mistakes(tmp_path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("corpus: {partz: 3}", "corpus.partz: unknown key; allowed: name, dump, contact, mirrors"),
-        ("corpus: {partz: 3}", "did you mean parts?"),
+        ("corpus: {partz: 3}", "corpus.partz: unknown key; did you mean parts"),
+        ("corpus: {partz: 3}", "? docs/configuration.md lists all "),
+        ("corpus: {zzz: 3}", "corpus.zzz: unknown key; allowed: name, dump, contact, mirrors"),
         ("imports: {b: {}}", "imports.b.logs"),
         ("{imports: {b: {logs: x}}, benchmarks: {b: {}}}", "imports.b: a benchmark has this name"),
         ("runs: {repeats: 0}", "runs.repeats = 0: it has to be greater than or equal to 1"),
@@ -57,7 +58,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("benchmarks: {b: {frameworks: [torhc]}}", "torch, torch-horovod; did you mean torch?"),
         (
             "benchmarks: {b: {model: bert-tny}}",
-            "benchmarks.b.model = 'bert-tny': allowed: bert-tiny, bert-mini,",
+            "b.model = 'bert-tny': did you mean bert-tiny, bert-mini or bert-layer? docs/workloads.md lists",
         ),
         ("benchmarks: {b: {sequence: 64}}", "benchmarks.b.sequence = 64: allowed: [32, 128]"),
         ("benchmarks: {b: {options: {clip: globalnorm}}}", "did you mean global_norm?"),

@@ -56,6 +56,13 @@ def test_every_path_leads_into_the_workflow_s_folder_if_nothing_is_here(workflow
     )
 
 
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = load([], {"corpus": {"dump": "~/wiki.xml"}, "images": {"source": "~/pictures"}})
+    assert config.corpus.sources == [[str(tmp_path / "wiki.xml")]]
+    assert config.images.source == str(tmp_path / "pictures")
+
+
 def test_what_is_here_comes_first(workflow: Path) -> None:
     for path in {*PATHS, "config.yaml"}:
         shutil.copy(workflow / path, path)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from throughline.files import UserError
-from throughline.study import runs
+from throughline.study import presets, runs
 from throughline.study.config import load
 from throughline.study.runs import read_spec
-from throughline.study.targets import Targets
+from throughline.study.targets import Targets, absent, of_a_preset
 
 BLOCK: dict[str, Any] = {
     "sequence": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],
@@ -81,6 +81,22 @@ def test_an_unknown_benchmark_is_answered_with_those_there_are(targets: Targets)
         targets.summaries_of(benchmark="d")
     with pytest.raises(UserError, match=r"a proof for c, which compares no frameworks .* It holds: b$"):
         targets.proof(benchmark="c")
+
+
+def test_of_many_targets_the_most_similar_are_named() -> None:
+    there = [f"results/b/bz{batch}_fp32.json" for batch in range(1, 40)]
+    said = str(absent("results/b/bz50_fp32.json", there))
+    assert said.count("results/b/bz") == 4 and said.endswith(" and 36 more")
+    assert "zzz is not in the configuration. It holds: 0, 1, 2 and 6 more" in str(absent("zzz", map(str, range(9))))
+
+
+def test_a_target_of_a_preset_is_answered_with_the_command(targets: Targets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(presets.WORKFLOW)
+    target = "results/gpt2/bz2_fp32.json"
+    assert of_a_preset(target) == (f"gpt2-cpu.yaml asks for it: snakemake {target} --configfile presets/gpt2-cpu.yaml")
+    with pytest.raises(UserError, match=r"next: gpt2-cpu\.yaml asks for it"):
+        targets.records(benchmark="gpt2", batch="2", precision="fp32")
+    assert of_a_preset("results/nobody/bz2_fp32.json") is None
 
 
 def test_what_a_summary_has_to_know(targets: Targets) -> None:
