@@ -78,7 +78,7 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"image": "large"}, "benchmarks.b.image = 'large': a whole number is needed"),
         ({"crop": "on"}, "benchmarks.b.crop = 'on': allowed: true, false; did you mean true?"),
         ({"pool": "mux"}, "benchmarks.b.pool = 'mux': allowed: max, mean; did you mean max?"),
-        ({"kinds": 3}, "benchmarks.b.kinds: unknown key; allowed: "),
+        ({"kinds": 3}, "benchmarks.b.kinds: unknown key; did you mean "),
         ({"imag": 64}, "did you mean image?"),
         (
             {"sequence": 32},
