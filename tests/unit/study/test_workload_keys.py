@@ -79,7 +79,7 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"crop": "on"}, "benchmarks.b.crop = 'on': allowed: true, false; did you mean true?"),
         ({"pool": "mux"}, "benchmarks.b.pool = 'mux': allowed: max, mean; did you mean max?"),
         ({"kinds": 3}, "benchmarks.b.kinds: unknown key; did you mean "),
-        ({"imag": 64}, "did you mean image?"),
+        ({"imag": 64}, "did you mean image or margin?"),
         (
             {"sequence": 32},
             "benchmarks.b.sequence: a key of bert, gpt2, hugging_face and layers models; "
