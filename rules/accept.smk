@@ -6,6 +6,7 @@
 import atexit
 import functools
 
+from throughline.console import plan_acceptance
 from throughline.launch import fleet
 from throughline.study import acceptance
 
@@ -44,6 +45,15 @@ def visits_now(_):
     """The files of all visits whose nodes are there. Those of nodes that are away are made by a later call."""
     settled, made = accepted()
     return [file for file, visit in made.visits().items() if not settled.away.keys() & set(visit[0].place.nodes)]
+
+
+def plan_of_acceptance(jobs):
+    """What the plan says about an acceptance; nothing if no visit has to be made."""
+    pending = {output for outputs in jobs for output in outputs if output.startswith(f"{acceptance.FOLDER}/")}
+    if not pending:
+        return []
+    settled, made = accepted()
+    return plan_acceptance.lines(made.visits(), pending, settled.fleet, settled.away, INSIDE.submits)
 
 
 def is_by_ssh(visit):

@@ -164,7 +164,7 @@ def summary_options(wildcards, input):
 def the_plan():
     """The plan: what this call of Snakemake makes. It can be asked for before the call starts and after it ends."""
     jobs = [list(map(str, job.output)) for job in INSIDE.jobs()]
-    return plan.Plan(SPECS, jobs, INSIDE.targets, INSIDE.submits)
+    return plan.Plan(SPECS, jobs, INSIDE.targets, INSIDE.submits, acceptance=plan_of_acceptance(jobs))
 
 
 def checked_plan():

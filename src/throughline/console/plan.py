@@ -31,7 +31,8 @@ class Plan:
     """What one call of Snakemake makes.
 
     specs: all runs of the configuration; jobs: for every job that has to run, its outputs (at least one); targets: the
-    files that the user asked for by name; cluster: True if the jobs run in parallel on the nodes of a cluster.
+    files that the user asked for by name; cluster: True if the jobs run in parallel on the nodes of a cluster;
+    acceptance: the lines about an acceptance that is to be made (plan_acceptance.py).
     """
 
     specs: Sequence[RunSpec]
@@ -39,6 +40,7 @@ class Plan:
     targets: Collection[str] = ()
     cluster: bool = False
     root: Path = Path()
+    acceptance: Sequence[str] = ()
     measured_s: dict[str, float] = field(default_factory=dict)
     """Map the record of each run that has finished in this call to the seconds that the run took."""
 
@@ -68,7 +70,9 @@ class Plan:
             lines += [f"    {line}" for line in _global_batch(siblings)]
         lines += self._decided()
         how = "the time of all jobs added up" if self.cluster else "one at a time"
-        lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
+        lines += self.acceptance
+        if self.runs or not self.acceptance:
+            lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
         return "\n".join([*lines, *(f"  the result: {path}" for path in self.results())])
 
     def _decided(self) -> list[str]:
