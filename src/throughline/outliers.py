@@ -2,7 +2,7 @@
 
 A part is slow if three things are true of one of its figures:
 
-* it stands out: its p is below 5 % after Holm's correction for all parts and all figures that are judged together. So
+* it stands out: its p is below 4 % after Holm's correction for all parts and all figures that are judged together. So
   equal parts give an alarm by chance in at most 5 % of all calls.
 * the difference matters: it is slower than the median of the others by more than `tolerance`;
 * it is always there: every repeat is slower than the median of all parts in the same round, by half the tolerance.
@@ -32,8 +32,8 @@ Part = TypeVar("Part", bound=Hashable)
 Name = TypeVar("Name", bound=Hashable)
 TOLERANCE = 0.02
 """A part that is slower by no more than this share is not called slow, however sure the difference is."""
-SURE = 0.05
-"""The probability that equal parts give an alarm, over everything that is judged together."""
+SURE = 0.04
+"""The level of the test, over everything that is judged together. It is below 5 % because suspects are searched for."""
 LEAST_PARTS = 3
 """Of two parts that differ, nobody can tell which one is wrong."""
 PRIOR_DEGREES = 4

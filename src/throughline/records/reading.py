@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from throughline import __version__
 from throughline.files import UserError, read_json, snakemake, write_json
+from throughline.records.acceptance import Acceptance
 from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Look, MaxBatch
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Entry
@@ -133,3 +134,4 @@ read_verdict = partial(_validated, ConvergenceVerdict)
 read_imported = partial(_validated, Imported)
 read_compared = partial(_validated, Compared)
 read_predictions = partial(_validated, Predictions)
+read_acceptance = partial(_validated, Acceptance)

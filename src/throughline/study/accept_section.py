@@ -102,6 +102,11 @@ class Accept(Section):
         description="which pairs of nodes are measured. `all`: a round robin of as many rounds as there are other "
         "nodes, in each of which half as many pairs as nodes work side by side. A number: only so many rounds",
     )
+    tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.02,
+        description="a share: what is slower than its peers by no more than this is not called slow, and a figure may "
+        "lie so far below `accept.expected`",
+    )
     expected: list[Expectation] = Field(
         default_factory=list, description="figures that every device, node or pair should reach"
     )

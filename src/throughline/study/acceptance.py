@@ -130,6 +130,7 @@ class Acceptance:
     rounds: int
     specs: tuple[tuple[What, RunSpec], ...]
     expected: tuple[Expectation, ...] = ()
+    tolerance: float = 0.02
 
     @property
     def text(self) -> str:
@@ -141,6 +142,7 @@ class Acceptance:
                 "rounds": self.rounds,
                 "specs": [[what, spec.changed()] for what, spec in self.specs],
                 "expected": [figure.model_dump() for figure in self.expected],
+                "tolerance": self.tolerance,
             }
         )
 
@@ -209,7 +211,14 @@ def read_acceptance(text: str) -> Acceptance:
     expected = TypeAdapter(list[Expectation]).validate_python(value["expected"])
     whats: list[What] = [what for what, _ in value["specs"]]
     fleet = read(Fleet, value["fleet"])
-    return Acceptance(fleet, value["repeats"], value["rounds"], tuple(zip(whats, specs, strict=True)), tuple(expected))
+    return Acceptance(
+        fleet,
+        value["repeats"],
+        value["rounds"],
+        tuple(zip(whats, specs, strict=True)),
+        tuple(expected),
+        value["tolerance"],
+    )
 
 
 def visit_text(visit: Sequence[Measurement]) -> str:
@@ -242,7 +251,9 @@ def asked(config: Config, fleet: Fleet) -> Acceptance:
         for spec in runs.expand(_alone(config, what, {**block, "topologies": list(topologies)}))
         if what != "all-reduce" or spec.topology.world > 1
     ]
-    return Acceptance(fleet, accept.repeats, min(int(rounds), every), tuple(specs), tuple(accept.expected))
+    return Acceptance(
+        fleet, accept.repeats, min(int(rounds), every), tuple(specs), tuple(accept.expected), accept.tolerance
+    )
 
 
 def measurements(config: Config, fleet: Fleet) -> list[Measurement]:

@@ -46,7 +46,7 @@ ORDER = [
     {"forms", "mechanics"},
     {"rank", "observe"},
     {"launch", "installation"},
-    {"checks", "report", "console"},
+    {"checks", "report", "console", "acceptance"},
     {"archive"},
     {"workflow_call", "unmade", "snakemake_command", "commands"},
 ]

@@ -1,0 +1,218 @@
+"""Who is slow, in what, whether it is the machine, the program or a link, and what may explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from throughline.acceptance import facts
+from throughline.acceptance.measured import FigureKey, Measured, Run, Spot
+from throughline.outliers import Standing
+from throughline.records.acceptance import NAMES, Cause, DifferingFact, Finding, SlowFigure
+
+Standings = Mapping[FigureKey, Mapping[Spot, Standing]]
+HARDWARE = ("matmul", "memory", "copies")
+"""Measurements without a training program."""
+UNEXPLAINED = "nothing that was observed explains it"
+NAMED = 3
+"""How many facts a sentence names."""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A place that is slow in one figure."""
+
+    key: FigureKey
+    spot: Spot
+    standing: Standing
+
+    @property
+    def entry(self) -> SlowFigure:
+        low, high = self.standing.others_range or (0.0, 0.0)
+        return SlowFigure(
+            what=self.key.what,
+            figure=self.key.figure,
+            size=self.key.size,
+            kind=self.key.kind,
+            place=str(self.spot),
+            distance=self.standing.distance or 0.0,
+            others=self.standing.others,
+            others_low=low,
+            others_high=high,
+        )
+
+
+def find(measured: Measured, standings: Standings) -> list[Finding]:
+    """Return what is slow, the worst first. A node takes the place of its devices if more than half of them are slow.
+
+    The pairs of a node whose link is slow are not named one by one: the caller has left them out.
+    """
+    slow = [
+        Slow(key, spot, standing)
+        for key, places in standings.items()
+        for spot, standing in places.items()
+        if standing.slow
+    ]
+    groups = _grouped(slow, _devices_of_nodes(standings))
+    found = [_finding(measured, standings, spot, group, slow) for spot, group in groups.items()]
+    return sorted(found, key=lambda finding: min(one.distance for one in finding.slow))
+
+
+def _devices_of_nodes(standings: Standings) -> dict[int, set[int]]:
+    devices: dict[int, set[int]] = {}
+    for places in standings.values():
+        for spot in places:
+            if spot.device is not None:
+                devices.setdefault(spot.nodes[0], set()).add(spot.device)
+    return devices
+
+
+def _grouped(slow: Iterable[Slow], devices: Mapping[int, set[int]]) -> dict[Spot, list[Slow]]:
+    """Return the figures in which each place is slow. What follows from a slow device is counted as this device's."""
+    of_node: dict[int, list[Slow]] = {}
+    groups: dict[Spot, list[Slow]] = {}
+    for one in slow:
+        if one.key.kind == "pair":
+            groups.setdefault(one.spot, []).append(one)
+        else:
+            of_node.setdefault(one.spot.nodes[0], []).append(one)
+    for node, found in of_node.items():
+        bad = {one.spot.device for one in found if one.key.kind == "device"}
+        many = len(bad) >= 2 and 2 * len(bad) > len(devices[node])
+        if not bad or many:
+            groups[Spot("node", (node,))] = found
+            continue
+        for device in bad:
+            own = [one for one in found if one.spot.device == device]
+            groups[Spot("device", (node,), device)] = own
+        rest = [one for one in found if one.key.kind != "device"]
+        follows = [one for one in rest if one.key.what == "step"]
+        worst = min(bad, key=lambda device: min(_behind(one) for one in found if one.spot.device == device))
+        groups[Spot("device", (node,), worst)] += follows
+        if others := [one for one in rest if one not in follows]:
+            groups[Spot("node", (node,))] = others
+    return groups
+
+
+def _behind(slow: Slow) -> float:
+    return slow.standing.distance or 0.0
+
+
+def _telling(slow: Slow) -> tuple[bool, float]:
+    """Return the order of a place's figures: a machine that is slow alone is slow in its pairs, too."""
+    return slow.key.kind == "link", _behind(slow)
+
+
+def _finding(
+    measured: Measured, standings: Standings, spot: Spot, group: Sequence[Slow], slow: Sequence[Slow]
+) -> Finding:
+    cause, because = _cause(spot, group, standings)
+    worst = min(group, key=_telling)
+    differing = _facts(measured, worst, {one.spot for one in slow})
+    return Finding(
+        place=spot.entry,
+        slow=[one.entry for one in sorted(group, key=_telling)],
+        cause=cause,
+        because=because,
+        facts=differing,
+        sentence=f"{spot}: {_how_slow(spot, group)}; {_why(differing)}. {because[0].upper()}{because[1:]}.",
+    )
+
+
+def _how_slow(spot: Spot, group: Sequence[Slow]) -> str:
+    """Return by how much a place is slower in its worst figure, among whom, and its other figures."""
+    first, *rest = sorted(group, key=_telling)
+    entry = first.entry
+    beside = f"the {entry.others} others" if entry.kind != "device" else f"{entry.others} other devices"
+    reach = 100 * max(abs(entry.others_low), abs(entry.others_high))
+    text = (
+        f"{_name(first, spot)} {-100 * entry.distance:.1f} % slower than {beside} (range of the others ±{reach:.1f} %)"
+    )
+    others = [f"{_name(one, spot)} {-100 * _behind(one):.1f} %" for one in _worst_of_each(rest, first)]
+    return text + (f", {', '.join(others)}" if others else "")
+
+
+def _worst_of_each(rest: Sequence[Slow], first: Slow) -> list[Slow]:
+    """Return the worst standing in each other figure: several devices of a node may be slow in the same one."""
+    seen = {(first.key.what, first.key.figure, first.key.kind)}
+    kept = []
+    for one in rest:
+        name = one.key.what, one.key.figure, one.key.kind
+        if name not in seen:
+            seen.add(name)
+            kept.append(one)
+    return kept
+
+
+def _name(slow: Slow, spot: Spot) -> str:
+    name = NAMES.get((slow.key.what, slow.key.figure), slow.key.what)
+    if slow.key.kind == "link":
+        return f"{name} with other nodes"
+    if slow.key.kind == "node" and spot.kind == "device":
+        return f"{name} of its whole node"
+    return f"{name} of {slow.spot}" if slow.key.kind == "device" and spot.kind == "node" else name
+
+
+def _why(differing: Sequence[DifferingFact]) -> str:
+    """Return the facts that differ, and the reason if one of them is a reason."""
+    if not differing:
+        return UNEXPLAINED
+    told = [
+        f"its {fact.fact} was {fact.here}, theirs {fact.others}"
+        for fact in differing
+        if fact.fact != facts.FACTS[0].words
+    ][:NAMED]
+    reason = next((fact.why for fact in differing if fact.why), None)
+    return "; ".join([*told, *([f"reason: {reason}"] if reason else [])])
+
+
+def _cause(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, str]:
+    """Return whether the machine, the program or a link is slow, and what shows it."""
+    alone = [one for one in group if one.key.kind in ("device", "node")]
+    whats = {one.key.what for one in alone}
+    if not alone:
+        if spot.kind == "pair":
+            return "link", "it is the link between the two: both are as fast as the others in their other pairs"
+        return "link", "it is the node's link: alone, this node is as fast as the others"
+    if bare := sorted({NAMES[one.key.what, one.key.figure] for one in alone if one.key.what in HARDWARE}):
+        return "machine", f"it is the machine and not the program: it is slow without training, too ({', '.join(bare)})"
+    bare_known = {
+        NAMES[key.what, key.figure]
+        for key, places in standings.items()
+        for place in places
+        if key.what in HARDWARE and place.nodes[0] == spot.nodes[0] and spot.device in (None, place.device)
+    }
+    if "all-reduce" in whats:
+        return "link", "it is the exchange between the devices of this node" + (
+            f": each alone is as fast as the others ({', '.join(sorted(bare_known))})" if bare_known else ""
+        )
+    if not bare_known:
+        return "not known", "whether it is the machine or the program is not known: only the training step was measured"
+    return "program", (
+        f"only the training step is slow, and not the hardware under it ({', '.join(sorted(bare_known))} are as fast "
+        "as the others'): look at what a program needs besides, such as the host's processor and the software"
+    )
+
+
+def _facts(measured: Measured, worst: Slow, slow: set[Spot]) -> list[DifferingFact]:
+    """Return what differs in the records of a figure. Of a link, the facts are those of its nodes."""
+    kind = "pair" if worst.key.kind == "link" else worst.key.kind
+    runs = [
+        run for run in measured.runs if run.measurement.what == worst.key.what and run.measurement.place.kind == kind
+    ]
+    bad = {(spot.nodes[0], spot.device) for spot in slow if spot.kind != "pair"}
+    found: list[DifferingFact] = []
+    for node in worst.spot.nodes:
+        own = [run for run in runs if _is_of(run, node, worst.spot.device)]
+        places = {(other, run.measurement.place.device) for run in runs for other in run.measurement.place.nodes}
+        own_places = {(one, worst.spot.device) for one in worst.spot.nodes}
+        peers = sorted(places - own_places - bad, key=str)
+        of_peers = [[run for run in runs if _is_of(run, *peer)] for peer in peers]
+        differing = facts.different(own, of_peers, node, [other for other, _ in peers])
+        several = len(worst.spot.nodes) > 1
+        found += [one.model_copy(update={"fact": f"{one.fact} (node {node})"}) if several else one for one in differing]
+    return found
+
+
+def _is_of(run: Run, node: int, device: int | None) -> bool:
+    return node in run.measurement.place.nodes and run.measurement.place.device == device

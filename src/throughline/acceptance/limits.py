@@ -1,0 +1,104 @@
+"""What figures should be: what `accept.expected` says, and what the hardware can reach at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from throughline import gpus, statistics
+from throughline.acceptance.measured import FigureKey, Measured, Spot, Values
+from throughline.numbers import reading
+from throughline.records.acceptance import NAMES, ExpectedEntry
+from throughline.study.accept_section import Expectation
+from throughline.study.acceptance import FIGURES, Acceptance
+
+LINK = "the speed of the nodes' network, as the system states it"
+
+
+def expected(asked: Acceptance, values: Values) -> list[ExpectedEntry]:
+    """Compare what is expected with the slowest place that it is about."""
+    return [_expected(one, values, asked.tolerance) for one in asked.expected]
+
+
+def _expected(one: Expectation, values: Values, tolerance: float) -> ExpectedEntry:
+    figure = one.figure or next(iter(FIGURES[one.what]), "samples_per_s")
+    found = [
+        key
+        for key in values
+        if (key.what, key.figure, key.kind) == (one.what, figure, one.at) and one.size in (None, key.size)
+    ]
+    key = max(found, key=lambda key: key.size or 0, default=None)
+    name = NAMES.get((one.what, figure), f"{one.what}: {figure}")
+    facts: dict[str, object] = {
+        "what": one.what,
+        "at": one.at,
+        "figure": figure,
+        "expected": one.value,
+        "unit": one.unit,
+    }
+    facts |= {"source": one.source}
+    wanted = f"{reading(one.value)} {one.unit} ({one.source})"
+    if key is None or key.unit != one.unit:
+        why = "was not measured" if key is None else f"is measured in {key.unit}"
+        sentence = f"{name}, {_at(one.at)}: {wanted} is expected, and the figure {why}."
+        rest: dict[str, object] = {"size": one.size, "place": None, "reached": None, "share": None, "short": False}
+        return ExpectedEntry.model_validate({**facts, **rest, "sentence": sentence})
+    spot, reached = _slowest(values[key], key.less)
+    share = one.value / reached if key.less else reached / one.value
+    verb = "below" if share < 1 else "above"
+    sentence = f"{name}, {_at(one.at)}: {reading(reached)} {key.unit} at the slowest ({spot}), "
+    sentence += f"{100 * abs(share - 1):.1f} % {verb} the expected {wanted}."
+    found_at: dict[str, object] = {
+        "size": key.size,
+        "place": str(spot),
+        "reached": reached,
+        "share": share,
+        "short": share < 1 - tolerance,
+    }
+    return ExpectedEntry.model_validate({**facts, **found_at, "sentence": sentence})
+
+
+def _at(kind: str) -> str:
+    return {"device": "each device", "node": "each node", "pair": "each pair", "all": "all nodes together"}[kind]
+
+
+def _slowest(places: Mapping[Spot, Mapping[int, float]], less: bool) -> tuple[Spot, float]:
+    """Return the place with the worst median, and this median."""
+    medians = {spot: statistics.median(list(values.values())) or 0.0 for spot, values in places.items()}
+    spot = (max if less else min)(medians, key=medians.__getitem__)
+    return spot, medians[spot]
+
+
+def of_hardware(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
+    """Return what the hardware can reach at most, in the figure's unit, and who says so; None if nobody does."""
+    if key.kind in ("pair", "link", "all"):
+        return _network(key, measured)
+    gpu = gpus.find(measured.device) if measured.device else None
+    if gpu is None or key.kind != "device":
+        return None
+    if key.figure == "matmul":
+        precision = next(run.measurement.spec.precision for run in measured.runs if run.measurement.what == key.what)
+        peak = gpu.peak_flops_per_s.get(precision)
+        return (peak / 1e12, f"dense peak in {precision}, {gpu.source}") if peak else None
+    if key.figure == "vector_memory" and gpu.memory_bytes_per_s:
+        return gpu.memory_bytes_per_s / 1e9, f"memory bandwidth, {gpu.source}"
+    return None
+
+
+def _network(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
+    """Return the bandwidth of the slowest node's network: of all its InfiniBand ports, or of its fastest interface.
+
+    A ring of all-reduce sends over a node's network what its bus bandwidth counts. Simulated nodes have no network
+    between them.
+    """
+    if key.figure != "bus_bandwidth":
+        return None
+    speeds: list[float] = []
+    for run in measured.runs:
+        if run.measurement.place.kind not in ("pair", "all") or run.measurement.spec.hosts == "simulated":
+            continue
+        for hardware in run.record.hardware or ():
+            ports = [port.gbit_per_s for port in hardware.machine.infiniband or () if port.gbit_per_s]
+            cards = [card.gbit_per_s for card in hardware.machine.network or () if card.gbit_per_s]
+            if ports or cards:
+                speeds.append(sum(ports) or max(cards))
+    return (min(speeds) / 8, LINK) if speeds else None

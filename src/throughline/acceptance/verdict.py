@@ -1,0 +1,233 @@
+"""Judge an acceptance: from its records to the content of results/acceptance.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from throughline import outliers, records
+from throughline.acceptance import findings, limits
+from throughline.acceptance.measured import FigureKey, Measured, Spot, Values, judged, read
+from throughline.outliers import Peers, Standing
+from throughline.records.acceptance import (
+    NAMES,
+    Acceptance,
+    AcceptanceVerdict,
+    ExpectedEntry,
+    FigureEntry,
+    Finding,
+    Missing,
+    StandingEntry,
+)
+from throughline.study import acceptance as study
+
+STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "not measured": 2}
+"""The exit statuses."""
+
+
+def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
+    """Judge what was measured. folder: the one above results/."""
+    measured = read(asked, folder)
+    values = measured.values()
+    standings = _standings(values, asked.tolerance)
+    found = findings.find(measured, standings)
+    expected = limits.expected(asked, values)
+    unjudged = _unjudged(standings, asked.tolerance)
+    has_peers = any(standing.others >= 1 for places in standings.values() for standing in places.values())
+    if not has_peers and not any(one.reached for one in expected):
+        unjudged.append("no figure has peers: an acceptance compares at least three devices, nodes or pairs")
+    short = [one for one in expected if one.short]
+    lacking = bool(measured.missing or unjudged or any(one.reached is None for one in expected))
+    verdict: AcceptanceVerdict = "outliers" if found or short else "not measured" if lacking else "fit"
+    starts = sorted(run.record.started for run in measured.runs)
+    return Acceptance(
+        schema_=records.SCHEMA,
+        asked=json.loads(asked.text),
+        tolerance=asked.tolerance,
+        nodes=list(asked.fleet.nodes),
+        devices=asked.fleet.devices,
+        device=measured.device,
+        started=next(iter(starts), None),
+        ended=max((run.record.ended for run in measured.runs), default=None),
+        verdict=verdict,
+        summary=_summary(verdict, found, short, measured.missing, unjudged, len(asked.fleet.nodes)),
+        findings=found,
+        expected=expected,
+        missing=measured.missing,
+        unjudged=unjudged,
+        remarks=_remarks(standings, measured),
+        figures=[_figure(key, places, values, standings, measured) for key, places in values.items()],
+    )
+
+
+def _standings(values: Values, tolerance: float) -> dict[FigureKey, dict[Spot, Standing]]:
+    """Judge all figures as one family. The pairs of a node whose link is slow are judged without this node.
+
+    Such a node would be half of the slow pairs of four nodes, and hide them. With equal nodes no link is slow, so the
+    second look gives no further alarm.
+    """
+    family = {key: Peers(values[key], key.less) for key in sorted(judged(values), key=str)}
+    first = outliers.judge(family, tolerance)
+    away = {
+        spot.nodes[0]
+        for key, places in first.items()
+        if key.kind == "link"
+        for spot, standing in places.items()
+        if standing.slow
+    }
+    if not away:
+        return first
+    kept = {
+        key: Peers({spot: one for spot, one in peers.values.items() if not away & set(spot.nodes)}, peers.less)
+        if key.kind == "pair"
+        else peers
+        for key, peers in family.items()
+    }
+    second = outliers.judge(kept, tolerance)
+    for key, places in second.items():
+        if key.kind == "link":  # found in the first look
+            second[key] = {
+                spot: replace(standing, slow=standing.slow or first[key][spot].slow)
+                for spot, standing in places.items()
+            }
+        elif key.kind == "pair":
+            second[key] = {spot: places.get(spot) or replace(one, slow=False) for spot, one in first[key].items()}
+    return second
+
+
+def _unjudged(standings: Mapping[FigureKey, Mapping[Spot, Standing]], tolerance: float) -> list[str]:
+    """Say where two places differ, so that nobody can tell which of them is slow."""
+    texts = []
+    for key, places in standings.items():
+        if len(places) != 2:
+            continue
+        slower, distance = min(((spot, standing.distance or 0.0) for spot, standing in places.items()), key=_second)
+        if distance < -tolerance:
+            texts.append(
+                f"{NAMES.get((key.what, key.figure), key.what)}: {slower} is {-100 * distance:.1f} % slower than the "
+                "only other one, and of two nobody can tell which one is wrong"
+            )
+    return texts
+
+
+def _second(pair: tuple[Spot, float]) -> float:
+    return pair[1]
+
+
+def _summary(
+    verdict: AcceptanceVerdict,
+    found: Sequence[Finding],
+    short: Sequence[ExpectedEntry],
+    missing: Sequence[Missing],
+    unjudged: Sequence[str],
+    nodes: int,
+) -> str:
+    """Return the outcome in one sentence."""
+    fleet = "1 node" if nodes == 1 else f"{nodes} nodes"
+    gaps = [_runs_missing(missing)] if missing else []
+    gaps += ["what two parts alone show cannot be judged"] if unjudged and not missing else []
+    if verdict == "fit":
+        return f"The {fleet} are fit: no device, node or link is slow." if nodes != 1 else "The node is fit."
+    if verdict == "not measured":
+        return f"The verdict on {fleet} is open: {'; '.join(gaps) or 'not everything that is expected was measured'}."
+    names = [finding.place.words for finding in found]
+    parts = [f"slow: {', '.join(dict.fromkeys(names))}"] if names else []
+    parts += [f"{len(short)} figures are below what is expected"] if short else []
+    return f"Not fit ({fleet}): {'; '.join([*parts, *gaps])}."
+
+
+def _runs_missing(missing: Sequence[Missing]) -> str:
+    places = list(dict.fromkeys(one.place.words for one in missing))
+    named = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if places[3:] else "")
+    return f"{len(missing)} run{'s are' if len(missing) > 1 else ' is'} missing ({named})"
+
+
+def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: Measured) -> list[str]:
+    """Say what limits the verdict: few repeats, and records from different software."""
+    remarks = []
+    counts = [len(standing.repeats) for places in standings.values() for standing in places.values()]
+    if counts and min(counts) < 3:
+        remarks.append("some places have fewer than 3 repeats: a short disturbance may look like a slow device")
+    digests = {str(run.record.environment.get("code")) for run in measured.runs}
+    if len(digests) > len({run.measurement.what for run in measured.runs}):
+        remarks.append("the runs were made by different versions of Throughline's code")
+    return remarks
+
+
+def _figure(
+    key: FigureKey,
+    places: Mapping[Spot, Mapping[int, float]],
+    values: Values,
+    standings: Mapping[FigureKey, Mapping[Spot, Standing]],
+    measured: Measured,
+) -> FigureEntry:
+    """Return a figure with all of its places. If it is not judged, its distances are known all the same."""
+    known = standings.get(key) or outliers.judge({key: Peers(places, key.less)})[key]
+    limit = limits.of_hardware(key, measured)
+    return FigureEntry(
+        what=key.what,
+        figure=key.figure,
+        size=key.size,
+        kind=key.kind,
+        unit=key.unit,
+        better="less" if key.less else "more",
+        judged=key in standings and len(places) >= outliers.LEAST_PARTS,
+        limit=limit[0] if limit else None,
+        limit_source=limit[1] if limit else None,
+        standings=[
+            _standing(spot, places[spot], standing, key in standings) for spot, standing in sorted(known.items())
+        ],
+    )
+
+
+def _standing(spot: Spot, repeats: Mapping[int, float], standing: Standing, is_judged: bool) -> StandingEntry:
+    low, high = standing.others_range or (None, None)
+    return StandingEntry(
+        place=spot.entry,
+        repeats={str(repeat): value for repeat, value in sorted(repeats.items())},
+        median=standing.median,
+        low=standing.interval[0],
+        high=standing.interval[1],
+        coverage=standing.coverage,
+        others=standing.others,
+        others_median=standing.others_median,
+        others_low=low,
+        others_high=high,
+        distance=standing.distance,
+        p=standing.p if is_judged else None,
+        p_holm=standing.p_holm if is_judged else None,
+        slow=standing.slow and is_judged,
+    )
+
+
+def status(acceptance: Acceptance) -> int:
+    """Return the exit status: 0 fit, 1 outliers, 2 not measured."""
+    return STATUS[acceptance.verdict]
+
+
+def lines(acceptance: Acceptance) -> Iterable[str]:
+    """Yield the verdict as a terminal shows it."""
+    yield acceptance.summary
+    yield from (finding.sentence for finding in acceptance.findings)
+    yield from (one.sentence for one in acceptance.expected if one.short or one.reached is None)
+    yield from acceptance.unjudged
+    missing: dict[tuple[str, str, str], int] = {}
+    for one in acceptance.missing:
+        name = one.place.words, one.what, one.reason
+        missing[name] = missing.get(name, 0) + 1
+    for (place, what, reason), count in missing.items():
+        yield f"{place}: {what} is missing ({count} run{'s' if count > 1 else ''}): {reason}"
+
+
+def paragraph(acceptance: Acceptance) -> str:
+    """Return the verdict as one paragraph for an administrator or a vendor. It names no machine."""
+    repeats = max((len(one.repeats) for figure in acceptance.figures for one in figure.standings), default=0)
+    devices = f"{acceptance.devices} x {acceptance.device or 'devices'}"
+    how = (
+        f"Measured {acceptance.started or 'never'} to {acceptance.ended or 'never'} on {len(acceptance.nodes)} nodes "
+        f"with {devices} each, {repeats} repeats; a place is called slow if it is more than "
+        f"{100 * acceptance.tolerance:g} % slower than its peers and stands out among all places and figures."
+    )
+    return " ".join(one if one.endswith(".") else f"{one}." for one in [how, *lines(acceptance)])

@@ -1,0 +1,23 @@
+"""Say whether a fleet of nodes is fit, for a prolog or a nightly job.
+
+The exit status is 0 if it is fit, 1 if a device, node or link is slow or a figure is below what is expected, and 2 if
+not everything was measured that the verdict needs.
+
+file: results/acceptance.json, which `snakemake accept` makes
+"""
+
+from pathlib import Path
+
+
+def main(file: Path = Path("results/acceptance.json"), /) -> int:
+    from throughline.acceptance import verdict
+    from throughline.records import read_acceptance
+    from throughline.study.acceptance import LOCAL
+
+    accepted = read_acceptance(file)
+    for line in verdict.lines(accepted):
+        print(line)
+    names = file.with_name(Path(LOCAL).name)
+    if names.exists():
+        print(f"The names of the nodes are in {names}.")
+    return verdict.status(accepted)

@@ -1,0 +1,169 @@
+"""results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from throughline.records.entry import Count, Entry, NonNegative, Positive, Whole
+
+AcceptanceVerdict = Literal["fit", "outliers", "not measured"]
+PlaceKind = Literal["device", "node", "link", "pair", "all"]
+Cause = Literal["machine", "program", "link", "not known"]
+
+
+class PlaceEntry(Entry):
+    """Where a figure was measured. Kind `link` is what a node reaches in the best of its pairs."""
+
+    kind: PlaceKind
+    nodes: list[Whole]
+    device: Whole | None
+    words: str
+
+
+class StandingEntry(Entry):
+    """One place in one figure, beside its peers.
+
+    repeats: by their number; low, high: the slowest and the fastest repeat, which hold the true median with the
+    probability `coverage`. distance: the speed here over the median speed of the others, minus 1. others_low,
+    others_high: the distances of the others from their own median. p_holm: adjusted for every place and every figure of
+    the acceptance.
+    """
+
+    place: PlaceEntry
+    repeats: dict[str, Positive]
+    median: Positive
+    low: Positive
+    high: Positive
+    coverage: NonNegative | None
+    others: Whole
+    others_median: Positive | None
+    others_low: float | None
+    others_high: float | None
+    distance: float | None
+    p: NonNegative | None
+    p_holm: NonNegative | None
+    slow: bool
+
+
+class FigureEntry(Entry):
+    """One figure of all places of a kind. size: rows, elements or bytes; judged: these places are peers.
+
+    limit: what the hardware can reach at most, with its source, where this is known.
+    """
+
+    what: str
+    figure: str
+    size: Count | None
+    kind: PlaceKind
+    unit: str
+    better: Literal["more", "less"]
+    judged: bool
+    limit: Positive | None
+    limit_source: str | None
+    standings: list[StandingEntry]
+
+    @property
+    def words(self) -> str:
+        return NAMES.get((self.what, self.figure), f"{self.what}: {self.figure}")
+
+
+NAMES = {
+    ("step", "samples_per_s"): "training step",
+    ("matmul", "matmul"): "matrix product",
+    ("memory", "vector_memory"): "memory",
+    ("copies", "host_to_device"): "copy from the host",
+    ("copies", "device_to_host"): "copy to the host",
+    ("all-reduce", "bus_bandwidth"): "all-reduce",
+    ("all-reduce", "latency"): "all-reduce of a small message",
+}
+"""What a figure is called in sentences, by the measurement and the figure."""
+
+
+class DifferingFact(Entry):
+    """A fact of a slow place that its peers do not share. here, others: in words, with units; why: what it explains."""
+
+    fact: str
+    here: str
+    others: str
+    why: str | None
+
+
+class SlowFigure(Entry):
+    """A figure in which a place is slow: its share behind the others, and their range."""
+
+    what: str
+    figure: str
+    size: Count | None
+    kind: PlaceKind
+    place: str
+    distance: float
+    others: Whole
+    others_low: float
+    others_high: float
+
+
+class Finding(Entry):
+    """A device, node or pair that is slow: in what, whether it is the machine, the program or a link, and why."""
+
+    place: PlaceEntry
+    slow: list[SlowFigure]
+    cause: Cause
+    because: str
+    facts: list[DifferingFact]
+    sentence: str
+
+
+class Missing(Entry):
+    """A run that was asked for and has no valid record."""
+
+    place: PlaceEntry
+    what: str
+    repeat: Count
+    record: str
+    reason: str
+
+
+class ExpectedEntry(Entry):
+    """A figure that was expected, beside the slowest place that it is about.
+
+    share: reached over expected; short: below what is expected by more than the tolerance. A figure that was not
+    measured has neither.
+    """
+
+    what: str
+    at: str
+    size: Count | None
+    figure: str
+    expected: Positive
+    unit: str
+    source: str
+    place: str | None
+    reached: Positive | None
+    share: NonNegative | None
+    short: bool
+    sentence: str
+
+
+class Acceptance(Entry):
+    """The verdict on a fleet. Real names of nodes are in no key.
+
+    asked: what was asked for, from which the verdict follows together with the records; nodes: their numbers;
+    unjudged: figures without enough peers.
+    """
+
+    schema_: Literal[2] = Field(alias="schema")
+    asked: dict[str, Any]
+    tolerance: NonNegative
+    nodes: list[Whole]
+    devices: Count
+    device: str | None
+    started: str | None
+    ended: str | None
+    verdict: AcceptanceVerdict
+    summary: str
+    findings: list[Finding]
+    expected: list[ExpectedEntry]
+    missing: list[Missing]
+    unjudged: list[str]
+    remarks: list[str]
+    figures: list[FigureEntry]

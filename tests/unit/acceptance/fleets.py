@@ -1,0 +1,84 @@
+"""Made-up records of an acceptance: a fleet of equal nodes of which a test makes a part slow."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from throughline.files import write_json
+from throughline.study import acceptance
+from throughline.study.acceptance import Acceptance, Fleet, Measurement
+from throughline.study.config import load
+
+SPEEDS = {"step": 1000.0, "matmul": 700.0, "memory": 2900.0, "copies": 50.0, "all-reduce": 300.0}
+"""Samples per second, TFLOPS and GB/s."""
+Share = Callable[[Measurement], float]
+Change = Callable[[Measurement, dict[str, Any]], None]
+
+
+def asked(nodes: int = 4, devices: int = 2, kind: str = "cuda", **accept: Any) -> Acceptance:
+    config = load(["config.yaml"])
+    section = config.accept.model_copy(update=accept)
+    fleet = Fleet(tuple(range(nodes)), devices, kind, threads=2)
+    return acceptance.asked(config.model_copy(update={"accept": section}), fleet)
+
+
+def write(
+    made: Acceptance, folder: Path, speed: Share = lambda _: 1.0, change: Change = lambda _, record: None
+) -> None:
+    """Write a record for each measurement. speed: its share of the usual speed; change: changes the record."""
+    chance = random.Random(1)
+    for measured in made.measurements():
+        value = SPEEDS[measured.what] * speed(measured) * (1 + chance.gauss(0, 0.002))
+        content = record(measured, value)
+        change(measured, content)
+        path = folder / measured.record
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_json(path, content)
+
+
+def record(measured: Measurement, value: float) -> dict[str, Any]:
+    """Return a valid record whose figures are `value`."""
+    spec, steps = measured.spec, 10
+    per_s = value if measured.what == "step" else 100.0
+    window = spec.size.samples_per_step * steps / per_s
+    return {
+        "schema": 2, "spec": spec.changed(), "reason": None, "warnings": [], "data": None,
+        "device": {"kind": "cpu" if spec.device == "cpu" else "cuda", "name": "NVIDIA H100 80GB HBM3",
+                   "count": spec.topology.devices, "fp16_native": True},
+        "environment": {"framework": {"torch": "2.13.0"}, "code": "0123456789ab"},
+        "started": "2026-11-20T12:00:00Z", "ended": "2026-11-20T12:01:30Z",
+        "status": "ok", "unit": "samples" if measured.what == "step" else "calls", "samples_per_s": per_s,
+        "figures": _figures(measured, value), "window_s": window, "steps_asked": steps, "steps_timed": steps,
+        "warmup_steps": 2, "step_seconds": [window / steps] * steps, "loss": None, "scaler_skipped_steps": 0,
+        "ranks": [], "peak_memory_bytes": None, "loader_stall_share": None,
+        "utilization": {"cpu": None, "gpu": None},
+        "telemetry": [_telemetry(node, spec.topology.devices) for node in range(spec.topology.nodes)],
+    }  # fmt: skip
+
+
+def _figures(measured: Measurement, value: float) -> list[dict[str, Any]]:
+    if measured.what == "all-reduce":
+        return [
+            {"name": name, "unit": "GB/s", "better": "more", "at": size, "value": value * size / (size + 2**20)}
+            for size in (2**10, 2**20, 2**30)
+            for name in ("algorithm_bandwidth", "bus_bandwidth")
+        ]
+    return [
+        {"name": name, "unit": "TFLOPS" if name == "matmul" else "GB/s", "better": "more", "at": 8192, "value": value}
+        for name in acceptance.FIGURES[measured.what]
+    ]
+
+
+def _telemetry(node: int, devices: int) -> dict[str, Any]:
+    def steady(value: float) -> dict[str, float]:
+        return {"mean": value, "min": value, "max": value}
+
+    gpu = {"sm_clock_mhz": steady(1755.0), "temperature_c": steady(60.0), "throttle_reasons": []}
+    return {
+        "node": node, "interval_s": 1.0, "samples": 20, "cost_cpu_share": 0.001,
+        "machine": {"cpu_others_share": steady(0.01)}, "processes": {},
+        "devices": [{"index": index, **gpu} for index in range(devices)], "reasons": {},
+    }  # fmt: skip

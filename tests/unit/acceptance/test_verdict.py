@@ -1,0 +1,179 @@
+"""The verdict on a fleet: who is slow by name, machine or program or link, what explains it, and what is missing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline.acceptance import verdict
+from throughline.commands import accept
+from throughline.files import write_json
+from throughline.records.acceptance import Acceptance
+from throughline.study.accept_section import Expectation
+from throughline.study.acceptance import Measurement
+from unit.acceptance import fleets
+
+
+def judged(folder: Path, made: Any = None, **how: Any) -> Acceptance:
+    made = made or fleets.asked()
+    fleets.write(made, folder, **how)
+    return verdict.judge(made, folder)
+
+
+def of(node: int, device: int | None, *whats: str, slow: float = 0.93) -> fleets.Share:
+    """Make measurements slow: of one device, or of everything that a node takes part in if the device is None."""
+
+    def share(measured: Measurement) -> float:
+        place = measured.place
+        mine = node in place.nodes and (device is None or place.device == device)
+        return slow if mine and measured.what in whats else 1.0
+
+    return share
+
+
+def test_an_equal_fleet_is_fit(tmp_path: Path) -> None:
+    found = judged(tmp_path)
+    assert (found.verdict, found.findings, found.missing, found.unjudged) == ("fit", [], [], [])
+    assert verdict.status(found) == 0
+    assert {(figure.what, figure.kind) for figure in found.figures if figure.judged} == {
+        *((what, "device") for what in ("step", "matmul", "memory", "copies")),
+        ("step", "node"), ("all-reduce", "node"), ("all-reduce", "pair"), ("all-reduce", "link"),
+    }  # fmt: skip
+
+
+def test_a_slow_gpu_is_named_with_its_clock_and_the_reason(tmp_path: Path) -> None:
+    def cap(measured: Measurement, record: dict[str, Any]) -> None:
+        if (measured.place.nodes, measured.place.device) == ((3,), 1):
+            card = record["telemetry"][0]["devices"][0]
+            card["sm_clock_mhz"] = dict.fromkeys(("mean", "min", "max"), 1410.0)
+            card["throttle_reasons"] = ["sw_power_cap"]
+
+    found = judged(tmp_path, speed=of(3, 1, "matmul", "step"), change=cap)
+    assert verdict.status(found) == 1
+    (finding,) = found.findings
+    assert (finding.place.words, finding.cause) == ("node 3, GPU 1", "machine")
+    assert {one.what for one in finding.slow} == {"matmul", "step"}
+    text = finding.sentence
+    assert text.startswith("node 3, GPU 1: ") and "% slower than 7 other devices (range of the others ±" in text
+    assert "its clock was 1,410 MHz, theirs 1,755 MHz; reason: power cap." in text
+    assert "it is the machine and not the program" in text.lower()
+
+
+def test_what_nothing_explains_is_said_so_and_a_slow_step_alone_is_the_program(tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path, speed=of(2, 0, "step")).findings
+    assert finding.cause == "program"
+    assert "nothing that was observed explains it" in finding.sentence
+    assert "copy from the host, copy to the host, matrix product, memory are as fast" in finding.sentence
+
+
+def test_a_node_takes_the_place_of_its_slow_devices(tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path, speed=of(1, None, "matmul", "memory")).findings
+    assert (finding.place.words, finding.place.kind, finding.cause) == ("node 1", "node", "machine")
+
+
+def test_a_node_whose_pairs_are_all_slow_is_named_instead_of_its_pairs(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        return 0.5 if measured.place.kind in ("pair", "all") and 2 in measured.place.nodes else 1.0
+
+    (finding,) = judged(tmp_path, speed=share).findings
+    assert (finding.place.words, finding.cause) == ("node 2", "link")
+    assert "all-reduce with other nodes" in finding.sentence
+
+
+def test_a_slow_pair_is_named(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        return 0.5 if measured.place.nodes == (1, 3) else 1.0
+
+    (finding,) = judged(tmp_path, speed=share).findings
+    assert (finding.place.words, finding.cause) == ("nodes 1 and 3", "link")
+
+
+def test_a_node_on_the_processor_is_judged_like_a_device(tmp_path: Path) -> None:
+    """Its pairs are slow because the node is: it is named once."""
+    made = fleets.asked(kind="cpu", devices=1)
+
+    def quota(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes == (3,):
+            record["telemetry"][0]["machine"]["cpu_others_share"] = dict.fromkeys(("mean", "min", "max"), 0.6)
+
+    everything = of(3, None, "step", "matmul", "memory", "all-reduce", slow=0.7)
+    (finding,) = judged(tmp_path, made, speed=everything, change=quota).findings
+    assert (finding.place.words, finding.cause) == ("node 3", "machine")
+    assert "processor time of other processes was 60 %, theirs 1 %" in finding.sentence
+
+
+def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    gone = next(one for one in made.measurements() if one.place.nodes == (0,) and one.what == "memory")
+    (tmp_path / gone.record).unlink()
+    found = verdict.judge(made, tmp_path)
+    assert (found.verdict, verdict.status(found)) == ("not measured", 2)
+    assert [one.record for one in found.missing] == [gone.record]
+    assert any("node 0, GPU 0: memory is missing (1 run)" in line for line in verdict.lines(found))
+    other = next(one for one in made.measurements() if one.place.nodes == (2,))
+    content = json.loads((tmp_path / other.record).read_text())
+    (tmp_path / other.record).write_text(json.dumps(content | {"status": "oom", "samples_per_s": None, "reason": "no"}))
+    assert "oom: no" in {one.reason for one in verdict.judge(made, tmp_path).missing}
+
+
+def test_of_two_nodes_that_differ_the_verdict_is_open(tmp_path: Path) -> None:
+    made = fleets.asked(nodes=2, devices=1)
+    assert judged(tmp_path / "equal", made).verdict == "fit"
+    found = judged(tmp_path / "unequal", made, speed=of(1, None, "matmul", slow=0.8))
+    assert found.verdict == "not measured"
+    assert "of two nobody can tell which one is wrong" in found.unjudged[0]
+
+
+def test_a_single_device_has_no_peers(tmp_path: Path) -> None:
+    found = judged(tmp_path, fleets.asked(nodes=1, devices=1))
+    assert found.verdict == "not measured"
+    assert "no figure has peers" in found.unjudged[0]
+
+
+@pytest.mark.parametrize(("value", "status", "word"), [(690.0, 0, "above"), (705.0, 0, "below"), (794.5, 1, "below")])
+def test_what_is_expected_is_compared_with_the_slowest(tmp_path: Path, value: float, status: int, word: str) -> None:
+    row = Expectation(what="matmul", at="device", value=value, unit="TFLOPS", source="a published table")
+    found = judged(tmp_path, fleets.asked(expected=[row]))
+    assert verdict.status(found) == status
+    assert f"% {word} the expected" in found.expected[0].sentence
+
+
+def test_expected_figures_that_were_not_measured_leave_the_verdict_open(tmp_path: Path) -> None:
+    row = Expectation(what="matmul", at="device", size=77, value=1.0, unit="TFLOPS", source="a published table")
+    found = judged(tmp_path, fleets.asked(expected=[row]))
+    assert (found.verdict, found.expected[0].reached) == ("not measured", None)
+
+
+def test_the_hardware_limits_what_a_device_can_reach(tmp_path: Path) -> None:
+    found = judged(tmp_path)
+    limits = {(figure.what, figure.kind): figure.limit for figure in found.figures}
+    assert limits["matmul", "device"] == pytest.approx(989.4)
+    assert limits["memory", "device"] == pytest.approx(3350)
+    assert limits["step", "device"] is None
+
+
+def test_the_latency_of_small_messages_is_judged_and_less_is_better(tmp_path: Path) -> None:
+    found = judged(tmp_path)
+    (latency,) = [one for one in found.figures if one.figure == "latency" and one.kind == "pair"]
+    assert (latency.size, latency.unit, latency.better) == (1024, "us", "less")
+    assert latency.standings[0].median == pytest.approx((2**10 + 2**20) / 300e3, rel=0.02)
+
+
+def test_the_command_prints_the_verdict_and_its_status_says_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = judged(tmp_path, speed=of(3, 1, "matmul"))
+    write_json(tmp_path / "results/acceptance.json", found.model_dump(by_alias=True))
+    assert accept.main() == 1
+    printed = capsys.readouterr().out
+    assert "node 3, GPU 1: matrix product" in printed and "names of the nodes" not in printed
+    (tmp_path / "results/acceptance.local.json").write_text("{}")
+    assert accept.main() == 1
+    assert "results/acceptance.local.json" in capsys.readouterr().out.splitlines()[-1]
+    paragraph = verdict.paragraph(found)
+    assert "\n" not in paragraph and found.findings[0].sentence in paragraph and "8 x" not in paragraph

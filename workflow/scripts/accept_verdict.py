@@ -1,0 +1,24 @@
+"""Judge an acceptance from the records that are there.
+
+acceptance: what was asked for, as JSON
+output: acceptance.json
+text: one paragraph for an administrator or a vendor
+"""
+
+from pathlib import Path
+
+from throughline.command import run
+
+
+def main(acceptance: str, output: Path, text: Path) -> None:
+    from throughline.acceptance import verdict
+    from throughline.files import write_json, write_text
+    from throughline.study.acceptance import read_acceptance
+
+    judged = verdict.judge(read_acceptance(acceptance))
+    write_json(output, judged.model_dump(by_alias=True))
+    write_text(text, verdict.paragraph(judged) + "\n")
+
+
+if __name__ == "__main__":
+    run(main)
