@@ -4,6 +4,7 @@ snakemake                                      everything that config.yaml asks 
 snakemake corpus                               only the data; also: snakemake images, snakemake faces, snakemake clicks
 snakemake logs                                 each benchmark's logs in one archive: results/<benchmark>/logs.zip
 snakemake predictions                          topologies that nobody has measured (runs.predict)
+snakemake accept                               is every node, device and link of a cluster as fast as its peers?
 snakemake imports                              results from other people's logs
 snakemake compare                              results beside those of archives (compare.against)
 snakemake pack                                 results/archive.zip, which a stranger can check: throughline check
@@ -106,4 +107,5 @@ onerror:
     logs = {str(job.output[0]): str(job.log[0]) for job in INSIDE.jobs(finished=False) if job.log}
     expected = cells.asked_for(SPECS)
     shell(f"python {started('report_incomplete')}" " --expected {expected:q} --output {plan.SO_FAR}")
+    judge_what_is_there()
     atexit.register(print, plan.failures(logs), file=sys.stderr)  # printed last, after Snakemake's own output

@@ -32,7 +32,7 @@ Part = TypeVar("Part", bound=Hashable)
 Name = TypeVar("Name", bound=Hashable)
 TOLERANCE = 0.02
 """A part that is slower by no more than this share is not called slow, however sure the difference is."""
-SURE = 0.04
+SURE = 0.03
 """The level of the test, over everything that is judged together. It is below 5 % because suspects are searched for."""
 LEAST_PARTS = 3
 """Of two parts that differ, nobody can tell which one is wrong."""

@@ -53,6 +53,6 @@ __all__ = [
     "MachineFacts", "Mathematics", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network", "NodeHardware",
     "NodeTelemetry", "NotPredicted", "Port", "PredictedCell", "PredictedSeries", "Predictions", "Rank", "RankFigures",
     "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit", "leave_newer",
-    "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch", "read_predictions",
-    "read_run", "read_run_of", "read_summary", "read_verdict", "write",
+    "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch",
+    "read_predictions", "read_run", "read_run_of", "read_summary", "read_verdict", "write",
 ]  # fmt: skip

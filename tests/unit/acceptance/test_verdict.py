@@ -166,8 +166,8 @@ def test_the_latency_of_small_messages_is_judged_and_less_is_better(tmp_path: Pa
 def test_the_command_prints_the_verdict_and_its_status_says_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     found = judged(tmp_path, speed=of(3, 1, "matmul"))
+    monkeypatch.chdir(tmp_path)
     write_json(tmp_path / "results/acceptance.json", found.model_dump(by_alias=True))
     assert accept.main() == 1
     printed = capsys.readouterr().out
