@@ -155,13 +155,6 @@ def test_what_cannot_be_shared_out_is_unsupported(kind: str, world: int, options
         load("torch")(spec, 0, 0, world, "cpu").device()
 
 
-@pytest.mark.parametrize("kind", KINDS[2:])
-def test_weights_are_not_cut_twice(kind: str) -> None:
-    spec = training_fixtures.spec(topology="1n4g", options={"sharding": kind, "tensor": 2})
-    with pytest.raises(Unsupported, match="already split the weights"):
-        load("torch")(spec, 0, 0, 4, "cpu").device()
-
-
 def test_horovod_shares_nothing_out() -> None:
     spec = training_fixtures.spec(framework="torch-horovod", topology="1n2g", options={"sharding": "optimizer"})
     with pytest.raises(Unsupported, match="Horovod gives every rank all gradients"):

@@ -176,7 +176,8 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "graph": options.graph is not False,
         "accumulation": options.accumulate > 1,
         "clipping": options.clip != "none",
-        "checkpointing": options.checkpointing,
+        "checkpointing": options.checkpointing is True,
+        "selective": options.checkpointing == "selective",
         "unpadded": options.unpadded is True,  # `auto` needs nothing
         "sharding": options.sharding != "none",
         "half_exchange": options.exchange_dtype != "fp32",

@@ -17,6 +17,7 @@ FEATURES = {
     "accumulation": "gradient accumulation",
     "clipping": "gradient clipping",
     "checkpointing": "recomputed activations",
+    "selective": "recomputed activations except products and attention (checkpointing: selective)",
     "unpadded": "padding left out",
     "sharding": "states split over replicas (sharding)",
     "half_exchange": "gradients exchanged in bf16",

@@ -68,7 +68,11 @@ class Options(Part):
         "backward of a compiled model on one GPU. What cannot be recorded ends as `unsupported`",
         default=False,
     )
-    checkpointing: bool = key("recompute activations in the backward pass to save memory", default=False)
+    checkpointing: bool | Literal["selective"] = key(
+        "recompute activations in the backward pass to save memory. selective: products with weights and attention "
+        "are kept, and all else is recomputed",
+        default=False,
+    )
     unpadded: bool | Literal["auto"] = key(
         "compute only the real tokens, without padding. auto: on GPUs, if the framework and the model can, and `graph` "
         "is off; records have the value that it took and the reason",

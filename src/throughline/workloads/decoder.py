@@ -9,7 +9,8 @@ class Decoder:
 
     layers: the products with weights, except the vocabulary's. attention: the attention of all pairs of positions.
     seen: the attention of those pairs that the causal mask and a sliding window let through. head: the product with
-    the vocabulary's table. parameters: the number of parameters of the whole model; a shared table counts once.
+    the vocabulary's table. parameters: the number of parameters of the whole model; a shared table counts once, and of
+    a mixture only the experts that a token uses.
     """
 
     layers: float

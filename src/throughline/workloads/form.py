@@ -34,6 +34,10 @@ class Form(ABC, Generic[P, N]):
     """In PyTorch: `build` makes the model on its device, and the device draws the weights. A CPU would need minutes for
     a model of many billion parameters."""
 
+    draws_in_parts: ClassVar[bool] = False
+    """In PyTorch: on the device `meta`, `build` makes a network without memory, and `draw` gives it memory and weights.
+    Ranks that split weights (`sharding`) then never hold more of them than their parts and one whole tensor."""
+
     @abstractmethod
     def build(self, spec: RunSpec[P], facts: Values, at: Any = None) -> N:
         """Return the network with random weights. It may raise Unsupported.
@@ -98,6 +102,11 @@ class Form(ABC, Generic[P, N]):
 
         Return the names of the parameters that the network exchanges itself, in its forward and backward pass.
         """
+        raise NotImplementedError
+
+    def draw(self, network: N, spec: RunSpec[P], at: Any) -> None:
+        """Give a network without memory (`draws_in_parts`) its memory on a device, and random weights: the same as
+        `build` would."""
         raise NotImplementedError
 
     def by_rows(self, network: N) -> list[Any]:

@@ -63,9 +63,22 @@ class TorchForm(Form[P, N]):
     def load(self, network: N, weights: Arrays) -> None:
         parameters = dict(network.named_parameters())
         same_names(parameters, weights)
-        with torch.no_grad():
-            for name, parameter in parameters.items():
-                parameter.copy_(torch.from_numpy(weights[name]))
+        for name, parameter in parameters.items():
+            put(parameter, torch.from_numpy(weights[name]))
+
+
+@torch.no_grad()
+def put(parameter: Tensor, whole: Tensor) -> None:
+    """Set a parameter to a whole tensor. If ranks have split it (FSDP2), this rank takes its part; nothing is sent."""
+    part: Any = parameter
+    if not hasattr(part, "device_mesh"):
+        parameter.copy_(whole)
+        return
+    from torch.distributed.tensor import distribute_tensor  # only here, because it takes a second
+
+    mesh, places = part.device_mesh, part.placements
+    split: Any = distribute_tensor(whole.to(part.device), mesh, places, src_data_rank=None)
+    part.to_local().copy_(split.to_local())
 
 
 def _whole(parameter: Tensor) -> Tensor:

@@ -14,11 +14,12 @@ FRAMEWORK = replace(
     packages=("torch", "transformers", "accelerate"),
     calls=False,
     jobs=True,
-    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "convergence", "half_exchange"},
+    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "convergence", "half_exchange", "selective"},
     gpus_only=frozenset({"amp", "sharding"}),
     reasons={
         "graph": "the Trainer records no CUDA graph",
         "tensor": "the Trainer keeps a whole model on every device; to split its weights, use options.sharding",
+        "selective": "the Trainer recomputes whole layers",
         "half_exchange": "the Trainer exchanges gradients in the type of the weights",
         "unpadded": "the Trainer's loader makes batches of equally long samples",
         "convergence": "the Trainer keeps its own checkpoints, in its own loop",

@@ -18,7 +18,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from throughline import workloads
 from throughline.frameworks.rank import refuse_if
 from throughline.frameworks.torch import recorded, sharding
-from throughline.frameworks.torch.rank import TorchRank
+from throughline.frameworks.torch.rank import HALF, TorchRank
+from throughline.frameworks.torch.tensor import norms_of_whole
 from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
@@ -26,6 +27,10 @@ from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 class TorchDDP(TorchRank):
     averaging: dist.ProcessGroup | None = None
     """The ranks over which gradients are averaged; None for all ranks."""
+    mesh: Any = None
+    """The ranks by replica and by place in it, if a replica is split over several ranks."""
+    split_already = False
+    """True if the network's weights are already split (`sharding`)."""
     gathered: torch.dtype | None = None
     """The type in which split weights are gathered, if it is not that of the weights (see `sharding.weights`)."""
     aside: Any = None
@@ -43,8 +48,8 @@ class TorchDDP(TorchRank):
         if self.options.tensor > 1:
             # Consecutive ranks share a replica. Ranks with the same position in their replicas average their gradients.
             shape, names = (self.replicas, self.options.tensor), ("replica", "tensor")
-            mesh = init_device_mesh(self.kind, shape, mesh_dim_names=names)
-            self.averaging, self.tensor = mesh.get_group("replica"), TensorGroup(mesh.get_group("tensor"))
+            self.mesh = init_device_mesh(self.kind, shape, mesh_dim_names=names)
+            self.averaging, self.tensor = self.mesh.get_group("replica"), TensorGroup(self.mesh.get_group("tensor"))
 
     def device(self) -> None:
         if self.options.graph:
@@ -60,10 +65,10 @@ class TorchDDP(TorchRank):
             self.aside = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
 
     def model(self, facts: dict[str, Any]) -> None:
-        super().model(facts)
         self.in_parts = self.options.sharding in sharding.WEIGHTS
         if self.kind == "cuda":  # on a CPU, copies between processes are cheap, and losses stay what they were
-            self.gathered = self.network.half_type
+            self.gathered = HALF.get(self.spec.precision)
+        super().model(facts)
         if self.replicas > 1 and self.trains and not self.in_parts:
             # No step reads the buffers that training changes, such as running statistics. Rank 0 alone evaluates and
             # writes checkpoints. So it sends them once, at the start, and not in every step.
@@ -84,11 +89,28 @@ class TorchDDP(TorchRank):
             # PyTorch measures its own parts in the first ten steps and in every hundredth, and waits for the device.
             self.parallel._set_ddp_runtime_logging_sample_rate(2**31 - 1)
 
+    def built(self) -> Any:
+        """If the form can, split the weights before they have memory, so that no rank ever holds all of them."""
+        if not (self.in_parts and self.form.draws_in_parts) or self.tensor:
+            return super().built()
+        network = self.form.build(self.spec, self.facts, torch.device("meta"))
+        self._split(network)
+        self.form.draw(network, self.spec, self.at)
+        return network
+
+    def _split(self, network: Any) -> None:
+        blocks, kind = self.form.blocks(network), self.options.sharding
+        sharding.weights(network, blocks, kind, self.gathered, self.mesh and self.mesh["replica"])
+        self.split_already = True
+
     def optimizer(self) -> None:
-        if self.in_parts:  # not earlier, because `load` sets whole weights
-            sharding.weights(self.network, self.form.blocks(self.network), self.options.sharding, self.gathered)
+        if self.in_parts:  # the weights of other forms not earlier, because `load` sets whole weights
+            if not self.split_already:
+                self._split(self.network)
             self.parameters = list(self.network.parameters())
             self.norms = sharding.norms_of_parts(self.averaging)
+            if self.tensor:
+                self.norms = norms_of_whole(self.tensor, self.network, self.norms)
         if self.options.sharding == "optimizer":
             self.shared_by = partial(sharding.optimizer, process_group=self.averaging)
         super().optimizer()

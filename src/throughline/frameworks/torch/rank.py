@@ -99,8 +99,7 @@ class TorchRank(Rank):
         A step calls `parallel`, which is the network or a framework's wrapper around it.
         """
         self.facts = facts
-        with nullcontext() if self.tensor or self.together else self.building():  # a split model need not fit whole
-            network = self.form.build(self.spec, facts, self.at)
+        network = self.built()
         if self.tensor:
             self.form.split(network, self.tensor)
         if self.together:
@@ -115,6 +114,11 @@ class TorchRank(Rank):
             self.network.compile_parts(dynamic=self.options.unpadded is True)
             self.compiler = partial(in_torch_compiler.words, None if self.options.unpadded is True else False)
         torch.manual_seed(self.spec.seed + 1 + self.replica)
+
+    def built(self) -> Any:
+        """Return the network that the form builds, with its weights."""
+        with nullcontext() if self.tensor or self.together else self.building():  # a split model need not fit whole
+            return self.form.build(self.spec, self.facts, self.at)
 
     def building(self) -> AbstractContextManager[Any]:
         """Return the context in which the form builds the model, so that main memory need not hold the model."""

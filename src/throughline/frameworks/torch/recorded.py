@@ -34,7 +34,7 @@ def refuse(options: Options, kind: str, world: int) -> None:
     """Raise Unsupported if a step cannot be recorded with these options."""
     refuse_if(kind != "cuda", "a CUDA graph exists on GPUs only")
     anew = "a recomputation reads the state of the random numbers, which nothing can while a CUDA graph is recorded"
-    refuse_if(options.checkpointing, anew)
+    refuse_if(bool(options.checkpointing), anew)
     refuse_if(options.unpadded is True, "without padding every batch has another shape, and a CUDA graph has one")
     if options.graph == "step":
         refuse_if(

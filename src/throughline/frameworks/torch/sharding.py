@@ -42,10 +42,6 @@ def refuse(options: Options, replicas: int) -> None:
         not options.exchange,
         "with options.sharding the replicas exchange weights in every step: options.exchange has to be true",
     )
-    refuse_if(
-        options.tensor > 1 and options.sharding in WEIGHTS,
-        "options.tensor has already split the weights: with it, options.sharding can only be `optimizer`",
-    )
 
 
 def words(kind: str, half: torch.dtype | None) -> str:
@@ -54,19 +50,22 @@ def words(kind: str, half: torch.dtype | None) -> str:
     return SETTINGS[kind] + (gathered.replace("torch.", "") if kind in WEIGHTS else "")
 
 
-def weights(network: Any, blocks: Sequence[nn.Module], kind: str, half: torch.dtype | None = None) -> None:
+def weights(
+    network: Any, blocks: Sequence[nn.Module], kind: str, half: torch.dtype | None = None, mesh: Any = None
+) -> None:
     """Leave this rank only its part of all weights, block by block. The weights outside the blocks are a block too.
 
     half: the type in which the weights of the blocks are gathered, which halves the bytes. What lies outside the blocks
-    stays in fp32, because a network computes its loss in the type of these weights.
+    stays in fp32, because a network computes its loss in the type of these weights. mesh: the ranks that split them;
+    None: all ranks.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     types = MixedPrecisionPolicy(half, torch.float32, cast_forward_inputs=False) if half else MixedPrecisionPolicy()
     for block in blocks:
-        fully_shard(block, reshard_after_forward=kind == "full", mp_policy=types)
+        fully_shard(block, mesh=mesh, reshard_after_forward=kind == "full", mp_policy=types)
     # The backward pass begins with these weights, so there is no gain in freeing them before it.
-    fully_shard(network, reshard_after_forward=False)
+    fully_shard(network, mesh=mesh, reshard_after_forward=False)
 
 
 def norms_of_parts(group: dist.ProcessGroup | None) -> Norms:

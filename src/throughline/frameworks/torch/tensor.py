@@ -7,19 +7,20 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from throughline.frameworks.torch.norms import Norms, Tensors
+from throughline.frameworks.torch.norms import Norms, Tensors, norms_here
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 
-def norms_of_whole(ranks: TensorGroup, network: nn.Module) -> Norms:
+def norms_of_whole(ranks: TensorGroup, network: nn.Module, norms_of: Norms = norms_here) -> Norms:
     """Return a function for the norms of whole tensors, of which the ranks hold parts.
 
-    It adds up the squares of the parts over the ranks. A tensor that every rank holds as a whole counts once.
+    It adds up the squares of the parts over the ranks. A tensor that every rank holds as a whole counts once. norms_of:
+    returns the norms of these parts, or of these wholes.
     """
     parts = {network.get_parameter(name) for name in ranks.dimensions}
 
     def norms(tensors: Tensors, parameters: Sequence[Tensor]) -> Tensor:
-        every = list(torch._foreach_norm(tensors))
+        every = list(norms_of(tensors, parameters).unbind())
         cut = [number for number, parameter in enumerate(parameters) if parameter in parts]
         if cut:
             squares = torch.stack([every[number] for number in cut]).square()

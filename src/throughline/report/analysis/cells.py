@@ -290,13 +290,16 @@ def made_up_files(summary: Summary) -> bool:
     return any(workloads.MADE_UP in str((built or {}).get("data")) for built in (summary.settings or {}).values())
 
 
+CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointing"}
+
+
 def switches(summary: Summary) -> str:
     """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`."""
     options = summary.options
     always = [
         _compiling(summary) if options.compile == "auto" else "W/ compile" if options.compile else "W/O compile",
         "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
-        "W/ checkpointing" if options.checkpointing else "W/O checkpointing",
+        "W/O checkpointing" if not options.checkpointing else CHECKPOINTED[options.checkpointing],
     ]
     unusual = {
         "W/ CUDA graph": options.graph is True,

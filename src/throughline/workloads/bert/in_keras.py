@@ -133,7 +133,7 @@ class BertInKeras(KerasForm[Parameters, BertForPretraining]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> BertForPretraining:
         options = spec.options
         rows = padded(facts["vocabulary"])
-        network = BertForPretraining(spec.model, rows, options.dropout, options.checkpointing, at)
+        network = BertForPretraining(spec.model, rows, options.dropout, bool(options.checkpointing), at)
         network.predictions = spec.parameters.predictions
         return network
 

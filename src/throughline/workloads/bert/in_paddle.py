@@ -149,7 +149,7 @@ class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> BertForPretraining:
         options = spec.options
         network = BertForPretraining(SHAPES[spec.model], facts["vocabulary"], options.dropout, on_gpu(at))
-        network.predictions, network.checkpointing = spec.parameters.predictions, options.checkpointing
+        network.predictions, network.checkpointing = spec.parameters.predictions, bool(options.checkpointing)
         return network
 
     def settings(self, network: BertForPretraining) -> dict[str, Any]:

@@ -228,7 +228,7 @@ class BertInTorch(TorchForm[Parameters, BertForPretraining]):
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> BertForPretraining:
         shape, options = SHAPES[spec.model], spec.options
-        network = BertForPretraining(shape, facts["vocabulary"], options.dropout, options.checkpointing)
+        network = BertForPretraining(shape, facts["vocabulary"], options.dropout, bool(options.checkpointing))
         network.longest, network.predictions = spec.parameters.sequence, spec.parameters.predictions
         if at:
             left_out = options.unpadded is True

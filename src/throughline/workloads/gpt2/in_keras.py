@@ -124,7 +124,7 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
         given, options = spec.parameters, spec.options
         rows = padded(facts["vocabulary"])
         causal = has_causal_kernel()
-        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, options.checkpointing, at, causal)
+        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, bool(options.checkpointing), at, causal)
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         gpt2 = network.gpt2

@@ -82,7 +82,7 @@ class Gpt2InPaddle(PaddleForm[Parameters, Gpt2]):
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Gpt2:
         given, options = spec.parameters, spec.options
-        return Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, options.checkpointing)
+        return Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, bool(options.checkpointing))
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         return {

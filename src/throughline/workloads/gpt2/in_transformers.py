@@ -77,7 +77,7 @@ class Gpt2InTransformers(TransformersForm[Parameters]):
             for layer in model.transformer.h:
                 for added in (layer.attn.c_proj, layer.mlp.c_proj):
                     nn.init.normal_(added.weight, std=config.initializer_range)
-        return Pretrained(model, inputs, options.checkpointing)
+        return Pretrained(model, inputs, bool(options.checkpointing))
 
     def blocks(self, network: Pretrained) -> list[nn.Module]:
         return list(network.model.transformer.h)

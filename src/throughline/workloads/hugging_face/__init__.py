@@ -56,7 +56,7 @@ class HuggingFace(Workload[Parameters]):
         }),
         "torch": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
-            "half_exchange",
+            "half_exchange", "selective", "tensor",
         }),
     }  # fmt: skip
     no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}
@@ -117,6 +117,19 @@ class HuggingFace(Workload[Parameters]):
     def unproven(self, spec: RunSpec[Parameters]) -> str | None:
         lacking = self.lacks_form(replace(spec, options=replace(spec.options, dropout=0.0)), "torch")
         return f"there is no second implementation to compare it with: {lacking}" if lacking else None
+
+    def splits(self, model: str) -> dict[str, int]:
+        given = model if isinstance(model, configuration.Model) else configuration.of_shape(model)
+        try:
+            made = architecture.of(configuration.read(given.file), 1)
+        except (configuration.NotOurs, KeyError):
+            return {}  # such a run ends as unsupported, and says why
+        first = made.layers[0]
+        return {
+            "heads of keys and values": first.groups,
+            "columns of the feed-forward part": first.inner,
+            "vocabulary rows": made.vocabulary,
+        }
 
     def folder(self, parameters: Parameters) -> str:
         workload, given = data_of(parameters)

@@ -130,6 +130,18 @@ class Layer:
         shapes |= _mixture(self, self.experts) if self.experts else _dense("mlp", self)
         return shapes | {f"{name}.weight": (self.hidden,) for name in NORMS[self.norms] if name}
 
+    def multiplied(self) -> int:
+        """Return how many elements of the layer's matrices a token is multiplied with: of a mixture, those of the
+        experts that it chooses."""
+        shapes, experts = self.shapes(), self.experts
+        every = sum(math.prod(shape) for name, shape in shapes.items() if len(shape) > 1 and "bias" not in name)
+        return every - 3 * (experts.count - experts.chosen) * self.hidden * experts.inner if experts else every
+
+    def pairs(self, sequence: int) -> int:
+        """Return how many pairs of positions the causal mask and the window let through."""
+        near = min(self.window or sequence, sequence)
+        return near * (near + 1) // 2 + (sequence - near) * near
+
 
 NORMS = {
     "before": ("input_layernorm", None, "post_attention_layernorm", None),

@@ -7,21 +7,22 @@ names and shapes that they have in transformers. A test compares losses and grad
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from throughline.spec import RunSpec
-from throughline.workloads import Unsupported, Values
+from throughline.workloads import Arrays, Unsupported, Values
 from throughline.workloads.hugging_face import WORKLOAD, Parameters, architecture
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import layer, normed
 from throughline.workloads.in_torch_attention import Asked, Attention, pin
-from throughline.workloads.in_torch_form import InParts, TorchForm
+from throughline.workloads.in_torch_form import InParts, TorchForm, put
 from throughline.workloads.in_torch_head import HEAD_LOSS, ROWS, errors
 from throughline.workloads.in_torch_operations import MEAN, SHARED
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left
@@ -30,6 +31,20 @@ GAINS = "norm.weight"
 """The last part of the names of norms' weights."""
 GROUPED_KERNELS = ("flash", "cudnn")
 """The kernels of attention that take fewer heads of keys and values than of queries."""
+
+CUT = {
+    "q_proj": 0, "k_proj": 0, "v_proj": 0, "o_proj": 1, "gate_proj": 0, "up_proj": 0, "down_proj": 1,
+    "embed_tokens": 0, "lm_head": 0,
+}  # fmt: skip
+"""Map each module that ranks of a replica split to the dimension of the cut: 0 by vocabulary rows, heads or outputs, 1
+by inputs."""
+ATEN = torch.ops.aten
+KEPT = [
+    ATEN.mm.default, ATEN.addmm.default, ATEN._grouped_mm.default, ATEN._scaled_dot_product_flash_attention.default,
+    ATEN._scaled_dot_product_efficient_attention.default, ATEN._scaled_dot_product_cudnn_attention.default,
+    ATEN._scaled_dot_product_flash_attention_for_cpu.default,
+]  # fmt: skip
+"""What `checkpointing: selective` keeps of a layer: products with weights, and attention."""
 
 
 class Block(nn.Module):
@@ -70,29 +85,35 @@ class Decoder(InParts):
     model: Any
     lm_head: Any
 
-    def __init__(self, made: Architecture, sequence: int, entries: int | None, checkpointing: bool) -> None:
+    def __init__(self, made: Architecture, sequence: int, entries: int | None, checkpointing: bool | str) -> None:
         """entries: the size of the model's vocabulary if that of the data is larger, otherwise None."""
         super().__init__()
         self.made, self.entries, self.checkpointing = made, entries, checkpointing
         outside = {name: shape for name, shape in made.shapes().items() if ".layers." not in name}
         declare(self, outside)
         self.model.layers = nn.ModuleList(Block(shape) for shape in made.layers)
-        angles = torch.stack([_angles(table.values, table.scale, sequence) for table in made.tables])
-        self.angles = nn.Buffer(angles.to(self.model.norm.weight.device), persistent=False)
+        shape = len(made.tables), 2, sequence, len(made.tables[0].values)
+        self.angles = nn.Buffer(torch.empty(shape, dtype=torch.float64), persistent=False)
         head: Any = errors if made.cap is None else partial(capped_errors, made.cap)
-        self.parts = (embedded, layer, loss, ended, head)
-        self.draw()
+        one_layer = kept if checkpointing == "selective" else layer
+        self.parts = (embedded, one_layer, loss, ended, head)
 
     @torch.no_grad()
     def draw(self) -> None:
-        """Draw the initial weights: norms do nothing, biases are zero, and all else is normally distributed."""
+        """Draw the initial weights: norms do nothing, biases are zero, and all else is normally distributed.
+
+        Ranks that have split a tensor all draw the whole of it, one tensor after the other.
+        """
+        for table, angles in zip(self.made.tables, self.angles, strict=True):
+            angles.copy_(_angles(table.values, table.scale, self.angles.shape[2]))
         for name, parameter in self.named_parameters():
             if name.endswith(GAINS):
                 parameter.fill_(0.0 if self.made.plus_one else 1.0)
             elif name.endswith("bias"):
                 parameter.zero_()
             else:
-                parameter.normal_(std=self.made.deviation)
+                drawn = torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device)
+                put(parameter, drawn.normal_(std=self.made.deviation))
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Return the loss of input_ids [B, S]. Each token is the label of the position before it."""
@@ -101,7 +122,7 @@ class Decoder(InParts):
         rows, table = self.embed(ids)
         hidden = self.parts[0](rows, self.made.scale, table.dtype)
         one_layer: Callable[..., Tensor] = partial(self.parts[1], grouped=self.grouped(), ranks=self.ranks)
-        if self.checkpointing:  # the backward pass computes a layer's activations again
+        if self.checkpointing is True:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         gain = self.model.norm.weight
         tables = self.angles[:, :, : ids.shape[1]].to(torch.promote_types(gain.dtype, torch.float32))
@@ -146,6 +167,17 @@ def _angles(frequencies: tuple[float, ...], scale: float, sequence: int) -> Tens
     return torch.stack([turns.cos(), turns.sin()]) * scale
 
 
+def kept(hidden: Tensor, *given: Any, **more: Any) -> Tensor:
+    """One layer whose products and attention are kept for the backward pass. It computes all else again."""
+    result: Tensor = checkpoint(layer, hidden, *given, use_reentrant=False, context_fn=_contexts, **more)
+    return result
+
+
+def _contexts() -> Any:
+    made: Any = create_selective_checkpoint_contexts  # it has no types
+    return made(KEPT)
+
+
 def embedded(rows: Tensor, scale: float, half: torch.dtype) -> Tensor:
     return (rows if scale == 1.0 else rows * scale).to(half)
 
@@ -177,22 +209,52 @@ def capped_errors(cap: float, scores: Tensor, labels: Tensor, kind: torch.dtype)
 
 
 class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
-    lacks = {
-        "unpadded": "a decoder's samples have no padding that could be left out",
-    }
+    lacks = {"unpadded": "a decoder's samples have no padding that could be left out"}
+    draws_on_device = True
+    draws_in_parts = True
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Decoder:
         if reason := WORKLOAD.lacks_form(spec, "torch"):
             raise Unsupported(reason)
         made = WORKLOAD.architecture(spec)
+        if spec.options.tensor > 1 and (reason := _indivisible(made)):
+            raise Unsupported(f"options.tensor does not split {reason}")
         entries = made.vocabulary if (facts.get("vocabulary") or 0) > made.vocabulary else None
-        network = Decoder(made, spec.parameters.sequence, entries, spec.options.checkpointing)
-        if at:
+        with at or torch.device("cpu"):
+            network = Decoder(made, spec.parameters.sequence, entries, spec.options.checkpointing)
+        if at is None or at.type != "meta":
+            network.draw()
+        if at and at.type != "meta":
             network.attention = pin(at, _asked(spec, made))
         return network
 
+    def draw(self, network: Decoder, spec: RunSpec[Parameters], at: torch.device) -> None:
+        network.to_empty(device=at)
+        network.draw()
+        network.attention = pin(at, _asked(spec, network.made))
+
     def blocks(self, network: Decoder) -> list[nn.Module]:
         return list(network.model.layers)
+
+    def split(self, network: Decoder, ranks: TensorGroup) -> None:
+        """Every rank of the replica has built the whole network."""
+        network.ranks, cut = ranks, {}
+        for name, parameter in network.named_parameters():
+            dimension = CUT.get(name.split(".")[-2])
+            if dimension is not None and dimension < parameter.ndim:
+                cut[name] = dimension
+        ranks.cut(network, cut)
+        for block in self.blocks(network):
+            whole: Any = block.shape
+            parts = {name: getattr(whole, name) // ranks.size for name in ("heads", "groups", "inner")}
+            block.shape = replace(whole, **parts)
+
+    def weights(self, network: Decoder) -> Arrays:
+        """If ranks share a replica, all of them have to call this together."""
+        return network.ranks.whole_arrays(network) if network.ranks else super().weights(network)
+
+    def load(self, network: Decoder, weights: Arrays) -> None:
+        super().load(network, network.ranks.own_arrays(weights) if network.ranks else weights)
 
     def settings(self, network: Decoder) -> dict[str, Any]:
         made, tied = network.made, network.made.tied
@@ -209,6 +271,16 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             "dropout": [],
             "loss": "mean over the predicted words, of each replica",
         }
+
+
+def _indivisible(made: Architecture) -> str | None:
+    """Return what ranks that share a replica cannot split; None if they can split everything."""
+    reasons = {
+        "experts: use options.sharding": any(shape.experts for shape in made.layers),
+        "query, key and value, or gate and up, that are one matrix": any(shape.packed for shape in made.layers),
+        "norms over all heads together": any(shape.head_norms == "all" for shape in made.layers),
+    }
+    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:

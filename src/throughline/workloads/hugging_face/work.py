@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from throughline.workloads.decoder import Decoder
+from throughline.workloads.hugging_face import architecture
+from throughline.workloads.hugging_face.configuration import NotOurs
 
 GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "olmo2", "smollm3", "modernbert"}
 """Architectures whose feed-forward part has three matrices."""
@@ -23,9 +25,12 @@ def trained(content: Mapping[str, Any], task: str, sequence: int, batch: int, *,
     `batch` is needed for DeBERTa, which projects its table of relative positions once for a whole batch.
     """
     kind = content["model_type"]
-    if kind not in GATED | PLAIN:
-        return f"the FLOPs of the architecture {kind} are not known here"
     try:
+        if task == "clm" and (made := _ours(content, sequence)):
+            parts = of_parts(made, sequence)
+            return 3.0 * (parts.layers + (parts.seen if causal else parts.attention) + parts.head)
+        if kind not in GATED | PLAIN:
+            return f"the FLOPs of the architecture {kind} are not known here"
         return 3.0 * _forward(content, task, sequence, batch, causal)
     except KeyError as error:
         return f"config.json does not state {error.args[0]}"
@@ -52,6 +57,8 @@ def decoder(content: Mapping[str, Any], sequence: int) -> Decoder | None:
     full, causal = (trained(content, "clm", sequence, 1, causal=causal) for causal in (False, True))
     if isinstance(full, str) or isinstance(causal, str):
         return None
+    if made := _ours(content, sequence):
+        return of_parts(made, sequence)
     hidden, layers, heads = (_stated(content, *names) for names in (HIDDEN, LAYERS, HEADS))
     queries = heads * int(content.get("head_dim") or hidden // heads)
     attention, head = 4.0 * layers * sequence**2 * queries, 2.0 * sequence * hidden * int(content["vocab_size"])
@@ -63,6 +70,28 @@ def decoder(content: Mapping[str, Any], sequence: int) -> Decoder | None:
         seen=attention - (full - causal) / 3,
         head=head,
         parameters=products / (2 * sequence) + tables,
+    )
+
+
+def _ours(content: Mapping[str, Any], sequence: int) -> architecture.Architecture | None:
+    try:
+        return architecture.of(content, sequence)
+    except NotOurs:
+        return None
+
+
+def of_parts(made: architecture.Architecture, sequence: int) -> Decoder:
+    """Return the FLOPs of a decoder whose architecture our own step knows. Of a mixture, each token is multiplied with
+    the experts that it chooses."""
+    matrices = sum(layer.multiplied() for layer in made.layers)
+    tables = made.vocabulary * made.hidden * (1 if made.tied else 2)
+    wide = [(4.0 * layer.heads * layer.width, layer.pairs(sequence)) for layer in made.layers]
+    return Decoder(
+        layers=2.0 * sequence * matrices,
+        attention=sum(each * sequence**2 for each, _ in wide),
+        seen=sum(each * pairs for each, pairs in wide),
+        head=2.0 * sequence * made.hidden * made.vocabulary,
+        parameters=float(matrices + tables),
     )
 
 
