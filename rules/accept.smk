@@ -49,7 +49,8 @@ def visits_now(_):
 
 def plan_of_acceptance(jobs):
     """What the plan says about an acceptance; nothing if no visit has to be made."""
-    pending = {output for outputs in jobs for output in outputs if output.startswith(f"{acceptance.FOLDER}/")}
+    made_now = (output for outputs in jobs for output in outputs)
+    pending = {output for output in made_now if output.startswith(f"{acceptance.FOLDER}/") and "/visit" in output}
     if not pending:
         return []
     settled, made = accepted()
@@ -140,6 +141,8 @@ rule accept_verdict:
     output:
         output=acceptance.RESULT,
         text="results/acceptance.txt",
+        page="results/acceptance.html",
+        standings=f"{acceptance.FOLDER}/tables/standings.csv",
     log:
         "logs/acceptance/verdict.log",
     localrule: True
@@ -147,14 +150,16 @@ rule accept_verdict:
         "../envs/main.yaml"
     params:
         acceptance=lambda wildcards: accepted()[1].text,
+        tables=f"{acceptance.FOLDER}/tables",
     shell:
-        command("accept_verdict", output="output.output", text="output.text")
+        command(
+            "accept_verdict", output="output.output", text="output.text", page="output.page", tables="params.tables"
+        )
 
 
 rule accept:
     input:
-        acceptance.RESULT,
-        "results/acceptance.txt",
+        rules.accept_verdict.output,
 
 
 def judge_what_is_there():
@@ -165,4 +170,5 @@ def judge_what_is_there():
         shell(
             f"python {started('accept_verdict')}"
             " --acceptance {asked:q} --output {acceptance.RESULT} --text results/acceptance.txt"
+            " --page results/acceptance.html --tables {acceptance.FOLDER}/tables"
         )

@@ -3,6 +3,8 @@
 acceptance: what was asked for, as JSON
 output: acceptance.json
 text: one paragraph for an administrator or a vendor
+page: the same to look at
+tables: the folder of the tables
 """
 
 from pathlib import Path
@@ -10,14 +12,18 @@ from pathlib import Path
 from throughline.command import run
 
 
-def main(acceptance: str, output: Path, text: Path) -> None:
+def main(acceptance: str, output: Path, text: Path, page: Path, tables: Path) -> None:
     from throughline.acceptance import verdict
     from throughline.files import write_json, write_text
+    from throughline.report.render import acceptance as shown
+    from throughline.report.render.page import write_acceptance
     from throughline.study.acceptance import read_acceptance
 
     judged = verdict.judge(read_acceptance(acceptance))
     write_json(output, judged.model_dump(by_alias=True))
     write_text(text, verdict.paragraph(judged) + "\n")
+    write_acceptance(judged, page)
+    shown.write(judged, tables)
 
 
 if __name__ == "__main__":

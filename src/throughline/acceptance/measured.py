@@ -112,7 +112,7 @@ def _figures(run: Run) -> Iterator[tuple[FigureKey, float]]:
     measurement, record = run.measurement, run.record
     what, kind = measurement.what, measurement.place.kind
     if not FIGURES[what] and record.samples_per_s:
-        yield FigureKey(what, "samples_per_s", None, kind, f"{record.unit}/s"), record.samples_per_s
+        yield FigureKey(what, "samples_per_s", None, kind, record.unit), record.samples_per_s
     sized = [
         (figure, int(figure.at), figure.value)
         for figure in record.figures

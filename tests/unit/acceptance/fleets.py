@@ -50,7 +50,7 @@ def record(measured: Measurement, value: float) -> dict[str, Any]:
                    "count": spec.topology.devices, "fp16_native": True},
         "environment": {"framework": {"torch": "2.13.0"}, "code": "0123456789ab"},
         "started": "2026-11-20T12:00:00Z", "ended": "2026-11-20T12:01:30Z",
-        "status": "ok", "unit": "samples" if measured.what == "step" else "calls", "samples_per_s": per_s,
+        "status": "ok", "unit": "samples/s" if measured.what == "step" else "calls/s", "samples_per_s": per_s,
         "figures": _figures(measured, value), "window_s": window, "steps_asked": steps, "steps_timed": steps,
         "warmup_steps": 2, "step_seconds": [window / steps] * steps, "loss": None, "scaler_skipped_steps": 0,
         "ranks": [], "peak_memory_bytes": None, "loader_stall_share": None,

@@ -36,11 +36,13 @@ from throughline.records import (
     read_predictions,
     read_summary,
 )
+from throughline.records.acceptance import Acceptance
 from throughline.report import answers
 from throughline.report.analysis import machines as other_machines
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.render import (
+    acceptance,
     archives,
     framework_table,
     head,
@@ -79,6 +81,7 @@ class Results:
     predictions: list[Predictions] = field(default_factory=list)
     machines: dict[str, dict[Path, Summary]] = field(default_factory=dict)
     prices: Mapping[str, Price] = field(default_factory=dict)
+    accepted: list[Acceptance] = field(default_factory=list)
 
     def by_machine(self) -> dict[str, list[Group]]:
         """Return the groups of this machine, if it has any, and of the others."""
@@ -157,6 +160,11 @@ def write_comparison(compared: Path, output: Path) -> None:
     write_text(output, render(Results(archives=[read_compared(compared)]), [], None, output))
 
 
+def write_acceptance(accepted: Acceptance, output: Path) -> None:
+    """Write a page that has nothing but an acceptance. Its first line is the verdict."""
+    write_text(output, render(Results(accepted=[accepted]), [], None, output, accepted.summary))
+
+
 def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int:
     """Write the report of a workflow that did not finish. Cells that were not measured count as failed.
 
@@ -202,7 +210,11 @@ def render(
             elsewhere=_benchmarks(results, groups(elsewhere.values()), imported, "machine-"),
             note=note,
             imports=list(map(imports.section, results.imports)),
-            archives=[section for found in results.archives for section in archives.sections(found)],
+            archives=[
+                *(section for found in results.archives for section in archives.sections(found)),
+                *(section for found in results.accepted for section in acceptance.sections(found)),
+            ],
+            accepted=results.accepted,
             snakemake=snakemake,
             results=lambda group: throughput.results(group, logs.address),
             overview=overview.table,

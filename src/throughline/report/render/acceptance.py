@@ -1,0 +1,144 @@
+"""results/acceptance.json as its page and tables show it: who is slow, beside whom, over which links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from throughline.files import write_text
+from throughline.numbers import percent, reading
+from throughline.records.acceptance import Acceptance, FigureEntry, Finding, StandingEntry
+from throughline.report.render import table_files, tables
+from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
+from throughline.report.topic import Topic
+
+STANDINGS = "tables/standings.csv"
+INTRO = (
+    "Every device, node and link beside its peers: the median of its repeats, its distance from the median of the "
+    "others, and the range of these others. A place is called slow if it is slower than its peers by more than the "
+    "tolerance, and stands out among all places and figures."
+)
+LINKS = "The bus bandwidth of each pair of nodes, with the largest message. A node has no link to itself."
+COLUMNS = (
+    Column("place", "place", names=True),
+    Column("figure", "figure"),
+    Column("size", "size", "rows, elements or bytes"),
+    Column("unit", "unit"),
+    Column("median", "median"),
+    Column("slowest_repeat", forms=(CSV,)),
+    Column("fastest_repeat", forms=(CSV,)),
+    Column("repeats", "repeats"),
+    Column("distance_from_others", "distance", "from the others"),
+    Column("others_lowest", forms=(CSV,)),
+    Column("others_highest", forms=(CSV,)),
+    Column(heading="range of the others", forms=(PAGE,)),
+    Column("p", forms=(CSV,)),
+    Column("p_holm", forms=(CSV,)),
+    Column("limit_of_hardware", forms=(CSV,)),
+    Column("slow", "verdict"),
+)
+
+
+def standings(acceptance: Acceptance) -> Table:
+    """Return a line for each place in each figure."""
+    lines = [Line(_entries(figure, one)) for figure in acceptance.figures for one in figure.standings]
+    return Table(COLUMNS, lines, forms=FORMS)
+
+
+def _entries(figure: FigureEntry, one: StandingEntry) -> list[Entry]:
+    ends = (one.others_low, one.others_high)
+    between = NOT_KNOWN if None in ends else f"{_distance(one.others_low)} to {_distance(one.others_high)}"
+    verdict = "slow" if one.slow else "as its peers" if figure.judged else "not judged"
+    return [
+        Entry.words(one.place.words),
+        Entry.words(figure.words),
+        Entry.of(figure.size, lambda size: f"{size:,}", "the figure has no size"),
+        Entry.words(figure.unit),
+        Entry.of(one.median, reading),
+        Entry(value=one.low),
+        Entry(value=one.high),
+        Entry(str(len(one.repeats)), len(one.repeats)),
+        Entry.of(one.distance, _distance, "it has no peers"),
+        Entry(value=one.others_low),
+        Entry(value=one.others_high),
+        Entry.words(between),
+        Entry(value=one.p),
+        Entry(value=one.p_holm),
+        Entry(value=figure.limit),
+        Entry.words(verdict, chip="slower" if one.slow else ""),
+    ]
+
+
+def _distance(share: float | None) -> str:
+    return NOT_KNOWN if share is None else f"{100 * share:+.1f} %"
+
+
+def links(acceptance: Acceptance) -> Table | None:
+    """Return the bandwidth of each pair of nodes as a matrix; None if no pair was measured."""
+    found = [figure for figure in acceptance.figures if figure.kind == "pair" and figure.figure == "bus_bandwidth"]
+    figure = max(found, key=lambda figure: figure.size or 0, default=None)
+    if figure is None:
+        return None
+    known = {tuple(one.place.nodes): one for one in figure.standings}
+    rows: list[list[str | Entry]] = []
+    for node in acceptance.nodes:
+        pairs = (known.get((min(node, other), max(node, other))) for other in acceptance.nodes)
+        rows.append([f"node {node}", *map(_link, pairs)])
+    return tables.texts([figure.unit, *(f"node {node}" for node in acceptance.nodes)], rows, style="grid")
+
+
+def _link(one: StandingEntry | None) -> str | Entry:
+    if one is None:
+        return ""
+    return Entry.words(reading(one.median), chip="slower" if one.slow else "")
+
+
+def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
+    """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
+    found = tables.texts(["what is slow", "what differs there"], [_finding(one) for one in acceptance.findings])
+    yield {
+        "topic": Topic("verdict", "The verdict"),
+        "table": found if acceptance.findings else None,
+        "plots": [],
+        "remarks": [*acceptance.unjudged, *acceptance.remarks, *_missing(acceptance)],
+    }
+    if acceptance.expected:
+        rows: list[list[str | Entry]] = [
+            [one.sentence, one.source, Entry.words(*_reached(one.short, one.reached))] for one in acceptance.expected
+        ]
+        table = tables.texts(["expected", "source", "verdict"], rows)
+        yield {"topic": Topic("expected", "What is expected"), "table": table, "plots": [], "remarks": []}
+    if matrix := links(acceptance):
+        yield {"topic": Topic("links", "Links between nodes", LINKS), "table": matrix, "plots": [], "remarks": []}
+    figures = standings(acceptance).in_form(PAGE)
+    tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
+    yield {"topic": Topic("places", "All places", INTRO), "table": figures, "plots": [], "remarks": [tolerance]}
+
+
+def _reached(short: bool, reached: float | None) -> tuple[str, str]:
+    if reached is None:
+        return "not measured", "not-told-apart"
+    return ("short", "slower") if short else ("reached", "faster")
+
+
+def _finding(finding: Finding) -> list[str | Entry]:
+    facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
+    return [finding.sentence, "\n".join(facts) or "nothing that was observed"]
+
+
+def _missing(acceptance: Acceptance) -> Iterator[str]:
+    """Say which runs are missing, a sentence for each place and measurement."""
+    counts: dict[tuple[str, str, str], int] = {}
+    for one in acceptance.missing:
+        name = one.place.words, one.what, one.reason
+        counts[name] = counts.get(name, 0) + 1
+    for (place, what, reason), count in counts.items():
+        yield f"{place}: {what} is missing ({count} run{'s' if count > 1 else ''}): {reason}"
+
+
+def write(acceptance: Acceptance, folder: Path) -> None:
+    """Write the places, and the matrix of links if there is one, as CSV with unrounded figures."""
+    figures = standings(acceptance).in_form(CSV)
+    assert figures
+    write_text(folder / "standings.csv", table_files.csv(figures).to_csv(index=False, lineterminator="\n"))
