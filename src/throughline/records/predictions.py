@@ -24,7 +24,8 @@ class MeasuredPoint(Entry):
     """A measured cell, as the prediction takes it.
 
     step_s: seconds of a step, of each repeat. compute_s: the same without the exchange, from the extra `noexchange`.
-    input_s: seconds of a step that reading takes, from the extra `synthetic`. all_reduce: from `runs.network`.
+    rank_spread: standard deviation over mean of the ranks' steps there, as a median of the repeats. input_s: seconds of
+    a step that reading takes, from the extra `synthetic`. all_reduce: from `runs.network`.
     """
 
     topology: str
@@ -32,6 +33,7 @@ class MeasuredPoint(Entry):
     accumulate: Count
     step_s: list[Positive]
     compute_s: Positive | None
+    rank_spread: NonNegative | None = Field(None, exclude_if=lambda value: value is None)
     input_s: NonNegative | None
     all_reduce: list[Message]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from report_fixture import jitter, write_series
-from throughline.files import write_json
+from throughline.files import read_json, write_json
 from throughline.records import Predictions, read_predictions, read_summary
 from throughline.report.analysis import cells, predictions, summary
 from throughline.report.render import page
@@ -60,6 +60,24 @@ def test_measured_topologies_are_not_predicted_and_the_file_says_what_it_is_made
     assert last.samples_per_step == 1024 and last.step_s[0] == pytest.approx(1024 / 3800)
     assert last.compute_s == pytest.approx(1024 / (3800 * 1.05))
     assert set(made.made_from) == {"bz32_fp32.json", "bert__noexchange"}
+
+
+def test_the_spread_of_ranks_that_work_alone_becomes_waiting(tmp_path: Path) -> None:
+    """The ranks of the extra `noexchange` differ by 2 % to either side of their mean, in every repeat."""
+    own, extra = place(tmp_path), place(tmp_path, "bert__noexchange", options={"exchange": False})
+    assert derived(own, extra).series[0].measured[-1].rank_spread == 0
+    content = read_json(extra)
+    for cell in content["frameworks"]["torch"].values():
+        steps = [[0.27 * (1 + 0.02 * (-1) ** rank)] * 5 for rank in range(cell["world_size"])]
+        places = enumerate(steps)
+        cell["ranks"] = [
+            {"rank": rank, "node": 0, "device": rank, "solo_step_s": own_steps, "matmul_flops_per_s": None}
+            for rank, own_steps in places
+        ]
+    write_json(extra, content)
+    (series,) = derived(own, extra).series
+    assert series.measured[-1].rank_spread == pytest.approx(0.02, rel=0.05)
+    assert all(cell.terms["waiting"] > 0 for cell in series.predicted)
 
 
 def test_a_prediction_lies_in_its_range_and_its_terms_make_up_the_step(made: Predictions, tmp_path: Path) -> None:

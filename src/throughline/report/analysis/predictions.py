@@ -31,7 +31,7 @@ from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.sides import Side
 from throughline.spec import Topology
 from throughline.spec.run import example
-from throughline.statistics import median
+from throughline.statistics import coefficient_of_variation, median
 from throughline.study.section import Section
 
 NOTHING = "nothing was measured"
@@ -114,8 +114,8 @@ def _measured(group: Group, row: Row, groups: Iterable[Group]) -> MeasuredPoint:
     """Return what is known about the step of a measured row."""
     cell = row.cell
     assert cell
-    without_exchange, without_input = (_without(Side(group, row), name, groups) for name in _derived(group.benchmark))
-    steps = _steps(row)
+    alone, unread = (_without(Side(group, row), name, groups) for name in _derived(group.benchmark))
+    steps, without_input = _steps(row), _steps(unread) if unread else {}
     network = cell.network
     message = (
         [Message(bytes=network.bytes_per_step, seconds=network.seconds)]
@@ -128,21 +128,36 @@ def _measured(group: Group, row: Row, groups: Iterable[Group]) -> MeasuredPoint:
         samples_per_step=cell.global_batch,
         accumulate=group.size(row).accumulate,
         step_s=[*steps.values()],
-        compute_s=median([*without_exchange.values()]) if row.topology.world > 1 else None,
+        compute_s=median([*_steps(alone).values()]) if alone and row.topology.world > 1 else None,
+        rank_spread=_rank_spread(alone) if alone else None,
         input_s=max(0.0, median(sorted(pairs)) or 0.0) if pairs else None,
         all_reduce=message,
     )
 
 
-def _without(side: Side, name: str, groups: Iterable[Group]) -> dict[int, float]:
-    """Return the steps of the same row in a derived benchmark, by repeat; empty if it was not measured alike."""
+def _without(side: Side, name: str, groups: Iterable[Group]) -> Row | None:
+    """Return the same row in a derived benchmark; None if it was not measured alike."""
     group, row = side.group, side.row
     for other in groups:
         if (other.benchmark, other.batch, other.precision) == (name, group.batch, group.precision):
             there = other.row(row.framework, row.topology)
             if there and there.cell and there.cell.n_ok and not sides.unlike(side, Side(other, there)):
-                return _steps(there)
-    return {}
+                return there
+    return None
+
+
+def _rank_spread(alone: Row) -> float | None:
+    """Return how far apart the steps of ranks are that exchange nothing: the median over the repeats; None if unknown.
+
+    alone: the row of the runs without exchange.
+    """
+    ranks = alone.cell.ranks if alone.cell else None
+    if not ranks or any(rank.solo_step_s is None for rank in ranks):
+        return None
+    repeats = zip(*(rank.solo_step_s or () for rank in ranks), strict=True)
+    known = ([step for step in steps if step is not None] for steps in repeats)
+    spreads = (coefficient_of_variation(steps) for steps in known if len(steps) == len(ranks))
+    return median([spread for spread in spreads if spread is not None])
 
 
 def _steps(row: Row) -> dict[int, float]:
@@ -161,6 +176,7 @@ def _point(point: MeasuredPoint) -> Point:
         samples_per_step=point.samples_per_step,
         compute_s=point.compute_s,
         all_reduce=tuple((message.bytes, message.seconds) for message in point.all_reduce),
+        rank_spread=point.rank_spread,
         input_s=point.input_s,
         accumulate=point.accumulate,
     )
