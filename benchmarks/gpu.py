@@ -242,7 +242,7 @@ class Run:
             "trainer": {"framework": "hf-trainer"}, "plain": {"framework": "hf-loop"},
             "plain compiled": {"framework": "hf-loop", "options": self.options()}, "ours again": usual,
             "recorded": {"options": self.options(graph="step")},
-            "eager": {"options": self.options(compile=False)},
+            "eager": {"options": self.options(compile=False)}, "auto": {"options": self.options(compile="auto")},
             "graph of the passes": {"options": self.options(graph=self.given.device == "cuda")},
             "lamb": {"options": self.options(), "optimizer": {"name": "lamb", "learning_rate": 1e-4}},
         }  # fmt: skip

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from throughline.spec import RunSpec
 
 
-NO_PIECES = Pieces((), ())
+NO_PIECES = Pieces((), (), ())
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ DRY_RESNET = replace(
     DRY, model="resnet-tiny", rows=[Row("resnet-tiny", 2, "bf16", ("plain",), limit_s=240)], checks=CHECKS[:3:2],
     check_batch=4, matrix=[("bf16", False, False, [2])], real=(),
 )  # fmt: skip
-WAYS = ("eager", "graph of the passes", "recorded", "lamb", "ours again")
+WAYS = ("eager", "auto", "graph of the passes", "recorded", "lamb", "ours again")
 """Other ways to make our own step: each is compared with the compiled step without a graph."""
 STEPS = Plan(
     model="bert-base",

@@ -10,7 +10,7 @@ from harness import Ratio, head, line
 
 def markdown(value: dict[str, Any]) -> str:
     """Return the whole page, made from the content of gpu.json."""
-    parts = [*_about(value), *_checks(value["checks"]), *_pieces(value["pieces"]), *_rows(value["rows"])]
+    parts = [*_about(value), *_checks(value["checks"]), *_pieces(value["pieces"], value["card"]), *_rows(value["rows"])]
     parts += _real(value["real"])
     parts += _matrix(value["matrix"])
     if value["failures"]:
@@ -67,7 +67,18 @@ def _rows(rows: list[dict[str, Any]]) -> list[str]:
     return lines + _short(rows)
 
 
-def _pieces(pieces: list[dict[str, Any]]) -> list[str]:
+def _least_ms(piece: dict[str, Any], card: dict[str, Any]) -> float | None:
+    """Return how long the card's own fastest bf16 product and copy would take for a piece; None if not measured."""
+    products, bandwidth = (card.get("matmul_flops_per_s") or {}).get("bf16"), card.get("bandwidth_bytes_per_s")
+    parts = [
+        1000 * amount / speed
+        for amount, speed in ((piece["flops"], products), (piece["bytes"], bandwidth))
+        if amount and speed
+    ]
+    return max(parts, default=None)
+
+
+def _pieces(pieces: list[dict[str, Any]], card: dict[str, Any]) -> list[str]:
     """Return the pieces of a step alone: nothing, if none was asked for."""
     if not pieces:
         return []
@@ -75,12 +86,17 @@ def _pieces(pieces: list[dict[str, Any]]) -> list[str]:
         "",
         "## Pieces of a step alone, forward and backward",
         "",
-        line("piece", "what", "how", "ms", "GB of memory", ""),
+        "*Least*: the piece's FLOPs at the fastest product above, or its bytes at the bandwidth above.",
+        "",
+        line("piece", "what", "how", "ms", "least, ms", "least / ms", "GB of memory", ""),
     ]
-    lines += ["|---|---|---|--:|--:|---|"]
+    lines += ["|---|---|---|--:|--:|--:|--:|---|"]
     for one in pieces:
         memory = number(one["peak_memory_bytes"] and one["peak_memory_bytes"] / 1e9, ".2f")
-        lines += [line(one["piece"], one["what"], one["how"], number(one["ms"], ".3f"), memory, one["reason"] or "")]
+        least = _least_ms(one, card)
+        share = least / one["ms"] if least and one["ms"] else None
+        times = number(one["ms"], ".3f"), number(least, ".3f"), number(share, ".0%")
+        lines += [line(one["piece"], one["what"], one["how"], *times, memory, one["reason"] or "")]
     lines += [f"* {text}" for text in slower(pieces)]
     exchange = "Exchange: one card exchanges nothing; `tables/network.csv` of a run on several has it (runs.network)."
     lines += [

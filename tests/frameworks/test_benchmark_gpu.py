@@ -136,7 +136,12 @@ def test_a_piece_that_another_way_computes_faster_is_named(monkeypatch: pytest.M
     monkeypatch.syspath_prepend(str(SCRIPT.parent))
     gpu_pieces = importlib.import_module("gpu_pieces")
     tiny = list(gpu_pieces.pieces(gpu_pieces.TINY, "cpu"))
-    assert {one["how"] for one in tiny if one["ms"]} >= {"flash (ours)", "math", "in chunks (ours)", "whole scores"}
+    assert {one["how"] for one in tiny if one["ms"]} >= {
+        "flash (ours)", "math", "in chunks (ours)", "whole scores", "fused (ours)", "over lists (ours)",
+    }  # fmt: skip
+    assert {one["what"] for one in tiny if one["ms"]} >= {"tiny, a mask", "tiny, in a row", "tiny, AdamW", "tiny, LAMB"}
+    row = gpu_pieces.TINY.attention[3]
+    assert row.lengths == [8, 14, 20, 26] and row.flops == 3.5 * 4 * (64 + 196 + 400 + 676) * 2 * 16
     assert all(one["reason"] for one in tiny if one["ms"] is None)
     found = [
         {"piece": "attention", "what": "GPT-2", "how": how, "ms": ms}

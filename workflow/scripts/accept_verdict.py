@@ -4,7 +4,7 @@ acceptance: what was asked for, as JSON
 output: acceptance.json
 text: one paragraph for an administrator or a vendor
 page: the same to look at
-tables: the folder of the tables
+standings: every place beside its peers, as CSV
 """
 
 from pathlib import Path
@@ -12,7 +12,7 @@ from pathlib import Path
 from throughline.command import run
 
 
-def main(acceptance: str, output: Path, text: Path, page: Path, tables: Path) -> None:
+def main(acceptance: str, output: Path, text: Path, page: Path, standings: Path) -> None:
     from throughline.acceptance import verdict
     from throughline.files import write_json, write_text
     from throughline.report.render import acceptance as shown
@@ -23,7 +23,7 @@ def main(acceptance: str, output: Path, text: Path, page: Path, tables: Path) ->
     write_json(output, judged.model_dump(by_alias=True))
     write_text(text, verdict.paragraph(judged) + "\n")
     write_acceptance(judged, page)
-    shown.write(judged, tables)
+    shown.write(judged, standings)
 
 
 if __name__ == "__main__":

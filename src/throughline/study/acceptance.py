@@ -35,6 +35,7 @@ from throughline.study.config import Config
 FOLDER = "results/acceptance"
 RESULT = "results/acceptance.json"
 LOCAL = "results/acceptance.local.json"
+STANDINGS = FOLDER + "/tables/standings.csv"
 VISIT = FOLDER + "/{place}/visit{repeat}.json"
 FIGURES: dict[str, tuple[str, ...]] = {
     "step": (),

@@ -36,7 +36,7 @@ def test_the_verdict_stands_first(slow: Acceptance, tmp_path: Path) -> None:
 
 
 def test_a_place_has_its_figures_unrounded(slow: Acceptance, tmp_path: Path) -> None:
-    shown.write(slow, tmp_path)
+    shown.write(slow, tmp_path / "standings.csv")
     with (tmp_path / "standings.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     (found,) = [row for row in rows if row["slow"] == "slow"]

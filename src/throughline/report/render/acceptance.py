@@ -13,7 +13,6 @@ from throughline.report.render import table_files, tables
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
 
-STANDINGS = "tables/standings.csv"
 INTRO = (
     "Every device, node and link beside its peers: the median of its repeats, its distance from the median of the "
     "others, and the range of these others. A place is called slow if it is slower than its peers by more than the "
@@ -137,8 +136,8 @@ def _missing(acceptance: Acceptance) -> Iterator[str]:
         yield f"{place}: {what} is missing ({count} run{'s' if count > 1 else ''}): {reason}"
 
 
-def write(acceptance: Acceptance, folder: Path) -> None:
-    """Write the places, and the matrix of links if there is one, as CSV with unrounded figures."""
+def write(acceptance: Acceptance, output: Path) -> None:
+    """Write all places as CSV, with unrounded figures."""
     figures = standings(acceptance).in_form(CSV)
     assert figures
-    write_text(folder / "standings.csv", table_files.csv(figures).to_csv(index=False, lineterminator="\n"))
+    write_text(output, table_files.csv(figures).to_csv(index=False, lineterminator="\n"))

@@ -1,0 +1,113 @@
+# What rules/accept.smk asks: which nodes there are, what a visit measures there, and what it needs.
+import atexit
+import functools
+
+from throughline.console import plan_acceptance
+from throughline.launch import fleet
+from throughline.study import acceptance
+
+NODE_FILES = fleet.NodeFiles()
+atexit.register(NODE_FILES.remove)
+
+
+@functools.cache
+def accepted():
+    """The nodes of an acceptance, and what it measures there. Asked only if somebody wants an acceptance."""
+    settled = answered(fleet.settled) if INSIDE.is_submitted else answered(settled_now)
+    return settled, acceptance.asked(CONFIG, settled.fleet)
+
+
+def partition_of_accept():
+    """Slurm's partition whose nodes are measured; None: Slurm's default."""
+    chosen, default = INSIDE.resource("accept_visit", "slurm_partition")
+    return next(map(str, filter(None, (chosen, CONFIG.accept.partition, default))), None)
+
+
+def settled_now():
+    """Ask for the nodes, and keep their numbers and names for the jobs of this call and for later calls."""
+    settled = fleet.find(CONFIG.accept, INSIDE.submits, partition_of_accept())
+    if not INSIDE.is_dry_run:
+        settled.write()
+    return settled
+
+
+def visit_of(wildcards):
+    """The measurements of a visit."""
+    _, made = accepted()
+    return answered(pick, made.visits(), acceptance.VISIT.format(**wildcards), "the visit {}")
+
+
+def visits_now(_):
+    """The files of all visits whose nodes are there. Those of nodes that are away are made by a later call."""
+    settled, made = accepted()
+    return [file for file, visit in made.visits().items() if not settled.away.keys() & set(visit[0].place.nodes)]
+
+
+def plan_of_acceptance(jobs):
+    """What the plan says about an acceptance; nothing if no visit has to be made."""
+    made_now = (output for outputs in jobs for output in outputs)
+    pending = {file for file in made_now if file.startswith(acceptance.FOLDER) and Path(file).name.startswith("visit")}
+    if not pending:
+        return []
+    settled, made = accepted()
+    return plan_acceptance.lines(made.visits(), pending, settled.fleet, settled.away, INSIDE.submits)
+
+
+def is_by_ssh(visit):
+    return visit[0].spec.hosts == "ssh"
+
+
+def nodes_of_visit(wildcards):
+    """How many nodes a visit gets from Slurm."""
+    return len(visit_of(wildcards)[0].place.nodes) if INSIDE.submits or INSIDE.is_submitted else 1
+
+
+def largest_spec(wildcards):
+    """The specification of a visit with the most ranks on a node."""
+    return max((measured.spec for measured in visit_of(wildcards)), key=lambda spec: shape_of_spec(spec).devices)
+
+
+def threads_of_visit(wildcards):
+    """The cores of this machine that a visit takes. Visits to other hosts share them, so that they go side by side."""
+    visit = visit_of(wildcards)
+    if not is_by_ssh(visit):
+        return workflow.cores
+    settled, _ = accepted()
+    return max(1, workflow.cores // len(settled.fleet.nodes) * len(visit[0].place.nodes))
+
+
+def cores_of_visit(wildcards):
+    """The cores that a visit asks for on each node: one for each thread; with GPUs on Slurm, all that a node has."""
+    spec = largest_spec(wildcards)
+    if INSIDE.submits and spec.device != "cpu":
+        return answered(slurm_partition.cores, partition_of_accept())
+    return shape_of_spec(spec).devices * spec.threads
+
+
+def slurm_options_of_visit(wildcards):
+    """Further options for Slurm: on the nodes of this place, which nobody else uses meanwhile."""
+    options = f"{slurm_options_of_spec(largest_spec(wildcards))} --exclusive"
+    if not INSIDE.submits:
+        return options
+    settled, _ = accepted()
+    names = [settled.names[node] for node in visit_of(wildcards)[0].place.nodes]
+    return f"{options} --nodefile={shlex.quote(str(NODE_FILES.file(names)))}"
+
+
+def priority_of_visit(wildcards):
+    """The priority of a visit: higher the earlier it stands in the order of all visits."""
+    _, made = accepted()
+    files = list(made.visits())
+    return len(files) - files.index(acceptance.VISIT.format(**wildcards))
+
+
+def judge_what_is_there():
+    """Judge the records that are there if visits have failed, so that they cost their own figures only."""
+    files = [str(file) for job in INSIDE.jobs(finished=False) for file in job.output]
+    if acceptance.RESULT in files:
+        asked = accepted()[1].text
+        shell(
+            f"python {started('accept_verdict')}"
+            " --acceptance {asked:q} --output {acceptance.RESULT} --text results/acceptance.txt"
+            " --page results/acceptance.html --standings {acceptance.STANDINGS}"
+        )
