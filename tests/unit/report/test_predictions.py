@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from report_fixture import jitter, write_series
 from throughline.files import read_json, write_json
 from throughline.records import Predictions, read_predictions, read_summary
 from throughline.report.analysis import cells, predictions, summary
-from throughline.report.render import page
+from throughline.report.render import page, throughput_plots
 from throughline.report.render.plots import LIGHT, svg
 from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
@@ -144,3 +145,15 @@ def test_a_fixed_global_batch_stays_the_same(tmp_path: Path) -> None:
     strong = derived(place(tmp_path, scaling="strong", batch_per_device=4096))
     (series,) = strong.series
     assert {point.samples_per_step for point in (*series.measured, *series.predicted)} == {4096}
+
+
+def test_names_below_the_ticks_leave_each_other_room(made: Predictions, root: Path) -> None:
+    """With eight numbers of devices on one logarithmic axis, some ticks have no name. The first and the last have."""
+    (group,) = cells.groups([read_summary(root / "results/bert/bz32_fp32.json")])
+    figure = throughput_plots.throughput(group, LIGHT, predicted=made.series)
+    (axes, *_) = figure.axes
+    figure.draw_without_rendering()
+    names = [label for label in axes.get_xticklabels() if "\n" in label.get_text()]
+    assert names[0].get_text() == "1\n1n1g" and names[-1].get_text() == "1024\n128n8g"
+    boxes = [label.get_window_extent() for label in names]
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))

@@ -6,7 +6,7 @@ The same figure gives the same bytes of SVG every time.
 import io
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ CROWDED = 8  # with more device counts than this, the ticks have no names of top
 WIDE = 8  # if the largest device count is at least so many times the smallest, both axes are logarithmic
 GAP = 27.0  # points between two names at the ends of lines
 TWO_LINES = 16.0  # with fewer points than this between two names, the labels have no figures
+TICK = 8.5  # the font size of the ticks' names
 LETTER = 0.6  # the mean width of a bold letter, divided by the font size
 SMALL_LETTER = 0.5  # the same for letters that are not bold
 BELOW = 10.0  # points from the top of the axes to the middle of the first name: the legend is above them
@@ -167,7 +168,7 @@ def style(axes: Axes, theme: Theme, heading: str, unit: str, left: float = MARGI
     axes.set_title(heading, fontsize=size, color=theme.ink, **title)
     axes.set_ylabel(unit, color=theme.muted, fontsize=9)
     axes.set_xlabel("devices", color=theme.muted, fontsize=9)
-    axes.tick_params(colors=theme.muted, labelsize=8.5, length=0, pad=5)
+    axes.tick_params(colors=theme.muted, labelsize=TICK, length=0, pad=5)
     axes.grid(axis="y", color=theme.grid, lw=0.8)
     axes.set_axisbelow(True)
     axes.patch.set_visible(False)
@@ -196,9 +197,28 @@ def device_axis(axes: Axes, topologies: Iterable[Topology], theme: Theme, share_
     axes.xaxis.set_major_locator(FixedLocator([float(world) for world in worlds]))
     axes.xaxis.set_minor_locator(NullLocator())
     named = len(worlds) <= CROWDED
-    shown = {world: [str(name) for name in sorted(names[world]) if named or name.simulated] for world in worlds}
+    every = {world: [str(name) for name in sorted(names[world]) if named or name.simulated] for world in worlds}
+    shown = _with_room(axes, every)
     axes.set_xticks(worlds, ["\n".join([str(world), *shown[world]]) for world in worlds])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def _with_room(axes: Axes, names: Mapping[int, Sequence[str]]) -> dict[int, Sequence[str]]:
+    """Return the names of ticks without those that would cover a neighbour's. The first and the last one stay.
+
+    names: the lines below each tick, by its place on the axis.
+    """
+    points = 72 / axes.figure.dpi
+    places = {place: points * float(axes.transData.transform((place, axes.get_ylim()[0]))[0]) for place in names}
+    half = {place: 0.5 * TICK * LETTER * max(map(len, lines), default=0) for place, lines in names.items()}
+    last = max(names)
+    kept, shown = None, dict[int, Sequence[str]]()
+    for place, lines in names.items():
+        others = [other for other in (kept, last if place != last else None) if other is not None]
+        free = all(abs(places[place] - places[other]) > half[place] + half[other] for other in others)
+        shown[place] = lines if free or place == last else []
+        kept = place if shown[place] else kept
+    return shown
 
 
 def dashes(marker: str) -> Any:
