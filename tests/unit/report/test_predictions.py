@@ -14,7 +14,7 @@ from throughline.files import read_json, write_json
 from throughline.records import Predictions, read_predictions, read_summary
 from throughline.report.analysis import cells, predictions, summary
 from throughline.report.render import page, throughput_plots
-from throughline.report.render.plots import LIGHT, svg
+from throughline.report.render.plots import LIGHT, PAGE, svg
 from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
 from throughline.report.topics.predictions import TOPIC
@@ -153,7 +153,7 @@ def test_names_below_the_ticks_leave_each_other_room(made: Predictions, root: Pa
     (group,) = cells.groups([read_summary(own)])
     asked = predictions.Asked(topologies=["8n8g", "16n8g", "128n8g"])
     far = predictions.derive({own.name: own}, {}, asked)
-    figure = throughput_plots.throughput(group, LIGHT, predicted=far.series)
+    figure = throughput_plots.throughput(group, PAGE, predicted=far.series)
     (axes, *_) = figure.axes
     figure.draw_without_rendering()
     names = [label for label in axes.get_xticklabels() if "\n" in label.get_text()]
