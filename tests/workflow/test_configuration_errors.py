@@ -101,7 +101,8 @@ def test_presets_pass_a_dry_run(preset: Path, planned: Clone) -> None:
     command = [sys.executable, "-m", "snakemake", "--dry-run", "--configfile", f"presets/{preset.name}"]
     done = subprocess.run(command, cwd=planned.path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert job_counts(done.stdout + done.stderr)["run"] == len(runs.expand(load([preset])))
+    planned_runs = job_counts(done.stdout + done.stderr).get("run", 0)  # presets of an acceptance have none
+    assert planned_runs == len(runs.expand(load([preset])))
 
 
 def test_the_command_that_repeats_a_run_of_a_preset_plans_that_run(
