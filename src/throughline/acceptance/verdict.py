@@ -134,7 +134,8 @@ def _summary(
         return f"The verdict on {fleet} is open: {'; '.join(gaps) or 'not everything that is expected was measured'}."
     names = [finding.place.words for finding in found]
     parts = [f"slow: {', '.join(dict.fromkeys(names))}"] if names else []
-    parts += [f"{len(short)} figures are below what is expected"] if short else []
+    figures = "1 figure is" if len(short) == 1 else f"{len(short)} figures are"
+    parts += [f"{figures} below what is expected"] if short else []
     return f"Not fit ({fleet}): {'; '.join([*parts, *gaps])}."
 
 

@@ -23,7 +23,7 @@ class PlaceEntry(Entry):
 class StandingEntry(Entry):
     """One place in one figure, beside its peers.
 
-    repeats: by their number; low, high: the slowest and the fastest repeat, which hold the true median with the
+    repeats: by their number; low, high: the lowest and the highest repeat, which hold the true median with the
     probability `coverage`. distance: the speed here over the median speed of the others, minus 1. others_low,
     others_high: the distances of the others from their own median. p_holm: adjusted for every place and every figure of
     the acceptance.

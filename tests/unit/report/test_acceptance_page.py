@@ -44,6 +44,7 @@ def test_a_place_has_its_figures_unrounded(slow: Acceptance, tmp_path: Path) -> 
     figure = next(one for one in slow.figures if one.what == "matmul" and one.kind == "device")
     median = next(one.median for one in figure.standings if one.place.words == "node 3, GPU 1")
     assert float(found["median"]) == median
+    assert {row["size"] for row in rows} <= {"", "8192", "1024", "1048576", "1073741824"}
     assert len(rows) == sum(len(one.standings) for one in slow.figures)
     assert {row["unit"] for row in rows if row["figure"] == "training step"} == {"samples/s"}
 
