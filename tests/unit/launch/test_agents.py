@@ -128,11 +128,12 @@ def test_a_sampler_that_does_not_end_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("killed", [0, 1])
 def test_an_agent_that_is_killed_ends_a_run_with_a_starter(tmp_path: Path, killed: int) -> None:
     """Its sampler ends with it, and so does the starter, which is on the first node."""
-    ready = f"echo {shlex.quote(messages.line(Ready([])))}; exec sleep 600"
+    ready, before = f"echo {shlex.quote(messages.line(Ready([])))}; exec sleep 600", processes.descendants(os.getpid())
     agents, _ = with_starter(tmp_path, ready, "exec sleep 600")
     try:
         assert wait_until((tmp_path / "started").exists, 30)
-        begun = processes.descendants(os.getpid())
+        begun = set(processes.descendants(os.getpid())) - set(before)
+        assert len(begun) > 3
         pids = [agent._process.pid for agent in agents.processes]
         os.kill(pids[killed], signal.SIGKILL)
         assert wait_until(agents.have_failed, 10)
