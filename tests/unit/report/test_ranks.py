@@ -115,8 +115,7 @@ def test_of_two_ranks_nobody_knows_which_is_wrong(tmp_path: Path) -> None:
     frame = csv(found)
     assert frame["solo_step_distance"].to_list() == pytest.approx([0.2, 1 / 1.2 - 1])
     assert frame["slow_in"].isna().all() and frame["solo_step_p"].isna().all()
-    table = topic.table(found)
-    assert table and [line.entries[-1].text for line in table.lines] == ["no verdict"] * 2
+    assert topic.table(found) is None and not list(topic.drawings(found)), "the page has no room for what tells nothing"
 
 
 def test_steps_over_unequal_numbers_of_tokens_have_no_verdict(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from matplotlib.figure import Figure as Plot
 
 from throughline.numbers import milliseconds, percent, scaled
+from throughline.outliers import LEAST_PARTS
 from throughline.report.analysis import slow_ranks
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.slow_ranks import NO_PRODUCT, NO_SOLO, Own, RankStanding
@@ -84,7 +85,7 @@ def table(scope: Scope) -> Table | None:
             _distance(standing.product, NO_PRODUCT),
             _verdict(standing),
         ]
-        for _, _, ranks in _by_cell(scope.ranks)
+        for _, _, ranks in _comparable(scope.ranks)
         for standing in _shown(ranks)
     ]
     return tables.texts(HEADER, rows) if rows else None
@@ -122,6 +123,11 @@ def remarks(scope: Scope) -> Iterator[str]:
             "Without padding, each rank computes as many tokens as its own data have. So its own step depends on its "
             "data, and has no verdict."
         )
+
+
+def _comparable(standings: Iterable[RankStanding]) -> list[tuple[Group, Row, list[RankStanding]]]:
+    """Return the cells of three ranks or more. Of two that differ, nobody can tell which one is slow."""
+    return [cell for cell in _by_cell(standings) if len(cell[2]) >= LEAST_PARTS]
 
 
 def _by_cell(standings: Iterable[RankStanding]) -> list[tuple[Group, Row, list[RankStanding]]]:
@@ -168,7 +174,7 @@ def _slower(own: Own) -> str:
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """Yield a small plot for each cell: the distance of each rank from the others."""
     for group in scope.groups:
-        cells = [(row, ranks) for of, row, ranks in _by_cell(scope.ranks) if of is group]
+        cells = [(row, ranks) for of, row, ranks in _comparable(scope.ranks) if of is group]
         if cells:
             heading = f"{group.benchmark}: each rank beside the others"
             told = " ".join(f"{row.shown} {row.topology}: {_told(ranks)}." for row, ranks in cells)
