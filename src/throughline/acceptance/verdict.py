@@ -214,12 +214,7 @@ def lines(acceptance: Acceptance) -> Iterable[str]:
     yield from (finding.sentence for finding in acceptance.findings)
     yield from (one.sentence for one in acceptance.expected if one.short or one.reached is None)
     yield from acceptance.unjudged
-    missing: dict[tuple[str, str, str], int] = {}
-    for one in acceptance.missing:
-        name = one.place.words, one.what, one.reason
-        missing[name] = missing.get(name, 0) + 1
-    for (place, what, reason), count in missing.items():
-        yield f"{place}: {what} is missing ({count} run{'s' if count > 1 else ''}): {reason}"
+    yield from acceptance.missing_in_words()
 
 
 def paragraph(acceptance: Acceptance) -> str:

@@ -1,5 +1,6 @@
 """results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it."""
 
+from collections import Counter
 from typing import Any, Literal
 
 from pydantic import Field
@@ -167,3 +168,11 @@ class Acceptance(Entry):
     unjudged: list[str]
     remarks: list[str]
     figures: list[FigureEntry]
+
+    def missing_in_words(self) -> list[str]:
+        """Return a sentence for each place and measurement of which runs are missing."""
+        counts = Counter((one.place.words, one.what, one.reason) for one in self.missing)
+        return [
+            f"{place}: {what} is missing ({count} run{'s' if count > 1 else ''}): {reason}"
+            for (place, what, reason), count in counts.items()
+        ]

@@ -100,7 +100,7 @@ def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
         "topic": Topic("verdict", "The verdict"),
         "table": found if acceptance.findings else None,
         "plots": [],
-        "remarks": [*acceptance.unjudged, *acceptance.remarks, *_missing(acceptance)],
+        "remarks": [*acceptance.unjudged, *acceptance.remarks, *acceptance.missing_in_words()],
     }
     if acceptance.expected:
         rows: list[list[str | Entry]] = [
@@ -124,16 +124,6 @@ def _reached(short: bool, reached: float | None) -> tuple[str, str]:
 def _finding(finding: Finding) -> list[str | Entry]:
     facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
     return [finding.sentence, "\n".join(facts) or "nothing that was observed"]
-
-
-def _missing(acceptance: Acceptance) -> Iterator[str]:
-    """Say which runs are missing, a sentence for each place and measurement."""
-    counts: dict[tuple[str, str, str], int] = {}
-    for one in acceptance.missing:
-        name = one.place.words, one.what, one.reason
-        counts[name] = counts.get(name, 0) + 1
-    for (place, what, reason), count in counts.items():
-        yield f"{place}: {what} is missing ({count} run{'s' if count > 1 else ''}): {reason}"
 
 
 def write(acceptance: Acceptance, output: Path) -> None:
