@@ -26,3 +26,4 @@ rule archive:
 rule pack:
     input:
         "results/archive.zip",
+        TARGETS.results(),

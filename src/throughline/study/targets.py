@@ -207,13 +207,18 @@ class Targets:
         files = [file for file, spec in checks if (spec.benchmark, spec.framework, spec.precision) == first]
         return [f"{file.removesuffix('.json')}/curve.json" for file in files]
 
-    def files(self) -> list[str]:
-        """Return everything under results/ that the configuration asks for, except what belongs to no benchmark."""
-        of_benchmarks = [
-            f"results/{name}/{file}" for name in self.by_benchmark for file in ("tables", "plots", "logs.zip")
-        ]
+    def results(self) -> list[str]:
+        """Return what the report shows and is made of, except what belongs to no benchmark."""
+        of_benchmarks = [f"results/{name}/{folder}" for name in self.by_benchmark for folder in ("tables", "plots")]
         proofs = [f"results/{name}/equivalence.json" for name in self.proofs]
-        return [*self.summaries, *self.specs, *of_benchmarks, *proofs, *self.searches, *self.checks]
+        return [
+            *(*self.summaries, *self.specs, *of_benchmarks, *proofs),
+            *(*self.searches, *self.checks, *self.every_prediction),
+        ]
+
+    def files(self) -> list[str]:
+        """Return everything under results/ that a user may ask for by name, except what belongs to no benchmark."""
+        return [*self.results(), *(f"results/{name}/logs.zip" for name in self.by_benchmark)]
 
     def manifests(self) -> list[str]:
         """Return the manifests that the runs read."""
