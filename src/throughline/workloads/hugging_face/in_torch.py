@@ -40,7 +40,8 @@ CUT = {
 by inputs."""
 ATEN = torch.ops.aten
 KEPT = [
-    ATEN.mm.default, ATEN.addmm.default, ATEN._grouped_mm.default, ATEN._scaled_dot_product_flash_attention.default,
+    ATEN.mm.default, ATEN.addmm.default, ATEN._grouped_mm.default, torch.ops.throughline.grouped.default,
+    ATEN._scaled_dot_product_flash_attention.default,
     ATEN._scaled_dot_product_efficient_attention.default, ATEN._scaled_dot_product_cudnn_attention.default,
     ATEN._scaled_dot_product_flash_attention_for_cpu.default,
 ]  # fmt: skip

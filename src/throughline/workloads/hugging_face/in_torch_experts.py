@@ -6,6 +6,9 @@ does this for all experts, and its shapes do not depend on the routing, so nothi
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, grouped_mm, linear, relu, silu
@@ -85,11 +88,50 @@ def _shared(hidden: Tensor, own: dict[str, Tensor], layer: Layer) -> Tensor:
 def grouped(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
     """Return rows [M, K], which are sorted by groups, times the matrix [K, N] of their group in matrices [G, K, N].
 
-    `ends` [G] are the ends of the groups.
+    `ends` [G] are the ends of the groups. PyTorch's compiler knows its grouped product in bf16 only, so for all other
+    types there is an operation of our own, which the compiler takes as a whole.
     """
-    aligned = all(size * rows.element_size() % ALIGNED_BYTES == 0 for size in matrices.shape[1:])
-    if rows.dtype != torch.float64 and aligned:
+    if rows.dtype == torch.bfloat16 and _aligned(rows, matrices):
         return grouped_mm(rows, matrices, offs=ends)
+    product: Tensor = GROUPED(rows, matrices, ends)
+    return product
+
+
+@torch.library.custom_op("throughline::grouped", mutates_args=())
+def _grouped(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    if rows.dtype != torch.float64 and _aligned(rows, matrices):
+        return grouped_mm(rows, matrices, offs=ends)
+    return torch.cat([part @ matrix for part, matrix in zip(_parts(rows, ends), matrices, strict=True)])
+
+
+@torch.library.custom_op("throughline::grouped_gradient", mutates_args=())
+def _gradient(rows: Tensor, gradient: Tensor, ends: Tensor) -> Tensor:
+    """Return the gradient of the matrices [G, K, N], from the rows [M, K] and the gradient [M, N] of the product."""
+    if rows.dtype != torch.float64 and _aligned(rows, gradient):
+        return grouped_mm(rows.t(), gradient, offs=ends)
+    pairs = zip(_parts(rows, ends), _parts(gradient, ends), strict=True)
+    return torch.stack([part.t() @ of_product for part, of_product in pairs])
+
+
+def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+    rows, matrices, ends = ctx.saved_tensors
+    gradient = gradient.contiguous()
+    return GROUPED(gradient, matrices.transpose(1, 2), ends), GRADIENT(rows, gradient, ends), None
+
+
+GROUPED: Any = _grouped
+GRADIENT: Any = _gradient
+GROUPED.register_fake(lambda rows, matrices, ends: rows.new_empty(len(rows), matrices.shape[2]))
+GRADIENT.register_fake(lambda rows, gradient, ends: rows.new_empty(len(ends), rows.shape[1], gradient.shape[1]))
+GROUPED.register_autograd(_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+
+
+def _aligned(rows: Tensor, others: Tensor) -> bool:
+    """True if all rows of both tensors begin where PyTorch's grouped product needs it."""
+    sizes = (rows.shape[-1], *others.shape[1:])
+    return all(size * rows.element_size() % ALIGNED_BYTES == 0 for size in sizes)
+
+
+def _parts(rows: Tensor, ends: Tensor) -> list[Tensor]:
     starts = [0, *ends.tolist()]
-    parts = [rows[begin:end] @ matrix for begin, end, matrix in zip(starts, starts[1:], matrices, strict=False)]
-    return torch.cat(parts)
+    return [rows[begin:end] for begin, end in pairwise(starts)]
