@@ -4,7 +4,7 @@ import functools
 
 from throughline.console import plan_acceptance
 from throughline.launch import fleet
-from throughline.study import acceptance
+from throughline.study import acceptance, imports_section
 
 NODE_FILES = fleet.NodeFiles()
 atexit.register(NODE_FILES.remove)
@@ -111,3 +111,24 @@ def judge_what_is_there():
             " --acceptance {asked:q} --output {acceptance.RESULT} --text results/acceptance.txt"
             " --page results/acceptance.html --standings {acceptance.STANDINGS}"
         )
+
+
+# The comparison and the archive take the acceptance that is there. It is no input of theirs, because then they would
+# measure what is missing of it. Only if the same call makes an acceptance, they wait for it.
+
+
+def acceptance_now(_):
+    """The acceptance, if this call makes it anyway."""
+    made = any(target == "accept" or target.startswith("results/acceptance") for target in INSIDE.asked)
+    return [acceptance.RESULT] if made else []
+
+
+def words_of_acceptance(wildcards):
+    """The acceptance that is there, or that this call makes, as words of a command line."""
+    there = Path(acceptance.RESULT).is_file() or acceptance_now(wildcards)
+    return ["--acceptance", acceptance.RESULT] if there else []
+
+
+def state_of_acceptance(wildcards):
+    """Digits that change with the acceptance."""
+    return imports_section.state([Path(acceptance.RESULT)])

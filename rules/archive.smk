@@ -1,5 +1,5 @@
 # The archive: the results of this configuration in one file, for a stranger who wants to check them.
-#   in:  results/report.html, and so all summaries, tables and plots
+#   in:  results/report.html, and so all summaries, tables and plots; the acceptance, if there is one
 #   out: results/archive.zip
 
 
@@ -9,6 +9,7 @@ rule archive:
         summaries=list(TARGETS.summaries),
         manifests=[ancient(manifest) for manifest in TARGETS.manifests()],
         imports=IMPORTS,
+        acceptance=acceptance_now,
         code=code_of("pack"),
     output:
         archive="results/archive.zip",
@@ -19,8 +20,10 @@ rule archive:
         "../envs/main.yaml"
     params:
         made=canonical(TARGETS.made()),
+        acceptance=words_of_acceptance,
+        state=state_of_acceptance,
     shell:
-        command("pack", manifests="input.manifests", imports="input.imports")
+        command("pack", "params.acceptance", manifests="input.manifests", imports="input.imports")
 
 
 rule pack:

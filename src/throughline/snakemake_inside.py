@@ -98,6 +98,11 @@ class Inside:
         """The files that the user asked for by name."""
         return set(take(self._workflow, "dag.targetfiles"))
 
+    @property
+    def asked(self) -> set[str]:
+        """The words that the user typed as targets: rules and files."""
+        return set(map(str, take(self._workflow, "dag_settings.targets")))
+
     def has_console(self) -> bool:
         """True if our console shows this call. A module has no plan to show, so there we switch the console off."""
         handlers = take(self._workflow, "logger_manager.get_log_handlers")()

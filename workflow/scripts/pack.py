@@ -5,6 +5,7 @@ report: results/report.html
 made: what the summaries of each benchmark were made with, as JSON
 manifests: manifests of the data
 imports: imported.json of the imports
+acceptance: results/acceptance.json, if there is one
 """
 
 from collections.abc import Sequence
@@ -20,10 +21,11 @@ def main(
     made: dict[str, Any],
     manifests: Sequence[Path] = (),
     imports: Sequence[Path] = (),
+    acceptance: Path | None = None,
 ) -> None:
     from throughline.archive import pack
 
-    pack.write(output, report, manifests, made, imports)
+    pack.write(output, report, manifests, made, imports, acceptance)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,12 @@ import base64
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from throughline import __version__, files, records, temporary
-from throughline.archive import proofs, raw
+from throughline.archive import accepted, proofs, raw
 from throughline.archive.contents import NAME, Contents, Made, rules
 from throughline.archive.differences import Difference, between
 from throughline.archive.opening import as_json, opened
@@ -23,6 +24,7 @@ from throughline.records import RunRecord, Summary
 from throughline.report.analysis import cells, predictions, summary
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
+from throughline.study.acceptance import Measurement
 
 Found = Iterator[Difference]
 RECORD = "bz*_*/*/*/run*.json"
@@ -57,6 +59,7 @@ def check(path: Path) -> Verdict:
             found = [*_records(folder, contents), *_summaries(folder, contents)]
             found += [
                 *_predictions(folder, contents),
+                *accepted.check(folder),
                 *_checks(folder),
                 *_tables(folder, contents),
                 *_page(folder, contents),
@@ -67,7 +70,7 @@ def check(path: Path) -> Verdict:
         wrong = [difference for difference in found if same or not difference.word]
         counts = {
             "files": len(contents.files),
-            "records": sum(1 for _ in _paths(folder, contents, RECORD)),
+            "records": sum(1 for _ in _paths(folder, contents, RECORD)) + len(accepted.measured(folder)),
             "summaries": sum(len(made.summaries) for made in contents.benchmarks.values()),
         }
         return Verdict(wrong, notes, doubts, counts, same, contents.version)
@@ -114,31 +117,48 @@ def _read(folder: Path, path: Path, read: Callable[[Path], Any]) -> tuple[Any, l
 def _records(folder: Path, contents: Contents) -> Found:
     """Yield records whose figures do not follow from their windows, ranks and telemetry, and logs of other runs."""
     for path in _paths(folder, contents, RECORD):
-        name = path.relative_to(folder).as_posix()
-        run, faults = _read(folder, path, records.read_run)
-        yield from faults
-        if isinstance(run, RunRecord):
-            yield from raw.record(name, run)
-            table = Path(raw.table_name(str(path)))
-            if table.exists():
-                yield from raw.telemetry(name, run, table)
-            elif run.telemetry and any(node.samples for node in run.telemetry):
-                yield Difference(name, "telemetry", "the archive lacks the samples behind it")
-            yield from _log(folder, path.with_suffix(".log"), run)
+        yield from _record(folder, path)
+    for one in accepted.measured(folder):
+        yield from _record(folder, folder / one.record, one)
 
 
-def _log(folder: Path, path: Path, run: RunRecord) -> Found:
-    """Yield a log that is missing, of another run, or that states another outcome than the record."""
+def _record(folder: Path, path: Path, measured: Measurement | None = None) -> Found:
+    """Yield what is wrong with one record. measured: what it is in an acceptance."""
+    name = path.relative_to(folder).as_posix()
+    read = partial(records.read_run_of, spec=measured.spec) if measured else records.read_run
+    run, faults = _read(folder, path, read)
+    yield from faults
+    if isinstance(run, RunRecord):
+        yield from raw.record(name, run)
+        table = Path(raw.table_name(str(path)))
+        if table.exists():
+            yield from raw.telemetry(name, run, table)
+        elif run.telemetry and any(node.samples for node in run.telemetry):
+            yield Difference(name, "telemetry", "the archive lacks the samples behind it")
+        yield from _log(folder, path.with_suffix(".log"), run, measured.visit if measured else run.spec.record)
+
+
+def _log(folder: Path, path: Path, run: RunRecord, made: str) -> Found:
+    """Yield a log that is missing, of another run, or that states another outcome than the record.
+
+    made: the file that the command in its first line makes.
+    """
     name = path.relative_to(folder).as_posix()
     if not path.exists():
         yield Difference(name, "", "the archive lacks the log of this run")
         return
     text = path.read_text(encoding="utf-8", errors="replace")
-    if run.spec.record not in text.partition("\n")[0] and f"--record {run.spec.record}" not in text:
+    first = text.partition("\n")[0]
+    if _numberless(made) not in _numberless(first) and f"--record {made}" not in text:
         yield Difference(name, "", "it is the log of another run: its first line does not name this record")
     printed = re.findall(r"^outcome: ([\d.]+) \S+ over", text, re.M)
     if run.samples_per_s and printed and printed[-1] != f"{run.samples_per_s:.1f}":
         yield Difference(name, "", f"it prints {printed[-1]}, and the record states {run.samples_per_s:.1f}")
+
+
+def _numberless(text: str) -> str:
+    """Return a text without the numbers of nodes: masking a node that is really called node3 changes its number."""
+    return re.sub(r"\bnode\d+", "node", text)
 
 
 def _summaries(folder: Path, contents: Contents) -> Found:

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from throughline import files, ratios, records
-from throughline.archive import check, differing
+from throughline.archive import acceptances, check, differing
+from throughline.archive.acceptances import Accepted
 from throughline.archive.opening import as_json, opened
 from throughline.files import UserError
 from throughline.records import Summary
@@ -20,6 +21,7 @@ from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.judged_pairs import Pair
 from throughline.report.analysis.noise import Twice
 from throughline.report.analysis.sides import Side
+from throughline.study import acceptance as study
 
 Key = tuple[str, int, str, str, str]
 
@@ -64,15 +66,16 @@ class Results:
         return protocol if isinstance(protocol, int) else None
 
 
-def compare(summaries: Sequence[Path], archives: Sequence[Path], output: Path) -> None:
-    """Write results/compare.json. UserError if an archive cannot be opened, or has nothing in common with `summaries`.
+def compare(summaries: Sequence[Path], archives: Sequence[Path], output: Path, acceptance: Path | None = None) -> None:
+    """Write results/compare.json. UserError if an archive cannot be opened, or has nothing in common with our results.
 
     UserError as well if a file of an archive was changed. Whether its figures follow from its raw values takes longer,
-    and is asked by `throughline check`.
+    and is asked by `throughline check`. acceptance: ours, if there is one.
     """
     ours = Results("here", Path(), cells.groups([records.read_summary(path) for path in summaries]))
-    compared = [_with_archive(ours, path) for path in archives]
-    if not any(archive.cells for archive in compared):
+    accepted = acceptances.of(acceptance) if acceptance else None
+    compared = [_with_archive(ours, accepted, path) for path in archives]
+    if not any(archive.cells or archive.acceptance for archive in compared):
         raise UserError(
             f"no cell of {', '.join(map(str, archives))} is also in the present results",
             why=f"present: {_named(ours.sides)}; there: {', '.join(compared[0].only_there[:3]) or 'nothing'}",
@@ -83,7 +86,7 @@ def compare(summaries: Sequence[Path], archives: Sequence[Path], output: Path) -
     )
 
 
-def _with_archive(ours: Results, path: Path) -> ComparedArchive:
+def _with_archive(ours: Results, accepted: Accepted | None, path: Path) -> ComparedArchive:
     with opened(path) as (folder, contents):
         check.whole(path, folder, contents)
         names = [name for made in contents.benchmarks.values() for name in made.summaries if (folder / name).exists()]
@@ -91,6 +94,8 @@ def _with_archive(ours: Results, path: Path) -> ComparedArchive:
         both = [key for key in ours.sides if key in theirs.sides]
         pairs = judged_pairs.adjusted([_pair(ours, theirs, key) for key in both])
         differs = {key: differing.surroundings(ours.sides[key], theirs.sides[key]) for key in both}
+        before = acceptances.of(folder / study.RESULT) if accepted else None
+        nodes = acceptances.compare(accepted, before, path.name) if accepted and before else None
     everywhere = [text for text in next(iter(differs.values()), []) if all(text in of for of in differs.values())]
     return ComparedArchive(
         name=path.name,
@@ -104,6 +109,7 @@ def _with_archive(ours: Results, path: Path) -> ComparedArchive:
         ],
         only_here=[_name(key) for key in ours.sides if key not in theirs.sides],
         only_there=[_name(key) for key in theirs.sides if key not in ours.sides],
+        acceptance=nodes,
     )
 
 
@@ -158,7 +164,6 @@ def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
 
 def _cell(key: Key, pair: Pair, differs: list[str]) -> ComparedCell:
     benchmark, batch, precision, framework, topology = key
-    tested = pair.tested
     assert pair.sides
     return ComparedCell(
         benchmark=benchmark,
@@ -169,16 +174,8 @@ def _cell(key: Key, pair: Pair, differs: list[str]) -> ComparedCell:
         unit=pair.sides[1].group.unit,
         ours=list(pair.other.repeats),
         theirs=list(pair.base.repeats),
-        ratio=pair.ratio,
-        tested_ratio=tested.ratio if tested else None,
-        tested_at_least=tested.low if tested else None,
-        tested_at_most=tested.high if tested else None,
-        p=pair.p,
-        p_holm=pair.adjusted,
-        smallest_difference=pair.floor.share if pair.floor else None,
-        verdict=pair.verdict,
-        because=pair.reason,
         differs=differs,
+        **pair.values(),
     )
 
 

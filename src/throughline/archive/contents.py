@@ -9,10 +9,16 @@ from throughline.records.entry import SCHEMA, Count, Entry, Whole
 
 NAME = "archive.json"
 Format = Literal["archive", "results"]
-FORMATS: Final[dict[Format, int]] = {"archive": 1, "results": SCHEMA}
-"""The version of every format in an archive that we write. All files under results/ share one."""
-RULES = ("throughline.report.analysis.summary", "throughline.report.topics", "throughline.comparables.exports")
-"""The modules that make summaries and tables. An archive names the digest of everything that they import."""
+FORMATS: Final[dict[Format, int]] = {"archive": 2, "results": SCHEMA}
+"""The version of every format in an archive that we write. All files under results/ share one.
+
+Version 2 of an archive may have predictions and an acceptance. A program that reads version 1 says that it is too old.
+"""
+RULES = (
+    "throughline.report.analysis.summary", "throughline.report.topics", "throughline.comparables.exports",
+    "throughline.acceptance.verdict", "throughline.report.render.acceptance",
+)  # fmt: skip
+"""The modules that make summaries, tables and verdicts. An archive names the digest of everything that they import."""
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 

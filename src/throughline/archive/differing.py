@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from throughline.records import Summary
+from throughline.records import RunRecord, Summary
 from throughline.report.analysis import advice
 from throughline.report.analysis.sides import LONG, Side
 from throughline.spec import values as json_values
@@ -29,7 +29,15 @@ def surroundings(ours: Side, theirs: Side) -> list[str]:
 
     A fact that one side does not know is no difference. A variable that one side does not have is one.
     """
-    here, there = dict(_facts(ours)), dict(_facts(theirs))
+    return _differing(dict(_facts(ours)), dict(_facts(theirs)))
+
+
+def of_runs(ours: RunRecord, theirs: RunRecord) -> list[str]:
+    """Return what differs in devices and software between two runs, as `surroundings` does."""
+    return _differing(*(dict(_named(advice.surroundings(run))) for run in (ours, theirs)))
+
+
+def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
     differing = []
     for name in dict.fromkeys([*here, *there]):
         one, other = here.get(name), there.get(name)
@@ -43,7 +51,18 @@ def surroundings(ours: Side, theirs: Side) -> list[str]:
 
 def _facts(side: Side) -> Iterator[tuple[str, Any]]:
     """Yield the names and values of everything that may decide the speed of a side."""
-    facts = side.group.facts(side.row)
+    yield from _named(side.group.facts(side.row))
+    summary = side.group.summary
+    if summary:
+        for part in ("options", "optimizer", "steps"):
+            for name, value in advice.flat(_plain(getattr(summary, part))).items():
+                yield f"{part}.{name}", value
+        if summary.samples_per_step:  # then the options state no accumulation, and each topology has its own
+            yield "options.accumulate", side.group.size(side.row).accumulate
+
+
+def _named(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield facts about a machine and its software by the names that people read."""
     for key, value in facts.items():
         name = key.removeprefix("environment.")
         if key.startswith(CARD) and isinstance(value, list):
@@ -58,13 +77,6 @@ def _facts(side: Side) -> Iterator[tuple[str, Any]]:
             yield name, value and str(value)[:12]
         elif not name.startswith("gpu_topology"):
             yield name, value
-    summary = side.group.summary
-    if summary:
-        for part in ("options", "optimizer", "steps"):
-            for name, value in advice.flat(_plain(getattr(summary, part))).items():
-                yield f"{part}.{name}", value
-        if summary.samples_per_step:  # then the options state no accumulation, and each topology has its own
-            yield "options.accumulate", side.group.size(side.row).accumulate
 
 
 def _cards(cards: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any]]:

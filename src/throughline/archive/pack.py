@@ -6,15 +6,18 @@ knows are searched for again.
 """
 
 import hashlib
+import os
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from throughline import __version__
+from throughline.archive import accepted
 from throughline.archive.contents import FORMATS, NAME, Contents, Held, Made, rules
-from throughline.files import UserError, atomic, json_text, read_json, scrub, snakemake
+from throughline.files import NODES, UserError, atomic, json_text, read_json, scrub, snakemake
 
 KINDS = {".json", ".csv", ".log", ".md", ".tex", ".svg", ".png", ".html"}
 DRAWN = {".svg", ".png", ".html"}
@@ -29,13 +32,41 @@ DATE = (1980, 1, 1, 0, 0, 0)  # the earliest that a ZIP file can state
 
 
 def write(
-    output: Path, report: Path, manifests: Sequence[Path], made: Mapping[str, Any], imports: Sequence[Path]
+    output: Path,
+    report: Path,
+    manifests: Sequence[Path],
+    made: Mapping[str, Any],
+    imports: Sequence[Path],
+    acceptance: Path | None = None,
 ) -> None:
-    """Write the archive. made: a value of `contents.Made` for every benchmark; all paths are below this directory."""
+    """Write the archive. made: a value of `contents.Made` for every benchmark; all paths are below this directory.
+
+    acceptance: results/acceptance.json, if there is one.
+    """
+    others = [*manifests, *(accepted.files(acceptance) if acceptance else ())]
+    with _masked(accepted.names() if acceptance else ""):
+        _write(output, report, others, made, imports)
+
+
+@contextmanager
+def _masked(nodes: str) -> Iterator[None]:
+    """Mask these names of nodes as well, as files.scrub takes them from the environment."""
+    before = os.environ.get(NODES)
+    os.environ[NODES] = " ".join(filter(None, [nodes, before]))
+    try:
+        yield
+    finally:
+        os.environ.pop(NODES)
+        os.environ |= {} if before is None else {NODES: before}
+
+
+def _write(
+    output: Path, report: Path, others: Sequence[Path], made: Mapping[str, Any], imports: Sequence[Path]
+) -> None:
     benchmarks = {name: Made.model_validate(value) for name, value in made.items()}
     roots = [report.parent / name for name in benchmarks] + [path.parent for path in imports]
     stale = {report.parent / name / "predictions.json" for name, made_of in benchmarks.items() if not made_of.predict}
-    paths = sorted({report, *manifests, *(path for root in roots for path in _files(root))} - stale)
+    paths = sorted({report, *others, *(path for root in roots for path in _files(root))} - stale)
     with atomic(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         held = {path.as_posix(): _content(path) for path in paths}
         contents = Contents(
@@ -71,8 +102,8 @@ def _content(path: Path) -> bytes:
         return re.sub(ABSOLUTE, r".../\1", scrub(content.decode(errors="replace"))).encode()
     if path.suffix not in DRAWN:
         text = content.decode(errors="replace")
-        found = next((line for line in text.splitlines() if scrub(line) != line), None)
-        if found is not None:
+        if scrub(text) != text:  # only then line by line, because scrub takes its time
+            found = next((line for line in text.splitlines() if scrub(line) != line), text)
             raise UserError(
                 f"{path} has a name or an address of this machine: {scrub(found).strip()[:120]}",
                 why="an archive goes to strangers",

@@ -11,7 +11,7 @@ from typing import Literal
 from throughline.files import UserError
 from throughline.numbers import percent
 from throughline.records import Compared
-from throughline.records.compared import ComparedCell
+from throughline.records.compared import ComparedArchive, ComparedCell, ComparedPlace
 
 Decision = Literal["slower", "fine", "cannot be told"]
 STATUS: dict[Decision, int] = {"fine": 0, "slower": 1, "cannot be told": 2}
@@ -21,7 +21,7 @@ ANNOTATIONS: dict[Decision, str] = {"slower": "error", "cannot be told": "warnin
 @dataclass(frozen=True)
 class Judged:
     archive: str
-    cell: ComparedCell
+    cell: ComparedCell | ComparedPlace
     decision: Decision
 
     def __str__(self) -> str:
@@ -42,13 +42,21 @@ def share(text: str) -> float:
 
 
 def judge(compared: Compared, by: float) -> list[Judged]:
-    """Decide each cell of each archive. `by`: a loss of throughput up to this share is accepted."""
+    """Decide each cell and each place of each archive. `by`: a loss of speed up to this share is accepted."""
     return [
-        Judged(archive.name, cell, _decision(cell, 1 - by)) for archive in compared.archives for cell in archive.cells
+        Judged(archive.name, cell, _decision(cell, 1 - by))
+        for archive in compared.archives
+        for cell in _everything(archive)
     ]
 
 
-def _decision(cell: ComparedCell, limit: float) -> Decision:
+def _everything(archive: ComparedArchive) -> Iterator[ComparedCell | ComparedPlace]:
+    yield from archive.cells
+    if archive.acceptance:
+        yield from archive.acceptance.places
+
+
+def _decision(cell: ComparedCell | ComparedPlace, limit: float) -> Decision:
     """Decide one cell. limit: the smallest ratio that is accepted.
 
     It is slower if the test says so and its ratio is below the limit. It is fine if the whole interval is above the
@@ -79,7 +87,8 @@ def lines(judged: Sequence[Judged], by: str) -> Iterator[str]:
         yield f"{command}{_escaped(str(one)) if on_github else one}"
     counted = Counter(one.decision for one in judged)
     told = ", ".join(f"{counted[decision]} {decision}" for decision in STATUS if counted[decision])
-    yield f"{len(judged)} cells: {told or 'nothing to compare'} (slower: by more than {percent(share(by), 1)})"
+    what = "cells and places" if any(isinstance(one.cell, ComparedPlace) for one in judged) else "cells"
+    yield f"{len(judged)} {what}: {told or 'nothing to compare'} (slower: by more than {percent(share(by), 1)})"
 
 
 def _escaped(text: str) -> str:

@@ -6,11 +6,12 @@ The nodes are those of a Slurm partition, hosts behind ssh, or this machine. The
 
 import os
 import platform
+import secrets
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,18 @@ def find(accept: Accept, on_slurm: bool, partition: str | None = None, path: Pat
 
     on_slurm: jobs run on the nodes of a partition, None for the default one.
     """
+    found = _found(accept, on_slurm, partition, path)
+    return replace(found, fleet=replace(found.fleet, numbering=_numbering(path)))
+
+
+def _numbering(path: Path) -> str:
+    """Return the word for the numbers in a file of names. A new file begins with a new one."""
+    kept = files.read_json(path).get("fleet") if known(path) else None
+    word = kept.get("numbering") if isinstance(kept, dict) else None
+    return str(word) if word else secrets.token_hex(8)
+
+
+def _found(accept: Accept, on_slurm: bool, partition: str | None, path: Path) -> Settled:
     if on_slurm:
         return _settle(accept, _of_partition(accept, partition), None, path)
     if isinstance(accept.hosts, list):

@@ -1,9 +1,10 @@
-"""results/compare.json: the cells of this configuration beside those of archives, measured elsewhere or earlier."""
+"""results/compare.json: the results of this configuration beside those of archives, measured elsewhere or earlier."""
 
 from typing import Literal
 
 from pydantic import Field
 
+from throughline.records.acceptance import NAMES, PlaceKind
 from throughline.records.entry import Count, Entry, NonNegative, Positive
 
 PairVerdict = Literal["faster", "slower", "no difference", "not told apart", "not comparable"]
@@ -18,18 +19,13 @@ def in_words(verdict: PairVerdict, has_again: bool) -> str:
     return f"{verdict} in these runs" if decided and not has_again else verdict
 
 
-class ComparedCell(Entry):
-    """One cell that both sides have. Ratios are ours over theirs: above 1, the present results are faster.
+class TestedRatio(Entry):
+    """Something that both sides have measured. Ratios are of speeds, ours over theirs: above 1, we are faster.
 
-    ratio: of the medians; tested_ratio: of the geometric means, with its interval; p_holm: adjusted for all cells that
-    are compared with this archive. differs: what differs here and not in all other cells.
+    ratio: of the medians; tested_ratio: of the geometric means, with its interval; p_holm: adjusted for everything that
+    is compared with this archive in the same way. differs: what differs here and not everywhere.
     """
 
-    benchmark: str
-    batch: Count
-    precision: str
-    framework: str
-    topology: str
     unit: str
     ours: list[Positive]
     theirs: list[Positive]
@@ -49,16 +45,62 @@ class ComparedCell(Entry):
         """The verdict in words."""
         return in_words(self.verdict, self.smallest_difference is not None)
 
+
+class ComparedCell(TestedRatio):
+    """One cell of a benchmark. ours, theirs: its repeats."""
+
+    benchmark: str
+    batch: Count
+    precision: str
+    framework: str
+    topology: str
+
     @property
     def name(self) -> str:
         return f"{self.benchmark} bz{self.batch} {self.precision} {self.framework} {self.topology}"
+
+
+class ComparedPlace(TestedRatio):
+    """One figure of an acceptance at one place, or at all places of a kind as a whole.
+
+    place: in words; whole: True if it stands for all places of its kind. ours, theirs: the repeats of the place, or the
+    medians of all places. Where less is better, the ratio is theirs over ours, so that above 1 is faster as well.
+    """
+
+    what: str
+    figure: str
+    size: Count | None
+    kind: PlaceKind
+    place: str
+    whole: bool
+
+    @property
+    def name(self) -> str:
+        size = "" if self.size is None else f" ({self.size:,})"
+        return f"{self.place}: {NAMES.get((self.what, self.figure), f'{self.what}: {self.figure}')}{size}"
+
+
+class ComparedAcceptance(Entry):
+    """An acceptance beside that of an archive. numbered: True if both call the same nodes by the same numbers.
+
+    started: when its first run began there, and here; differs: what differs in all places; only_here, only_there:
+    places that one side lacks.
+    """
+
+    started: str | None
+    started_here: str | None
+    numbered: bool
+    differs: list[str]
+    places: list[ComparedPlace]
+    only_here: list[str]
+    only_there: list[str]
 
 
 class ComparedArchive(Entry):
     """One archive: what differs from this side in every cell, and its cells.
 
     version: of the program that made it. started: when its first run began. only_here, only_there: cells that one side
-    lacks.
+    lacks. acceptance: None if one side has none.
     """
 
     name: str
@@ -69,6 +111,7 @@ class ComparedArchive(Entry):
     cells: list[ComparedCell]
     only_here: list[str]
     only_there: list[str]
+    acceptance: ComparedAcceptance | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Compared(Entry):

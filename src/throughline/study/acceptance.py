@@ -111,7 +111,8 @@ class Fleet:
 
     nodes: their numbers, ascending. A node that has left the cluster leaves a gap, so that the others keep theirs.
     devices: ranks of a node; kind: the kind of device, `cpu` if the processor is the device; threads: of each rank on a
-    CPU; hosts: how nodes are reached, as in a specification.
+    CPU; hosts: how nodes are reached, as in a specification. numbering: a random word, the same in all acceptances that
+    call the same nodes by the same numbers; None if nobody knows.
     """
 
     nodes: tuple[int, ...]
@@ -119,6 +120,7 @@ class Fleet:
     kind: str
     threads: int = 1
     hosts: Literal["simulated", "ssh"] | None = None
+    numbering: str | None = None
 
 
 @dataclass(frozen=True)

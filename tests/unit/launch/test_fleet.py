@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,9 @@ def test_a_node_keeps_its_number_when_others_come_and_go(partition: list[SlurmNo
     assert json.loads(local.read_text())["nodes"] == {"0": "b", "1": "c", "2": "a"}
     assert stat.S_IMODE(local.stat().st_mode) == 0o600
     assert fleet.settled(local).fleet == second.fleet
+    assert first.fleet.numbering == second.fleet.numbering
+    local.unlink()
+    assert fleet.find(accept(), True, path=local).fleet.numbering != first.fleet.numbering
 
 
 def test_a_node_that_is_down_keeps_its_place_and_is_away(partition: list[SlurmNode], local: Path) -> None:
@@ -103,10 +107,12 @@ def test_fewer_nodes_than_asked_for_is_an_error(partition: list[SlurmNode], loca
 
 def test_this_machine_is_one_node(monkeypatch: pytest.MonkeyPatch, local: Path) -> None:
     monkeypatch.setattr(seen_devices, "seen", lambda *_: Gpus("cuda", 8, "made up", True))
-    assert fleet.find(accept(), False, path=local).fleet == fleet.Fleet((0,), 8, "cuda")
+    found = fleet.find(accept(), False, path=local).fleet
+    assert replace(found, numbering=None) == fleet.Fleet((0,), 8, "cuda")
     found = fleet.find(accept(hosts="simulated", nodes=4), False, path=local).fleet
     assert (found.nodes, found.devices, found.hosts) == ((0, 1, 2, 3), 2, "simulated")
-    assert fleet.find(accept(device="cpu", threads=3), False, path=local).fleet == fleet.Fleet((0,), 1, "cpu", 3)
+    found = fleet.find(accept(device="cpu", threads=3), False, path=local).fleet
+    assert replace(found, numbering=None) == fleet.Fleet((0,), 1, "cpu", 3)
     with pytest.raises(UserError, match="9 GPUs of each node are to be measured, and there are 8"):
         fleet.find(accept(devices=9), False, path=local)
     with pytest.raises(UserError, match="this machine is one node"):

@@ -8,6 +8,7 @@ difference has to lie beyond the largest one between two such measurements, and 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from throughline import ratios, statistics
 from throughline.numbers import percent, span
@@ -112,6 +113,21 @@ class Pair:
         if self.verdict == "not told apart" and self.floor and self.adjusted < SURE:
             return f"{shown}, but the interval {self.interval} reaches into the {self._floor} of A/A runs"
         return shown
+
+    def values(self) -> dict[str, Any]:
+        """Return what the test gives, by the keys of records/compared.py's `TestedRatio`."""
+        tested = self.tested
+        return {
+            "ratio": self.ratio,
+            "tested_ratio": tested.ratio if tested else None,
+            "tested_at_least": tested.low if tested else None,
+            "tested_at_most": tested.high if tested else None,
+            "p": self.p,
+            "p_holm": self.adjusted,
+            "smallest_difference": self.floor.share if self.floor else None,
+            "verdict": self.verdict,
+            "because": self.reason,
+        }
 
     @property
     def _floor(self) -> str:

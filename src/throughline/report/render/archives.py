@@ -10,7 +10,7 @@ from throughline.files import write_text
 from throughline.numbers import percent, reading, span
 from throughline.records import read_compared
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell
-from throughline.report.render import history, table_files
+from throughline.report.render import compared_places, history, table_files
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
 from throughline.spec import Topology
@@ -98,9 +98,12 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
         yield history.section(compared) | {"table": shown, "remarks": [CELLS, TEST]}
         return
     for number, archive in enumerate(compared.archives, start=1):
-        topic = Topic(f"archive-{number}", f"Compared with {archive.name}", INTRO)
-        shown = table([archive]).in_form(PAGE)
-        yield {"topic": topic, "table": shown, "plots": [], "remarks": list(remarks(compared, archive))}
+        if archive.cells:
+            topic = Topic(f"archive-{number}", f"Compared with {archive.name}", INTRO)
+            shown = table([archive]).in_form(PAGE)
+            yield {"topic": topic, "table": shown, "plots": [], "remarks": list(remarks(compared, archive))}
+        if archive.acceptance:
+            yield compared_places.section(archive, number)
 
 
 def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:

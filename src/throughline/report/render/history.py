@@ -9,7 +9,7 @@ from markupsafe import Markup, escape
 
 from throughline import statistics
 from throughline.numbers import reading
-from throughline.records.compared import Compared, ComparedCell
+from throughline.records.compared import Compared, ComparedCell, ComparedPlace
 from throughline.report.topic import Topic
 
 WIDTH, HEIGHT = 300, 64
@@ -45,17 +45,25 @@ def section(compared: Compared) -> dict[str, Any]:
 
 
 def histories(compared: Compared) -> Iterator[tuple[str, str, list[Look]]]:
-    """Yield name, unit and looks of every cell that the present results have, oldest look first."""
-    cells: dict[str, list[tuple[ComparedCell, Look]]] = {}
+    """Yield name, unit and looks of every cell that the present results have, oldest look first.
+
+    Of an acceptance, those of all places of a kind as a whole.
+    """
+    found: dict[str, tuple[ComparedCell | ComparedPlace, list[Look]]] = {}
     for archive in compared.archives:
         for cell in archive.cells:
             changed = (*archive.differs, *cell.differs)
+            now = Look(compared.started or "9", "here", cell.ours)
             look = Look(archive.started or "", archive.name, cell.theirs, changed)
-            cells.setdefault(cell.name, []).append((cell, look))
-    for name, found in cells.items():
-        last = found[-1][0]
-        now = Look(compared.started or "9", "here", last.ours)
-        yield name, last.unit, sorted([*(look for _, look in found), now], key=lambda look: look.started)
+            found.setdefault(cell.name, (cell, [now]))[1].append(look)
+        accepted = archive.acceptance
+        for place in accepted.places if accepted else ():
+            if accepted and (place.whole or place.kind == "all"):  # all places one by one would be a page for nobody
+                now = Look(accepted.started_here or "9", "here", place.ours)
+                look = Look(accepted.started or "", archive.name, place.theirs, tuple(accepted.differs))
+                found.setdefault(place.name, (place, [now]))[1].append(look)
+    for name, (last, looks) in found.items():
+        yield name, last.unit, sorted(looks, key=lambda look: look.started)
 
 
 def line(looks: Sequence[Look], unit: str) -> Markup:

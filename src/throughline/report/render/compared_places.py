@@ -1,0 +1,133 @@
+"""An acceptance beside those of archives, as the page and tables/compare_acceptance.csv show it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from throughline import ratios, statistics
+from throughline.files import write_text
+from throughline.numbers import percent, reading, span
+from throughline.records import read_compared
+from throughline.records.acceptance import NAMES
+from throughline.records.compared import ComparedAcceptance, ComparedArchive, ComparedPlace
+from throughline.report.render import table_files
+from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
+from throughline.report.topic import Topic
+
+INTRO = (
+    "Every kind of place as a whole, then the single places that are faster or slower. Above 1, the present "
+    "acceptance is faster, for latencies as well. The two were measured at different times, so a verdict also "
+    "reflects what else has changed between them."
+)
+NAMED = 12
+"""How many differences and places are named below a table."""
+TEST = (
+    "Places are compared as a whole by a paired t-test on the logarithms of their medians, if both acceptances call "
+    "the same nodes by the same numbers, otherwise by Welch's. A single place is compared by its repeats (Welch). "
+    "Holm's correction counts all lines. Neither side was measured twice, so a verdict is about these runs only."
+)
+LINES = "results/tables/compare_acceptance.csv has every place."
+NUMBERED = "Both call the same nodes by the same numbers."
+NOT_NUMBERED = (
+    "Which node here is which node there is not known: the numbers are of another cluster, or of another "
+    "results/acceptance.local.json. So only kinds of places are compared as a whole."
+)
+COLUMNS = (
+    Column("place", "place", names=True),
+    Column("figure", "figure"),
+    *(Column(key, forms=(CSV,)) for key in ("archive", "what", "kind", "whole")),
+    Column("size", "size", "rows, elements or bytes", whole=True),
+    Column("unit", "unit"),
+    Column("here", "here", "median"),
+    Column("there", "there", "median"),
+    Column("ratio", forms=(CSV,)),
+    Column("tested_ratio", "tested ratio"),
+    Column("tested_at_least", forms=(CSV,)),
+    Column("tested_at_most", forms=(CSV,)),
+    Column(heading="its interval", small=percent(ratios.INTERVAL), forms=(PAGE,)),
+    Column("p", forms=(CSV,)),
+    Column("p_holm", forms=(CSV,)),
+    Column("verdict", "verdict"),
+    Column("because", "because"),
+)
+
+
+def table(name: str, places: Sequence[ComparedPlace]) -> Table:
+    """Return a line for each of these places. name: that of the archive."""
+    return Table(COLUMNS, [Line(_entries(name, place)) for place in places], forms=FORMS)
+
+
+def _entries(name: str, place: ComparedPlace) -> list[Entry]:
+    low, high = place.tested_at_least, place.tested_at_most
+    figure = NAMES.get((place.what, place.figure), f"{place.what}: {place.figure}")
+    parts = [name, place.what, place.kind, "yes" if place.whole else "no"]
+    return [
+        Entry.words(place.place),
+        Entry.words(figure),
+        *map(Entry.words, parts),
+        Entry.of(place.size, lambda size: f"{size:,}", "the figure has no size"),
+        Entry.words(place.unit),
+        Entry.of(statistics.median(place.ours), reading),
+        Entry.of(statistics.median(place.theirs), reading),
+        Entry(value=place.ratio),
+        Entry.of(place.tested_ratio, lambda ratio: f"{ratio:.3f}", place.because),
+        Entry(value=low),
+        Entry(value=high),
+        Entry.words(span((low, high), 3) if low and high else NOT_KNOWN),
+        Entry(value=place.p),
+        Entry(value=place.p_holm),
+        Entry.words(place.words, chip=place.verdict.replace(" ", "-")),
+        Entry.words(place.because),
+    ]
+
+
+def write(compared: Path, output: Path) -> None:
+    """Write the places in results/compare.json as CSV, unrounded."""
+    archives = read_compared(compared).archives
+    lines = [
+        line
+        for archive in archives
+        if archive.acceptance
+        for line in table(archive.name, archive.acceptance.places).lines
+    ]
+    figures = Table(COLUMNS, lines, forms=FORMS).in_form(CSV)
+    assert figures
+    write_text(output, table_files.csv(figures).to_csv(index=False, lineterminator="\n"))
+
+
+def section(archive: ComparedArchive, number: int) -> dict[str, Any]:
+    """Return the comparison with the acceptance of one archive, as the page prints it."""
+    accepted = archive.acceptance
+    assert accepted
+    shown = table(archive.name, _shown(accepted)).in_form(PAGE)
+    topic = Topic(f"acceptance-{number}", f"The acceptance compared with {archive.name}", INTRO)
+    return {"topic": topic, "table": shown, "plots": [], "remarks": list(_remarks(accepted))}
+
+
+def _shown(accepted: ComparedAcceptance) -> list[ComparedPlace]:
+    """Return the lines of the page: what stands for all places of a kind or has no others, and what has changed."""
+    wholes = [place for place in accepted.places if place.whole or place.kind == "all"]
+    changed = [place for place in accepted.places if place.verdict in ("faster", "slower") and place not in wholes]
+    return [*wholes, *sorted(changed, key=lambda place: place.ratio)]
+
+
+def _remarks(accepted: ComparedAcceptance) -> Iterator[str]:
+    single = [place for place in accepted.places if not place.whole]
+    slower = sorted((place for place in single if place.verdict == "slower"), key=lambda place: place.ratio)
+    if single:
+        named = "; ".join(f"{place.name} {100 * (place.ratio - 1):+.1f} %" for place in slower[:NAMED])
+        more = f"; and {len(slower) - NAMED} more" if len(slower) > NAMED else ""
+        yield f"Slower: {len(slower)} of {len(single)} figures of single places" + (
+            f" ({named}{more})." if slower else "."
+        )
+    yield NUMBERED if accepted.numbered else NOT_NUMBERED
+    there, here = (started or "a time that is not known" for started in (accepted.started, accepted.started_here))
+    yield f"Measured from {there} there, from {here} here."
+    if accepted.differs:
+        yield f"What differs, what matters most first: {'; '.join(accepted.differs[:NAMED])}."
+    for where, places in (("here", accepted.only_here), ("there", accepted.only_there)):
+        if places:
+            others = f" and {len(places) - 3} more" if len(places) > 3 else ""
+            yield f"Only {where}: {', '.join(places[:3])}{others}."
+    yield TEST
+    yield LINES

@@ -1,0 +1,206 @@
+"""An acceptance in archives: packed without names, derived again by a check, and compared place by place."""
+
+import json
+import random
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline import commands
+from throughline.acceptance import verdict
+from throughline.archive import check, compare, pack, regress
+from throughline.files import write_json, write_text
+from throughline.records import read_compared
+from throughline.records.compared import ComparedAcceptance
+from throughline.report.render import acceptance as shown
+from throughline.report.render import compared_places
+from throughline.report.render.page import write_acceptance, write_comparison
+from throughline.study.acceptance import LOCAL, RESULT, STANDINGS, Measurement
+from unit.acceptance import fleets
+from unit.archive.test_archive import Files, packed, with_value
+
+RUN = "results/acceptance/node2/device1/matmul/run1"
+Speed = fleets.Share
+
+
+def equal(_: Measurement) -> float:
+    return 1.0
+
+
+def without_samples(_: Measurement, record: dict[str, Any]) -> None:
+    record["telemetry"] = []
+
+
+def accepted(folder: Path, speed: Speed = equal, seed: int = 1, numbering: str | None = "0a1b", **how: Any) -> Path:
+    """Make an acceptance of three nodes with two devices each, and return its archive."""
+    made = fleets.asked(**{"nodes": 3, **how})
+    made = replace(made, fleet=replace(made.fleet, numbering=numbering))
+    chance = random.Random(seed)
+    noisy = {measured.record: speed(measured) * (1 + chance.gauss(0, 0.001)) for measured in made.measurements()}
+    fleets.write(made, folder, speed=lambda measured: noisy[measured.record], change=without_samples)
+    for measured in made.measurements():
+        record = json.loads((folder / measured.record).read_text())
+        log = f"# again: snakemake --force {measured.visit}\noutcome: {record['samples_per_s']:.1f} x/s over 10 steps\n"
+        (folder / measured.log).write_text(log)
+        (folder / measured.record).with_suffix(".telemetry.csv").write_text("node,second\n")
+    judged = verdict.judge(made, folder)
+    write_json(folder / RESULT, judged.model_dump(by_alias=True))
+    write_text(folder / "results/acceptance.txt", verdict.paragraph(judged) + "\n")
+    write_acceptance(judged, folder / "results/acceptance.html")
+    shown.write(judged, folder / STANDINGS)
+    write_json(folder / LOCAL, {"nodes": dict(enumerate(["violet", "indigo", "blue", "green"]))})
+    for visit, several in made.visits().items():
+        write_json(folder / visit, {"schema": 2, "records": [one.record for one in several]})
+    (folder / "results/report.html").write_text("<p>nothing")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        pack.write(Path("results/archive.zip"), Path("results/report.html"), [], {}, [], Path(RESULT))
+    return folder / "results/archive.zip"
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return accepted(tmp_path_factory.mktemp("then"))
+
+
+@pytest.fixture(scope="module")
+def now(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the same fleet three months later (`later`)."""
+    return accepted(tmp_path_factory.mktemp("now"), later, seed=2).parents[1]
+
+
+@pytest.fixture
+def unpacked(archive: Path) -> Files:
+    with zipfile.ZipFile(archive) as opened:
+        return {name: opened.read(name) for name in opened.namelist()}
+
+
+def test_an_acceptance_is_packed_without_names_and_holds(archive: Path, unpacked: Files) -> None:
+    found = check.check(archive)
+    assert not found.differences
+    assert found.counts["records"] == sum(name.endswith(".json") and "/run" in name for name in unpacked) > 100
+    assert LOCAL not in unpacked and not any(b"violet" in content for content in unpacked.values())
+
+
+def faster(record: Any) -> None:
+    record["figures"][0]["value"] *= 1.01
+
+
+def fit(acceptance: Any) -> None:
+    acceptance["figures"][0]["standings"][0]["median"] *= 1.01
+
+
+def other_visit(visit: Any) -> None:
+    visit["records"].pop()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "found"),
+    [
+        (f"{RUN}.json", faster, f"{RESULT}: figures"),
+        (RESULT, fit, ".median: it states"),
+        ("results/acceptance/node2/visit1.json", other_visit, "visit1.json: records"),
+    ],
+)
+def test_a_changed_figure_is_found(
+    name: str, change: Callable[[Any], None], found: str, unpacked: Files, tmp_path: Path
+) -> None:
+    told = check.check(packed(with_value(unpacked, name, change), tmp_path / "a.zip")).differences
+    assert any(found in str(one) for one in told), list(map(str, told))
+
+
+def test_what_was_left_out_swapped_or_added_is_found(unpacked: Files, tmp_path: Path) -> None:
+    def differences(files: Files) -> str:
+        return "\n".join(map(str, check.check(packed(files, tmp_path / "a.zip")).differences))
+
+    assert "missing" in differences({name: file for name, file in unpacked.items() if name != f"{RUN}.json"})
+    assert "lacks the verdict" in differences({name: file for name, file in unpacked.items() if name != RESULT})
+    assert "does not ask for this" in differences(unpacked | {f"{RUN[:-1]}9.json": unpacked[f"{RUN}.json"]})
+    assert "log of another run" in differences(unpacked | {f"{RUN}.log": unpacked[f"{RUN[:-1]}2.log"]})
+    assert "acceptance.txt: another text" in differences(unpacked | {"results/acceptance.txt": b"All is well.\n"})
+    table = unpacked[STANDINGS].replace(b"node 2", b"node 3", 1)
+    assert f"{STANDINGS}: another text" in differences(unpacked | {STANDINGS: table})
+
+
+def test_a_question_that_nobody_can_have_asked_is_refused(unpacked: Files, tmp_path: Path) -> None:
+    def endless(acceptance: Any) -> None:
+        acceptance["asked"]["fleet"]["nodes"] = list(range(100_000))
+
+    (told,) = check.check(packed(with_value(unpacked, RESULT, endless), tmp_path / "a.zip")).differences
+    assert "more than 1,000,000 measurements" in str(told)
+    other = with_value(unpacked, RESULT, lambda acceptance: acceptance.update(asked={"fleet": 1}))
+    (told,) = check.check(packed(other, tmp_path / "b.zip")).differences
+    assert "it cannot be derived" in str(told)
+
+
+def compared(folder: Path, archives: list[Path], output: Path) -> list[ComparedAcceptance]:
+    compare.compare([], archives, output, folder / RESULT)
+    return [one.acceptance for one in read_compared(output).archives if one.acceptance]
+
+
+def later(measured: Measurement) -> float:
+    """Three months later: every all-reduce is 4 % slower, and so is the matrix product of node 2, GPU 1."""
+    slow = measured.what == "all-reduce" or (measured.what == "matmul" and measured.place.folder == "node2/device1")
+    return 0.96 if slow else 1.0
+
+
+def test_what_got_slower_is_named_by_its_number(archive: Path, now: Path, tmp_path: Path, capsys: Any) -> None:
+    (found,) = compared(now, [archive], tmp_path / "compare.json")
+    assert found.numbered
+    slower = {place.name: place for place in found.places if place.verdict == "slower" and place.ratio < 0.98}
+    single = [name for name, place in slower.items() if not place.whole and place.what != "all-reduce"]
+    assert single == ["node 2, GPU 1: matrix product (8,192)"]
+    assert {place.kind for place in slower.values() if place.what == "all-reduce"} == {"node", "pair", "link", "all"}
+    latency = next(place for place in slower.values() if place.figure == "latency")
+    assert latency.ours > latency.theirs and latency.ratio == pytest.approx(0.96, abs=0.01)
+    whole = next(place for place in found.places if place.place == "all 6 devices" and place.what == "matmul")
+    assert whole.ratio == pytest.approx(1, abs=0.005) and len(whole.ours) == 6
+    with pytest.raises(SystemExit) as ended:
+        commands.main(["regress", str(tmp_path / "compare.json")])
+    assert ended.value.code == 1
+    assert "node 2, GPU 1: matrix product (8,192) against archive.zip: slower: -" in capsys.readouterr().out
+
+
+def test_an_equal_fleet_has_got_no_slower(archive: Path, tmp_path: Path) -> None:
+    accepted(tmp_path, seed=3)
+    compared(tmp_path, [archive], tmp_path / "compare.json")
+    judged = regress.judge(read_compared(tmp_path / "compare.json"), 0.02)
+    assert regress.status(judged) == 0 and len(judged) > 50
+
+
+def test_numbers_of_another_cluster_are_not_matched(unpacked: Files, now: Path, tmp_path: Path) -> None:
+    other = with_value(unpacked, RESULT, lambda acceptance: acceptance["asked"]["fleet"].update(numbering="ffff"))
+    (found,) = compared(now, [packed(other, tmp_path / "a.zip")], tmp_path / "compare.json")
+    assert not found.numbered
+    assert all(place.whole or place.kind == "all" for place in found.places)
+    slow = [place.place for place in found.places if place.verdict == "slower" and place.ratio < 0.98]
+    assert "all 3 pairs" in slow and "all nodes" in slow
+
+
+def test_a_fleet_of_another_size_and_other_work(archive: Path, tmp_path: Path) -> None:
+    accepted(tmp_path, nodes=4, step_s=20.0, precision="fp16", repeats=1)
+    (found,) = compared(tmp_path, [archive], tmp_path / "compare.json")
+    assert "node 3" in found.only_here and not found.only_there
+    verdicts = {(place.what, place.kind): place for place in found.places}
+    assert "topology is 4n2g here and 3n2g there" in verdicts["step", "all"].because
+    assert "precision is fp16 here and bf16 there" in verdicts["matmul", "device"].because
+    assert verdicts["step", "device"].verdict != "not comparable"
+
+
+def test_the_page_and_the_table(archive: Path, now: Path, tmp_path: Path) -> None:
+    (found,) = compared(now, [archive], tmp_path / "compare.json")
+    write_comparison(tmp_path / "compare.json", tmp_path / "compare.html")
+    page = (tmp_path / "compare.html").read_text()
+    assert "The acceptance compared with archive.zip" in page and "call the same nodes by the same numbers" in page
+    assert "Compared with archive.zip" not in page  # no benchmark is in both
+    compared_places.write(tmp_path / "compare.json", tmp_path / "places.csv")
+    lines = (tmp_path / "places.csv").read_text().splitlines()
+    assert len(lines) == 1 + len(found.places)
+    compared(now, [archive] * 3, tmp_path / "compare.json")
+    write_comparison(tmp_path / "compare.json", tmp_path / "compare.html")
+    page = (tmp_path / "compare.html").read_text()
+    assert 10 < page.count('<svg class="history"') < 40
