@@ -109,9 +109,11 @@ def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, 
     earlier = tmp_path / run.record
     earlier.parent.mkdir(parents=True)
     environment = {"kernel": "5.4.0", "cpu_governor": "powersave"}
-    earlier.write_text(json.dumps({"spec": run.values(), "status": "ok", "environment": environment}))
+    data = {"content_digest": "0123456789abcdef", "rows": 9, "dumps": {"enwiki-latest": "enwiki-20261101"}}
+    earlier.write_text(json.dumps({"spec": run.values(), "status": "ok", "environment": environment, "data": data}))
     errors = Launched(tmp_path, manifest, "--strict", repeat=2).end(1)
     assert "this machine is not as it was for run1: " in errors and "kernel was 5.4.0 and is " in errors
+    assert "the content of the data was 0123456789ab (enwiki-20261101) and is " in errors
 
 
 def test_a_sampler_that_is_killed_costs_its_figures_and_nothing_else(tmp_path: Path, manifest: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_sampler_that_dies_and_a_launcher_that_is_killed(hosts: Hosts, tmp_pat
 
     def started() -> subprocess.Popen[bytes]:
         made = subprocess.Popen(command, cwd=tmp_path, env=os.environ | variables, stderr=subprocess.DEVNULL)
-        until(lambda: len(samplers(tmp_path)) == 2 and bool(at_work(tmp_path)))
+        until(lambda: len(samplers(tmp_path)) == 2 and bool(at_work(tmp_path)), 180)
         return made
 
     first = started()

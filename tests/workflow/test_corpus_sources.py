@@ -95,6 +95,24 @@ def test_the_newest_dump_is_found_when_it_is_downloaded_and_then_kept(
     assert found["dumps"] == {"enwiki-latest": NAME} and found["parameters"]["dump"] == ["enwiki-latest"]
 
 
+def test_a_corpus_that_was_removed_is_made_again_from_the_dump_that_runs_have_read(
+    clone: Callable[[str], Clone], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, manifest = "results/other/bz4_bf16/torch/1n1g/run1.json", "data/little/seq32/manifest.json"
+    with Server() as server:
+        monkeypatch.setenv("THROUGHLINE_OFFICIAL", server.address)
+        server.publish(NAME, {SINGLE: dump()})
+        server.list("enwiki")
+        fresh = clone(named(server.address).replace(NAME, "enwiki-latest"))
+        fresh.made(run)
+        assert files.read_json(fresh.path / run)["data"]["dumps"] == {"enwiki-latest": NAME}
+        server.publish("enwiki-20261120", {SINGLE: dump()})
+        server.list("enwiki")
+        shutil.rmtree(fresh.path / "data/little")
+        assert job_counts(fresh.made(manifest, run).stdout).get("run") is None
+    assert files.read_json(fresh.path / manifest)["dumps"] == {"enwiki-latest": NAME}
+
+
 def test_without_a_contact_the_job_says_what_to_write(clone: Callable[[str], Clone]) -> None:
     fresh = clone(named(CLOSED, "contact: null"))
     assert job_counts(fresh.made("--dry-run", "corpus").stdout)["download"] == 1

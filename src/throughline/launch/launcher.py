@@ -138,7 +138,8 @@ def _attempt(request: RunRequest, turn: Turn) -> Ended:
     others = OtherProcesses()
     site = survey(request)
     manifest = _checked_data(request)
-    site.warnings.extend(last_doubts(site, others))
+    data = _read(manifest) if manifest else None
+    site.warnings.extend(last_doubts(site, data, others))
     order = _order(request, site)
     for warning in site.warnings:
         turn.log.write(f"warning: {warning}")
@@ -156,8 +157,14 @@ def _attempt(request: RunRequest, turn: Turn) -> Ended:
     if manifest:
         _check_rest(request.spec, manifest, reports)
     facts = _environment(request.spec, reports, site, observations)
-    data = {"content_digest": manifest.content["content_digest"], "rows": manifest.all_rows} if manifest else None
     return Ended(reports, order, site, observations, data, facts, started, now())
+
+
+def _read(manifest: Manifest) -> dict[str, Any]:
+    """Return the record's part about the data of a run."""
+    content = manifest.content
+    dated = {"dumps": content["dumps"]} if "dumps" in content else {}
+    return {"content_digest": content["content_digest"], "rows": manifest.all_rows, **dated}
 
 
 def _order(request: RunRequest, site: Site) -> Order:

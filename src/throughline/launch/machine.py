@@ -41,6 +41,8 @@ NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH|PYTHO
 """Variables that ranks need to find each other and their libraries, in addition to those in a record."""
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Variables that hide devices. AMD's runtime knows the first one too, and prefers the second."""
+CONTENT = "the content of the data"
+"""The name of what `of_data` returns, as warnings print it."""
 TF32 = "NVIDIA_TF32_OVERRIDE"
 """With 0, NVIDIA's libraries never round an operand to TF32, whatever a framework asks for."""
 WORKER_BYTES = 384 << 20
@@ -219,14 +221,15 @@ def check_ready(question: Question, others: OtherProcesses) -> list[str]:
 
 
 def changes_since(earlier: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], strict: bool) -> list[str]:
-    """Return a warning for each difference to the machine's state at the latest earlier repeat.
+    """Return a warning for each difference to the machine's state and the data at the latest earlier repeat.
 
-    `earlier`: the environment of each earlier repeat by name, oldest first. With `strict`, raise UserError instead.
+    `earlier`: the environment and `of_data` of each earlier repeat by name, oldest first. With `strict`, raise
+    UserError instead.
     """
     if not earlier:
         return []
     name, before = list(earlier.items())[-1]
-    known = [key for key in environment.DECIDES if key in now and key in before]
+    known = [key for key in (*environment.DECIDES, CONTENT) if key in now and key in before]
     changed = [f"{key} was {before[key]} and is {now[key]}" for key in known if now[key] != before[key]]
     if changed and strict:
         raise UserError(
@@ -235,6 +238,14 @@ def changes_since(earlier: Mapping[str, Mapping[str, Any]], now: Mapping[str, An
             next_step="undo the change, or make the earlier repeats again: the first line of their logs says how",
         )
     return [f"since {name}, {text}: the repeats will not be pooled" for text in changed]
+
+
+def of_data(data: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what `changes_since` compares of the data of a run, as its record has them; nothing without data."""
+    if not data:
+        return {}
+    dumps = ", ".join((data.get("dumps") or {}).values())
+    return {CONTENT: data["content_digest"][:12] + (f" ({dumps})" if dumps else "")}
 
 
 def _check_room(record: Path, ranks: int, rank_bytes: int) -> None:

@@ -1,7 +1,7 @@
 """Where a run takes place: its nodes and its device, what is known about them, and the warnings about them."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,10 +83,10 @@ def survey(request: RunRequest) -> Site:
     return Site(found, variables, device, facts, question, earlier, [*warnings, *doubts])
 
 
-def last_doubts(site: Site, others: OtherProcesses) -> list[str]:
-    """Return the warnings just before the run. Raise UserError if the run should not start."""
-    environments = {name: repeat.environment for name, repeat in site.earlier.items()}
-    warnings = machine.changes_since(environments, site.environment, site.question.strict)
+def last_doubts(site: Site, data: Mapping[str, Any] | None, others: OtherProcesses) -> list[str]:
+    """Return the warnings just before the run, which reads `data`. Raise UserError if the run should not start."""
+    states = {name: repeat.environment | machine.of_data(repeat.data) for name, repeat in site.earlier.items()}
+    warnings = machine.changes_since(states, site.environment | machine.of_data(data), site.question.strict)
     if not site.nodes.elsewhere:  # other machines have already checked themselves
         warnings += machine.check_ready(site.question, others)
     return warnings

@@ -70,8 +70,11 @@ class Device(Entry):
 
 
 class Data(Entry):
+    """What a run read. `dumps`: the dump behind each name without a date, such as enwiki-latest; None without one."""
+
     content_digest: str
     rows: Whole
+    dumps: dict[str, str] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class TrainingFile(Entry):

@@ -16,15 +16,17 @@ from typing import Any
 class Glance:
     """What a record says besides its figures. A value that it does not have is None or empty.
 
-    device: the kind of device; window: the start and the end of the whole run, in UTC.
+    corpus: the name of the data; device: the kind of device; window: the start and the end of the whole run, in UTC.
     """
 
     benchmark: str
     framework: str
+    corpus: str | None
     status: str
     device: str | None
     window: tuple[datetime, datetime] | None
     environment: dict[str, Any]
+    data: dict[str, Any]
     configuration: dict[str, Any] | None
     step_seconds: list[float]
     peak_memory_bytes: int | None
@@ -45,10 +47,12 @@ def glance(path: Path) -> Glance | None:
         return Glance(
             benchmark=str(value["spec"]["benchmark"]),
             framework=str(value["spec"]["framework"]),
+            corpus=(value["spec"].get("corpus") or {}).get("name"),
             status=str(value["status"]),
             device=(value.get("device") or {}).get("kind"),
             window=_window(value),
             environment=value.get("environment") or {},
+            data=value.get("data") or {},
             configuration=value.get("configuration"),
             step_seconds=value.get("step_seconds") or [],
             peak_memory_bytes=value.get("peak_memory_bytes"),
@@ -63,6 +67,13 @@ def siblings(record: Path) -> dict[str, Glance]:
     oldest_first = sorted(paths, key=lambda path: path.stat().st_mtime)
     repeats = {path.stem: glance(path) for path in oldest_first}
     return {name: run for name, run in repeats.items() if run and run.status == "ok" and run.environment}
+
+
+def dumps_read(name: str, corpus: str, results: Path) -> list[str]:
+    """Return the dumps that finished runs of a corpus have read for a name without a date, newest first."""
+    runs = (glance(path) for path in results.glob("*/bz*/*/*/run*.json"))
+    read = {run.data.get("dumps", {}).get(name) for run in runs if run and run.corpus == corpus}
+    return sorted(read - {None}, reverse=True)
 
 
 def _window(value: Any) -> tuple[datetime, datetime] | None:

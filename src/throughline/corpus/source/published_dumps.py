@@ -4,7 +4,7 @@
 agree: `dumpstatus.json` (for each job, whether it is done, and its files with size and SHA-1) and
 `enwiki-20261101-sha1sums.txt`. If no host has the first, we use the second alone. We trust mirrors: the checksums may
 come from a mirror too. `enwiki-latest` is the newest complete dump that the hosts list. Its date is written down when
-it is found, and from then on that dump is meant.
+it is found, and from then on that dump is meant. If the corpus was removed, its finished runs still say which it was.
 """
 
 import json
@@ -39,11 +39,19 @@ class Published:
     size: int | None
 
 
-def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = (), official: str = OFFICIAL) -> None:
+def download(
+    name: str,
+    listing: Path,
+    client: Client,
+    mirrors: Sequence[str] = (),
+    official: str = OFFICIAL,
+    measured: Sequence[str] = (),
+) -> None:
     """Download the dump `name` into the folder of `listing`, and write `listing`, the list of its files.
 
     The listing (JSON: name with its date, files with sha1 and size) does not depend on which host gave the files. Files
-    that are already there are checked and kept. UserError, with the reason of every host, if a file cannot be
+    that are already there are checked and kept. measured: the dumps that finished runs have read under a name without a
+    date, newest first; only these are meant then. UserError, with the reason of every host, if a file cannot be
     downloaded.
     """
     if client.contact is None:
@@ -55,7 +63,7 @@ def download(name: str, listing: Path, client: Client, mirrors: Sequence[str] = 
         )
     hosts = [host.rstrip("/") for host in (*mirrors, official)]
     if name.endswith(LATEST):
-        name = _found(name, listing.with_suffix(".date"), client, hosts)
+        name = _found(name, listing.with_suffix(".date"), client, hosts, measured)
     bases = _folders(name, hosts)
     wanted = choose(name, files_of(name, client, bases))
     folder = listing.parent
@@ -75,19 +83,19 @@ def _folders(name: str, hosts: Sequence[str]) -> list[str]:
     return [f"{host}/{wiki}/{date}" for host in hosts]
 
 
-def _found(name: str, note: Path, client: Client, hosts: Sequence[str]) -> str:
+def _found(name: str, note: Path, client: Client, hosts: Sequence[str], measured: Sequence[str]) -> str:
     """Return the dump with its date for a name such as `enwiki-latest`, and write it into `note`.
 
     If `note` names a dump already, this dump is meant as long as a host has it. So a download that stopped is continued
-    although a newer dump came out. Otherwise it is the newest complete one that a host lists. UserError if there is
-    none, or if no host can be reached.
+    although a newer dump came out. Otherwise it is the newest complete one that a host lists. If finished runs have
+    read `measured` dumps under this name, it is one of these. UserError if there is none, or if no host can be reached.
     """
     wiki = name.removesuffix(LATEST)
     wikis = [f"{host}/{wiki}/" for host in hosts]
     known = [note.read_text(encoding="utf-8").strip()] if note.exists() else []
     there = [f"{wiki}-{date}" for date in reversed(dates(client, wikis))]
     faults = []
-    for dump in dict.fromkeys([*known, *there]):
+    for dump in measured or dict.fromkeys([*known, *there]):
         try:
             choose(dump, files_of(dump, client, _folders(dump, hosts)))
         except NotPublishedError as error:
@@ -95,6 +103,14 @@ def _found(name: str, note: Path, client: Client, hosts: Sequence[str]) -> str:
             continue
         files.write_text(note, f"{dump}\n")
         return dump
+    if measured:
+        newest = f", such as {there[0]}" if there else ""
+        raise UserError(
+            f"finished runs have read {measured[0]} as {name}, and no host has it any more",
+            why="on a newer dump, new runs and these would not be comparable",
+            next_step=f"write a dump with its date into corpus.dump{newest}, which measures every run on it; or remove "
+            "these runs; or name your own copy of the file of this dump",
+        )
     raise UserError(
         f"no host has a complete dump of {wiki}",
         why="; ".join(faults) or f"no dates are listed at {' or '.join(wikis)}",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from throughline import statistics, workloads
 from throughline.numbers import percent, reading, span
-from throughline.records import Cell, Goal, Summary
+from throughline.records import Cell, Data, Goal, Summary
 from throughline.report.analysis import asked_pairs, goals, leader
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.baseline import ONE_DEVICE
@@ -180,9 +180,15 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
         ("repeats", f"{repeats} per cell, interleaved{sure}"),
         ("optimizer", f"{optimizer.name}, {rates}"),
         *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
-        ("data", f"{summary.data.rows:,} rows" if summary.data else "made-up batches, nothing is read"),
+        ("data", _data(summary.data)),
         *([("mathematics", f"losses from equal weights (largest difference): {', '.join(losses)}")] if losses else []),
     ]
+
+
+def _data(data: Data | None) -> str:
+    if data is None:
+        return "made-up batches, nothing is read"
+    return f"{data.rows:,} rows" + (f" of {', '.join(data.dumps.values())}" if data.dumps else "")
 
 
 def _without_record(groups: Sequence[Group], goal: Goal) -> str:

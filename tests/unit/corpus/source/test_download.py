@@ -6,7 +6,7 @@ import errno
 import hashlib
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from email.utils import formatdate
 from pathlib import Path
 
@@ -16,11 +16,14 @@ import pytest
 import dump_server
 from corpus_helpers import same
 from dump_server import Server, cut, html, silent, slow, status
+from report_fixture import record, spec, write_record
 from throughline import __version__, files
 from throughline.corpus.source import fetch, published_dumps, unfinished_download
 from throughline.corpus.source.fetch import Client, Digest
 from throughline.corpus.source.published_dumps import Published
 from throughline.files import UserError
+from throughline.records import RunRecord
+from throughline.records.glance import dumps_read
 
 NAME = "simplewiki-20261101"
 SINGLE = "pages-articles-multistream.xml.bz2"
@@ -429,11 +432,11 @@ LATEST = "simplewiki-latest"
 ALL = {SINGLE: DATA[:2_000_000]}
 
 
-def listing(server: Server, folder: Path, client: Client) -> str:
-    """Download the newest dump; return the name of the dump that the listing has."""
+def listing(server: Server, folder: Path, client: Client, measured: Sequence[str] = ()) -> str:
+    """Download the newest dump, or a measured one; return the name of the dump that the listing has."""
     server.list("simplewiki")
     path = folder / f"{LATEST}.json"
-    published_dumps.download(LATEST, path, client, [], server.address)
+    published_dumps.download(LATEST, path, client, [], server.address, measured)
     assert len(published_dumps.listed(path)) == 1
     return str(files.read_json(path)["name"])
 
@@ -469,6 +472,25 @@ def test_a_date_that_is_gone_before_it_arrived_gives_way_to_the_newest(
     (tmp_path / f"{LATEST}.date").write_text("simplewiki-20250101\n")
     server.publish(NAME, ALL)
     assert listing(server, tmp_path, waits.client()) == NAME
+
+
+def test_finished_runs_say_which_dump_is_meant(server: Server, tmp_path: Path, waits: Waits) -> None:
+    """The corpus was removed, and a newer dump came out: new runs must not read another text than finished ones."""
+    dumps = {LATEST: NAME}, {"enwiki-latest": "enwiki-20261120"}, {LATEST: "simplewiki-20250101"}, None
+    for repeat, found in enumerate(dumps, 1):
+        for corpus in ("simple", "other"):
+            value = record(spec(benchmark=corpus, repeat=repeat, corpus={"name": corpus, "digest": "0" * 12}), 100.0)
+            value["data"] = {"content_digest": "0" * 64, "rows": 1, **({"dumps": found} if found else {})}
+            RunRecord.model_validate(value)
+            write_record(tmp_path / "results", value)
+    measured = dumps_read(LATEST, "simple", tmp_path / "results")
+    assert measured == [NAME, "simplewiki-20250101"]
+    server.publish(NAME, ALL)
+    server.publish("simplewiki-20261201", ALL)
+    assert listing(server, tmp_path, waits.client(), measured) == NAME
+    with pytest.raises(UserError, match="finished runs have read simplewiki-20250101 as simplewiki-latest") as caught:
+        listing(server, tmp_path, waits.client(), measured[1:])
+    assert "write a dump with its date into corpus.dump, such as simplewiki-20261201" in str(caught.value)
 
 
 def test_no_complete_dump_is_an_error_that_says_what_is_there(server: Server, tmp_path: Path, waits: Waits) -> None:
