@@ -109,7 +109,8 @@ def test_a_corpus_that_was_removed_is_made_again_from_the_dump_that_runs_have_re
         server.publish("enwiki-20261120", {SINGLE: dump()})
         server.list("enwiki")
         shutil.rmtree(fresh.path / "data/little")
-        assert job_counts(fresh.made(manifest, run).stdout).get("run") is None
+        fresh.made(manifest)
+        assert "Nothing to be done" in fresh.made("--dry-run", run).stdout
     assert files.read_json(fresh.path / manifest)["dumps"] == {"enwiki-latest": NAME}
 
 
