@@ -12,6 +12,7 @@ from throughline import statistics
 from throughline.numbers import percent, reading, span
 from throughline.records import Cell
 from throughline.report.analysis import advice, judged_pairs, leader
+from throughline.report.analysis.sides import Side
 from throughline.report.render import head
 from throughline.report.render.head import Best
 from throughline.report.topic import Scope
@@ -53,8 +54,7 @@ def scales(scope: Scope, best: Best) -> Answer:
     if len(series) < 2:
         return Answer("Scales", "Not measured: there is one topology. runs.topologies takes more.", False)
     if not best.scales:
-        widest = series[-1]
-        return Answer("Scales", f"Not here: {widest.topology} is no faster than {best.row.topology}.")
+        return _does_not_scale(scope, best, Side(best.group, series[-1]))
     if cell.speedup is None:
         return Answer("Scales", f"Not known: {head.no_speedup(best)}.", False)
     kind = ", with strong scaling" if best.group.strong else ""
@@ -67,6 +67,19 @@ def scales(scope: Scope, best: Best) -> Answer:
         if pair.kind == "devices" and pair.sides and pair.sides[1].row is best.row and pair.gains is not True:
             said += f" The comparisons do not find it faster than {pair.sides[0].row.topology}: {pair.words}."
     return Answer("Scales", said)
+
+
+def _does_not_scale(scope: Scope, best: Best, widest: Side) -> Answer:
+    """Say what the comparison of the widest topology with the fastest one says; its median alone decides nothing."""
+    again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
+    pair = judged_pairs.of_sides(Side(best.group, best.row), widest, again)
+    one, other = widest.row.topology, best.row.topology
+    if pair is None or one == other:
+        return Answer("Scales", f"Not known: no topology with a figure has more devices than {other}.", False)
+    if pair.gains is False:
+        than = "slower" if pair.verdict == "slower" else "no faster"
+        return Answer("Scales", f"Not here: {one} is {than} than {other}{pair.here}.")
+    return Answer("Scales", f"Not known: {one} and {other} are {pair.verdict} ({pair.reason}).", False)
 
 
 def limits(scope: Scope, best: Best) -> Answer:
@@ -82,7 +95,7 @@ def limits(scope: Scope, best: Best) -> Answer:
     waits = best.cell.loader_stall_share
     if waits is not None and waits > hardware.WAITS:
         return Answer("Limited by", f"Reading: {best.row.topology} waits {percent(waits)} of its time for data.")
-    device = best.group.summary.device if best.group.summary else None
+    device = best.group.device(best.row)
     used = best.cell.utilization
     share = None if used is None else used.gpu if device and device.kind != "cpu" else used.cpu
     busy = f"The devices are busy for {percent(share)} of the time. " if share is not None else ""

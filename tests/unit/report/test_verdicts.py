@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from report_fixture import CPU, V100, jitter, record, spec, write_record, write_series
-from throughline.records import Mathematics, Summary
-from throughline.report.analysis import cells, judged_pairs, leader, summary
+from throughline.records import Mathematics, Summary, read_summary
+from throughline.report import answers
+from throughline.report.analysis import cells, judged_pairs, leader, machines, summary
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import head, overview, page
+from throughline.report.render import head, overview, page, plots, run_logs, table_files, throughput_plots
 from throughline.report.topic import Scope
-from throughline.report.topics import comparisons, cost, doubtful, hardware
+from throughline.report.topics import comparisons, cost, doubtful, hardware, throughput
 from throughline.study.goals import Goals, Price
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -187,6 +188,55 @@ def test_a_star_needs_the_same_work(tmp_path: Path) -> None:
     assert star(scoped(three.model_copy(update={"settings": same}), twice(tmp_path))) == ["jax"]
 
 
+@pytest.mark.parametrize(("status", "stars"), [("oom", []), ("invalid", []), ("unsupported", ["jax"])])
+def test_a_star_needs_a_figure_of_every_framework_that_can_have_one(
+    tmp_path: Path, status: str, stars: list[str]
+) -> None:
+    three = benchmark(tmp_path, STAR)
+    dead = [write_record(tmp_path, record(spec(framework="paddle", repeat=n), None, status=status, reason="so it is"))
+            for n in range(1, 6)]  # fmt: skip
+    without = summary.summarize([*dead], repeats=5).frameworks
+    scope = scoped(three.model_copy(update={"frameworks": three.frameworks | without}), twice(tmp_path))
+    assert star(scope) == stars
+    text = head.headline(scope.groups, scope.pairs)
+    assert ("fastest: there is no figure on 1n1g (fp32) of paddle. jax trains" in text) is not stars
+    assert ("tell it apart from every other" in answers.fastest(scope)) is bool(stars)
+
+
+def test_more_devices_do_not_win_against_a_framework_that_broke_off_there(tmp_path: Path) -> None:
+    """jax is faster on one device, and its runs on 16 have no record."""
+    speeds = {"torch": {"1n1g": around(100.0), "2n8g": around(1500.0)}, "jax": {"1n1g": around(120.0, "jax")}}
+
+    def measured(name: str, times: float) -> Summary:
+        records = [
+            path
+            for framework, series in speeds.items()
+            for path in write_series(
+                tmp_path,
+                {place: [times * value for value in values] for place, values in series.items()},
+                framework=framework,
+                benchmark=name,
+            )
+        ]
+        return proven(summary.summarize(records, repeats=5), torch="equal", jax="equal")
+
+    scope = scoped(measured("bert", 1.0), measured("bert__aa", 1.001))
+    assert star(scope) == [] and "tell it apart" not in answers.fastest(scope)
+    assert "there is no figure on 2n8g (fp32) of jax" in head.headline(scope.groups, scope.pairs)
+
+
+@pytest.mark.parametrize(
+    ("middle", "said"),
+    [(99.9, "Not here: 1n2g is no faster than 1n1g in these runs."), (80.0, "1n2g is slower than 1n1g in these runs"),
+     (None, "Not known: 1n2g and 1n1g are not told apart")],
+)  # fmt: skip
+def test_the_answer_on_scaling_is_that_of_the_comparison(tmp_path: Path, middle: float | None, said: str) -> None:
+    more = around(middle, "jax") if middle else [60.0, 130.0, 99.0, 85.0, 118.0]
+    scope = scoped(summary.summarize(write_series(tmp_path, {"1n1g": around(100.0), "1n2g": more}), repeats=5))
+    best = head.fastest(scope.groups)
+    assert best and said in answers.scales(scope, best).text
+
+
 def test_frameworks_that_are_fastest_elsewhere_are_compared_there(tmp_path: Path) -> None:
     """jax is the fastest at batch 32, torch is so at batch 64."""
     small = benchmark(tmp_path, {"torch": around(100.0), "jax": around(120.0, "jax")})
@@ -353,7 +403,28 @@ def test_a_row_has_the_device_and_the_price_of_its_kept_runs(tmp_path: Path) -> 
     assert one.cost and two.cost and (one.cost.price_per_device_hour, two.cost.price_per_device_hour) == (5.0, 1.0)
     (group,) = cells.groups([found])
     assert [group.facts(row)["device.name"] for row in group.measured] == [H100["name"], V100["name"]]
-    assert [row.device for row in (one.result for one in scoped(found).measured)] == [H100["name"], V100["name"]]
+    scope = scoped(found)
+    assert [row.device for row in (one.result for one in scope.measured)] == [H100["name"], V100["name"]]
+    assert [device.name for row in group.measured if (device := group.device(row))] == group.devices
+    shown = throughput.results(group, lambda group, log: None)
+    place = [column.heading for column in shown.columns].index("device")
+    assert [line.entries[place].text for line in shown.lines] == group.devices
+    (csv,) = [table_files.csv(throughput.csv(scope))]
+    assert list(csv["device"]) == dict(head.settings(found, group.devices))["device"].split(" and ")
+    (options,) = [same.options for same in machines.compare({machines.HERE: [group]}, prices)]
+    assert [option.cell.cost.price_per_device_hour for option in options if option.cell.cost] == [5.0, 1.0]
+
+
+def test_the_steps_of_a_repeat_that_is_left_out_are_not_shown(tmp_path: Path) -> None:
+    records = [
+        write_record(tmp_path, record(spec(repeat=n), 100.0 if n < 3 else 400.0, device=V100 if n < 3 else H100))
+        for n in range(1, 6)
+    ]
+    place = tmp_path / "bert/bz32_fp32.json"
+    summary.write(records, place, 5)
+    found = read_summary(place)
+    ((_, steps),) = run_logs.RunLogs.of({place: found}, tmp_path / "report.html").step_times(*cells.groups([found]))
+    assert len(steps) == 3 and {round(step, 2) for run in steps for step in run} == {0.08}
 
 
 def test_a_speedup_over_another_machine_is_nowhere(tmp_path: Path) -> None:
@@ -368,3 +439,10 @@ def test_a_speedup_over_another_machine_is_nowhere(tmp_path: Path) -> None:
     assert "its speedup is not known, because its baseline, 1n1g, ran in another environment" in text
     assert scope.pairs[0].verdict == "not comparable" and (found.goals or [])[0].verdict == "not measured"
     assert any("unlike things" in warning for warning in cell.warnings)
+    efficiency, utilization = found.goals or []
+    assert "its baseline has no valid repeat, or ran elsewhere" in efficiency.why
+    assert (utilization.verdict, utilization.where) == ("not measured", "torch 1n2g"), "a GPU's use is not a CPU's"
+    best = head.fastest(scope.groups)
+    assert best and "busy" not in answers.limits(scope, best).text
+    drawn = throughput_plots.throughput(scope.groups[0], plots.LIGHT)
+    assert not [line for line in drawn.axes[0].lines if line.get_linestyle() == ":"], "no ideal from another machine"

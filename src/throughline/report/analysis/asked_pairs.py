@@ -79,6 +79,23 @@ def best_of_others(groups: Iterable[Group], first: Side) -> list[Side]:
     return list(best.values())
 
 
+def without_figure(groups: Iterable[Group], first: Side) -> list[str]:
+    """Return the other frameworks that have no figure on the topology of `first` in its precision, with any batch.
+
+    They may be faster there. A framework that supports no such run is none of them.
+    """
+    found: dict[str, set[str]] = {}
+    for group in groups:
+        for row in group.rows:
+            here = (group.precision, row.topology) == (first.group.precision, first.row.topology)
+            found.setdefault(row.framework, set()).update([row.status] if here else [])
+    return [
+        name
+        for name, statuses in found.items()
+        if name != first.row.framework and "ok" not in statuses and statuses != {"unsupported"}
+    ]
+
+
 def _fastest(groups: Sequence[Group]) -> Iterable[AskedPair]:
     """Compare the row with the highest median with the best rows of frameworks whose best rows are elsewhere.
 

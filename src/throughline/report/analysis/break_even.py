@@ -55,9 +55,8 @@ def break_evens(compared: Sequence[Compared]) -> Iterator[BreakEven]:
     alike: dict[str, dict[tuple[str, str], list[Option]]] = {}
     for option in (option for same in compared for option in same.options if not option.side.row.unequal):
         group, row = option.side.group, option.side.row
-        if group.summary and group.summary.device:
-            kinds = alike.setdefault(work(group, row), {})
-            kinds.setdefault((option.machine, group.summary.device.name), []).append(option)
+        if device := group.device(row):
+            alike.setdefault(work(group, row), {}).setdefault((option.machine, device.name), []).append(option)
     for kinds in alike.values():
         for base, other in combinations(kinds.values(), 2):
             both = sorted({option.cell.world_size for option in base} & {option.cell.world_size for option in other})

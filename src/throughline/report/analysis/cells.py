@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.records import Cell, Summary
+from throughline.records import Cell, Device, Summary
 from throughline.report.analysis import advice, baseline, merged_notes, workload_figures
 from throughline.spec import Precision, RunSpec, StepSize, Topology, canonical
 from throughline.study.config import block_name
@@ -233,6 +233,20 @@ class Group:
         if self.summary is None or row.cell is None:
             return {}
         return self._facts[row.framework] | (row.cell.ran_in or {})
+
+    def device(self, row: Row) -> Device | None:
+        """Return the device of a row's kept runs; of another one than the summary's, fp16_native is not known."""
+        stated, facts = self.summary.device if self.summary else None, self.facts(row)
+        found = {key: facts.get(f"device.{key}") for key in ("kind", "name")}
+        if stated is None or None in found.values() or found == {"kind": stated.kind, "name": stated.name}:
+            return stated
+        return stated.model_copy(update={**found, "fp16_native": None})
+
+    @property
+    def devices(self) -> list[str]:
+        """The names of the devices of all measured rows."""
+        found = [self.device(row) for row in self.measured]
+        return list(dict.fromkeys(device.name for device in found if device))
 
     @cached_property
     def _facts(self) -> dict[str, dict[str, Any]]:

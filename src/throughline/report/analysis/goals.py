@@ -55,8 +55,7 @@ def _efficiency(frameworks: Cells, goals: Goals, baselines: Mapping[str, str]) -
         if Topology.parse(topology).nodes >= nodes and topology != baselines.get(name) and not cell.simulated
     }
     judged = {where: cell.efficiency for where, cell in asked.items() if cell.efficiency is not None}
-    silent = "no speedup: it, or the baseline to compare with, has no valid repeat"
-    doubt, lacking = "", {where: silent for where in asked if where not in judged}
+    doubt, lacking = "", {where: _no_speedup(cell) for where, cell in asked.items() if where not in judged}
     for where in list(judged):
         ends = asked[where].efficiency_range
         if (ends[0] if ends else judged[where]) > 1:
@@ -73,12 +72,17 @@ def _efficiency(frameworks: Cells, goals: Goals, baselines: Mapping[str, str]) -
     return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, lacking, reason)
 
 
+def _no_speedup(cell: Cell) -> str:
+    return f"no speedup: {'its baseline has no valid repeat, or ran elsewhere' if cell.n_ok else 'no valid repeat'}"
+
+
 def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
     judged, lacking = {}, {}
     for name, series in sorted(frameworks.items()):
         for topology, cell in sorted(series.items()):
             use, where = cell.utilization, f"{name} {topology}"
-            share = (use.gpu if kind == "cuda" else use.cpu) if use else None
+            ran_on = (cell.ran_in or {}).get("device.kind", kind)
+            share = (use.gpu if ran_on == "cuda" else use.cpu) if use else None
             if share is not None:
                 judged[where] = share
             else:

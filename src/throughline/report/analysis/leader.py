@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline.report.analysis import advice
-from throughline.report.analysis.asked_pairs import best_of_others, fastest
+from throughline.report.analysis.asked_pairs import best_of_others, fastest, without_figure
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.judged_pairs import Pair
 from throughline.report.analysis.sides import Side
@@ -14,11 +14,12 @@ def leader(groups: Sequence[Group], pairs: Sequence[Pair]) -> Row | None:
     """Return the row with the highest median, if its framework is the fastest of the benchmark; else None.
 
     That takes a test for every other framework, at that framework's own best place, which finds it slower beyond the
-    A/A runs. All of them have to be proven equal, and their settings have to be those of the same work. A benchmark
-    with a single framework has no leader.
+    A/A runs. All of them have to be proven equal, and their settings have to be those of the same work. They need a
+    figure on its topology in its precision, too: fewer devices are slower for other reasons. A benchmark with a single
+    framework has no leader.
     """
     first = fastest(groups)
-    if first is None or first.row.proof != "equal":
+    if first is None or first.row.proof != "equal" or without_figure(groups, first):
         return None
     others = best_of_others(groups, first)
     wins = all(other.row.proof == "equal" and _same_work(first, other) for other in others)

@@ -119,7 +119,7 @@ def _priced(group: Group, row: Row, prices: Mapping[str, Price], task: int | Non
     """
     cell = row.cell
     assert cell
-    device, stated = group.summary.device if group.summary else None, cell.cost
+    device, stated = group.device(row), cell.cost
     rated = cost.rate(device, prices)
     named = isinstance(rated, cost.Rate) and rated.source.startswith("prices.")
     if not named and stated and stated.price_per_device_hour and stated.currency:

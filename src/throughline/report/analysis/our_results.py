@@ -18,7 +18,7 @@ def measured(groups: Iterable[Group]) -> Iterator[Measured]:
     for group in groups:
         for row in group.measured:
             if (cell := row.cell) and (result := _result(group, row)):
-                device = group.summary.device if group.summary else None
+                device = group.device(row)
                 emulated = group.precision == "fp16" and device is not None and device.fp16_native is False
                 yield Measured(result, cell, group.name, row.topology, row.shown, group.batch_name, emulated)
 

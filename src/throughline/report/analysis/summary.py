@@ -67,14 +67,15 @@ def summarize(
     by_framework = _grouped(runs)
     proofs = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
     mathematics = {name: proof for name, proof in proofs.items() if proof} if equivalence else None
-    settings = {name: _settings(series) for name, series in by_framework.items()}
     pooled = {name: {t: baseline.pool(of) for t, of in series.items()} for name, series in by_framework.items()}
     kept = [run for series in pooled.values() for kept_runs, _ in series.values() for run in kept_runs]
+    settings = {name: _settings([run for run in kept if run.spec.framework == name]) for name in by_framework}
     device = next((run.device for run in kept if run.device), None)
+    data = next((run.data for run in kept if run.data), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
     doubts = advice.about_frameworks(settings, mathematics or {})
     environment = {run.spec.framework: run.environment for run in (*reversed(runs), *reversed(kept))}  # the first kept
-    stated = {name: advice.facts(device, facts, runs[0].data) for name, facts in environment.items()}
+    stated = {name: advice.facts(device, facts, data) for name, facts in environment.items()}
     cells = {
         name: _series(series, pooled[name], baselines[name], repeats, doubts[name], terms, stated[name])
         for name, series in by_framework.items()
@@ -97,7 +98,7 @@ def summarize(
         options=spec.block_options,
         steps=spec.steps,
         job=spec.job,
-        data=runs[0].data,
+        data=data,
         remarks=remarks,
         mathematics=mathematics,
         settings=settings if any(settings.values()) else None,
@@ -109,9 +110,9 @@ def summarize(
     )
 
 
-def _settings(series: ByTopology) -> dict[str, Any] | None:
-    """Return the settings that the first run of a framework states, if one does."""
-    return next((run.settings for runs in series.values() for run in runs if run.settings), None)
+def _settings(runs: Runs) -> dict[str, Any] | None:
+    """Return the settings that the first of these runs states, if one does."""
+    return next((run.settings for run in runs if run.settings), None)
 
 
 def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:

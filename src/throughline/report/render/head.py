@@ -99,11 +99,18 @@ def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
     """
     first = Side(best.group, best.row)
     others = [other for other in asked_pairs.best_of_others(groups, first) if not other.row.unequal]
-    names = leader.not_beaten(first, others, pairs, beyond_runs=False)
-    if not names:
-        return ""
-    listed = " and ".join(", ".join(names).rsplit(", ", 1))
-    return f"No framework is shown to be the fastest: the highest median is not told apart from {listed}. "
+    open_ = leader.not_beaten(first, others, pairs, beyond_runs=False)
+    own = [pair for pair in pairs if pair.sides and any(side.row is best.row for side in pair.sides)]
+    unlike = {side.row.framework for pair in own if pair.unlike for side in pair.sides or ()}
+    reasons = {
+        "the highest median is not told apart from {}": [name for name in open_ if name not in unlike],
+        "the highest median is not comparable with that of {}": [name for name in open_ if name in unlike],
+        f"there is no figure on {best.row.topology} ({best.group.precision}) of {{}}": [
+            name for name in asked_pairs.without_figure(groups, first) if name not in open_
+        ],
+    }
+    why = [text.format(" and ".join(", ".join(names).rsplit(", ", 1))) for text, names in reasons.items() if names]
+    return f"No framework is shown to be the fastest: {', and '.join(why)}. " if why else ""
 
 
 def _scaling(best: Best, every: Sequence[Best]) -> str:
@@ -150,8 +157,8 @@ def _job(job: EpochsJob) -> str:
     return f"a whole job: {job.samples:,} samples in each of {job.epochs} epochs{looked}; all of its steps are timed"
 
 
-def settings(summary: Summary) -> list[tuple[str, str]]:
-    """Say how one benchmark was set up: names and texts."""
+def settings(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Say how one benchmark was set up: names and texts. devices: the names of those that its cells ran on."""
     optimizer, steps = summary.optimizer, summary.steps
     cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
     repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
@@ -175,7 +182,7 @@ def settings(summary: Summary) -> list[tuple[str, str]]:
     has_dropout = not built or any(model.get("dropout") for model in built)
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
-        ("device", summary.device.name if summary.device else "n/a"),
+        ("device", " and ".join(devices) or (summary.device.name if summary.device else "n/a")),
         ("steps", _job(summary.job) if summary.job else f"{steps.warmup} to warm up, then {steps.timed} timed{cap}"),
         ("repeats", f"{repeats} per cell, interleaved{sure}"),
         ("optimizer", f"{optimizer.name}, {rates}"),

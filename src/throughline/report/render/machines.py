@@ -55,7 +55,7 @@ def is_shown(compared: Sequence[Compared]) -> bool:
 
 def _line(same: Compared, option: Option) -> Line:
     group, row, cell = option.side.group, option.side.row, option.cell
-    device, cost = group.summary.device if group.summary else None, cell.cost
+    device, cost = group.device(row), cell.cost
     no_price = cost.reasons.get("per_million_samples") if cost else None
     no_task = cost.reasons.get("task_hours") if cost else None
 
@@ -155,8 +155,8 @@ def _devices(option: Option) -> str:
 
 def _machine(option: Option) -> str:
     """Return a machine with the name of its devices."""
-    summary = option.side.group.summary
-    return f"{option.machine} ({summary.device.name})" if summary and summary.device else option.machine
+    device = option.side.group.device(option.side.row)
+    return f"{option.machine} ({device.name})" if device else option.machine
 
 
 def write(compared: Sequence[Compared], output: Path) -> None:

@@ -228,7 +228,7 @@ def render(
             configurations=run_environment.configurations(here),
             commits=run_environment.commits(here),
             repository=run_environment.repository(),
-            devices=list(dict.fromkeys(s.device.name for s in results.present.values() if s.device)),
+            devices=list(dict.fromkeys(name for group in now for name in group.devices)),
             issues=missing_figures.cells(now),
             labels=STATUS_LABELS,
             meanings=STATUS_MEANINGS,
@@ -291,6 +291,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     findings = (finding for topic in TOPICS for finding in topic.findings(scope))
     sections = (_section(topic, scope, identity, drawings[topic.name]) for topic in TOPICS)
     summaries = [group.summary for group in scope.groups if group.summary]
+    devices = list(dict.fromkeys(name for group in scope.groups for name in group.devices))
     return {
         "id": identity,
         "name": scope.benchmark,
@@ -301,7 +302,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "figures": head.figures(head.fastest(scope.groups)),
         "further": sorted(findings, key=lambda finding: finding.order),
         "goals": head.judged(scope.groups),
-        "settings": head.settings(summaries[0]) if summaries else [],
+        "settings": head.settings(summaries[0], devices) if summaries else [],
         "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),
         "groups": [
             (group, _plots(beside, identity, group), [note for topic in TOPICS for note in topic.notes(scope, group)])

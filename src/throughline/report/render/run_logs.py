@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from throughline.records import Summary
+from throughline.records import Cell, Summary
 from throughline.records.glance import Glance, glance
 from throughline.report.analysis.cells import Group, Row
 
@@ -49,15 +49,21 @@ class RunLogs:
         return quote(os.path.relpath(path, self.page.parent)) if path and path.exists() else None
 
     def step_times(self, group: Group) -> list[tuple[Row, list[list[float]]]]:
-        """Return the rows whose records exist, with the seconds of every step of their valid runs."""
+        """Return the rows whose records exist, with the seconds of every step of the runs that their medians are of."""
         folder, series = self._folder(group), []
         for row in group.measured:
-            logs = [folder / log for log in row.cell.logs] if folder and row.cell else []
+            logs = [folder / log for log in _kept(row.cell)] if folder and row.cell else []
             runs = [self.runs[log] for log in logs if log in self.runs]
             seconds = [run.step_seconds for run in runs if run.status == "ok" and run.step_seconds]
             if seconds:
                 series.append((row, seconds))
         return series
+
+
+def _kept(cell: Cell) -> Iterator[str]:
+    """Yield the logs of the repeats that are not left out of a cell's median."""
+    left_out = {f"run{repeat}.log" for part in cell.left_out for repeat in part.repeats}
+    yield from (log for log in cell.logs if log.rpartition("/")[2] not in left_out)
 
 
 def _logs(summaries: Mapping[Path, Summary]) -> list[Path]:

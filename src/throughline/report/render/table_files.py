@@ -99,6 +99,7 @@ def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, An
     """Return what a cell is. `parameters` are the columns of its workload's parameters."""
     summary, cell = group.summary, row.cell
     values = workload.parameters(summary) if summary else {}
+    device = group.device(row)
     proof = (summary.mathematics or {}).get(row.framework) if summary else None
     return {
         "benchmark": markup.spreadsheet(group.benchmark),
@@ -111,7 +112,7 @@ def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, An
         "nodes": row.topology.nodes,
         "devices": row.topology.world,
         "global_batch_size": cell.global_batch if cell else None,
-        "device": markup.spreadsheet(summary.device.name) if summary and summary.device else None,
+        "device": markup.spreadsheet(device.name) if device else None,
         "status": row.status,
         "mathematics": proof.verdict if proof else None,
         "exchange": row.exchanges,

@@ -57,7 +57,7 @@ def throughput(
     for series in every:
         index = group.frameworks.index(series.name) if series.name in group.frameworks else len(labels)
         colour, marker = theme.colour(index), theme.marker(index)
-        measured, first, most = series.source == MEASURED, series.points[0], series.points[-1].topology.world
+        measured, first, most = series.source == MEASURED, series.points[0], _widest(group, series.name)
         if measured and first.topology.world == 1 < most:
             ideal = [first.value.median, first.value.median * most]
             axes.plot([1, most], ideal, ":", color=colour, lw=1.0, alpha=0.7)
@@ -77,6 +77,11 @@ def throughput(
     words += ["hollow: not measured here"] if elsewhere else []
     words += [f"crosses, band: predicted ({_level(beyond.values())})"] if beyond else []
     return plots.finish(figure, axes, labels, theme, "; ".join(words))
+
+
+def _widest(group: Group, framework: str) -> int:
+    """Return the most devices whose throughput may be compared with that of one: those with a speedup."""
+    return max((row.topology.world for row in group.series(framework) if row.cell and row.cell.speedup), default=0)
 
 
 def _beyond(axes: Axes, series: Series, predicted: PredictedSeries, colour: str, marker: str) -> plots.Label:

@@ -41,11 +41,11 @@ def parts(groups: Iterable[Group], everything: Iterable[Group]) -> list[Part]:
 
 
 def _of_row(group: Group, row: Row, alone: Iterable[Reached]) -> Part | None:
-    summary, cell = group.summary, row.cell
-    if summary is None or cell is None or cell.work is None or not cell.work.flops_per_s or summary.device is None:
+    summary, cell, device = group.summary, row.cell, group.device(row)
+    if summary is None or cell is None or cell.work is None or not cell.work.flops_per_s or device is None:
         return None
     layer = layers.LAYER_OF.get(workloads.models().get(summary.model, ""))
-    wanted = layer, summary.device.name, group.precision, summary.parameters.get("sequence"), summary.options.dropout
+    wanted = layer, device.name, group.precision, summary.parameters.get("sequence"), summary.options.dropout
     batch = group.batch_per_replica(row)
     alike = [call for call in alone if _is(call) == wanted and 1 / ALIKE <= call.size / batch <= ALIKE]
     if not alike or summary.options.unpadded:  # its samples are shorter than the layer's

@@ -99,7 +99,8 @@ def _of_row(group: Group, row: Row) -> Iterable[Reached]:
     peaks = {figure.name: figure.peak for figure in workload.figures}
     parameters = workload.parameters(**summary.parameters)
     spec = example(summary.model, parameters, precision=group.precision, batch=group.batch)
-    device = summary.device.name if summary.device else "unknown device"
+    found = group.device(row)
+    device = found.name if found else "unknown device"
     product = cell.work.matmul_flops_per_s if cell.work else None
     for figure in cell.figures:
         if figure.value is not None:

@@ -32,6 +32,7 @@ def _on_page(group: Group, link: Link) -> list[Column]:
         Column(heading="framework", read=lambda _, row: Entry.framework(row), names=True),
         Column(heading="topology", read=cell_entries.topology, style="text named", by_value=True),
         Column(heading="devices", read=lambda _, row: Entry.words(str(row.topology.world)), style="devices"),
+        *([Column(heading="device", read=_device, style="text")] if len(group.devices) > 1 else []),
         *([batch] if _states(group) else []),
         Column(heading=group.unit, small="median", read=cell_entries.median, by_value=True),
         Column(
@@ -57,6 +58,7 @@ def _as_dlperf(group: Group) -> list[Column]:
             heading="gpu_num" if device and device.kind == "cuda" else "device_num",
             read=lambda _, row: Entry.words(str(row.topology.world)),
         ),
+        *([Column(heading="device", read=_device)] if len(group.devices) > 1 else []),
         *([batch] if _states(group) else []),
         Column(heading=group.unit, read=lambda _, row: Entry.words(_hundredths(row, "median_speed") or row.label)),
         Column(
@@ -120,6 +122,11 @@ def _nodes(_: Group, row: Row) -> Entry:
 
 def _batch(group: Group, row: Row) -> Entry:
     return Entry.words(group.batch_of(row) if group.by_iteration else str(group.batch_per_replica(row)))
+
+
+def _device(group: Group, row: Row) -> Entry:
+    device = group.device(row) if row.cell and row.cell.n_ok else None
+    return Entry.words(device.name if device else "")
 
 
 def _hundredths(row: Row, field: str) -> str:

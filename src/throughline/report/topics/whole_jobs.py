@@ -46,7 +46,7 @@ def figures_of(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
 
 def name(group: Group, line: Row) -> str:
     """Return a job's name: device, number of devices, batch of each, such as `V100_4gpu_8`."""
-    device = group.summary.device if group.summary else None
+    device = group.device(line)
     known = gpus.find(device.name) if device and device.kind == "cuda" else None
     kind = known.kind if known else device.name if device and device.kind == "cuda" else "CPU"
     unit = "gpu" if device and device.kind == "cuda" else "worker"
