@@ -108,6 +108,11 @@ class Result(Entry):
         return f"{float(self.value):.6g}"
 
     @property
+    def lowest(self) -> float:
+        """The slowest repeat as a share of the figure; 1.0 if no repeats are known."""
+        return self.repeats[0] / float(self.value) if self.repeats and self.value else 1.0
+
+    @property
     def is_job(self) -> bool:
         """True if it is a whole job, so that `value` counts the time of its evaluations too."""
         return "train_runtime" in self.printed

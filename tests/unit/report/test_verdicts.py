@@ -320,6 +320,22 @@ def test_a_row_within_noise_of_a_limit_is_not_doubtful(
     assert bool(warned) is (two > 210)
 
 
+@pytest.mark.parametrize(
+    ("middle", "rules"),
+    [(226.0, []), (236.0, ["above the datasheet", "above the measured matrix product"])],
+)
+def test_a_row_above_its_device_within_noise_is_not_doubtful(tmp_path: Path, middle: float, rules: list[str]) -> None:
+    """224.5 samples/s are the datasheet's 15.7 TFLOPS. The product of these runs would be 222.2 samples/s."""
+    values = [middle * share for share in (0.96, 0.98, 1.0, 1.02, 1.04)]
+    records = write_series(tmp_path, {"1n1g": values}, complete=True)
+    for path in records:
+        value = json.loads(path.read_text())
+        product = value["work"]["flops_per_s"] * 222.2 / value["samples_per_s"]
+        value["work"] |= {"matmul_flops_per_s": product, "matmul_share": value["samples_per_s"] / 222.2}
+        path.write_text(json.dumps(value))
+    assert doubts(summary.summarize(records, repeats=5)) == rules
+
+
 def test_one_repeat_has_no_range(tmp_path: Path) -> None:
     found = summary.summarize(write_series(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}), repeats=1)
     cell = found.frameworks["torch"]["1n2g"]

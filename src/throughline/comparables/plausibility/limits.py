@@ -60,7 +60,7 @@ def above_own_product(cells: Sequence[Measured]) -> Iterator[Doubt]:
     for measured in cells:
         work, row = measured.cell.work, measured.result
         product, share = (work.matmul_flops_per_s, work.matmul_share) if work else (None, None)
-        if work is None or product is None or share is None or share <= 1:
+        if work is None or product is None or share is None or share * row.lowest <= 1:
             continue
         same = [cell for cell in cells if (cell.table, cell.topology) == (measured.table, measured.topology)]
         products = [(cell.cell.work.matmul_flops_per_s or 0.0, cell.shown) for cell in same if cell.cell.work]
@@ -91,12 +91,13 @@ def fewer(row: Result) -> float:
 def _rate(row: Result) -> tuple[float, str] | None:
     """Return the least FLOP/s of a device, and how they were derived.
 
-    They are the printed TFLOPS if that is the row's unit, or else follow from the convention that counts least.
+    They are the printed TFLOPS if that is the row's unit, or else follow from the convention that counts least. Of a
+    row with repeats they are those of the slowest one: a row that exceeds a limit within its noise is not doubtful.
     """
     if row.unit == "TFLOPS" and row.value:
         return ends(row.value)[0] * 1e12, ""
     each, speed = flop_conventions.of_row(row), row.samples_per_s
     if each and speed and row.devices:
         least = min(each.values())
-        return least * speed[0] / row.devices, f" ({row.shown} {row.unit} x {least / 1e9:.4g} GFLOP a sample)"
+        return least * speed[0] * row.lowest / row.devices, f" ({row.shown} {row.unit} x {least / 1e9:.4g} GFLOP a sample)"
     return None
