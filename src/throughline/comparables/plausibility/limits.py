@@ -99,5 +99,6 @@ def _rate(row: Result) -> tuple[float, str] | None:
     each, speed = flop_conventions.of_row(row), row.samples_per_s
     if each and speed and row.devices:
         least = min(each.values())
-        return least * speed[0] * row.lowest / row.devices, f" ({row.shown} {row.unit} x {least / 1e9:.4g} GFLOP a sample)"
+        counted = f" ({row.shown} {row.unit} x {least / 1e9:.4g} GFLOP a sample)"
+        return least * speed[0] * row.lowest / row.devices, counted
     return None
