@@ -61,8 +61,12 @@ LIMITS = (
     "every step builds on the one before. Adam turns even the smallest gradients into steps of full size: of a weight "
     "whose second moment's root is near epsilon, one bit decides the direction."
 )
+GROUPS = 2
+"""Groups of replicas in a proof with `options.replicate`."""
 FP32: Precision = "fp32"
 AS_MEASURED = ("clip", "accumulate", "compile", "checkpointing", "unpadded", "data", "sharding", "tensor")
+RARE = ("replicate",)
+"""Options that a proof names only where a benchmark has them."""
 
 
 def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
@@ -86,7 +90,8 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     """Return the runs of a benchmark's proof.
 
     Every framework runs in fp32 on one replica of the model and, if the benchmark uses several replicas, on two. With
-    sharding it runs on two replicas only, because one replica alone has nothing to shard. Every other measured
+    sharding it runs on two replicas only, because one replica alone has nothing to shard, and with `replicate` on two
+    groups of two. Every other measured
     precision runs on the smaller of these topologies. The batch is the benchmark's smallest batch of a replica (in
     fp32, if the benchmark measures fp32), but not smaller than the workload's proof needs. The largest topology comes
     last.
@@ -99,7 +104,8 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
     base = replace(base, batch=batch, scaling="weak", samples_per_step=None, repeat=1, hosts=None)
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
-    counts = [1] * alone + [2] * several
+    groups = base.options.layout.replicate != 1  # then two groups of two replicas
+    counts = [2 * GROUPS] if groups else [1] * alone + [2] * several
     return [
         replace(base, framework=framework, topology=Topology(1, replicas * base.options.tensor), precision=precision)
         for framework in dict.fromkeys(spec.framework for spec in block)
@@ -120,6 +126,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     if decay and optimizer.name != "adam":  # Adam's decay is part of the gradient, so its effect is visible
         decay = DECAY
     few = min(options.accumulate, MICRO_BATCHES)
+    groups = 1 if options.replicate == 1 else GROUPS
     # A proof has other steps than the measured run, whose length decides about `compile: auto`.
     compiled = False if options.compile == "auto" and frameworks.ends_soon(spec) else options.compile
     return replace(
@@ -129,7 +136,9 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
         steps=Steps(warmup=0, timed=steps or (STEPS if spec.precision == "fp32" else LOWER_STEPS)),
         parameters=replace(spec.parameters, **workloads.of(spec.model).proven(spec)),
         optimizer=replace(optimizer, learning_rate=rate, weight_decay=decay, schedule=course),
-        options=replace(options, dropout=0.0, exchange=True, decoder="pillow", accumulate=few, compile=compiled),
+        options=replace(
+            options, dropout=0.0, exchange=True, decoder="pillow", accumulate=few, compile=compiled, replicate=groups
+        ),
     )
 
 
@@ -148,7 +157,8 @@ def covers(specs: Sequence[RunSpec]) -> list[str]:
     proven = settings(measured)
     topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs if spec.precision == "fp32"))
     lower = {spec.precision: spec.topology for spec in specs if spec.precision != "fp32"}
-    same = [name for name in AS_MEASURED if getattr(proven.options, name) == getattr(measured.options, name)]
+    asked = [name for name in RARE if getattr(measured.options, name) != getattr(Options(), name)]
+    same = [name for name in (*AS_MEASURED, *asked) if getattr(proven.options, name) == getattr(measured.options, name)]
     changes = proven.optimizer.schedule != measured.optimizer.schedule
     return [
         f"fp32 against the reference: {STEPS} steps on {topologies} with {measured.batch} {workload.unit} a replica",

@@ -180,6 +180,7 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "selective": options.checkpointing == "selective",
         "unpadded": options.unpadded is True,  # `auto` needs nothing
         "sharding": options.sharding != "none",
+        "replicate": options.replicate != 1,
         "half_exchange": options.exchange_dtype != "fp32",
         "tensor": options.tensor > 1,
         "own_exchange": topology.world > 1 and workloads.of(spec.model).own_exchange(spec),

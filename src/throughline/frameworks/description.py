@@ -20,6 +20,7 @@ FEATURES = {
     "selective": "recomputed activations except products and attention (checkpointing: selective)",
     "unpadded": "padding left out",
     "sharding": "states split over replicas (sharding)",
+    "replicate": "sharding within groups of replicas (hybrid sharding)",
     "half_exchange": "gradients exchanged in bf16",
     "tensor": "several devices for one replica (tensor parallelism)",
     "own_exchange": "parameters that a model's ranks exchange in a way of their own (split tables)",

@@ -67,6 +67,8 @@ class Rank(ABC):
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
         tensor = self.options.tensor
         self.replica, self.replicas = rank // tensor, world // tensor
+        self.groups = self.options.layout.groups(spec.topology)
+        """Groups of replicas (`options.replicate`)."""
         self.trains = workloads.of(spec.model).trains
         self.exchanges = self.replicas > 1 and self.options.exchange and self.trains
         self.form = workloads.form(spec.model, of(spec.framework).library)

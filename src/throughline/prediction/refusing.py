@@ -16,6 +16,8 @@ def why_not(points: Sequence[Point], target: Target, job: Job) -> str | None:
             "the ranks exchange rows of split tables, and how many depends on which rows they draw, so their time on "
             "other topologies does not follow from these"
         )
+    if job.layout.replicate != 1:
+        return "weights travel within groups of replicas (options.replicate), and no formula here knows such groups"
     if target.world % tensor or any(point.world % tensor for point in points):
         return f"the devices of {target.topology} do not divide into replicas of {tensor}"
     if not points:

@@ -102,9 +102,15 @@ class Options(Part):
         "gradients and weights, gathered once a step (`optimizer_gradients`) or for each layer in each pass (`full`)",
         default="none",
     )
+    replicate: int | Literal["nodes"] = key(
+        "with sharding: groups of replicas, each of which splits the whole (hybrid sharding); gradients are averaged "
+        "over all groups. nodes: each node is a group, so that weights travel within nodes only",
+        default=1,
+        least=1,
+    )
     tensor: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
 
     @property
     def layout(self) -> Layout:
         """How the model is divided among its ranks."""
-        return Layout(self.tensor, self.sharding)
+        return Layout(self.tensor, self.sharding, self.replicate)

@@ -46,10 +46,16 @@ class Layout:
     """How a model is split over its ranks.
 
     `tensor` consecutive ranks share one replica of the model. `sharding` says what the replicas split among them.
+    `replicate`: the replicas form so many groups, and each group splits the whole; `nodes`: each node is a group.
     """
 
     tensor: int = 1
     sharding: str = "none"
+    replicate: int | str = 1
+
+    def groups(self, topology: Topology) -> int:
+        """Return how many groups of replicas there are, each of which has the whole model and its states."""
+        return topology.nodes if isinstance(self.replicate, str) else self.replicate
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,11 @@ class StepSize:
             raise UserError(
                 f"the {topology.world} devices of {topology} do not divide into replicas of {layout.tensor}",
                 next_step="choose topologies whose devices are a multiple of options.tensor",
+            )
+        if replicas % layout.groups(topology):
+            raise UserError(
+                f"the {replicas} replicas of {topology} do not divide into {layout.groups(topology)} groups",
+                next_step="choose topologies whose replicas are a multiple of options.replicate",
             )
         if scaling == "weak":
             return cls(replicas, batch, accumulate)

@@ -14,11 +14,13 @@ FRAMEWORK = replace(
     packages=("torch", "transformers", "accelerate"),
     calls=False,
     jobs=True,
-    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "convergence", "half_exchange", "selective"},
+    features=torch.FRAMEWORK.features
+    - {"graph", "tensor", "unpadded", "convergence", "half_exchange", "selective", "replicate"},
     gpus_only=frozenset({"amp", "sharding"}),
     reasons={
         "graph": "the Trainer records no CUDA graph",
         "tensor": "the Trainer keeps a whole model on every device; to split its weights, use options.sharding",
+        "replicate": "the Trainer splits weights among all replicas",
         "selective": "the Trainer recomputes whole layers",
         "half_exchange": "the Trainer exchanges gradients in the type of the weights",
         "unpadded": "the Trainer's loader makes batches of equally long samples",

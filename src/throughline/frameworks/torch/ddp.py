@@ -28,7 +28,10 @@ class TorchDDP(TorchRank):
     averaging: dist.ProcessGroup | None = None
     """The ranks over which gradients are averaged; None for all ranks."""
     mesh: Any = None
-    """The ranks by replica and by place in it, if a replica is split over several ranks."""
+    """The ranks that split weights with this one (`sharding`): one dimension, or two (group, place in it) if they form
+    several groups. None: all ranks."""
+    sharing: dist.ProcessGroup | None = None
+    """The replicas that split the states with this one; None for all ranks."""
     split_already = False
     """True if the network's weights are already split (`sharding`)."""
     gathered: torch.dtype | None = None
@@ -48,13 +51,21 @@ class TorchDDP(TorchRank):
         if self.options.tensor > 1:
             # Consecutive ranks share a replica. Ranks with the same position in their replicas average their gradients.
             shape, names = (self.replicas, self.options.tensor), ("replica", "tensor")
-            self.mesh = init_device_mesh(self.kind, shape, mesh_dim_names=names)
-            self.averaging, self.tensor = self.mesh.get_group("replica"), TensorGroup(self.mesh.get_group("tensor"))
+            every = init_device_mesh(self.kind, shape, mesh_dim_names=names)
+            self.averaging, self.tensor = every.get_group("replica"), TensorGroup(every.get_group("tensor"))
+            self.mesh, self.sharing = every["replica"], self.averaging
+        if self.groups > 1:
+            shape, names = (
+                (self.groups, self.replicas // self.groups, self.options.tensor),
+                ("group", "place", "tensor"),
+            )
+            every = init_device_mesh(self.kind, shape, mesh_dim_names=names)
+            self.mesh, self.sharing = every["group", "place"], every.get_group("place")
 
     def device(self) -> None:
         if self.options.graph:
             recorded.refuse(self.options, self.kind, self.world)
-        sharding.refuse(self.options, self.replicas)
+        sharding.refuse(self.options, self.replicas, self.groups)
         refuse_if(
             self.options.exchange_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
             "FSDP2 sums the parts of gradients in fp32: with options.exchange_dtype, options.sharding can only be "
@@ -100,7 +111,7 @@ class TorchDDP(TorchRank):
 
     def _split(self, network: Any) -> None:
         blocks, kind = self.form.blocks(network), self.options.sharding
-        sharding.weights(network, blocks, kind, self.gathered, self.mesh and self.mesh["replica"])
+        sharding.weights(network, blocks, kind, self.gathered, self.mesh)
         self.split_already = True
 
     def optimizer(self) -> None:
@@ -108,11 +119,11 @@ class TorchDDP(TorchRank):
             if not self.split_already:
                 self._split(self.network)
             self.parameters = list(self.network.parameters())
-            self.norms = sharding.norms_of_parts(self.averaging)
+            self.norms = sharding.norms_of_parts(self.sharing)
             if self.tensor:
                 self.norms = norms_of_whole(self.tensor, self.network, self.norms)
         if self.options.sharding == "optimizer":
-            self.shared_by = partial(sharding.optimizer, process_group=self.averaging)
+            self.shared_by = partial(sharding.optimizer, process_group=self.sharing)
         super().optimizer()
         given = self.passes, self.parameters, list(self.changing.values()), self.aside
         if self.options.graph == "step":
@@ -157,7 +168,7 @@ class TorchDDP(TorchRank):
 
     def update_settings(self) -> dict[str, Any]:
         half = {} if self.options.exchange_dtype == "fp32" else {"exchange_dtype": self.options.exchange_dtype}
-        words = sharding.words(self.options.sharding, self.gathered)
+        words = sharding.words(self.options.sharding, self.gathered, self.groups)
         recording = {"recorded": self.recorded.words} if self.recorded else {}
         return {**super().update_settings(), "sharding": words, **half, **recording}
 

@@ -33,21 +33,28 @@ SETTINGS = {
 """Map each value to words for what is split, and how."""
 
 
-def refuse(options: Options, replicas: int) -> None:
-    """Raise Unsupported if sharding is not possible with these options."""
+def refuse(options: Options, replicas: int, groups: int = 1) -> None:
+    """Raise Unsupported if sharding is not possible with these options. `groups`: see `options.replicate`."""
     if options.sharding == "none":
+        alone = "options.replicate is for options.sharding: without it, every replica keeps a copy anyway"
+        refuse_if(options.replicate != 1, alone)
         return
     refuse_if(replicas == 1, "a single replica has no other replica to share its states with: sharding needs several")
+    refuse_if(
+        replicas == groups,
+        f"each of the {groups} groups of options.replicate has one replica, with no other to share its states with",
+    )
     refuse_if(
         not options.exchange,
         "with options.sharding the replicas exchange weights in every step: options.exchange has to be true",
     )
 
 
-def words(kind: str, half: torch.dtype | None) -> str:
-    """Return the words of a record for this value of `options.sharding`."""
+def words(kind: str, half: torch.dtype | None, groups: int = 1) -> str:
+    """Return the words of a record for this value of `options.sharding`, within each group of replicas."""
     gathered = f"; blocks are gathered in {half}, and gradients summed in torch.float32" if half else ""
-    return SETTINGS[kind] + (gathered.replace("torch.", "") if kind in WEIGHTS else "")
+    within = f"; in {groups} groups of replicas, each of which has the whole" if groups > 1 else ""
+    return SETTINGS[kind] + within + (gathered.replace("torch.", "") if kind in WEIGHTS else "")
 
 
 def weights(
@@ -57,7 +64,7 @@ def weights(
 
     half: the type in which the weights of the blocks are gathered, which halves the bytes. What lies outside the blocks
     stays in fp32, because a network computes its loss in the type of these weights. mesh: the ranks that split them;
-    None: all ranks.
+    None: all ranks. With two dimensions, the first counts groups of ranks, and each group splits all weights.
     """
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 

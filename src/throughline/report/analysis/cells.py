@@ -325,11 +325,16 @@ def switches(summary: Summary) -> str:
         "W/O exchange of gradients": not options.exchange,
         f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",
+        f"W/ sharding in {_groups(options.replicate)}": options.replicate != 1,
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ {options.data} data": options.data != "real",
         f"W/ {workloads.MADE_UP} data": made_up_files(summary),
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
+
+
+def _groups(replicate: int | str) -> str:
+    return "each node" if replicate == "nodes" else f"{replicate} groups"
 
 
 def eager(summary: Summary) -> dict[str, str]:

@@ -126,8 +126,8 @@ class Bert(Workload[Parameters]):
     models = tuple(SHAPES)
     parameters = Parameters
     libraries = {
-        "torch": MODERN | {"sharding", "graph", "unpadded", "half_exchange"},
-        "transformers": MODERN | {"sharding"},
+        "torch": MODERN | {"sharding", "replicate", "graph", "unpadded", "half_exchange"},
+        "transformers": MODERN | {"sharding", "replicate"},
         "mxnet": ALL,
         "keras": MODERN,
         "paddle": MODERN,

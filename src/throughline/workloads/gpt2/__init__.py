@@ -86,8 +86,8 @@ class Gpt2(Workload[Parameters]):
     models = tuple(SHAPES)
     parameters = Parameters
     libraries = {
-        "torch": ALL | {"sharding", "graph", "tensor", "half_exchange"},
-        "transformers": ALL | {"sharding"},
+        "torch": ALL | {"sharding", "replicate", "graph", "tensor", "half_exchange"},
+        "transformers": ALL | {"sharding", "replicate"},
         "paddle": ALL,
         "keras": ALL,
     }

@@ -53,10 +53,11 @@ class HuggingFace(Workload[Parameters]):
     libraries = {
         "transformers": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
+            "replicate",
         }),
         "torch": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
-            "half_exchange", "selective", "tensor",
+            "replicate", "half_exchange", "selective", "tensor",
         }),
     }  # fmt: skip
     no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}
