@@ -35,11 +35,24 @@ SIZES = {
 }  # fmt: skip
 KINDS: dict[str, dict[str, Any]] = {
     "llama": {},
+    "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": True},
+    "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
+    | {"shared_expert_intermediate_size": 20, "mlp_only_layers": [0]},
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
 }
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "weights in two groups": (4, "llama", {"replicate": 2, "sharding": "full", "clip": "global_norm"}),
     "states in two groups": (4, "llama", {"replicate": 2, "sharding": "optimizer", "accumulate": 2}),
     "layers and weights in two groups": (8, "llama", {"replicate": 2, "sharding": "full", "tensor": 2}),
+    "experts": (2, "qwen2_moe", {"experts": 2, "accumulate": 2, "clip": "global_norm"}),
+    "experts of gpt_oss": (4, "gpt_oss", {"experts": 2, "clip": "norm", "checkpointing": "selective"}),
+    "experts and weights": (2, "qwen3_moe", {"experts": 2, "sharding": "full", "checkpointing": True}),
+    "experts and weights of four": (4, "qwen3_moe", {"experts": 2, "sharding": "optimizer_gradients", "accumulate": 2}),
+    "experts and weights in two groups": (
+        8,
+        "qwen3_moe",
+        {"experts": 2, "replicate": 2, "sharding": "full", "clip": "global_norm"},
+    ),
 }
 """Map each case to its ranks, its architecture and its options."""
 

@@ -35,6 +35,8 @@ def test_what_does_not_divide_is_an_error() -> None:
         StepSize.of(TWELVE, Layout(tensor=5), 8)
     with pytest.raises(UserError, match="the 6 replicas of 3n4g do not divide into 4 groups"):
         StepSize.of(TWELVE, Layout(tensor=2, sharding="full", replicate=4), 8)
+    with pytest.raises(UserError, match="the 12 replicas of 3n4g do not divide into sets of 5"):
+        StepSize.of(TWELVE, Layout(experts=5), 8)
     with pytest.raises(UserError, match="the 2 replicas of 3n4g do not divide into 3 groups"):
         StepSize.of(TWELVE, Layout(tensor=6, sharding="full", replicate="nodes"), 8)
     with pytest.raises(UserError, match="a batch of 100 does not divide over the 12 replicas of 3n4g"):

@@ -65,7 +65,7 @@ GROUPS = 2
 """Groups of replicas in a proof with `options.replicate`."""
 FP32: Precision = "fp32"
 AS_MEASURED = ("clip", "accumulate", "compile", "checkpointing", "unpadded", "data", "sharding", "tensor")
-RARE = ("replicate",)
+RARE = ("replicate", "experts")
 """Options that a proof names only where a benchmark has them."""
 
 
@@ -91,7 +91,7 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 
     Every framework runs in fp32 on one replica of the model and, if the benchmark uses several replicas, on two. With
     sharding it runs on two replicas only, because one replica alone has nothing to shard, and with `replicate` on two
-    groups of two. Every other measured
+    groups of two (see `_spread`). Every other measured
     precision runs on the smaller of these topologies. The batch is the benchmark's smallest batch of a replica (in
     fp32, if the benchmark measures fp32), but not smaller than the workload's proof needs. The largest topology comes
     last.
@@ -104,14 +104,25 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
     base = replace(base, batch=batch, scaling="weak", samples_per_step=None, repeat=1, hosts=None)
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
-    groups = base.options.layout.replicate != 1  # then two groups of two replicas
-    counts = [2 * GROUPS] if groups else [1] * alone + [2] * several
+    most = max(spec.size.replicas for spec in block)
+    counts = _spread(base.options.layout, most) or [1] * alone + [2] * several
     return [
         replace(base, framework=framework, topology=Topology(1, replicas * base.options.tensor), precision=precision)
         for framework in dict.fromkeys(spec.framework for spec in block)
         for replicas in counts
         for precision in (FP32, *(others if replicas == counts[0] else ()))
     ]
+
+
+def _spread(layout: Layout, most: int) -> list[int]:
+    """Return the numbers of replicas of a proof whose replicas share experts or form groups; none if they do not.
+
+    Two groups each split the whole. Ranks that share experts are proven alone, and together with others that hold the
+    same experts if the benchmark has so many.
+    """
+    if layout.replicate != 1:
+        return [GROUPS * max(2, layout.experts)]
+    return [layout.experts] + [2 * layout.experts] * (most > layout.experts) if layout.experts > 1 else []
 
 
 def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:

@@ -183,6 +183,7 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "replicate": options.replicate != 1,
         "half_exchange": options.exchange_dtype != "fp32",
         "tensor": options.tensor > 1,
+        "experts": options.experts > 1,
         "own_exchange": topology.world > 1 and workloads.of(spec.model).own_exchange(spec),
     }
     return [feature for feature, is_needed in needed.items() if is_needed]

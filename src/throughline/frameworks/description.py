@@ -23,6 +23,7 @@ FEATURES = {
     "replicate": "sharding within groups of replicas (hybrid sharding)",
     "half_exchange": "gradients exchanged in bf16",
     "tensor": "several devices for one replica (tensor parallelism)",
+    "experts": "experts spread over replicas (expert parallelism)",
     "own_exchange": "parameters that a model's ranks exchange in a way of their own (split tables)",
     "convergence": "convergence check with checkpoints",
 }

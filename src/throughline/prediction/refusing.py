@@ -18,6 +18,8 @@ def why_not(points: Sequence[Point], target: Target, job: Job) -> str | None:
         )
     if job.layout.replicate != 1:
         return "weights travel within groups of replicas (options.replicate), and no formula here knows such groups"
+    if job.layout.experts > 1:
+        return "tokens travel between the ranks that hold experts, and no formula here knows such messages"
     if target.world % tensor or any(point.world % tensor for point in points):
         return f"the devices of {target.topology} do not divide into replicas of {tensor}"
     if not points:

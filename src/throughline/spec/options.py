@@ -109,8 +109,14 @@ class Options(Part):
         least=1,
     )
     tensor: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
+    experts: int = key(
+        "replicas that share the experts of a model: each holds a part of them, and tokens travel to them and back "
+        "(expert parallelism)",
+        default=1,
+        least=1,
+    )
 
     @property
     def layout(self) -> Layout:
         """How the model is divided among its ranks."""
-        return Layout(self.tensor, self.sharding, self.replicate)
+        return Layout(self.tensor, self.sharding, self.replicate, self.experts)

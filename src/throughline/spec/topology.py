@@ -47,11 +47,13 @@ class Layout:
 
     `tensor` consecutive ranks share one replica of the model. `sharding` says what the replicas split among them.
     `replicate`: the replicas form so many groups, and each group splits the whole; `nodes`: each node is a group.
+    Within a group, `experts` consecutive replicas each hold a part of a model's experts.
     """
 
     tensor: int = 1
     sharding: str = "none"
     replicate: int | str = 1
+    experts: int = 1
 
     def groups(self, topology: Topology) -> int:
         """Return how many groups of replicas there are, each of which has the whole model and its states."""
@@ -86,6 +88,11 @@ class StepSize:
             raise UserError(
                 f"the {replicas} replicas of {topology} do not divide into {layout.groups(topology)} groups",
                 next_step="choose topologies whose replicas are a multiple of options.replicate",
+            )
+        if replicas // layout.groups(topology) % layout.experts:
+            raise UserError(
+                f"the {replicas} replicas of {topology} do not divide into sets of {layout.experts} that share experts",
+                next_step="choose topologies whose replicas are a multiple of options.experts",
             )
         if scaling == "weak":
             return cls(replicas, batch, accumulate)

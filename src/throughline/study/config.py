@@ -241,6 +241,7 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
     if block.convergence and not workload.held_out:
         yield f"convergence: {block.model} has no figures of held-out data"
     yield from _of_tensor(block.model, block.options.tensor)
+    yield from _of_experts(block.model, block.options.experts)
     if "fp8" in block.batch and not _any_has("fp8", workload):
         can = ", ".join(model for model in workloads.models() if _any_has("fp8", workloads.of(model)))
         yield f"batch.fp8: {block.model} has no fp8; these have: {can}"
@@ -358,6 +359,15 @@ def _of_tensor(model: str, tensor: int) -> Iterable[str]:
         has = " and ".join(f"{count:,} {name}" for name, count in parts.items())
         possible = ", ".join(str(number) for number in range(1, most + 1) if most % number == 0)
         yield f"options.tensor = {tensor}: {model} has {has}, which divide by {possible}"
+
+
+def _of_experts(model: str, ranks: int) -> Iterable[str]:
+    """Yield a mistake if ranks cannot hold equal parts of a model's experts. A run without experts is no mistake: it
+    ends as `unsupported` and says why."""
+    count = workloads.of(model).experts(model) if ranks > 1 else 0
+    if count % ranks:
+        possible = ", ".join(str(number) for number in range(1, count + 1) if count % number == 0)
+        yield f"options.experts = {ranks}: {model} has {count} experts, which divide by {possible}"
 
 
 def _error(mistakes: Sequence[str], lost: Sequence[str] = ()) -> ConfigError:

@@ -97,6 +97,13 @@ class Form(ABC, Generic[P, N]):
         """
         raise NotImplementedError
 
+    def deal(self, network: N, ranks: Any) -> frozenset[str]:
+        """Keep this rank's experts (`experts`); `ranks` is a TensorGroup of those that share them.
+
+        Return the names of their parameters. From then on `load` takes whole weights, and `weights` gathers them.
+        """
+        raise NotImplementedError
+
     def spread(self, network: N, ranks: Any) -> frozenset[str]:
         """Share parameters with all ranks, a TensorGroup (`own_exchange`).
 

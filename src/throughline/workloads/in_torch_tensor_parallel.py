@@ -40,6 +40,10 @@ class TensorGroup:
         dist.all_gather(parts, part.contiguous(), group=self.group)
         return torch.cat(parts, dimension)
 
+    def own(self, name: str, whole: Tensor) -> Tensor:
+        """Return this rank's part of the whole parameter of this name."""
+        return self.part(whole, self.dimensions[name]) if name in self.dimensions else whole
+
     def cut(self, network: nn.Module, dimensions: Mapping[str, int]) -> None:
         """Cut the parameters of these names along their dimensions, and keep this rank's parts."""
         self.dimensions = dimensions
@@ -113,6 +117,14 @@ def summed(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
     total = tensor.clone(memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total
+
+
+def sent(rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
+    """All-to-all: send the first `sizes[0]` rows to the first rank, and so on. `received` is how many come from each
+    rank."""
+    here = rows.new_empty((sum(received), *rows.shape[1:]))
+    dist.all_to_all_single(here, rows, received, sizes, group=group)
+    return here
 
 
 class Enter(torch.autograd.Function):

@@ -118,6 +118,10 @@ class Workload(ABC, Generic[P]):
         """
         return {}
 
+    def experts(self, model: str) -> int:
+        """Return how many experts each mixture of the model has; 0 if it has none."""
+        return 0
+
     def lacks_form(self, spec: RunSpec[P], library: str) -> str | None:
         """Return why the run's model has no form in a library; None if it has one."""
         if library in self.libraries:

@@ -60,6 +60,8 @@ def test_one_framework_has_a_proof_where_its_options_change_how_a_model_lies_on_
     sharded = requested(**ALONE, topologies=["1n2g", "1n4g"], options={"sharding": "optimizer"})["b"]
     assert [str(spec.topology) for spec in sharded] == ["1n2g", "1n2g"]  # a single replica cannot shard
     assert equivalence.settings(sharded[0]).options.layout == sharded[0].options.layout
+    experts = requested(**ALONE, topologies=["1n4g", "1n8g"], options={"experts": 4})["b"]
+    assert [str(spec.topology) for spec in experts[::2]] == ["1n4g", "1n8g"]
     groups = requested(**ALONE, topologies=["2n8g"], options={"sharding": "full", "replicate": "nodes"})["b"]
     assert [(str(spec.topology), equivalence.settings(spec).options.replicate) for spec in groups[:1]] == [("1n4g", 2)]
     assert "options.replicate: 2 instead of nodes" in equivalence.covers(groups)

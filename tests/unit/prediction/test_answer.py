@@ -134,6 +134,7 @@ def test_the_interval_is_as_wide_as_what_was_left_out_showed() -> None:
         (points(), LARGER, Job(input_limited="decoding is slower"), "decoding is slower"),
         (points(), LARGER, Job(layout=Layout(tensor=8)), "do not divide into replicas of 8"),
         (points(), LARGER, Job(layout=Layout(sharding="full", replicate=2)), "no formula here knows such groups"),
+        (points(), LARGER, Job(layout=Layout(experts=2)), "tokens travel"),
         (points([(1, 8), (2, 8)]), LARGER, Job(layout=Layout(tensor=16)), "replicas of 16"),
         ([], LARGER, Job(), "nothing was measured"),
     ],

@@ -92,6 +92,10 @@ def mistakes(tmp_path: Path, text: str) -> str:
             "benchmarks: {b: {model: gpt2-xl, topologies: [1n5g], options: {tensor: 5}}}",
             "gpt2-xl has 25 heads and 50,304 vocabulary rows, which divide by 1",
         ),
+        (
+            "benchmarks: {b: {topologies: [1n3g], options: {experts: 2}}}",
+            "the 3 replicas of 1n3g do not divide into sets of 2 that share experts",
+        ),
         ("benchmarks: {b: {topologies: [1n3g], scaling: strong}}", "a batch of 32 does not divide over the 3 replicas"),
         ("benchmarks: {b: {model: matmul, batch: {fp32: [1]}, scaling: strong}}", "a call of matmul has no batch that"),
         (

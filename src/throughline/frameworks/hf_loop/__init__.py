@@ -14,5 +14,5 @@ FRAMEWORK = replace(
     library="transformers",
     packages=("torch", "transformers", "accelerate"),
     calls=False,
-    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "half_exchange", "selective"},
+    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "half_exchange", "selective", "experts"},
 )

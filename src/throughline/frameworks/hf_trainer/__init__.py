@@ -15,7 +15,7 @@ FRAMEWORK = replace(
     calls=False,
     jobs=True,
     features=torch.FRAMEWORK.features
-    - {"graph", "tensor", "unpadded", "convergence", "half_exchange", "selective", "replicate"},
+    - {"graph", "tensor", "unpadded", "convergence", "half_exchange", "selective", "replicate", "experts"},
     gpus_only=frozenset({"amp", "sharding"}),
     reasons={
         "graph": "the Trainer records no CUDA graph",

@@ -17,8 +17,9 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from throughline import workloads
 from throughline.frameworks.rank import refuse_if
-from throughline.frameworks.torch import recorded, sharding
+from throughline.frameworks.torch import experts, recorded, sharding
 from throughline.frameworks.torch.rank import HALF, TorchRank
+from throughline.frameworks.torch.recorded import Batch
 from throughline.frameworks.torch.tensor import norms_of_whole
 from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
@@ -30,6 +31,8 @@ class TorchDDP(TorchRank):
     mesh: Any = None
     """The ranks that split weights with this one (`sharding`): one dimension, or two (group, place in it) if they form
     several groups. None: all ranks."""
+    holding: Any = None
+    """Like `mesh`, the ranks that hold the same experts as this one; None if every rank holds all experts."""
     sharing: dist.ProcessGroup | None = None
     """The replicas that split the states with this one; None for all ranks."""
     split_already = False
@@ -55,17 +58,20 @@ class TorchDDP(TorchRank):
             self.averaging, self.tensor = every.get_group("replica"), TensorGroup(every.get_group("tensor"))
             self.mesh, self.sharing = every["replica"], self.averaging
         if self.groups > 1:
-            shape, names = (
-                (self.groups, self.replicas // self.groups, self.options.tensor),
-                ("group", "place", "tensor"),
-            )
-            every = init_device_mesh(self.kind, shape, mesh_dim_names=names)
+            sizes = self.groups, self.replicas // self.groups, self.options.tensor
+            every = init_device_mesh(self.kind, sizes, mesh_dim_names=("group", "place", "tensor"))
             self.mesh, self.sharing = every["group", "place"], every.get_group("place")
+        if self.options.experts > 1:  # consecutive ranks share the experts
+            sizes = self.groups, self.replicas // self.groups // self.options.experts, self.options.experts
+            every = init_device_mesh(self.kind, sizes, mesh_dim_names=("group", "holder", "part"))
+            self.experts = TensorGroup(every.get_group("part"))
+            self.holding = every["group", "holder"] if self.groups > 1 else every["holder"]
 
     def device(self) -> None:
         if self.options.graph:
             recorded.refuse(self.options, self.kind, self.world)
         sharding.refuse(self.options, self.replicas, self.groups)
+        experts.refuse(self.options)
         refuse_if(
             self.options.exchange_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
             "FSDP2 sums the parts of gradients in fp32: with options.exchange_dtype, options.sharding can only be "
@@ -101,17 +107,20 @@ class TorchDDP(TorchRank):
             self.parallel._set_ddp_runtime_logging_sample_rate(2**31 - 1)
 
     def built(self) -> Any:
-        """If the form can, split the weights before they have memory, so that no rank ever holds all of them."""
-        if not (self.in_parts and self.form.draws_in_parts) or self.tensor:
+        """If the form can, divide the weights before they have memory, so that no rank ever holds all of them."""
+        if not self.form.draws_in_parts or not (self.in_parts or self.tensor or self.experts):
             return super().built()
         network = self.form.build(self.spec, self.facts, torch.device("meta"))
-        self._split(network)
+        self.divide(network)
+        if self.in_parts:
+            self._split(network)
         self.form.draw(network, self.spec, self.at)
         return network
 
     def _split(self, network: Any) -> None:
         blocks, kind = self.form.blocks(network), self.options.sharding
-        sharding.weights(network, blocks, kind, self.gathered, self.mesh)
+        shared = sharding.Shared(self.spread, self.holding) if self.experts else None
+        sharding.weights(network, blocks, kind, self.gathered, self.mesh, shared)
         self.split_already = True
 
     def optimizer(self) -> None:
@@ -122,6 +131,7 @@ class TorchDDP(TorchRank):
             self.norms = sharding.norms_of_parts(self.sharing)
             if self.tensor:
                 self.norms = norms_of_whole(self.tensor, self.network, self.norms)
+            # Experts need no more: the ranks of `sharing` hold all parts of all of them.
         if self.options.sharding == "optimizer":
             self.shared_by = partial(sharding.optimizer, process_group=self.sharing)
         super().optimizer()
@@ -132,6 +142,13 @@ class TorchDDP(TorchRank):
         elif self.options.graph:
             self.replayed = recorded.ReplayedPasses(*given)
 
+    def passes(self, batches: list[Batch]) -> Tensor:
+        total = super().passes(batches)
+        if self.experts and not self.in_parts:
+            own = [self.network.get_parameter(name).grad for name in sorted(self.spread)]
+            experts.average(own, self.holding.get_group())
+        return total
+
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
         if self.options.sharding == "optimizer_gradients" and self.options.accumulate > 1:
             self.network.set_reshard_after_backward(last)  # weights are gathered once for all micro-batches of a step
@@ -141,7 +158,7 @@ class TorchDDP(TorchRank):
     def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
         """Exchange all buckets of DistributedDataParallel at the same time, as a step does."""
         wrapped = isinstance(self.parallel, torch.nn.parallel.DistributedDataParallel)
-        if not wrapped or self.options.sharding != "none":  # sharding sends other messages as well
+        if not wrapped or self.options.sharding != "none" or self.experts:  # these send other messages as well
             return None
         told = self.parallel._get_ddp_logging_data()
         sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]

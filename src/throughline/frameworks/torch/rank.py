@@ -41,6 +41,8 @@ class TorchRank(Rank):
 
     tensor: TensorGroup | None = None
     """The ranks that share this rank's replica, if a replica is split over several ranks."""
+    experts: TensorGroup | None = None
+    """The ranks that share experts with this one, if each holds a part of them."""
     together: TensorGroup | None = None
     """All ranks, if the form exchanges some of the parameters itself."""
     spread: frozenset[str] = frozenset()
@@ -100,13 +102,10 @@ class TorchRank(Rank):
         """
         self.facts = facts
         network = self.built()
-        if self.tensor:
-            self.form.split(network, self.tensor)
-        if self.together:
-            self.spread = self.form.spread(network, self.together)
         self.network = self.parallel = network.to(self.at)
         self.parameters: list[Tensor] = list(self.network.parameters())
-        self.norms = norms_of_whole(self.tensor, self.network) if self.tensor else norms_here
+        parted = self.tensor or self.experts
+        self.norms = norms_of_whole(parted, self.network) if parted else norms_here
         buffers = self.network.named_buffers()
         self.changing = {name: buffer for name, buffer in buffers if name.rpartition(".")[2] in self.form.changing}
         self.network.half_type = HALF.get(self.spec.precision)
@@ -118,7 +117,18 @@ class TorchRank(Rank):
     def built(self) -> Any:
         """Return the network that the form builds, with its weights."""
         with nullcontext() if self.tensor or self.together else self.building():  # a split model need not fit whole
-            return self.form.build(self.spec, self.facts, self.at)
+            network = self.form.build(self.spec, self.facts, self.at)
+        self.divide(network)
+        return network
+
+    def divide(self, network: Any) -> None:
+        """Leave this rank only its parts of those parameters that ranks share."""
+        if self.tensor:
+            self.form.split(network, self.tensor)
+        if self.experts:
+            self.spread = self.form.deal(network, self.experts)
+        if self.together:
+            self.spread = self.form.spread(network, self.together)
 
     def building(self) -> AbstractContextManager[Any]:
         """Return the context in which the form builds the model, so that main memory need not hold the model."""
@@ -203,7 +213,7 @@ class TorchRank(Rank):
     def whole(self, batches: list[Batch]) -> Tensor:
         """Make a step. All that it does on the device can be recorded."""
         total = (self.replayed or self.passes)(batches)
-        others = self.tensor or self.together  # these ranks hold parts that this rank does not hold
+        others = self.tensor or self.experts or self.together  # these ranks hold parts that this rank does not hold
         if self.options.clip != "none" or others:
             self.scaler.unscale_(self.update)
         if others:

@@ -10,6 +10,7 @@ PyTorch itself.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -57,8 +58,21 @@ def words(kind: str, half: torch.dtype | None, groups: int = 1) -> str:
     return SETTINGS[kind] + within + (gathered.replace("torch.", "") if kind in WEIGHTS else "")
 
 
+@dataclass(frozen=True)
+class Shared:
+    """Parameters that fewer ranks split than the others: their names, and these ranks."""
+
+    names: frozenset[str]
+    mesh: Any
+
+
 def weights(
-    network: Any, blocks: Sequence[nn.Module], kind: str, half: torch.dtype | None = None, mesh: Any = None
+    network: Any,
+    blocks: Sequence[nn.Module],
+    kind: str,
+    half: torch.dtype | None = None,
+    mesh: Any = None,
+    shared: Shared | None = None,
 ) -> None:
     """Leave this rank only its part of all weights, block by block. The weights outside the blocks are a block too.
 
@@ -69,10 +83,24 @@ def weights(
     from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
     types = MixedPrecisionPolicy(half, torch.float32, cast_forward_inputs=False) if half else MixedPrecisionPolicy()
+    places = _places(network, shared)
     for block in blocks:
-        fully_shard(block, mesh=mesh, reshard_after_forward=kind == "full", mp_policy=types)
+        fully_shard(block, mesh=mesh, reshard_after_forward=kind == "full", mp_policy=types, shard_placement_fn=places)
     # The backward pass begins with these weights, so there is no gain in freeing them before it.
     fully_shard(network, mesh=mesh, reshard_after_forward=False)
+
+
+def _places(network: nn.Module, shared: Shared | None) -> Any:
+    """Return the function that tells FSDP2 which ranks split a parameter; None: the same ranks split all of them."""
+    if shared is None:
+        return None
+    from torch.distributed.fsdp._fully_shard._fsdp_common import FSDPMeshInfo, HSDPMeshInfo, ShardPlacementResult
+    from torch.distributed.tensor import Shard
+
+    one = shared.mesh.ndim == 1
+    ranks = FSDPMeshInfo(shared.mesh, 0) if one else HSDPMeshInfo(shared.mesh, shard_mesh_dim=1, replicate_mesh_dim=0)
+    place, experts = ShardPlacementResult(Shard(0), ranks), {network.get_parameter(name) for name in shared.names}
+    return lambda parameter: place if parameter in experts else None
 
 
 def norms_of_parts(group: dist.ProcessGroup | None) -> Norms:

@@ -12,7 +12,8 @@ FRAMEWORK = replace(
     starter=horovod.STARTER,
     calls=False,
     on_gpus=horovod.on_gpus,
-    features=torch.FRAMEWORK.features - {"graph", "tensor", "sharding", "replicate", "half_exchange", "own_exchange"},
+    features=torch.FRAMEWORK.features
+    - {"graph", "tensor", "experts", "sharding", "replicate", "half_exchange", "own_exchange"},
     reasons={
         "graph": "Horovod sends gradients from a thread and a stream of its own, which no CUDA graph records",
         "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",

@@ -327,6 +327,7 @@ def switches(summary: Summary) -> str:
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ sharding in {_groups(options.replicate)}": options.replicate != 1,
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
+        f"W/ experts spread over {options.experts} devices": options.experts > 1,
         f"W/ {options.data} data": options.data != "real",
         f"W/ {workloads.MADE_UP} data": made_up_files(summary),
     }

@@ -57,7 +57,7 @@ class HuggingFace(Workload[Parameters]):
         }),
         "torch": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
-            "replicate", "half_exchange", "selective", "tensor",
+            "replicate", "experts", "half_exchange", "selective", "tensor",
         }),
     }  # fmt: skip
     no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}
@@ -131,6 +131,14 @@ class HuggingFace(Workload[Parameters]):
             "columns of the feed-forward part": first.inner,
             "vocabulary rows": made.vocabulary,
         }
+
+    def experts(self, model: str) -> int:
+        given = model if isinstance(model, configuration.Model) else configuration.of_shape(model)
+        try:
+            made = architecture.of(configuration.read(given.file), 1)
+        except (configuration.NotOurs, KeyError):
+            return 0  # such a run ends as unsupported, and says why
+        return next((layer.experts.count for layer in made.layers if layer.experts), 0)
 
     def folder(self, parameters: Parameters) -> str:
         workload, given = data_of(parameters)

@@ -81,6 +81,8 @@ class Decoder(InParts):
 
     ranks: TensorGroup | None = None
     """The ranks that share this replica, if each holds a part of it."""
+    holders: TensorGroup | None = None
+    """The ranks that share the experts, if each holds a part of them."""
     attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
     model: Any
@@ -107,14 +109,21 @@ class Decoder(InParts):
         """
         for table, angles in zip(self.made.tables, self.angles, strict=True):
             angles.copy_(_angles(table.values, table.scale, self.angles.shape[2]))
+        shapes = self.made.shapes()
         for name, parameter in self.named_parameters():
             if name.endswith(GAINS):
                 parameter.fill_(0.0 if self.made.plus_one else 1.0)
             elif name.endswith("bias"):
                 parameter.zero_()
             else:
-                drawn = torch.empty(parameter.shape, dtype=parameter.dtype, device=parameter.device)
-                put(parameter, drawn.normal_(std=self.made.deviation))
+                drawn = torch.empty(shapes[name], dtype=parameter.dtype, device=parameter.device)
+                drawn.normal_(std=self.made.deviation)
+                put(parameter, self.cut_by.own(name, drawn) if self.cut_by else drawn)
+
+    @property
+    def cut_by(self) -> TensorGroup | None:
+        """The ranks that each hold parts of some parameters; None if this rank holds whole ones."""
+        return self.ranks or self.holders
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Return the loss of input_ids [B, S]. Each token is the label of the position before it."""
@@ -122,7 +131,9 @@ class Decoder(InParts):
         ids = ids if self.entries is None else ids % self.entries
         rows, table = self.embed(ids)
         hidden = self.parts[0](rows, self.made.scale, table.dtype)
-        one_layer: Callable[..., Tensor] = partial(self.parts[1], grouped=self.grouped(), ranks=self.ranks)
+        one_layer: Callable[..., Tensor] = partial(
+            self.parts[1], grouped=self.grouped(), ranks=self.ranks, holders=self.holders
+        )
         if self.checkpointing is True:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         gain = self.model.norm.weight
@@ -220,6 +231,8 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         made = WORKLOAD.architecture(spec)
         if spec.options.tensor > 1 and (reason := _indivisible(made)):
             raise Unsupported(f"options.tensor does not split {reason}")
+        if spec.options.experts > 1 and (reason := _unspreadable(made, spec.options.experts)):
+            raise Unsupported(reason)
         entries = made.vocabulary if (facts.get("vocabulary") or 0) > made.vocabulary else None
         with at or torch.device("cpu"):
             network = Decoder(made, spec.parameters.sequence, entries, spec.options.checkpointing)
@@ -250,12 +263,17 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             parts = {name: getattr(whole, name) // ranks.size for name in ("heads", "groups", "inner")}
             block.shape = replace(whole, **parts)
 
+    def deal(self, network: Decoder, ranks: TensorGroup) -> frozenset[str]:
+        network.holders = ranks
+        ranks.cut(network, {name: 0 for name, _ in network.named_parameters() if ".mlp.experts." in name})
+        return frozenset(ranks.dimensions)
+
     def weights(self, network: Decoder) -> Arrays:
-        """If ranks share a replica, all of them have to call this together."""
-        return network.ranks.whole_arrays(network) if network.ranks else super().weights(network)
+        """If each rank holds a part of some parameters, all of them have to call this together."""
+        return network.cut_by.whole_arrays(network) if network.cut_by else super().weights(network)
 
     def load(self, network: Decoder, weights: Arrays) -> None:
-        super().load(network, network.ranks.own_arrays(weights) if network.ranks else weights)
+        super().load(network, network.cut_by.own_arrays(weights) if network.cut_by else weights)
 
     def settings(self, network: Decoder) -> dict[str, Any]:
         made, tied = network.made, network.made.tied
@@ -269,6 +287,7 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             + apart,
             "norm_epsilon": made.epsilon,
             "attention": network.attention and _words(network.attention, made),
+            **({"experts": network.holders and _travel(network.holders)} if network.holders else {}),
             "dropout": [],
             "loss": "mean over the predicted words, of each replica",
         }
@@ -284,10 +303,23 @@ def _indivisible(made: Architecture) -> str | None:
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
+def _unspreadable(made: Architecture, ranks: int) -> str | None:
+    """Return why ranks cannot share a decoder's experts; None if they can."""
+    counts = {shape.experts.count for shape in made.layers if shape.experts}
+    if not counts:
+        return f"options.experts: {made.kind} has no experts in its layers"
+    uneven = [count for count in counts if count % ranks]
+    return f"options.experts: {ranks} ranks cannot hold equal parts of {uneven[0]} experts" if uneven else None
+
+
 def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
     first = made.layers[0]
     masked = any(shape.window is not None for shape in made.layers)
     return Asked(spec.precision, first.heads, first.width, spec.parameters.sequence, 0.0, masked)
+
+
+def _travel(ranks: TensorGroup) -> str:
+    return f"each of {ranks.size} ranks holds a part, and tokens travel by all-to-all; none is dropped"
 
 
 def _words(attention: Attention, made: Architecture) -> str:

@@ -6,6 +6,7 @@ does this for all experts, and its shapes do not depend on the routing, so nothi
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +15,8 @@ from torch import Tensor
 from torch.nn.functional import gelu, grouped_mm, linear, relu, silu
 
 from throughline.workloads.hugging_face.architecture import Experts, Layer
+from throughline.workloads.hugging_face.in_torch_expert_parallel import elsewhere, inverse
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 ALIGNED_BYTES = 16
 """PyTorch's grouped product needs rows that begin at multiples of so many bytes."""
@@ -25,16 +28,21 @@ def activated(gate: Tensor, kind: str) -> Tensor:
     return relu(gate) if kind == "relu" else gelu(gate, approximate="tanh" if kind == "gelu_tanh" else "none")
 
 
-def mixed(hidden: Tensor, own: dict[str, Tensor], layer: Layer, experts: Experts) -> Tensor:
-    """Return what the experts make of hidden [N, H]: the sum over the chosen experts, times their weights."""
+def mixed(
+    hidden: Tensor, own: dict[str, Tensor], layer: Layer, experts: Experts, holders: TensorGroup | None = None
+) -> Tensor:
+    """Return what the experts make of hidden [N, H]: the sum over the chosen experts, times their weights.
+
+    holders: the ranks that each hold a part of the experts; None: this rank has all of them.
+    """
     weights, chosen = routed(hidden, own, experts)
     numbers, order = chosen.flatten().sort(stable=True)
     ends = torch.searchsorted(numbers, torch.arange(experts.count, device=numbers.device), right=True)
     rows = hidden.index_select(0, order // experts.chosen)
-    of_experts = _clamped if experts.limit is not None else _gated
-    results = of_experts(rows, own, layer, experts, numbers, ends.to(torch.int32))
-    back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-    each = results.index_select(0, back).view(*chosen.shape, -1)
+    compute = partial(_clamped if experts.limit is not None else _gated, own, layer, experts)
+    ends = ends.to(torch.int32)
+    results = elsewhere(rows, ends, holders, compute) if holders else compute(rows, numbers, ends)
+    each = results.index_select(0, inverse(order)).view(*chosen.shape, -1)
     total = (each * weights[..., None].to(each.dtype)).sum(1)
     if experts.shared:
         total = total + _shared(hidden, own, layer)
@@ -59,7 +67,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 
 def _gated(
-    rows: Tensor, own: dict[str, Tensor], layer: Layer, experts: Experts, numbers: Tensor, ends: Tensor
+    own: dict[str, Tensor], layer: Layer, experts: Experts, rows: Tensor, numbers: Tensor, ends: Tensor
 ) -> Tensor:
     both, down = (own[f"mlp.experts.{name}_proj"].to(rows.dtype).transpose(1, 2) for name in ("gate_up", "down"))
     gate, up = grouped(rows, both, ends).chunk(2, -1)
@@ -67,7 +75,7 @@ def _gated(
 
 
 def _clamped(
-    rows: Tensor, own: dict[str, Tensor], layer: Layer, experts: Experts, numbers: Tensor, ends: Tensor
+    own: dict[str, Tensor], layer: Layer, experts: Experts, rows: Tensor, numbers: Tensor, ends: Tensor
 ) -> Tensor:
     """The experts of gpt_oss: biases, gate and up in turn, both clamped, and one is added to up."""
     kind, limit = rows.dtype, experts.limit

@@ -18,17 +18,24 @@ Own = dict[str, Tensor]
 
 
 def layer(
-    hidden: Tensor, own: Own, angles: Tensor, shape: Layer, grouped: bool = True, ranks: TensorGroup | None = None
+    hidden: Tensor,
+    own: Own,
+    angles: Tensor,
+    shape: Layer,
+    grouped: bool = True,
+    ranks: TensorGroup | None = None,
+    holders: TensorGroup | None = None,
 ) -> Tensor:
     """Return hidden [B, S, H] after one layer.
 
     angles: cosines and sines [2, S, pairs]. grouped: attention takes fewer heads of keys and values than of queries;
-    otherwise they are repeated for it. ranks: they share the layer, and each has some of its heads.
+    otherwise they are repeated for it. ranks: they share the layer, and each has some of its heads. holders: they
+    share the layer's experts, and each has some of them.
     """
     before, after, before_feed, after_feed = NORMS[shape.norms]
     branch = attention(_norm(hidden, own, before, shape), own, angles, shape, grouped, ranks)
     hidden = hidden + _norm(branch, own, after, shape)
-    branch = feed_forward(_norm(hidden, own, before_feed, shape), own, shape, ranks)
+    branch = feed_forward(_norm(hidden, own, before_feed, shape), own, shape, ranks, holders)
     return hidden + _norm(branch, own, after_feed, shape)
 
 
@@ -120,9 +127,11 @@ def by_products(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None,
     return (shares @ value[:, :, None]).flatten(1, 2)
 
 
-def feed_forward(hidden: Tensor, own: Own, shape: Layer, ranks: TensorGroup | None) -> Tensor:
+def feed_forward(
+    hidden: Tensor, own: Own, shape: Layer, ranks: TensorGroup | None, holders: TensorGroup | None
+) -> Tensor:
     if shape.experts:
-        return mixed(hidden.flatten(0, 1), own, shape, shape.experts).view_as(hidden)
+        return mixed(hidden.flatten(0, 1), own, shape, shape.experts, holders).view_as(hidden)
     both = projected(entered(hidden, ranks), own, ["mlp.gate_up"] if shape.packed else ["mlp.gate", "mlp.up"])
     gate, up = both.chunk(2, -1)
     return _added(activated(gate, shape.activation) * up, own, "mlp.down", ranks)

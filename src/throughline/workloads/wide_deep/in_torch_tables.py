@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from throughline.workloads import Unsupported
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, sent
 
 INITIAL = 0.05
 """Initial weights are drawn uniformly between this and its negative."""
@@ -98,14 +98,6 @@ def gathered(part: Tensor, ranks: TensorGroup) -> Tensor:
     every = part.new_empty((ranks.size * len(part), *part.shape[1:]))
     dist.all_gather_single(every, part.contiguous(), group=ranks.group)
     return every
-
-
-def sent(rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
-    """All-to-all: send the first `sizes[0]` rows to the first rank, and so on. `received` is how many come from each
-    rank."""
-    here = rows.new_empty((sum(received), *rows.shape[1:]))
-    dist.all_to_all_single(here, rows, received, sizes, group=group)
-    return here
 
 
 def gradient(table: Tensor, ids: Tensor, vectors: Tensor, lazy: bool) -> Tensor:
