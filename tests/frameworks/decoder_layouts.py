@@ -18,6 +18,8 @@ import torch
 import torch.distributed.fsdp
 import torch.distributed.optim
 import torch.distributed.tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import rank_helpers
 import training_fixtures
@@ -33,32 +35,66 @@ SIZES = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 4, "max_position_embeddings": 64, "rope_theta": 10000.0, "tie_word_embeddings": False,
 }  # fmt: skip
+GEMMA = {"query_pre_attn_scalar": 8, "sliding_window": 5, "head_dim": 8, "tie_word_embeddings": True, "pad_token_id": 3}
 KINDS: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": True},
+    "llama": {"num_key_value_heads": 2, "attention_bias": True, "mlp_bias": True},
+    "mistral": {"sliding_window": 5},
+    "qwen2": {},
     "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 24}
     | {"shared_expert_intermediate_size": 20, "mlp_only_layers": [0]},
-    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8},
+    "qwen3": {"head_dim": 8},
+    "qwen3_moe": {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": True}
+    | {"head_dim": 8},
+    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "gemma2": {**GEMMA, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 3.0},
+    "gemma3_text": GEMMA,
+    "olmo2": {},
+    "phi3": {"pad_token_id": 3},
+    "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "pad_token_id": None},
 }
+GLOBAL, EACH, TWICE = {"clip": "global_norm"}, {"clip": "norm"}, {"accumulate": 2}
+ALL, SELECTIVE = {"checkpointing": True}, {"checkpointing": "selective"}
+STATES, ONCE, FULL = ({"sharding": name} for name in ("optimizer", "optimizer_gradients", "full"))
+GROUPS, TENSOR, EXPERTS = {"replicate": 2}, {"tensor": 2}, {"experts": 2}
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
-    "weights in two groups": (4, "llama", {"replicate": 2, "sharding": "full", "clip": "global_norm"}),
-    "states in two groups": (4, "llama", {"replicate": 2, "sharding": "optimizer", "accumulate": 2}),
-    "layers and weights in two groups": (8, "llama", {"replicate": 2, "sharding": "full", "tensor": 2}),
-    "experts": (2, "qwen2_moe", {"experts": 2, "accumulate": 2, "clip": "global_norm"}),
-    "experts of gpt_oss": (4, "gpt_oss", {"experts": 2, "clip": "norm", "checkpointing": "selective"}),
-    "experts and weights": (2, "qwen3_moe", {"experts": 2, "sharding": "full", "checkpointing": True}),
-    "experts and weights of four": (4, "qwen3_moe", {"experts": 2, "sharding": "optimizer_gradients", "accumulate": 2}),
-    "experts and weights in two groups": (
-        8,
-        "qwen3_moe",
-        {"experts": 2, "replicate": 2, "sharding": "full", "clip": "global_norm"},
-    ),
+    "layers": (2, "llama", TENSOR | TWICE | GLOBAL),
+    "layers over four": (4, "gemma2", {"tensor": 4} | EACH | ALL),
+    "layers, biases": (2, "qwen2", TENSOR | SELECTIVE),
+    "layers, windows": (2, "gemma3_text", TENSOR),
+    "layers, packed": (4, "phi3", TENSOR | STATES | GLOBAL),
+    "layers, norms of heads": (8, "qwen3", TENSOR | STATES | GROUPS | TWICE),
+    "layers, norms of all heads": (4, "olmo2", TENSOR | ONCE | GLOBAL),
+    "layers, sinks": (4, "gpt_oss", TENSOR | FULL | GLOBAL | ALL),
+    "layers, shared experts": (2, "qwen2_moe", TENSOR | GLOBAL | SELECTIVE),
+    "layers, experts": (8, "mixtral", TENSOR | FULL | GROUPS | GLOBAL),
+    "layers, weights gathered once": (8, "llama", TENSOR | ONCE | GROUPS | TWICE),
+    "states": (2, "qwen3", STATES),
+    "states in groups": (4, "mistral", STATES | GROUPS | TWICE),
+    "weights gathered once": (2, "llama", ONCE | TWICE),
+    "weights gathered once in groups": (4, "phi3", ONCE | GROUPS | EACH),
+    "weights": (2, "gpt_oss", FULL | SELECTIVE),
+    "weights in groups": (4, "qwen3_moe", FULL | GROUPS | GLOBAL),
+    "experts": (2, "qwen2_moe", EXPERTS | TWICE | GLOBAL),
+    "experts, two ranks hold the same": (4, "gpt_oss", EXPERTS | EACH | SELECTIVE),
+    "experts and weights": (2, "qwen3_moe", EXPERTS | FULL | ALL),
+    "experts and weights gathered once": (4, "mixtral", EXPERTS | ONCE | TWICE),
+    "experts and weights gathered once in groups": (4, "qwen3_moe", EXPERTS | ONCE | GROUPS | GLOBAL),
+    "experts and weights in groups": (8, "mixtral", EXPERTS | FULL | GROUPS | GLOBAL),
 }
 """Map each case to its ranks, its architecture and its options."""
 
 
-def spec(case: str) -> RunSpec:
-    world, kind, options = CASES[case]
+def described(folder: Path) -> dict[str, str]:
+    """Write the configurations of KINDS. Return the variables of the environment that tell where they are."""
+    files = {}
+    for kind, more in KINDS.items():
+        content = folder / f"{kind}.json"
+        content.write_text(json.dumps({"model_type": kind, **SIZES, **more}))
+        files[configuration.of_map({"transformers": str(content), "task": "clm"}).sha256] = str(content)
+    return {"FOLDER": str(folder), configuration.FILES: json.dumps(files)}
+
+
+def spec(kind: str, world: int, options: dict[str, Any]) -> RunSpec:
     model = configuration.of_map({"transformers": os.environ["FOLDER"] + f"/{kind}.json", "task": "clm"})
     return training_fixtures.spec(
         framework="torch", topology=f"1n{world}g", precision="fp32", model=str(model), task="clm",
@@ -73,8 +109,21 @@ def batches(asked: RunSpec, replica: int) -> list[dict[str, Any]]:
     return [workloads.of(asked.model).synthetic(BATCH, asked, seed) for seed in seeds]
 
 
-def trained(case: str, folder: Path, losses: list[float], number: int) -> None:
-    asked = spec(case)
+class Sent(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the numbers of every collective operation: how many its larger tensor has."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found: dict[str, list[int]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.namespace == "c10d":
+            tensors = [one for one in tree_leaves(args) if isinstance(one, torch.Tensor)]
+            self.found.setdefault(func._opname, []).append(max((one.numel() for one in tensors), default=0))
+        return func(*args, **(kwargs or {}))
+
+
+def trained(asked: RunSpec, case: str, folder: Path, losses: list[float], number: int) -> None:
     torch.set_default_dtype(torch.float64)
     rank = TorchDDP(asked, number, number, asked.topology.world, "cpu")
     rank.join()
@@ -88,34 +137,40 @@ def trained(case: str, folder: Path, losses: list[float], number: int) -> None:
     rank.optimizer()
     own, count = batches(asked, rank.replica), asked.options.accumulate
     every = [own[step * count : (step + 1) * count] for step in range(STEPS)]
-    found = [rank.step([rank.deliver(rank.data(batch)) for batch in step]) for step in every]
+    with Sent() as sent:
+        found = [rank.step([rank.deliver(rank.data(batch)) for batch in step]) for step in every[:1]]
+    found += [rank.step([rank.deliver(rank.data(batch)) for batch in step]) for step in every[1:]]
     held = sum(getattr(p, "_local_tensor", p).numel() for p in rank.parameters)
     ends = {name: array.copy() for name, array in rank.snapshot().items()}
     rank.load(right)  # so each rank keeps the parts that it holds of the right weights
     off = {name: float(np.abs(ends[name] - array).max(initial=0.0)) for name, array in rank.snapshot().items()}
-    told = {"losses": rank.losses(found), "right": losses, "off": off, "held": held, "settings": rank.settings()}
+    told = {"losses": rank.losses(found), "right": losses, "off": off, "held": held, "sent": sent.found}
     rank_helpers.tell(folder, case, number, told)
     rank.close()
 
 
+def only_the_first(path: Path) -> None:
+    """Let no token choose the last experts of gpt_oss, so that a rank gets no row at all."""
+    with np.load(path) as file:
+        weights = dict(file)
+    for name in weights:
+        if name.endswith("router.bias"):
+            weights[name][2:] = -100.0
+    np.savez(path, **weights)
+
+
 def main() -> None:
     folder = Path(sys.argv[1])
-    os.environ["FOLDER"], files = str(folder), {}
-    for kind, more in KINDS.items():
-        content = folder / f"{kind}.json"
-        content.write_text(json.dumps({"model_type": kind, **SIZES, **more}))
-        model = configuration.of_map({"transformers": str(content), "task": "clm"})
-        files[model.sha256] = str(content)
-    os.environ[configuration.FILES] = json.dumps(files)
-    for case, (world, _, _) in CASES.items():
-        if len(sys.argv) > 2 and sys.argv[2] not in case:
-            continue
-        asked, weights = spec(case), folder / "weights.npz"
+    os.environ.update(described(folder))
+    for case, (world, kind, options) in CASES.items():
+        asked, weights = spec(kind, world, options), folder / "weights.npz"
         reference.initial(asked, None, weights)
+        if asked.options.experts > 1:
+            only_the_first(weights)
         sources = [iter(batches(asked, replica)) for replica in range(asked.size.replicas)]
         updates = Asked({str(STEPS): str(folder / "updates.npz")})
         expected = reference.train(asked, None, weights, sources, updates)
-        rank_helpers.fork(world, partial(trained, case, folder, expected.losses))
+        rank_helpers.fork(world, partial(trained, asked, case, folder, expected.losses))
 
 
 if __name__ == "__main__":

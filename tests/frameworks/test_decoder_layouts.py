@@ -1,7 +1,10 @@
-"""Every layout of a decoder trains like one process with the whole model: losses and updates, in double precision."""
+"""Every layout of a decoder trains like one process with the whole model, or is unsupported for a reason."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +12,26 @@ import numpy as np
 import pytest
 
 import rank_helpers
+from throughline import frameworks
+from throughline.frameworks.rank import load
+from throughline.spec import RunSpec
+from throughline.workloads import Unsupported
+from throughline.workloads.hugging_face import architecture
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 HELPER = Path(__file__).with_name("decoder_layouts.py")
 
-from decoder_layouts import CASES  # noqa: E402
+import decoder_layouts  # noqa: E402
+from decoder_layouts import CASES, KINDS  # noqa: E402
+
+MIXTURES = ("qwen2_moe", "qwen3_moe", "mixtral", "gpt_oss")
+VALUES = {
+    "sharding": ("none", "optimizer", "optimizer_gradients", "full"),
+    "tensor": (1, 2),
+    "experts": (1, 2),
+    "replicate": (1, 2),
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +43,69 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, A
 
 @pytest.mark.parametrize("case", CASES)
 def test_it_trains_like_one_process_with_the_whole_model(told: dict[str, list[dict[str, Any]]], case: str) -> None:
-    """The learning rate is 1e-3, so each weight moves by about 1e-3 a step. The right updates are rounded to fp32."""
+    """The learning rate is 1e-3, so each weight moves by about 1e-3 a step. The right updates are rounded to fp32, and
+    PyTorch's way of clipping adds 1e-6 to the norm."""
     ranks = told[case]
     losses = np.mean([rank["losses"] for rank in ranks], axis=0)
     np.testing.assert_allclose(losses, ranks[0]["right"], rtol=1e-10)
     for rank in ranks:
         assert max(rank["off"].values()) < 1e-9, max(rank["off"].items(), key=lambda pair: pair[1])
+
+
+def reason(kind: str, sharding: str, tensor: int, experts: int, replicate: int) -> str | None:
+    """Return a part of the reason why these options do not go together; None if they do."""
+    if experts > 1 and tensor > 1:
+        return "choose one of them"
+    if experts > 1 and sharding == "optimizer":
+        return "hold different experts"
+    if replicate > 1 and sharding == "none":
+        return "every replica keeps a copy anyway"
+    return "has no experts" if experts > 1 and kind not in MIXTURES else None
+
+
+def refused(spec: RunSpec) -> str | None:
+    """Return why a run of this specification ends as unsupported; None if it does not."""
+    try:
+        frameworks.refuse(spec)
+        rank: Any = load("torch")(spec, 0, 0, spec.topology.world, "cpu")
+        rank.device()
+        rank.form.build(spec, {}, torch.device("meta"))
+    except Unsupported as found:
+        return str(found)
+    return None
+
+
+def test_every_combination_is_supported_or_has_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in decoder_layouts.described(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    proven = {None, *(lies(options) for _, _, options in CASES.values())}
+    for kind in KINDS:
+        base = decoder_layouts.spec(kind, 8, {})
+        for chosen in product(*VALUES.values(), (False, True, "selective")):
+            options = dict(zip([*VALUES, "checkpointing"], chosen, strict=True))
+            found = refused(replace(base, options=replace(base.options, **options)))
+            expected = reason(kind, *chosen[:4])
+            assert (found is None) == (expected is None), (kind, options, found)
+            assert (expected or "") in (found or ""), (kind, options)
+            assert found or lies(options) in proven, (kind, options)
+
+
+def lies(options: Mapping[str, Any]) -> tuple[str, bool, bool, bool] | None:
+    """Return the part of the options that a proof has to cover; None if every replica has a whole copy."""
+    found = options.get("sharding", "none"), *(options.get(name, 1) > 1 for name in ("tensor", "experts", "replicate"))
+    return None if found == ("none", False, False, False) else found  # type: ignore[return-value]
+
+
+def test_every_architecture_is_proven() -> None:
+    assert set(architecture.KINDS) == set(KINDS) == {kind for _, kind, _ in CASES.values()}
+    cut = {kind for _, kind, options in CASES.values() if options.get("tensor")}
+    assert set(KINDS) - cut == {"mistral", "qwen3_moe"}, "llama and mixtral are cut in the same way"
+
+
+def test_ranks_of_a_replica_share_the_activations_between_layers(told: dict[str, list[dict[str, Any]]]) -> None:
+    """Each of two layers gathers and scatters twice in each pass; and so do, once, the embeddings and the last norm. An
+    all-reduce only carries the gradients of norms."""
+    sent = told["layers, windows"][0]["sent"]
+    rows, norms = decoder_layouts.BATCH * decoder_layouts.SEQUENCE * 32, 4 * 32 + 2 * 8
+    assert sent["_reduce_scatter_base_"] == sent["_allgather_base_"] == [rows] * 10
+    assert sorted(sent["allreduce_"]) == [32, norms, norms]

@@ -125,7 +125,8 @@ def _proven(features: frozenset[str]) -> str:
     """Return the precisions and options that a proof of a form with these features can use as they are measured."""
     options = [BY_FEATURE.get(key, key) for key in FEATURES if key in features]
     precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
-    proven = ", ".join(f"`{name}`" for name in options if name in equivalence.AS_MEASURED)
+    named = *equivalence.AS_MEASURED, *equivalence.RARE
+    proven = ", ".join(f"`{name}`" for name in options if name in named)
     return f"{', '.join(precisions)}; {proven}"
 
 

@@ -106,7 +106,6 @@ class Options(Part):
         "with sharding: groups of replicas, each of which splits the whole (hybrid sharding); gradients are averaged "
         "over all groups. nodes: each node is a group, so that weights travel within nodes only",
         default=1,
-        least=1,
     )
     tensor: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
     experts: int = key(
@@ -115,6 +114,11 @@ class Options(Part):
         default=1,
         least=1,
     )
+
+    def mistakes(self) -> Iterable[str]:
+        """Yield a text for each mistake that the types of single keys do not show. Each text begins with a key."""
+        if self.replicate != "nodes" and self.replicate < 1:
+            yield f"replicate = {self.replicate}: at least 1 group, or nodes"
 
     @property
     def layout(self) -> Layout:

@@ -57,7 +57,7 @@ class Layout:
 
     def groups(self, topology: Topology) -> int:
         """Return how many groups of replicas there are, each of which has the whole model and its states."""
-        return topology.nodes if isinstance(self.replicate, str) else self.replicate
+        return topology.nodes if isinstance(self.replicate, str) else max(1, self.replicate)
 
 
 @dataclass(frozen=True)

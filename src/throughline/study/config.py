@@ -235,6 +235,7 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
     if block.job and block.convergence:
         yield "job: a convergence check has steps of its own; give it a block without job"
     yield from (f"optimizer.{mistake}" for mistake in block.optimizer.mistakes())
+    yield from (f"options.{mistake}" for mistake in block.options.mistakes())
     yield from (f"steps.{mistake}" for mistake in block.steps.mistakes())
     if block.options.decoder != "pillow" and workload.data != "images":
         yield f"options.decoder: {block.model} reads no pictures; remove the key"

@@ -9,7 +9,6 @@ the forward pass. If `ranks` is None, one rank holds everything.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
@@ -17,6 +16,8 @@ from torch.nn.functional import linear
 
 from throughline.workloads import Arrays
 from throughline.workloads.in_torch_operations import by_rows
+
+Sections = tuple[int, ...]
 
 
 class TensorGroup:
@@ -26,41 +27,55 @@ class TensorGroup:
         self.group, self.size, self.place = group, group.size(), group.rank()
         self.dimensions: Mapping[str, int] = {}
         """Map the name of each parameter that is cut to the dimension along which it is cut."""
+        self.sections: Mapping[str, Sections] = {}
+        """Map the name of a parameter that consists of several matrices to their sizes. Each of them is cut."""
 
-    def part(self, whole: Tensor, dimension: int) -> Tensor:
-        """Return this rank's part of a tensor that is cut along a dimension into equal parts."""
+    def part(self, whole: Tensor, dimension: int, sections: Sections = ()) -> Tensor:
+        """Return this rank's part of a tensor that is cut along a dimension into equal parts, or of each section."""
+        if sections:
+            return torch.cat(
+                [self.part(one, dimension) for one in torch.split(whole, list(sections), dimension)], dimension
+            )
         length = whole.shape[dimension]
         if length % self.size:
             raise ValueError(f"{length} does not divide by {self.size}")
         return whole.narrow(dimension, self.place * (length // self.size), length // self.size)
 
-    def whole(self, part: Tensor, dimension: int) -> Tensor:
+    def whole(self, part: Tensor, dimension: int, sections: Sections = ()) -> Tensor:
         """Return the whole tensor from the parts of the ranks. All ranks have to call this together."""
         parts = [torch.empty_like(part, memory_format=torch.contiguous_format) for _ in range(self.size)]
         dist.all_gather(parts, part.contiguous(), group=self.group)
-        return torch.cat(parts, dimension)
+        sizes = [size // self.size for size in sections] or [part.shape[dimension]]
+        each = zip(*(torch.split(one, sizes, dimension) for one in parts), strict=True)
+        return torch.cat([one for section in each for one in section], dimension)
 
     def own(self, name: str, whole: Tensor) -> Tensor:
         """Return this rank's part of the whole parameter of this name."""
-        return self.part(whole, self.dimensions[name]) if name in self.dimensions else whole
+        if name not in self.dimensions:
+            return whole
+        return self.part(whole, self.dimensions[name], self.sections.get(name, ()))
 
-    def cut(self, network: nn.Module, dimensions: Mapping[str, int]) -> None:
+    def cut(
+        self, network: nn.Module, dimensions: Mapping[str, int], sections: Mapping[str, Sections] | None = None
+    ) -> None:
         """Cut the parameters of these names along their dimensions, and keep this rank's parts."""
-        self.dimensions = dimensions
+        self.dimensions, self.sections = dimensions, sections or {}
         with torch.no_grad():
-            for name, dimension in dimensions.items():
+            for name in dimensions:
                 parameter = network.get_parameter(name)
-                parameter.data = self.part(parameter, dimension).clone(memory_format=torch.contiguous_format)
+                parameter.data = self.own(name, parameter).clone(memory_format=torch.contiguous_format)
 
     def own_arrays(self, weights: Arrays) -> Arrays:
         """Return this rank's parts of whole weights, and the weights that are not cut."""
-        cut = {name: np.split(weights[name], self.size, axis)[self.place] for name, axis in self.dimensions.items()}
+        cut = {name: self.own(name, torch.from_numpy(weights[name])).numpy() for name in self.dimensions}
         return {**weights, **cut}
 
     def whole_arrays(self, network: nn.Module) -> Arrays:
         """Return the whole weights of a network. All ranks have to call this together."""
         parts = {name: parameter.detach() for name, parameter in network.named_parameters()}
-        cut = {name: self.whole(parts[name], dimension) for name, dimension in self.dimensions.items()}
+        cut = {
+            name: self.whole(parts[name], axis, self.sections.get(name, ())) for name, axis in self.dimensions.items()
+        }
         return {name: tensor.cpu().numpy() for name, tensor in {**parts, **cut}.items()}
 
     def local(self, ids: Tensor, rows: int) -> tuple[Tensor, Tensor]:
@@ -108,6 +123,22 @@ def left(part: Tensor, ranks: TensorGroup | None) -> Tensor:
     return LEAVE(part, ranks.group) if ranks else part
 
 
+def summed_gradients(tensors: list[Tensor], ranks: TensorGroup) -> list[Tensor]:
+    """Return the same tensors. The backward pass adds up the gradients of all ranks, in one message."""
+    return list(ENTER_TOGETHER(ranks.group, *tensors))
+
+
+def gathered(rows: Tensor, ranks: TensorGroup) -> Tensor:
+    """Return the rows [N x R, ...] of all N ranks. In the backward pass each rank gets the sum of the gradients of its
+    R rows."""
+    return GATHER(rows, ranks.group)
+
+
+def scattered(part: Tensor, ranks: TensorGroup) -> Tensor:
+    """Return this rank's rows [R, ...] of the sum of the tensors [N x R, ...] of all ranks."""
+    return SCATTER(part, ranks.group)
+
+
 def linear_by_rows(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
     """A linear layer whose matrix is cut by rows. The bias is whole and is added once."""
     return left(linear(part, weight), ranks) + bias if ranks else linear(part, weight, bias)
@@ -136,6 +167,54 @@ class Enter(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         return summed(gradient, ctx.group), None
+
+
+class EnterTogether(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, group: dist.ProcessGroup, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.group = group
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat, group=ctx.group)
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+        return None, *(part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True))
+
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return all_gathered(rows, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return reduce_scattered(gradient, ctx.group), None
+
+
+class Scatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, part: Tensor, group: dist.ProcessGroup) -> Tensor:
+        ctx.group = group
+        return reduce_scattered(part, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return all_gathered(gradient, ctx.group), None
+
+
+def all_gathered(rows: Tensor, group: dist.ProcessGroup) -> Tensor:
+    every = rows.new_empty((group.size() * len(rows), *rows.shape[1:]))
+    dist.all_gather_single(every, rows.contiguous(), group=group)
+    return every
+
+
+def reduce_scattered(part: Tensor, group: dist.ProcessGroup) -> Tensor:
+    own = part.new_empty((len(part) // group.size(), *part.shape[1:]))
+    dist.reduce_scatter_single(own, part.contiguous(), group=group)
+    return own
 
 
 class Leave(torch.autograd.Function):
@@ -184,5 +263,8 @@ def some_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 ENTER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Enter.apply
+ENTER_TOGETHER: Callable[..., tuple[Tensor, ...]] = EnterTogether.apply
+GATHER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Gather.apply
+SCATTER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Scatter.apply
 LEAVE: Callable[[Tensor, dist.ProcessGroup], Tensor] = Leave.apply
 CROSS_ENTROPY: Callable[..., Tensor] = CrossEntropy.apply

@@ -93,6 +93,11 @@ def mistakes(tmp_path: Path, text: str) -> str:
             "gpt2-xl has 25 heads and 50,304 vocabulary rows, which divide by 1",
         ),
         (
+            "benchmarks: {b: {options: {replicate: 0}}}",
+            "benchmarks.b.options.replicate = 0: at least 1 group, or nodes",
+        ),
+        ("benchmarks: {b: {options: {replicate: node}}}", "benchmarks.b.options.replicate"),
+        (
             "benchmarks: {b: {topologies: [1n3g], options: {experts: 2}}}",
             "the 3 replicas of 1n3g do not divide into sets of 2 that share experts",
         ),

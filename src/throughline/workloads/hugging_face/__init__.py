@@ -17,7 +17,7 @@ from typing import Any
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Arrays, Values, Workload, bert, gpt2
 from throughline.workloads.decoder import Decoder
-from throughline.workloads.hugging_face import architecture, configuration, work
+from throughline.workloads.hugging_face import architecture, configuration, cut, work
 
 DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
 """The keys of a decoder's config.json that are rates of dropout."""
@@ -125,12 +125,7 @@ class HuggingFace(Workload[Parameters]):
             made = architecture.of(configuration.read(given.file), 1)
         except (configuration.NotOurs, KeyError):
             return {}  # such a run ends as unsupported, and says why
-        first = made.layers[0]
-        return {
-            "heads of keys and values": first.groups,
-            "columns of the feed-forward part": first.inner,
-            "vocabulary rows": made.vocabulary,
-        }
+        return cut.sizes(made)
 
     def experts(self, model: str) -> int:
         given = model if isinstance(model, configuration.Model) else configuration.of_shape(model)

@@ -7,7 +7,6 @@ names and shapes that they have in transformers. A test compares losses and grad
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,26 +17,20 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
-from throughline.workloads.hugging_face import WORKLOAD, Parameters, architecture
+from throughline.workloads.hugging_face import WORKLOAD, Parameters, architecture, cut
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import layer, normed
 from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm, put
 from throughline.workloads.in_torch_head import HEAD_LOSS, ROWS, errors
 from throughline.workloads.in_torch_operations import MEAN, SHARED
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, gathered, scattered
 
 GAINS = "norm.weight"
 """The last part of the names of norms' weights."""
 GROUPED_KERNELS = ("flash", "cudnn")
 """The kernels of attention that take fewer heads of keys and values than of queries."""
 
-CUT = {
-    "q_proj": 0, "k_proj": 0, "v_proj": 0, "o_proj": 1, "gate_proj": 0, "up_proj": 0, "down_proj": 1,
-    "embed_tokens": 0, "lm_head": 0,
-}  # fmt: skip
-"""Map each module that ranks of a replica split to the dimension of the cut: 0 by vocabulary rows, heads or outputs, 1
-by inputs."""
 ATEN = torch.ops.aten
 KEPT = [
     ATEN.mm.default, ATEN.addmm.default, ATEN._grouped_mm.default, torch.ops.throughline.grouped.default,
@@ -140,7 +133,7 @@ class Decoder(InParts):
         tables = self.angles[:, :, : ids.shape[1]].to(torch.promote_types(gain.dtype, torch.float32))
         for block in self.model.layers:
             hidden = block(hidden, tables[block.shape.table], one_layer)
-        last, labels = self.parts[3](hidden, gain, self.made), ids[:, 1:].flatten()
+        last, labels = self.parts[3](hidden, gain, self.made, ids.shape[1], self.ranks), ids[:, 1:].flatten()
         if not self.made.tied:
             table = self.lm_head.weight.to(last.dtype)
         if self.keeps_scores():
@@ -157,7 +150,8 @@ class Decoder(InParts):
         return self.ranks is not None or self.model.norm.weight.device.type == "cpu"
 
     def embed(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the embeddings [B, S, H], and the table (or this rank's part of it), which a tied head shares."""
+        """Return the embeddings [B, S, H] or this rank's rows [B x S / ranks, H] of them, and the table (or this rank's
+        part of it), which a tied head shares."""
         table: Tensor = self.model.embed_tokens.weight
         kind, padding = self.half_type or table.dtype, self.made.padding
         local, others = (ids, None) if self.ranks is None else self.ranks.local(ids, len(table))
@@ -167,7 +161,9 @@ class Decoder(InParts):
             rows, table = nn.functional.embedding(local, table), table.new_empty(0, dtype=kind)
         if padding is not None:  # as in transformers, look-ups of this row leave no gradient
             rows = rows.detach().where((ids == padding)[..., None], rows)
-        return (rows if others is None else left(rows.masked_fill(others[..., None], 0), self.ranks)), table
+        if self.ranks and others is not None:
+            rows = scattered(rows.masked_fill(others[..., None], 0).flatten(0, 1), self.ranks)
+        return rows, table
 
 
 def _angles(frequencies: tuple[float, ...], scale: float, sequence: int) -> Tensor:
@@ -194,16 +190,19 @@ def embedded(rows: Tensor, scale: float, half: torch.dtype) -> Tensor:
     return (rows if scale == 1.0 else rows * scale).to(half)
 
 
-def ended(hidden: Tensor, gain: Tensor, made: Architecture) -> Tensor:
+def ended(hidden: Tensor, gain: Tensor, made: Architecture, sequence: int, ranks: TensorGroup | None) -> Tensor:
     """Return the states [B x (S - 1), H] after the last norm, of the positions that have a next token."""
-    return normed(hidden[:, :-1], gain, made.epsilon, made.plus_one).flatten(0, 1)
+    if ranks is None:
+        return normed(hidden[:, :-1], gain, made.epsilon, made.plus_one).flatten(0, 1)
+    states = gathered(normed(hidden, entered(gain, ranks), made.epsilon, made.plus_one), ranks)
+    return states.view(-1, sequence, made.hidden)[:, :-1].flatten(0, 1)
 
 
 def loss(
     last: Tensor, labels: Tensor, table: Tensor, gain: Tensor, cap: float | None, ranks: TensorGroup | None = None
 ) -> Tensor:
     """Return the mean cross entropy of labels [N], in the type of the weights."""
-    scores = linear(entered(last, ranks), table)
+    scores = linear(last, table)
     if cap is not None:
         scores = cap * torch.tanh(scores / cap)
     if ranks:
@@ -229,8 +228,11 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         if reason := WORKLOAD.lacks_form(spec, "torch"):
             raise Unsupported(reason)
         made = WORKLOAD.architecture(spec)
-        if spec.options.tensor > 1 and (reason := _indivisible(made)):
-            raise Unsupported(f"options.tensor does not split {reason}")
+        positions = spec.size.batch_per_replica * spec.parameters.sequence
+        if positions % spec.options.tensor:
+            raise Unsupported(
+                f"options.tensor: {spec.options.tensor} ranks cannot have equal parts of {positions} tokens"
+            )
         if spec.options.experts > 1 and (reason := _unspreadable(made, spec.options.experts)):
             raise Unsupported(reason)
         entries = made.vocabulary if (facts.get("vocabulary") or 0) > made.vocabulary else None
@@ -251,17 +253,13 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         return list(network.model.layers)
 
     def split(self, network: Decoder, ranks: TensorGroup) -> None:
-        """Every rank of the replica has built the whole network."""
-        network.ranks, cut = ranks, {}
-        for name, parameter in network.named_parameters():
-            dimension = CUT.get(name.split(".")[-2])
-            if dimension is not None and dimension < parameter.ndim:
-                cut[name] = dimension
-        ranks.cut(network, cut)
+        network.ranks, cuts = ranks, cut.of(network.made)
+        ranks.cut(
+            network, {name: axis for name, (axis, _) in cuts.items()}, {name: of for name, (_, of) in cuts.items()}
+        )
         for block in self.blocks(network):
-            whole: Any = block.shape
-            parts = {name: getattr(whole, name) // ranks.size for name in ("heads", "groups", "inner")}
-            block.shape = replace(whole, **parts)
+            layer_block: Any = block
+            layer_block.shape = cut.part(layer_block.shape, ranks.size)
 
     def deal(self, network: Decoder, ranks: TensorGroup) -> frozenset[str]:
         network.holders = ranks
@@ -291,16 +289,6 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             "dropout": [],
             "loss": "mean over the predicted words, of each replica",
         }
-
-
-def _indivisible(made: Architecture) -> str | None:
-    """Return what ranks that share a replica cannot split; None if they can split everything."""
-    reasons = {
-        "experts: use options.sharding": any(shape.experts for shape in made.layers),
-        "query, key and value, or gate and up, that are one matrix": any(shape.packed for shape in made.layers),
-        "norms over all heads together": any(shape.head_norms == "all" for shape in made.layers),
-    }
-    return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def _unspreadable(made: Architecture, ranks: int) -> str | None:

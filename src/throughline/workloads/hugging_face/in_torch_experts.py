@@ -33,7 +33,8 @@ def mixed(
 ) -> Tensor:
     """Return what the experts make of hidden [N, H]: the sum over the chosen experts, times their weights.
 
-    holders: the ranks that each hold a part of the experts; None: this rank has all of them.
+    If ranks share a replica, each has some columns of every expert, and returns its share of the sum. holders: the
+    ranks that each hold a part of the experts; None: this rank has all of them.
     """
     weights, chosen = routed(hidden, own, experts)
     numbers, order = chosen.flatten().sort(stable=True)

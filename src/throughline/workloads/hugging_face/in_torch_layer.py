@@ -10,9 +10,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
 
+from throughline.workloads.hugging_face import cut
 from throughline.workloads.hugging_face.architecture import NORMS, Layer
 from throughline.workloads.hugging_face.in_torch_experts import activated, mixed, wide
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, left
+from throughline.workloads.in_torch_tensor_parallel import (
+    TensorGroup,
+    entered,
+    gathered,
+    left,
+    scattered,
+    summed_gradients,
+)
 
 Own = dict[str, Tensor]
 
@@ -26,17 +34,29 @@ def layer(
     ranks: TensorGroup | None = None,
     holders: TensorGroup | None = None,
 ) -> Tensor:
-    """Return hidden [B, S, H] after one layer.
+    """Return hidden [B, S, H] after one layer; or, if ranks share it, this rank's rows [B x S / ranks, H].
 
     angles: cosines and sines [2, S, pairs]. grouped: attention takes fewer heads of keys and values than of queries;
     otherwise they are repeated for it. ranks: they share the layer, and each has some of its heads. holders: they
     share the layer's experts, and each has some of them.
     """
     before, after, before_feed, after_feed = NORMS[shape.norms]
+    own = shared(own, shape, ranks) if ranks else own
     branch = attention(_norm(hidden, own, before, shape), own, angles, shape, grouped, ranks)
     hidden = hidden + _norm(branch, own, after, shape)
     branch = feed_forward(_norm(hidden, own, before_feed, shape), own, shape, ranks, holders)
     return hidden + _norm(branch, own, after_feed, shape)
+
+
+def shared(own: Own, shape: Layer, ranks: TensorGroup) -> Own:
+    """Return the parameters of a layer that ranks share. Those that are whole on every rank see only its part of the
+    activations, so their gradients are added up. Biases of experts' results are added on every rank: each adds its
+    share."""
+    whole = [name for name in own if name not in cut.of_layer(shape)]
+    own = own | dict(zip(whole, summed_gradients([own[name] for name in whole], ranks), strict=True))
+    if (name := "mlp.experts.down_proj_bias") in own:
+        own[name] = own[name] / ranks.size
+    return own
 
 
 def normed(hidden: Tensor, gain: Tensor, epsilon: float, plus_one: bool) -> Tensor:
@@ -65,12 +85,15 @@ def attention(
     """Causal attention: every position sees itself and the positions before it, or the last ones in its window."""
     names = ["self_attn.qkv"] if shape.packed else ["self_attn.q", "self_attn.k", "self_attn.v"]
     sizes = [shape.heads * shape.width, shape.groups * shape.width, shape.groups * shape.width]
-    query, key, value = torch.split(projected(entered(hidden, ranks), own, names), sizes, -1)
+    if ranks:
+        hidden = gathered(hidden, ranks).view(-1, angles.shape[1], shape.hidden)
+    query, key, value = torch.split(projected(hidden, own, names), sizes, -1)
     if shape.head_norms == "all":
-        query, key = (_norm(part, own, f"self_attn.{name}_norm", shape) for part, name in ((query, "q"), (key, "k")))
+        pairs = (query, "q"), (key, "k")
+        query, key = (_over_all_heads(part, own[f"self_attn.{name}_norm.weight"], shape, ranks) for part, name in pairs)
     query, key, value = (part.view(*part.shape[:-1], -1, shape.width) for part in (query, key, value))
     if shape.head_norms == "each":
-        gains = [entered(own[f"self_attn.{name}_norm.weight"], ranks) for name in "qk"]
+        gains = [own[f"self_attn.{name}_norm.weight"] for name in "qk"]
         query, key = (
             normed(part, gain, shape.epsilon, shape.plus_one) for part, gain in zip((query, key), gains, strict=True)
         )
@@ -78,6 +101,15 @@ def attention(
     query, key = turned(query, angles), turned(key, angles)
     seen = attended(query, key, value, own.get("self_attn.sinks"), shape, grouped)
     return _added(seen.transpose(1, 2).flatten(-2), own, "self_attn.o", ranks)
+
+
+def _over_all_heads(part: Tensor, gain: Tensor, shape: Layer, ranks: TensorGroup | None) -> Tensor:
+    """The norm of all heads of a position together. Ranks that have some of them exchange the sums of their squares."""
+    if ranks is None:
+        return normed(part, gain, shape.epsilon, shape.plus_one)
+    inside, length = wide(part), part.shape[-1] * ranks.size
+    squares = entered(left(inside.square().sum(-1, keepdim=True), ranks), ranks)
+    return (inside * torch.rsqrt(squares / length + shape.epsilon) * wide(gain)).to(part.dtype)
 
 
 def turned(heads: Tensor, angles: Tensor) -> Tensor:
@@ -130,15 +162,20 @@ def by_products(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None,
 def feed_forward(
     hidden: Tensor, own: Own, shape: Layer, ranks: TensorGroup | None, holders: TensorGroup | None
 ) -> Tensor:
+    if ranks:
+        hidden = gathered(hidden, ranks)
     if shape.experts:
-        return mixed(hidden.flatten(0, 1), own, shape, shape.experts, holders).view_as(hidden)
-    both = projected(entered(hidden, ranks), own, ["mlp.gate_up"] if shape.packed else ["mlp.gate", "mlp.up"])
+        total = mixed(hidden.flatten(0, -2), own, shape, shape.experts, holders)
+        return scattered(total, ranks) if ranks else total.view_as(hidden)
+    both = projected(hidden, own, ["mlp.gate_up"] if shape.packed else ["mlp.gate", "mlp.up"])
     gate, up = both.chunk(2, -1)
     return _added(activated(gate, shape.activation) * up, own, "mlp.down", ranks)
 
 
 def _added(part: Tensor, own: Own, name: str, ranks: TensorGroup | None) -> Tensor:
-    """Return the product with a matrix whose result is added to the residual. Ranks add up their parts of it."""
-    whole = left(linear(part, own[f"{name}_proj.weight"].to(part.dtype)), ranks)
+    """Return the product with a matrix whose result is added to the residual. Ranks add up their parts of it, and each
+    keeps its rows."""
+    whole = linear(part, own[f"{name}_proj.weight"].to(part.dtype))
+    whole = scattered(whole.flatten(0, -2), ranks) if ranks else whole
     bias = own.get(f"{name}_proj.bias")
     return whole if bias is None else whole + bias.to(part.dtype)
