@@ -13,7 +13,8 @@ parts do not hide each other, as long as fewer than a third of the parts are slo
 
 Few parts do not tell how much equal parts differ. So the variance of the rest is moderated (Smyth 2004): it is averaged
 with an expected one, which counts as `PRIOR_DEGREES` degrees of freedom. Equal parts are expected to differ by a
-standard deviation of half the tolerance, and by the noise of their repeats. docs/acceptance.md has the error rates.
+standard deviation of half the tolerance, and by the noise of their repeats. With a single repeat nobody knows the
+noise. Then nothing is expected, and only the differences of the others count. docs/acceptance.md has the error rates.
 """
 
 from __future__ import annotations
@@ -74,6 +75,14 @@ class Standing:
     p: float | None
     p_holm: float | None
     slow: bool
+
+
+@dataclass(frozen=True)
+class _Prior:
+    """The variance that is expected of equal parts' medians, and the degrees of freedom that it counts for."""
+
+    variance: float
+    degrees: int
 
 
 @dataclass(frozen=True)
@@ -152,11 +161,12 @@ def _suspicion(peers: Peers[Part], tolerance: float) -> _Suspicion[Part]:
 
     centred = _centred(peers)
     parts = list(centred)
-    noise = _noise(list(centred.values()))
+    repeated = [values for values in centred.values() if len(values) >= 2]
+    noise = _noise(repeated)
     middles = np.array([_median(values) for values in centred.values()])
     tails = _tails(list(centred.values()))
-    expected = (math.log1p(tolerance) / 2) ** 2 + noise
-    p = _one_after_the_other(middles, expected, tails)
+    prior = _Prior((math.log1p(tolerance) / 2) ** 2 + noise, PRIOR_DEGREES if repeated else 0)
+    p = _one_after_the_other(middles, prior, tails)
     return _Suspicion(
         dict(zip(parts, p, strict=True)),
         {part: max(values) < math.log1p(-tolerance / 2) for part, values in centred.items()},
@@ -178,12 +188,12 @@ def _centred(peers: Peers[Part]) -> dict[Part, list[float]]:
     return {part: [value - middles[repeat] for repeat, value in values.items()] for part, values in logs.items()}
 
 
-def _noise(centred: Sequence[Sequence[float]]) -> float:
+def _noise(several: Sequence[Sequence[float]]) -> float:
     """Return the variance of a part's median that comes from the noise of its repeats, as the parts have on average.
+    several: the values of the parts that have more than one.
 
     The variance of a median is at most pi / 2 times that of a mean, if the noise is normal.
     """
-    several = [values for values in centred if len(values) >= 2]
     if not several:
         return 0.0
     total = sum((value - sum(values) / len(values)) ** 2 for values in several for value in values)
@@ -211,7 +221,7 @@ def _tails(centred: Sequence[Sequence[float]]) -> float:
     return min(LIGHT_TAILS, degrees * (repeats + 1) / 2)
 
 
-def _one_after_the_other(middles: np.ndarray, expected: float, tails: float) -> list[float]:
+def _one_after_the_other(middles: np.ndarray, prior: _Prior, tails: float) -> list[float]:
     """Return the p of each part, from the medians of the centred logarithms.
 
     The farthest part from the mean of the rest leaves first. A part that left earlier is at least as far out as one
@@ -227,9 +237,9 @@ def _one_after_the_other(middles: np.ndarray, expected: float, tails: float) -> 
         low_is_farther = rest.mean() - rest[0] >= rest[-1] - rest.mean()
         index = first if low_is_farther else last - 1
         first, last = first + low_is_farther, last - (not low_is_farther)
-        left.append((index, _p(ordered[index], ordered[first:last], expected, tails)))
+        left.append((index, _p(ordered[index], ordered[first:last], prior, tails)))
     p = np.ones(len(ordered))
-    p[first:last] = _p_of_each(ordered[first:last], expected, tails)
+    p[first:last] = _p_of_each(ordered[first:last], prior, tails)
     smallest = 1.0
     for index, own in reversed(left):
         if index < first:
@@ -242,23 +252,23 @@ def _one_after_the_other(middles: np.ndarray, expected: float, tails: float) -> 
     return [float(value) for value in back]
 
 
-def _p_of_each(values: np.ndarray, expected: float, tails: float) -> np.ndarray:
+def _p_of_each(values: np.ndarray, prior: _Prior, tails: float) -> np.ndarray:
     """Return the p of each value against all others of these."""
     count = len(values) - 1
     means = (values.sum() - values) / count
     squares = ((values - values.mean()) ** 2).sum() - (values - means) ** 2 * count / (count + 1)
-    return _tail(values - means, squares.clip(min=0), count, expected, tails)
+    return _tail(values - means, squares.clip(min=0), count, prior, tails)
 
 
-def _p(value: float, rest: np.ndarray, expected: float, tails: float) -> float:
+def _p(value: float, rest: np.ndarray, prior: _Prior, tails: float) -> float:
     """Return the p of a value against the rest."""
     import numpy as np
 
     mean = rest.mean()
-    return float(_tail(np.array(value - mean), ((rest - mean) ** 2).sum(), len(rest), expected, tails))
+    return float(_tail(np.array(value - mean), ((rest - mean) ** 2).sum(), len(rest), prior, tails))
 
 
-def _tail(distance: np.ndarray, squares: np.ndarray, count: int, expected: float, tails: float) -> np.ndarray:
+def _tail(distance: np.ndarray, squares: np.ndarray, count: int, prior: _Prior, tails: float) -> np.ndarray:
     """Return the probability that a part is so far below the mean of the `count` others, if it is one of them.
 
     squares: the sum of the squared distances of the others from their mean. If the tails are heavier than those of the
@@ -267,8 +277,10 @@ def _tail(distance: np.ndarray, squares: np.ndarray, count: int, expected: float
     import numpy as np
     from scipy import special
 
-    freedom = PRIOR_DEGREES + count - 1
-    variance = (PRIOR_DEGREES * expected + squares) / freedom
+    freedom = prior.degrees + count - 1
+    if freedom < 1:
+        return np.ones_like(distance)
+    variance = (prior.degrees * prior.variance + squares) / freedom
     error = np.sqrt(variance * (1 + 1 / count))
     heavy = tails < freedom
     scale = math.sqrt((tails - 2) / tails) if heavy else 1.0

@@ -50,6 +50,20 @@ def test_equal_parts_are_rarely_called_slow(parts: int, acceptances: int, heavy:
     assert alarms <= 0.05 * acceptances
 
 
+def test_one_repeat_of_noisy_equal_parts_is_rarely_called_slow() -> None:
+    """With one repeat, nobody knows that the noise is 20 %. With the prior of several repeats almost all would alarm."""
+    chance, alarms = random.Random(1), 0
+    for _ in range(150):
+        values = [{part: {1: math.exp(chance.gauss(0, 0.2))} for part in range(4)} for _ in range(3)]
+        alarms += bool(slow({f"{number}": Peers(one) for number, one in enumerate(values)}))
+    assert alarms <= 0.05 * 150
+
+
+def test_one_repeat_finds_what_is_far_slower() -> None:
+    assert slow({"step": Peers({part: {1: value} for part, value in enumerate((100.0, 99.0, 101.0, 60.0))})}) == {3}
+    assert not slow({"step": Peers({part: {1: value} for part, value in enumerate((100.0, 70.0, 140.0, 60.0))})})
+
+
 def test_without_the_correction_equal_parts_would_be_called_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outliers.statistics, "holm", lambda p_values: list(p_values))
     assert sum(bool(slow(fleet(seed, 128, 3, False))) for seed in range(20)) > 10

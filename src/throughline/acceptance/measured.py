@@ -129,7 +129,8 @@ def _links(values: Mapping[FigureKey, Mapping[Spot, Mapping[int, float]]]) -> Va
     """Return what each node reaches in the best of its pairs, repeat by repeat.
 
     A node with a slow link is slow in all of its pairs, and its partners are not. With a single pair, nobody can tell
-    which of its two nodes is slow.
+    which of its two nodes is slow. Two nodes may have their best pair in common, and then they seem to differ by
+    nothing. Only several repeats show by how much they differ by chance.
     """
     links: Values = {}
     for key, pairs in values.items():
@@ -137,7 +138,8 @@ def _links(values: Mapping[FigureKey, Mapping[Spot, Mapping[int, float]]]) -> Va
             continue
         nodes = sorted({node for place in pairs for node in place.nodes})
         of_node = {node: [values for place, values in pairs.items() if node in place.nodes] for node in nodes}
-        if len(nodes) < 3 or min(map(len, of_node.values())) < 2:
+        repeats = max(map(len, pairs.values()))
+        if len(nodes) < 3 or min(map(len, of_node.values())) < 2 or repeats < 2:
             continue
         links[replace(key, kind="link")] = {
             Spot("link", (node,)): {

@@ -19,7 +19,8 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.float8_e4m
 SETTINGS = {
     "operands": "random, from a standard normal distribution",
     "caches": "not flushed: every call has the same operands",
-    "timer": "torch.utils.benchmark: the median of blocks that are long compared with the clock's resolution",
+    "timer": "torch.utils.benchmark: the median of blocks that are long compared with the clock's resolution, and on a "
+    "CPU with time slices",
 }
 TOGETHER = "the median of blocks of calls that all ranks make together; each block counts with its slowest rank"
 """The timer of `together`, in words."""
@@ -44,13 +45,21 @@ def product(size: int, at: torch.device, dtype: torch.dtype) -> Callable[[], Any
     return partial(call, left, right.t(), scale, scale, out_dtype=result.dtype, use_fast_accum=True, out=result)
 
 
-def seconds(call: Callable[[], Any], at_least_s: float) -> float:
+def seconds(call: Callable[[], Any], at_least_s: float, at: torch.device) -> float:
     """Return the median seconds of a call. The timer waits for the GPU. It warms up while it looks for the length of a
-    block."""
+    block.
+
+    Only on a CPU, other processes and quotas take time away in pieces of some milliseconds. The median of shorter
+    blocks would not see them, so there a block is a fifth of `at_least_s`.
+    """
     from torch.utils.benchmark import Timer  # only here: importing it takes half as long as importing PyTorch
 
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
-    return float(timer.blocked_autorange(min_run_time=at_least_s).median)
+    if at.type != "cpu":
+        return float(timer.blocked_autorange(min_run_time=at_least_s).median)
+    block_s = at_least_s / BLOCKS
+    calls = max(1, math.ceil(block_s / timer.blocked_autorange(min_run_time=block_s).mean))
+    return statistics.median(timer.timeit(calls).mean for _ in range(BLOCKS))
 
 
 def together(call: Callable[[], Any], at_least_s: float, at: torch.device) -> float:

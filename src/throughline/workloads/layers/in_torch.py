@@ -20,7 +20,7 @@ class Layer(nn.Module):
         super().__init__()
         self.fp8 = spec.precision == "fp8"
         dtype = torch.bfloat16 if self.fp8 else in_torch_timed.dtype(spec)
-        self.at_least_s = float(spec.parameters.at_least_s)
+        self.at_least_s, self.at = float(spec.parameters.at_least_s), at
         self.attention, self.dropout = spec.parameters.attention, spec.options.dropout
         self.layer = hugging_face(spec.model, self.attention, self.dropout).to(at, dtype).train()
         if self.fp8:
@@ -105,8 +105,8 @@ class LayersInTorch(Form[Parameters, Layer]):
         """Return for each figure: its name, None (there is no size but the batch), and the value."""
         forward = network.flops / 1e12
         return [
-            ("forward", None, forward / in_torch_timed.seconds(network.output, network.at_least_s)),
-            ("forward_backward", None, 3 * forward / in_torch_timed.seconds(network, network.at_least_s)),
+            ("forward", None, forward / in_torch_timed.seconds(network.output, network.at_least_s, network.at)),
+            ("forward_backward", None, 3 * forward / in_torch_timed.seconds(network, network.at_least_s, network.at)),
         ]
 
 
