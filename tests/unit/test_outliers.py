@@ -51,7 +51,7 @@ def test_equal_parts_are_rarely_called_slow(parts: int, acceptances: int, heavy:
 
 
 def test_one_repeat_of_noisy_equal_parts_is_rarely_called_slow() -> None:
-    """With one repeat, nobody knows that the noise is 20 %. With the prior of several repeats almost all would alarm."""
+    """Nobody knows that the noise is 20 %. With the prior of several repeats almost all would alarm."""
     chance, alarms = random.Random(1), 0
     for _ in range(150):
         values = [{part: {1: math.exp(chance.gauss(0, 0.2))} for part in range(4)} for _ in range(3)]
