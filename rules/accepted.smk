@@ -44,13 +44,13 @@ def visits_now(_):
 
 
 def plan_of_acceptance(jobs):
-    """What the plan says about an acceptance; nothing if no visit has to be made."""
+    """The visits of an acceptance that have to be made; None if there are none."""
     made_now = (output for outputs in jobs for output in outputs)
     pending = {file for file in made_now if file.startswith(acceptance.FOLDER) and Path(file).name.startswith("visit")}
     if not pending:
-        return []
+        return None
     settled, made = accepted()
-    return plan_acceptance.lines(made.visits(), pending, settled.fleet, settled.away, INSIDE.submits)
+    return plan_acceptance.of_call(made.visits(), pending, settled.fleet, settled.away, INSIDE.submits)
 
 
 def is_by_ssh(visit):

@@ -130,6 +130,9 @@ class Console:
         elif self._is_data(job.output):
             if self._plan.data <= self._done:
                 self._screen.say(self._of_data(self._plan))
+        elif (visits := self._plan.acceptance) and job.output in visits.to_make:
+            visits.took_s[job.output] = took_s
+            self._screen.say(f"{visits.words(job.output)} ({span(took_s)})")
         elif took_s >= LONG_S:
             self._screen.say(f"made: {job.output} ({span(took_s)})")
 
@@ -159,6 +162,8 @@ class Console:
             done.append(self._of_data(plan))
         if plan.runs and not plan.runs.keys() <= self._done:
             done.append(f"runs: {len(self._done & plan.runs.keys())} of {len(plan.runs)}")
+        if plan.acceptance and not plan.acceptance.to_make.keys() <= self._done:
+            done.append(f"visits: {len(plan.acceptance.took_s)} of {len(plan.acceptance.to_make)}")
         left_s = None if plan.cluster else self._left_s(plan, jobs)
         passed_s = time.monotonic() - self._began
         local = self._last_words() if done else ", ".join(job.output for job in jobs)
@@ -186,6 +191,9 @@ class Console:
             if seconds is None:
                 return None
             total += max(seconds - (now - begun.get(record, now)), 0.0)
+        if plan.acceptance:
+            passed_s = {output: now - since for output, since in begun.items()}
+            total += plan.acceptance.left_s(self._done | self._failed, passed_s)
         return total
 
     def _last_words(self) -> str:

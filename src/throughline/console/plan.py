@@ -12,17 +12,21 @@ from pathlib import Path
 from statistics import median
 
 from throughline import ratios
+from throughline.acceptance import verdict
+from throughline.console.plan_acceptance import Visits
 from throughline.files import UserError
-from throughline.records import read_summary
+from throughline.records import read_acceptance, read_summary
 from throughline.records.glance import glance
 from throughline.spec import RunSpec
+from throughline.study.acceptance import RESULT as ACCEPTANCE
 
 START_S = 8.0
 """Assumed seconds from a run's start to its first step (start processes, load a model), if none was measured yet."""
 NAMED_AT_MOST = 20
 """Largest number of failures or medians that the last message lists. The files of the others exist too."""
 REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
-ENDS = (REPORT, "results/compare.html", "results/archive.zip")
+ACCEPTANCE_PAGE = "results/acceptance.html"
+ENDS = (REPORT, "results/compare.html", ACCEPTANCE_PAGE, "results/archive.zip")
 """The files that everything else is made for."""
 
 
@@ -32,7 +36,7 @@ class Plan:
 
     specs: all runs of the configuration; jobs: for every job that has to run, its outputs (at least one); targets: the
     files that the user asked for by name; cluster: True if the jobs run in parallel on the nodes of a cluster;
-    acceptance: the lines about an acceptance that is to be made (plan_acceptance.py).
+    acceptance: the visits of an acceptance that are to be made.
     """
 
     specs: Sequence[RunSpec]
@@ -40,7 +44,7 @@ class Plan:
     targets: Collection[str] = ()
     cluster: bool = False
     root: Path = Path()
-    acceptance: Sequence[str] = ()
+    acceptance: Visits | None = None
     measured_s: dict[str, float] = field(default_factory=dict)
     """Map the record of each run that has finished in this call to the seconds that the run took."""
 
@@ -70,7 +74,7 @@ class Plan:
             lines += [f"    {line}" for line in _global_batch(siblings)]
         lines += self._decided()
         how = "the time of all jobs added up" if self.cluster else "one at a time"
-        lines += self.acceptance
+        lines += self.acceptance.lines if self.acceptance else []
         if self.runs or not self.acceptance:
             lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
         return "\n".join([*lines, *(f"  the result: {path}" for path in self.results())])
@@ -143,11 +147,13 @@ class Plan:
         return ends or summaries or manifests or sorted(self.pending.intersection(self.targets))
 
     def outcome(self) -> str:
-        """Return the last message of a finished workflow: the new medians, and where the results are."""
+        """Return the last message of a finished workflow: the new medians, a verdict, and where the results are."""
         summaries = [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
         lines = [line for name in summaries for line in _medians(self.root / name)]
         if len(lines) > NAMED_AT_MOST:
             lines[NAMED_AT_MOST:] = [f"  and {len(lines) - NAMED_AT_MOST} more"]
+        if ACCEPTANCE in self.pending:
+            lines += [f"  {line}" for line in verdict.lines(read_acceptance(self.root / ACCEPTANCE))]
         pages = " (open it in a browser; it needs no network)"
         results = [name + pages * name.endswith(".html") for name in self.results()]
         return "\n".join(["Finished.", *lines, *(f"  result: {path}" for path in results)])
@@ -168,6 +174,8 @@ def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
         named.append(f"  and {len(failed) - NAMED_AT_MOST} more")
     if (root / SO_FAR).exists():
         named.append(f"  what is measured so far: {SO_FAR}")
+    if ACCEPTANCE in logs and (root / ACCEPTANCE_PAGE).exists():
+        named.append(f"  the verdict on what is there: {ACCEPTANCE_PAGE}")
     fix = "fix what the log says" if len(failed) == 1 else "fix what the logs say" if failed else "fix the cause"
     return "\n".join([*named, f"  next: {fix}, and run the same command again: only the rest is made"])
 

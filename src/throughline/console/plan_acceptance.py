@@ -1,6 +1,7 @@
-"""What the plan says about an acceptance: how many measurements, how long they take, and how to make it shorter."""
+"""What the plan and the progress say about an acceptance: how many visits, how long they take, and what shortens it."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
@@ -13,15 +14,50 @@ JOB_S = 10.0
 """Assumed seconds that Slurm and Snakemake add to a visit."""
 
 
-def lines(
+@dataclass(frozen=True)
+class Visits:
+    """The visits that one call makes. lines: what the plan says about them; to_make: by file.
+
+    expected_s: how long each is expected to take; side_by_side: nodes work at the same time. took_s: how long each
+    finished visit has taken in this call.
+    """
+
+    lines: Sequence[str]
+    to_make: Mapping[str, Sequence[Measurement]]
+    expected_s: Mapping[str, float]
+    side_by_side: bool
+    took_s: dict[str, float] = field(default_factory=dict)
+
+    def left_s(self, over: Collection[str], passed_s: Mapping[str, float]) -> float:
+        """Return the seconds that are left, at the pace of the visits so far.
+
+        over: files of visits that have ended; passed_s: for how long each that has begun is at work.
+        """
+        pace = sum(self.took_s.values()) / sum(map(self.expected_s.__getitem__, self.took_s)) if self.took_s else 1.0
+        left = {
+            file: max(0.0, pace * self.expected_s[file] - passed_s.get(file, 0.0))
+            for file in self.to_make
+            if file not in over
+        }
+        return _seconds(self.to_make, left, self.side_by_side)
+
+    def words(self, file: str) -> str:
+        """Return what a finished visit was: `visit 3 of 12: node 2, repeat 1`."""
+        first = self.to_make[file][0]
+        place = f"node {first.place.nodes[0]}" if first.place.kind == "device" else str(first.place)
+        number = f"{len(self.took_s):{len(str(len(self.to_make)))}}"
+        return f"visit {number} of {len(self.to_make)}: {place}, repeat {first.spec.repeat}"
+
+
+def of_call(
     visits: Mapping[str, Sequence[Measurement]],
     pending: Collection[str],
     fleet: Fleet,
     away: Mapping[int, str],
     on_slurm: bool,
     root: Path = Path(),
-) -> list[str]:
-    """Return the lines of the plan about visits that have to be made.
+) -> Visits:
+    """Return the visits that have to be made.
 
     visits: all of them by file; pending: the files that have to be made; away: why nodes cannot be measured now.
     """
@@ -30,13 +66,19 @@ def lines(
     side_by_side = on_slurm or fleet.hosts == "ssh"
     nodes = "1 node" if len(fleet.nodes) == 1 else f"{len(fleet.nodes)} nodes"
     how = ", if all nodes work side by side" if side_by_side and len(fleet.nodes) > 1 else ""
-    seconds = _seconds(to_make, _known(visits, root), side_by_side, JOB_S if on_slurm else 0.0)
-    return [
+    known, each_s = _known(visits, root), JOB_S if on_slurm else 0.0
+    expected = {
+        file: each_s + sum(known.get((one.place.kind, one.what)) or expected_s(one) for one in visit)
+        for file, visit in to_make.items()
+    }
+    seconds = _seconds(to_make, expected, side_by_side)
+    lines = [
         f"  acceptance of {nodes}: {count} of {every} measurements to make, in {len(to_make)} visits",
         *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),
         f"  measuring: about {max(1, round(seconds / 60))} min{how}; accept.repeats, accept.pairs and accept.step_s "
         "make it shorter",
     ]
+    return Visits(lines, to_make, expected, side_by_side)
 
 
 def _known(visits: Mapping[str, Sequence[Measurement]], root: Path) -> dict[tuple[str, str], float]:
@@ -50,23 +92,20 @@ def _known(visits: Mapping[str, Sequence[Measurement]], root: Path) -> dict[tupl
     return {key: median(seconds) for key, seconds in took.items()}
 
 
-def _seconds(
-    visits: Mapping[str, Sequence[Measurement]],
-    known: Mapping[tuple[str, str], float],
-    side_by_side: bool,
-    each_s: float,
-) -> float:
-    """Return how long the visits take. Side by side: single nodes, then pairs, each node in one of them at a time."""
+def _seconds(visits: Mapping[str, Sequence[Measurement]], each_s: Mapping[str, float], side_by_side: bool) -> float:
+    """Return how long the visits in `each_s` take.
+
+    Side by side: single nodes, then pairs, each node in one of them at a time.
+    """
+    if not side_by_side:
+        return sum(each_s.values())
     busy: dict[str, dict[int, float]] = {}
-    total = 0.0
-    for visit in visits.values():
-        seconds = each_s + sum(known.get((one.place.kind, one.what)) or expected_s(one) for one in visit)
-        total += seconds
-        kind = {"device": "node"}.get(visit[0].place.kind, visit[0].place.kind)
-        for node in visit[0].place.nodes:
-            busy.setdefault(kind, {}).setdefault(node, 0.0)
-            busy[kind][node] += seconds
-    return sum(max(nodes.values()) for nodes in busy.values()) if side_by_side else total
+    for file, seconds in each_s.items():
+        place = visits[file][0].place
+        nodes = busy.setdefault({"device": "node"}.get(place.kind, place.kind), {})
+        for node in place.nodes:
+            nodes[node] = nodes.get(node, 0.0) + seconds
+    return sum(max(nodes.values()) for nodes in busy.values())
 
 
 def expected_s(measured: Measurement) -> float:
