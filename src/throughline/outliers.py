@@ -7,6 +7,8 @@ A part is slow if three things are true of one of its figures:
 * the difference matters: it is slower than the median of the others by more than `tolerance`;
 * it is always there: every repeat is slower than the median of all parts in the same round, by half the tolerance.
 
+And the slow parts are a minority: if half of them are slow, nobody can tell what is usual.
+
 The p is that of a studentized distance from the rest (Student's t). Suspects leave one after the other, the farthest
 first, and each is compared with those that remain (generalized extreme studentized deviate, Rosner 1983). So two slow
 parts do not hide each other, as long as fewer than a third of the parts are slow.
@@ -111,11 +113,18 @@ def judge(figures: Mapping[Name, Peers[Part]], tolerance: float = TOLERANCE) -> 
             and suspicion.always[part]
             and speeds[part] < (1 - tolerance) * _median([speeds[other] for other in speeds if other != part])
         }
+        if 2 * len(sure) >= len(speeds):  # no majority says what is usual
+            sure = set()
         judged[name] = {
             part: _standing(peers, part, speeds, sure, suspicion.p[part] if suspicion else None, holm.get((name, part)))
             for part in speeds
         }
     return judged
+
+
+def most_slow(parts: int) -> int:
+    """Return how many slow ones of so many parts can be told from the rest. If more are slow, they pass for usual."""
+    return max(1, (parts - 1) // 3)
 
 
 def _with_values(peers: Peers[Part]) -> Peers[Part]:
@@ -225,22 +234,23 @@ def _one_after_the_other(middles: np.ndarray, prior: _Prior, tails: float) -> li
     """Return the p of each part, from the medians of the centred logarithms.
 
     The farthest part from the mean of the rest leaves first. A part that left earlier is at least as far out as one
-    that left later. So it gets the smallest p of those that left on its side after it.
+    that left later or that remains. So it gets the smallest p of those on its side that came after it.
     """
     import numpy as np
 
     order = np.argsort(middles)
     ordered = middles[order]
     first, last, left = 0, len(ordered), []
-    for _ in range(max(1, (len(ordered) - 1) // 3)):
+    for _ in range(most_slow(len(ordered))):
         rest = ordered[first:last]
         low_is_farther = rest.mean() - rest[0] >= rest[-1] - rest.mean()
         index = first if low_is_farther else last - 1
         first, last = first + low_is_farther, last - (not low_is_farther)
         left.append((index, _p(ordered[index], ordered[first:last], prior, tails)))
     p = np.ones(len(ordered))
-    p[first:last] = _p_of_each(ordered[first:last], prior, tails)
-    smallest = 1.0
+    if last - first >= LEAST_PARTS:
+        p[first:last] = _p_of_each(ordered[first:last], prior, tails)
+    smallest = float(p.min())
     for index, own in reversed(left):
         if index < first:
             smallest = min(smallest, own)

@@ -107,6 +107,15 @@ def test_fast_parts_are_not_slow_and_make_no_others_slow() -> None:
     assert not slow({"step": peers(*[100.0] * 14, 110.0, 112.0)})
 
 
+@pytest.mark.parametrize("shift", [-0.5, 0.0, 0.5])
+def test_of_two_halves_nobody_can_tell_which_is_slow(shift: float) -> None:
+    assert not slow({"step": peers(100.0 + shift, 100.0, 70.0, 70.0 + shift)})
+
+
+def test_of_three_parts_a_fast_one_leaves_two_of_which_nobody_can_tell() -> None:
+    assert not slow({"step": peers(100.0, 88.0, 160.0)})
+
+
 def test_of_a_time_less_is_better() -> None:
     figures = {"latency": peers(*[10.0] * 7, 12.5, less=True)}
     assert slow(figures) == {7}

@@ -1,4 +1,4 @@
-"""What figures should be: what `accept.expected` says, and what the hardware can reach at most."""
+"""What figures should be: what `accept.expected` and `accept.published` say, and what the hardware can reach."""
 
 from __future__ import annotations
 
@@ -16,10 +16,16 @@ LINK = "the speed of the nodes' network, as the system states it"
 
 def expected(asked: Acceptance, values: Values) -> list[ExpectedEntry]:
     """Compare what is expected with the slowest place that it is about."""
-    return [_expected(one, values, asked.tolerance) for one in asked.expected]
+    return [_compared(one, values, asked.tolerance) for one in asked.expected]
 
 
-def _expected(one: Expectation, values: Values, tolerance: float) -> ExpectedEntry:
+def published(asked: Acceptance, values: Values) -> list[ExpectedEntry]:
+    """Set what is published beside the slowest place that it is about. Nothing falls short of it."""
+    return [_compared(one, values, None) for one in asked.published]
+
+
+def _compared(one: Expectation, values: Values, tolerance: float | None) -> ExpectedEntry:
+    """Compare one figure with the slowest place. tolerance: None if the figure is only published."""
     figure = one.figure or next(iter(FIGURES[one.what]), "samples_per_s")
     found = [
         key
@@ -27,34 +33,35 @@ def _expected(one: Expectation, values: Values, tolerance: float) -> ExpectedEnt
         if (key.what, key.figure, key.kind) == (one.what, figure, one.at) and one.size in (None, key.size)
     ]
     key = max(found, key=lambda key: key.size or 0, default=None)
-    name = NAMES.get((one.what, figure), f"{one.what}: {figure}")
     facts: dict[str, object] = {
         "what": one.what,
         "at": one.at,
         "figure": figure,
         "expected": one.value,
         "unit": one.unit,
+        "source": one.source,
     }
-    facts |= {"source": one.source}
+    kind = "published" if tolerance is None else "expected"
     wanted = f"{reading(one.value)} {one.unit} ({one.source})"
+    about = f"{NAMES.get((one.what, figure), f'{one.what}: {figure}')}, {_at(one.at)}:"
     if key is None or key.unit != one.unit:
         why = "was not measured" if key is None else f"is measured in {key.unit}"
-        sentence = f"{name}, {_at(one.at)}: {wanted} is expected, and the figure {why}."
+        sentence = f"{about} {wanted} is {kind}, and the figure {why}."
         rest: dict[str, object] = {"size": one.size, "place": None, "reached": None, "share": None, "short": False}
         return ExpectedEntry.model_validate({**facts, **rest, "sentence": sentence})
     spot, reached = _slowest(values[key], key.less)
     share = one.value / reached if key.less else reached / one.value
     verb = "below" if share < 1 else "above"
-    sentence = f"{name}, {_at(one.at)}: {reading(reached)} {key.unit} at the slowest ({spot}), "
-    sentence += f"{100 * abs(share - 1):.1f} % {verb} the expected {wanted}."
+    beside = f"{100 * share:.1f} % of" if tolerance is None else f"{100 * abs(share - 1):.1f} % {verb}"
     found_at: dict[str, object] = {
         "size": key.size,
         "place": str(spot),
         "reached": reached,
         "share": share,
-        "short": share < 1 - tolerance,
+        "short": tolerance is not None and share < 1 - tolerance,
+        "sentence": f"{about} {reading(reached)} {key.unit} at the slowest ({spot}), {beside} the {kind} {wanted}.",
     }
-    return ExpectedEntry.model_validate({**facts, **found_at, "sentence": sentence})
+    return ExpectedEntry.model_validate({**facts, **found_at})
 
 
 def _at(kind: str) -> str:

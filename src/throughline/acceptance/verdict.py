@@ -8,11 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from throughline import outliers, records
-from throughline.acceptance import findings, limits
+from throughline.acceptance import findings, limits, undecided
 from throughline.acceptance.measured import FigureKey, Measured, Spot, Values, judged, read
 from throughline.outliers import Peers, Standing
 from throughline.records.acceptance import (
-    NAMES,
     Acceptance,
     AcceptanceVerdict,
     ExpectedEntry,
@@ -20,11 +19,13 @@ from throughline.records.acceptance import (
     Finding,
     Missing,
     StandingEntry,
+    first_of,
 )
 from throughline.study import acceptance as study
 
 STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "not measured": 2}
 """The exit statuses."""
+NO_PEERS = "no figure has peers: an acceptance compares at least three devices, nodes or pairs"
 
 
 def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
@@ -34,10 +35,11 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
     standings = _standings(values, asked.tolerance)
     found = findings.find(measured, standings)
     expected = limits.expected(asked, values)
-    unjudged = _unjudged(standings, asked.tolerance)
+    slow_nodes = {finding.place.nodes[0] for finding in found if finding.place.kind != "pair"}
+    unjudged = list(undecided.differences(standings, values, asked.tolerance, slow_nodes))
     has_peers = any(standing.others >= 1 for places in standings.values() for standing in places.values())
     if not has_peers and not any(one.reached for one in expected):
-        unjudged.append("no figure has peers: an acceptance compares at least three devices, nodes or pairs")
+        unjudged.append(NO_PEERS)
     short = [one for one in expected if one.short]
     lacking = bool(measured.missing or unjudged or any(one.reached is None for one in expected))
     verdict: AcceptanceVerdict = "outliers" if found or short else "not measured" if lacking else "fit"
@@ -55,6 +57,7 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
         summary=_summary(verdict, found, short, measured.missing, unjudged, len(asked.fleet.nodes)),
         findings=found,
         expected=expected,
+        published=limits.published(asked, values),
         missing=measured.missing,
         unjudged=unjudged,
         remarks=_remarks(standings, measured),
@@ -97,25 +100,6 @@ def _standings(values: Values, tolerance: float) -> dict[FigureKey, dict[Spot, S
     return second
 
 
-def _unjudged(standings: Mapping[FigureKey, Mapping[Spot, Standing]], tolerance: float) -> list[str]:
-    """Say where two places differ, so that nobody can tell which of them is slow."""
-    texts = []
-    for key, places in standings.items():
-        if len(places) != 2:
-            continue
-        slower, distance = min(((spot, standing.distance or 0.0) for spot, standing in places.items()), key=_second)
-        if distance < -tolerance:
-            texts.append(
-                f"{NAMES.get((key.what, key.figure), key.what)}: {slower} is {-100 * distance:.1f} % slower than the "
-                "only other one, and of two nobody can tell which one is wrong"
-            )
-    return texts
-
-
-def _second(pair: tuple[Spot, float]) -> float:
-    return pair[1]
-
-
 def _summary(
     verdict: AcceptanceVerdict,
     found: Sequence[Finding],
@@ -127,7 +111,8 @@ def _summary(
     """Return the outcome in one sentence."""
     fleet = "1 node" if nodes == 1 else f"{nodes} nodes"
     gaps = [_runs_missing(missing)] if missing else []
-    gaps += ["what two parts alone show cannot be judged"] if unjudged and not missing else []
+    if unjudged:
+        gaps.append(NO_PEERS if NO_PEERS in unjudged else "places differ, and nobody can tell which ones are slow")
     if verdict == "fit":
         return f"The {fleet} are fit: no device, node or link is slow." if nodes != 1 else "The node is fit."
     if verdict == "not measured":
@@ -140,14 +125,13 @@ def _summary(
 
 
 def _runs_missing(missing: Sequence[Missing]) -> str:
-    places = list(dict.fromkeys(one.place.words for one in missing))
-    named = ", ".join(places[:3]) + (f" and {len(places) - 3} more" if places[3:] else "")
-    return f"{len(missing)} run{'s are' if len(missing) > 1 else ' is'} missing ({named})"
+    places = first_of(one.place.words for one in missing)
+    return f"{len(missing)} run{'s are' if len(missing) > 1 else ' is'} missing ({places})"
 
 
 def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: Measured) -> list[str]:
-    """Say what limits the verdict: few repeats, and records from different software."""
-    remarks = []
+    """Say what limits the verdict: few places, few repeats, and records from different software."""
+    remarks = list(undecided.limits(standings))
     counts = [len(standing.repeats) for places in standings.values() for standing in places.values()]
     if counts and min(counts) < 3:
         remarks.append("some places have fewer than 3 repeats: a short disturbance may look like a slow device")
@@ -215,6 +199,7 @@ def lines(acceptance: Acceptance) -> Iterable[str]:
     yield from (one.sentence for one in acceptance.expected if one.short or one.reached is None)
     yield from acceptance.unjudged
     yield from acceptance.missing_in_words()
+    yield from acceptance.remarks
 
 
 def paragraph(acceptance: Acceptance) -> str:

@@ -1,6 +1,6 @@
 """results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it."""
 
-from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Literal
 
 from pydantic import Field
@@ -125,10 +125,10 @@ class Missing(Entry):
 
 
 class ExpectedEntry(Entry):
-    """A figure that was expected, beside the slowest place that it is about.
+    """A figure that was expected or published, beside the slowest place that it is about.
 
     share: reached over expected; short: below what is expected by more than the tolerance. A figure that was not
-    measured has neither.
+    measured has neither. A published figure is never short: nobody has promised it.
     """
 
     what: str
@@ -164,15 +164,32 @@ class Acceptance(Entry):
     summary: str
     findings: list[Finding]
     expected: list[ExpectedEntry]
+    published: list[ExpectedEntry]
     missing: list[Missing]
     unjudged: list[str]
     remarks: list[str]
     figures: list[FigureEntry]
 
     def missing_in_words(self) -> list[str]:
-        """Return a sentence for each place and measurement of which runs are missing."""
-        counts = Counter((one.place.words, one.what, one.reason) for one in self.missing)
-        return [
-            f"{place}: {what} is missing ({count} run{'s' if count > 1 else ''}): {reason}"
-            for (place, what, reason), count in counts.items()
-        ]
+        """Return a sentence for each reason why runs are missing: where, and which."""
+        by_reason: dict[str, list[Missing]] = {}
+        for one in self.missing:
+            by_reason.setdefault(one.reason, []).append(one)
+        texts = []
+        for reason, missing in by_reason.items():
+            whats = list(dict.fromkeys(one.what for one in missing))
+            texts.append(
+                f"{first_of(one.place.words for one in missing)}: {', '.join(whats)} {'are' if whats[1:] else 'is'} "
+                f"missing ({len(missing)} run{'s' if len(missing) > 1 else ''}): {reason}"
+            )
+        return texts
+
+
+def first_of(places: Iterable[str]) -> str:
+    """Return the first places, and how many more there are."""
+    named = list(dict.fromkeys(places))
+    return ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if named[NAMED:] else "")
+
+
+NAMED = 3
+"""A sentence names no more places than this."""

@@ -133,6 +133,7 @@ class Acceptance:
     rounds: int
     specs: tuple[tuple[What, RunSpec], ...]
     expected: tuple[Expectation, ...] = ()
+    published: tuple[Expectation, ...] = ()
     tolerance: float = 0.02
 
     @property
@@ -145,6 +146,7 @@ class Acceptance:
                 "rounds": self.rounds,
                 "specs": [[what, spec.changed()] for what, spec in self.specs],
                 "expected": [figure.model_dump() for figure in self.expected],
+                "published": [figure.model_dump() for figure in self.published],
                 "tolerance": self.tolerance,
             }
         )
@@ -211,7 +213,9 @@ def read_acceptance(text: str) -> Acceptance:
     """Return the acceptance in the text of its property `text`."""
     value: dict[str, Any] = json.loads(text)
     specs = runs.read_specs(json.dumps([spec for _, spec in value["specs"]]))
-    expected = TypeAdapter(list[Expectation]).validate_python(value["expected"])
+    expected, published = (
+        TypeAdapter(tuple[Expectation, ...]).validate_python(value[name]) for name in ("expected", "published")
+    )
     whats: list[What] = [what for what, _ in value["specs"]]
     fleet = read(Fleet, value["fleet"])
     return Acceptance(
@@ -219,7 +223,8 @@ def read_acceptance(text: str) -> Acceptance:
         value["repeats"],
         value["rounds"],
         tuple(zip(whats, specs, strict=True)),
-        tuple(expected),
+        expected,
+        published,
         value["tolerance"],
     )
 
@@ -255,7 +260,13 @@ def asked(config: Config, fleet: Fleet) -> Acceptance:
         if what != "all-reduce" or spec.topology.world > 1
     ]
     return Acceptance(
-        fleet, accept.repeats, min(int(rounds), every), tuple(specs), tuple(accept.expected), accept.tolerance
+        fleet,
+        accept.repeats,
+        min(int(rounds), every),
+        tuple(specs),
+        tuple(accept.expected),
+        tuple(accept.published),
+        accept.tolerance,
     )
 
 

@@ -128,6 +128,20 @@ def test_of_two_nodes_that_differ_the_verdict_is_open(tmp_path: Path) -> None:
     assert "of two nobody can tell which one is wrong" in found.unjudged[0]
 
 
+@pytest.mark.parametrize("slow", [(0, 3), (1,), (0, 1, 2)])
+def test_two_slow_nodes_of_four_leave_the_verdict_open(tmp_path: Path, slow: tuple[int, ...]) -> None:
+    """One of four is found. Three of four are taken for what is usual, and a fast node is no fault."""
+    made = fleets.asked(nodes=4, devices=1, kind="cpu")
+    found = judged(
+        tmp_path, made, speed=lambda one: 0.7 if one.place.nodes[0] in slow and one.place.kind == "node" else 1.0
+    )
+    assert found.verdict == {1: "outliers", 2: "not measured", 3: "fit"}[len(slow)]
+    if len(slow) == 2:
+        assert "places differ, and nobody can tell which ones are slow" in found.summary
+        assert found.unjudged[0].startswith("matrix product: node 0, node 3 (2 of 4) are 29.")
+    assert any(one.startswith("of 4 nodes, at most 1 that is slow can be told") for one in verdict.lines(found))
+
+
 def test_a_single_device_has_no_peers(tmp_path: Path) -> None:
     found = judged(tmp_path, fleets.asked(nodes=1, devices=1))
     assert found.verdict == "not measured"
@@ -140,6 +154,18 @@ def test_what_is_expected_is_compared_with_the_slowest(tmp_path: Path, value: fl
     found = judged(tmp_path, fleets.asked(expected=[row]))
     assert verdict.status(found) == status
     assert f"% {word} the expected" in found.expected[0].sentence
+
+
+def test_a_published_figure_is_set_beside_the_slowest_and_fails_nobody(tmp_path: Path) -> None:
+    rows = [
+        Expectation(what="matmul", at="device", value=800.0, unit="TFLOPS", source="a published table"),
+        Expectation(what="matmul", at="device", size=77, value=1.0, unit="TFLOPS", source="a published table"),
+    ]
+    found = judged(tmp_path, fleets.asked(published=rows))
+    assert (found.verdict, found.expected) == ("fit", [])
+    assert found.published[0].share == pytest.approx(0.87, abs=0.01) and not found.published[0].short
+    assert "% of the published 800.0 TFLOPS (a published table)." in found.published[0].sentence
+    assert found.published[1].share is None and "was not measured" in found.published[1].sentence
 
 
 def test_expected_figures_that_were_not_measured_leave_the_verdict_open(tmp_path: Path) -> None:

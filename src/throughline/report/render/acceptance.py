@@ -19,6 +19,10 @@ INTRO = (
     "tolerance, and stands out among all places and figures."
 )
 LINKS = "The bus bandwidth of each pair of nodes, with the largest message. A node has no link to itself."
+PUBLISHED = (
+    "Published figures are often the best of many tries, so a sound place may reach less. The verdict does not depend "
+    "on them."
+)
 COLUMNS = (
     Column("place", "place", names=True),
     Column("figure", "figure"),
@@ -108,11 +112,20 @@ def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
         ]
         table = tables.texts(["expected", "source", "verdict"], rows)
         yield {"topic": Topic("expected", "What is expected"), "table": table, "plots": [], "remarks": []}
+    if acceptance.published:
+        rows = [[one.sentence, one.source, _share(one.share)] for one in acceptance.published]
+        table = tables.texts(["published", "source", "reached"], rows)
+        topic = Topic("published", "Beside what others have published", PUBLISHED)
+        yield {"topic": topic, "table": table, "plots": [], "remarks": []}
     if matrix := links(acceptance):
         yield {"topic": Topic("links", "Links between nodes", LINKS), "table": matrix, "plots": [], "remarks": []}
     figures = standings(acceptance).in_form(PAGE)
     tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
     yield {"topic": Topic("places", "All places", INTRO), "table": figures, "plots": [], "remarks": [tolerance]}
+
+
+def _share(share: float | None) -> str:
+    return "not measured" if share is None else percent(share, 1)
 
 
 def _reached(short: bool, reached: float | None) -> tuple[str, str]:
