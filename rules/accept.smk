@@ -43,6 +43,7 @@ rule accept_verdict:
         text="results/acceptance.txt",
         page="results/acceptance.html",
         standings=acceptance.STANDINGS,
+        pairs=acceptance.PAIRS,
     log:
         "logs/acceptance/verdict.log",
     localrule: True
@@ -57,6 +58,7 @@ rule accept_verdict:
             text="output.text",
             page="output.page",
             standings="output.standings",
+            pairs="output.pairs",
         )
 
 

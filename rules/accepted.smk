@@ -109,7 +109,7 @@ def judge_what_is_there():
         shell(
             f"python {started('accept_verdict')}"
             " --acceptance {asked:q} --output {acceptance.RESULT} --text results/acceptance.txt"
-            " --page results/acceptance.html --standings {acceptance.STANDINGS}"
+            " --page results/acceptance.html --standings {acceptance.STANDINGS} --pairs {acceptance.PAIRS}"
         )
 
 

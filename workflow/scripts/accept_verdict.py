@@ -5,6 +5,7 @@ output: acceptance.json
 text: one paragraph for an administrator or a vendor
 page: the same to look at
 standings: every place beside its peers, as CSV
+pairs: every pair of nodes at every message size, as CSV
 """
 
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 from throughline.command import run
 
 
-def main(acceptance: str, output: Path, text: Path, page: Path, standings: Path) -> None:
+def main(acceptance: str, output: Path, text: Path, page: Path, standings: Path, pairs: Path) -> None:
     from throughline.acceptance import verdict
     from throughline.files import write_json, write_text
     from throughline.report.render import acceptance as shown
@@ -23,7 +24,7 @@ def main(acceptance: str, output: Path, text: Path, page: Path, standings: Path)
     write_json(output, judged.model_dump(by_alias=True))
     write_text(text, verdict.paragraph(judged) + "\n")
     write_acceptance(judged, page)
-    shown.write(judged, standings)
+    shown.write(judged, standings, pairs)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from throughline.records.acceptance import NAMES, PlaceKind, first_of
 
 FEW = 10
 """Of so few places, the result says how many slow ones can be told from the rest."""
-KINDS: dict[PlaceKind, str] = {"device": "devices", "node": "nodes", "link": "links of nodes", "pair": "pairs"}
+KINDS: dict[PlaceKind, str] = {"device": "devices", "node": "nodes", "pair": "pairs"}
 
 
 def differences(
@@ -76,12 +76,12 @@ def limits(standings: Mapping[FigureKey, Mapping[Spot, Standing]]) -> Iterator[s
     """Yield how many slow places can be told from the rest, where there are few of a kind."""
     fewest: dict[PlaceKind, int] = {}
     for key, places in standings.items():
-        if len(places) >= LEAST_PARTS:
+        if LEAST_PARTS <= len(places) < FEW and key.kind in KINDS:
             fewest[key.kind] = min(len(places), fewest.get(key.kind, len(places)))
-    for kind, count in fewest.items():
-        if count < FEW:
-            most = outliers.most_slow(count)
-            yield (
-                f"of {count} {KINDS.get(kind, kind)}, at most {most} that {'is' if most == 1 else 'are'} slow can be "
-                "told from the rest; if more are slow, they may pass for usual"
-            )
+    if fewest:
+        told = (
+            f"{outliers.most_slow(fewest[kind])} of {fewest[kind]} {KINDS[kind]}" for kind in KINDS if kind in fewest
+        )
+        yield (
+            f"so many slow ones can be told from the rest: {', '.join(told)}; if more are slow, they may pass for usual"
+        )

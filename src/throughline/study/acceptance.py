@@ -36,6 +36,7 @@ FOLDER = "results/acceptance"
 RESULT = "results/acceptance.json"
 LOCAL = "results/acceptance.local.json"
 STANDINGS = FOLDER + "/tables/standings.csv"
+PAIRS = FOLDER + "/tables/pairs.csv"
 VISIT = FOLDER + "/{place}/visit{repeat}.json"
 FIGURES: dict[str, tuple[str, ...]] = {
     "step": (),

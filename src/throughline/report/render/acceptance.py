@@ -1,4 +1,4 @@
-"""results/acceptance.json as its page and tables show it: who is slow, beside whom, over which links."""
+"""results/acceptance.json as its page and tables show it: who is slow, and beside whom. links.py has the links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from throughline.files import write_text
 from throughline.numbers import percent, reading
 from throughline.records.acceptance import Acceptance, FigureEntry, Finding, StandingEntry
-from throughline.report.render import table_files, tables
+from throughline.report.render import links, table_files, tables
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
 
@@ -18,7 +18,6 @@ INTRO = (
     "others, and the range of these others. A place is called slow if it is slower than its peers by more than the "
     "tolerance, and stands out among all places and figures."
 )
-LINKS = "The bus bandwidth of each pair of nodes, with the largest message. A node has no link to itself."
 PUBLISHED = (
     "Published figures are often the best of many tries, so a sound place may reach less. The verdict does not depend "
     "on them."
@@ -77,26 +76,6 @@ def _distance(share: float | None) -> str:
     return NOT_KNOWN if share is None else f"{100 * share:+.1f} %"
 
 
-def links(acceptance: Acceptance) -> Table | None:
-    """Return the bandwidth of each pair of nodes as a matrix; None if no pair was measured."""
-    found = [figure for figure in acceptance.figures if figure.kind == "pair" and figure.figure == "bus_bandwidth"]
-    figure = max(found, key=lambda figure: figure.size or 0, default=None)
-    if figure is None:
-        return None
-    known = {tuple(one.place.nodes): one for one in figure.standings}
-    rows: list[list[str | Entry]] = []
-    for node in acceptance.nodes:
-        pairs = (known.get((min(node, other), max(node, other))) for other in acceptance.nodes)
-        rows.append([f"node {node}", *map(_link, pairs)])
-    return tables.texts([figure.unit, *(f"node {node}" for node in acceptance.nodes)], rows, style="grid")
-
-
-def _link(one: StandingEntry | None) -> str | Entry:
-    if one is None:
-        return ""
-    return Entry.words(reading(one.median), chip="slower" if one.slow else "")
-
-
 def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
     """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
     found = tables.texts(["what is slow", "what differs there"], [_finding(one) for one in acceptance.findings])
@@ -117,8 +96,8 @@ def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
         table = tables.texts(["published", "source", "reached"], rows)
         topic = Topic("published", "Beside what others have published", PUBLISHED)
         yield {"topic": topic, "table": table, "plots": [], "remarks": []}
-    if matrix := links(acceptance):
-        yield {"topic": Topic("links", "Links between nodes", LINKS), "table": matrix, "plots": [], "remarks": []}
+    if of_links := links.section(acceptance):
+        yield of_links
     figures = standings(acceptance).in_form(PAGE)
     tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
     yield {"topic": Topic("places", "All places", INTRO), "table": figures, "plots": [], "remarks": [tolerance]}
@@ -139,8 +118,8 @@ def _finding(finding: Finding) -> list[str | Entry]:
     return [finding.sentence, "\n".join(facts) or "nothing that was observed"]
 
 
-def write(acceptance: Acceptance, output: Path) -> None:
-    """Write all places as CSV, with unrounded figures."""
-    figures = standings(acceptance).in_form(CSV)
-    assert figures
-    write_text(output, table_files.csv(figures).to_csv(index=False, lineterminator="\n"))
+def write(acceptance: Acceptance, places: Path, pairs: Path) -> None:
+    """Write all places, and all pairs at all message sizes, as CSV with unrounded figures."""
+    for output, table in ((places, standings(acceptance).in_form(CSV)), (pairs, links.csv(acceptance))):
+        assert table
+        write_text(output, table_files.csv(table).to_csv(index=False, lineterminator="\n"))
