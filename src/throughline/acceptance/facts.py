@@ -35,7 +35,8 @@ class Fact:
 
     of: where it is in a record: `telemetry` and `hardware` have the parts `device` and `machine`, and `software` is the
     environment; key: its name there; bad: how it explains slowness; least: the smallest difference that counts, as a
-    share of the peers' value or, if absolute, in its unit; why: what it explains.
+    share of the peers' value or, if absolute, in its unit; why: what it explains; same_index: only devices with the
+    same index on other nodes are its peers, because a slot decides it.
     """
 
     of: str
@@ -46,6 +47,7 @@ class Fact:
     least: float = 0.02
     absolute: bool = False
     why: str | None = None
+    same_index: bool = False
 
 
 FACTS = (
@@ -64,6 +66,7 @@ FACTS = (
     Fact("hardware.device", "ecc", "ECC", "other"),
     Fact("hardware.device", "mig", "MIG mode", "other", why="MIG mode"),
     Fact("hardware.device", "ecc_uncorrected_ever", "uncorrected ECC errors", "high", "", 1, True, "faulty memory"),
+    Fact("hardware.device", "ecc_uncorrected", "recent uncorrected ECC errors", "high", "", 1, True, "faulty memory"),
     Fact("hardware.device", "ecc_corrected", "corrected ECC errors", "high", "", 10, True),
     Fact("hardware.device", "rows_remapped_uncorrected", "remapped rows (uncorrected)", "high", "", 1, True,
          "faulty memory"),
@@ -91,11 +94,13 @@ FACTS = (
     Fact("hardware.machine", "memory_errors_uncorrected", "uncorrected memory errors", "high", "", 1, True,
          "faulty memory"),
     Fact("hardware.machine", "memory_errors_corrected", "corrected memory errors", "high", "", 10, True),
-    Fact("hardware.machine", "network_gbit_per_s", "speed of the network", "low", "Gbit/s", why="slower network link"),
+    Fact("hardware.machine", "network_gbit_per_s", "speed of its network interfaces", "low", "Gbit/s",
+         why="slower network link"),
     Fact("hardware.machine", "infiniband_gbit_per_s", "speed of InfiniBand", "low", "Gbit/s",
          why="slower InfiniBand link"),
     Fact("hardware.machine", "infiniband_ports", "active InfiniBand ports", "low", why="an InfiniBand port is down"),
-    Fact("hardware.device", "numa_node", "NUMA node of the GPU", "other"),
+    Fact("hardware.device", "numa_node", "NUMA node of the GPU", "other", why="another NUMA node",
+         same_index=True),
     Fact("hardware.machine", "numa_nodes", "NUMA nodes", "other"),
     Fact("hardware.machine", "cpu", "processor", "other", why="another processor"),
     Fact("hardware.machine", "transparent_hugepages", "transparent huge pages", "other"),
@@ -109,16 +114,17 @@ FACTS = (
 
 
 def different(
-    here: Sequence[Run], peers: Sequence[Sequence[Run]], node: int, of_peers: Sequence[int]
+    here: Sequence[Run], peers: Sequence[Sequence[Run]], node: int, of_peers: Sequence[int], alike: Sequence[bool]
 ) -> list[DifferingFact]:
     """Return the facts that differ here from all peers, what explains most first.
 
     here: the runs of the slow place; peers: those of each other place; node, of_peers: the node of each place, whose
-    part of a record is asked.
+    part of a record is asked; alike: whether each other place is a device with the same index.
     """
     own = _facts([_of(run, node) for run in here])
     others = [_facts([_of(run, other) for run in runs]) for runs, other in zip(peers, of_peers, strict=True)]
-    found = (_difference(fact, own, others) for fact in FACTS)
+    same = [values for values, is_alike in zip(others, alike, strict=True) if is_alike]
+    found = (_difference(fact, own, same if fact.same_index else others) for fact in FACTS)
     return [difference for difference in found if difference]
 
 
@@ -160,12 +166,12 @@ def _telemetry(devices: Sequence[Mapping[str, Any]], machine: Mapping[str, Any])
 
 
 def _with_links(machine: dict[str, Any]) -> dict[str, Any]:
-    """Add the speeds of a node's network as numbers."""
+    """Add the speeds of a node's network as numbers: the sums of its interfaces, and of its active ports."""
     speeds = [card["gbit_per_s"] for card in machine.get("network") or () if card["gbit_per_s"]]
     ports = [port for port in machine.get("infiniband") or () if (port["state"] or "").upper().endswith("ACTIVE")]
     rates = [port["gbit_per_s"] for port in ports if port["gbit_per_s"]]
     return machine | {
-        "network_gbit_per_s": max(speeds, default=None),
+        "network_gbit_per_s": sum(speeds) or None,
         "infiniband_gbit_per_s": sum(rates) or None,
         "infiniband_ports": len(ports) if machine.get("infiniband") else None,
     }

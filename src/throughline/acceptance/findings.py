@@ -115,7 +115,7 @@ def _finding(
         cause=cause,
         because=because,
         facts=differing,
-        sentence=f"{spot}: {_how_slow(spot, group)}; {_why(differing)}. {because[0].upper()}{because[1:]}.",
+        sentence=f"{spot}: {_how_slow(spot, group)}; {why(differing)}. {because[0].upper()}{because[1:]}.",
     )
 
 
@@ -153,7 +153,7 @@ def _name(slow: Slow, spot: Spot) -> str:
     return f"{name} of {slow.spot}" if slow.key.kind == "device" and spot.kind == "node" else name
 
 
-def _why(differing: Sequence[DifferingFact]) -> str:
+def why(differing: Sequence[DifferingFact]) -> str:
     """Return the facts that differ, and the reason if one of them is a reason."""
     if not differing:
         return UNEXPLAINED
@@ -208,7 +208,8 @@ def _facts(measured: Measured, worst: Slow, slow: set[Spot]) -> list[DifferingFa
         own_places = {(one, worst.spot.device) for one in worst.spot.nodes}
         peers = sorted(places - own_places - bad, key=str)
         of_peers = [[run for run in runs if _is_of(run, *peer)] for peer in peers]
-        differing = facts.different(own, of_peers, node, [other for other, _ in peers])
+        alike = [device is not None and device == worst.spot.device for _, device in peers]
+        differing = facts.different(own, of_peers, node, [other for other, _ in peers], alike)
         several = len(worst.spot.nodes) > 1
         found += [one.model_copy(update={"fact": f"{one.fact} (node {node})"}) if several else one for one in differing]
     return found

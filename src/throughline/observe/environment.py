@@ -163,10 +163,26 @@ def cpu_has_fp16() -> bool | None:
     return "asimdhp" in arm.split() if arm else None
 
 
-def _cpu_quota_cores() -> float | None:
-    """Return how many cores this process's control group may use on average; None without a limit."""
-    quota, _, period = (_line("/sys/fs/cgroup/cpu.max") or "max").partition(" ")
-    return None if quota == "max" else int(quota) / int(period)
+def _cpu_quota_cores(root: Path = Path("/")) -> float | None:
+    """Return how many cores this process's control groups may use on average; None without a limit.
+
+    The group and all groups above it count (cgroups(7): version 2 has one tree, version 1 has one for processors).
+    """
+    quotas = []
+    for line in (_line(root / "proc/self/cgroup") or "").splitlines():
+        _, kinds, group = line.split(":", 2)
+        if kinds and "cpu" not in kinds.split(","):
+            continue
+        top = root / "sys/fs/cgroup" / ("cpu" if kinds else "")
+        here = top / group.lstrip("/")
+        for path in filter(lambda path: path.is_relative_to(top), (here, *here.parents)):
+            if kinds:
+                limits = [_line(path / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+            else:
+                limits = (_line(path / "cpu.max") or "").split()
+            if limits and all(number.isdigit() for number in limits):
+                quotas.append(int(limits[0]) / int(limits[1]))
+    return min(quotas, default=None)
 
 
 def _cpuinfo(key: str) -> str | None:

@@ -200,3 +200,27 @@ def test_variables_that_change_speed_are_recorded_and_reach_ranks_on_other_machi
         monkeypatch.setenv(name, value)
     handed_on = machine.worker_variables(training_fixtures.spec(threads=1))
     assert {name for name in values if handed_on.get(name) == values[name]} == set(SPEED)
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "cores"),
+    [
+        ("0::/job/step", {"job/cpu.max": "150000 100000", "job/step/cpu.max": "max 100000"}, 1.5),
+        ("0::/job/step", {"job/cpu.max": "150000 100000", "job/step/cpu.max": "50000 100000"}, 0.5),
+        ("0::/", {"cpu.max": "max 100000"}, None),
+        ("2:cpu,cpuacct:/job\n0::/", {"cpu/job/cpu.cfs_quota_us": "20000", "cpu/job/cpu.cfs_period_us": "100000"}, 0.2),
+        ("2:cpuacct:/job\n1:cpu:/", {"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None),
+        ("0::/../other", {"cpu.max": "200000 100000"}, 2.0),
+        ("", {}, None),
+    ],
+)
+def test_the_quota_of_the_control_groups(
+    tmp_path: Path, groups: str, files: dict[str, str], cores: float | None
+) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/cgroup").write_text(groups)
+    for name, text in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert environment._cpu_quota_cores(tmp_path) == cores
