@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from throughline import records
-from throughline.console.failure_cause import failure_cause
 from throughline.files import UserError
 from throughline.records import RunRecord
 from throughline.records.acceptance import Missing, PlaceEntry, PlaceKind
@@ -86,8 +84,8 @@ def read(acceptance: Acceptance, folder: Path) -> Measured:
     """Read every record that is asked for. folder: the one above results/."""
     runs, missing = list[Run](), list[Missing]()
     for measurement in acceptance.measurements():
+        reason: str | None = "it was not measured: there is no record"
         path = folder / measurement.record
-        reason: str | None = f"it was not measured: {_why_not(path.with_suffix('.log'))}"
         if path.exists():
             try:
                 record = records.read_run_of(path, measurement.spec)
@@ -107,14 +105,6 @@ def read(acceptance: Acceptance, folder: Path) -> Measured:
                 )
             )
     return Measured(runs, missing)
-
-
-def _why_not(log: Path) -> str:
-    """Return the first line of the error in the log of a run without a record, such as a GPU that others use."""
-    if not log.exists():
-        return "there is no record"
-    first = failure_cause([str(log)]).splitlines()[0]
-    return re.sub(r"^results/\S+\.json: ", "", first)
 
 
 def _figures(run: Run) -> Iterator[tuple[FigureKey, float]]:

@@ -53,7 +53,7 @@ def files(result: Path) -> Iterator[Path]:
     """Yield the files that belong to an acceptance: its verdict, and what was measured for it."""
     asked = study.read_acceptance(canonical(records.read_acceptance(result).asked))
     folder = result.parent.parent
-    yield from (folder / name for name in (study.RESULT, TEXT, PAGE, study.STANDINGS))
+    yield from (folder / name for name in (study.RESULT, TEXT, PAGE, study.STANDINGS, study.PAIRS))
     for name, visit in asked.visits().items():
         if (folder / name).exists():
             yield folder / name
@@ -108,11 +108,12 @@ def _strange(folder: Path, asked: study.Acceptance) -> Found:
 
 
 def _texts(folder: Path, derived: Acceptance) -> Found:
-    """Yield the paragraph and the table if others follow from the records."""
+    """Yield the paragraph and the tables if others follow from the records."""
     with temporary.folder() as again:
-        shown.write(derived, again / "standings.csv")
-        table = (again / "standings.csv").read_text(encoding="utf-8")
-    for name, text in ((TEXT, verdict.paragraph(derived) + "\n"), (study.STANDINGS, table)):
+        tables = {study.STANDINGS: again / "standings.csv", study.PAIRS: again / "pairs.csv"}
+        shown.write(derived, *tables.values())
+        texts = {name: path.read_text(encoding="utf-8") for name, path in tables.items()}
+    for name, text in {TEXT: verdict.paragraph(derived) + "\n", **texts}.items():
         path = folder / name
         if not path.exists():
             yield Difference(name, "", "the archive lacks this file", word=True)

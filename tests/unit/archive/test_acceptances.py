@@ -19,7 +19,7 @@ from throughline.records.compared import ComparedAcceptance
 from throughline.report.render import acceptance as shown
 from throughline.report.render import compared_places
 from throughline.report.render.page import write_acceptance, write_comparison
-from throughline.study.acceptance import LOCAL, RESULT, STANDINGS, Measurement
+from throughline.study.acceptance import LOCAL, PAIRS, RESULT, STANDINGS, Measurement
 from unit.acceptance import fleets
 from unit.archive.test_archive import Files, packed, with_value
 
@@ -51,7 +51,7 @@ def accepted(folder: Path, speed: Speed = equal, seed: int = 1, numbering: str |
     write_json(folder / RESULT, judged.model_dump(by_alias=True))
     write_text(folder / "results/acceptance.txt", verdict.paragraph(judged) + "\n")
     write_acceptance(judged, folder / "results/acceptance.html")
-    shown.write(judged, folder / STANDINGS)
+    shown.write(judged, folder / STANDINGS, folder / PAIRS)
     write_json(folder / LOCAL, {"nodes": dict(enumerate(["violet", "indigo", "blue", "green"]))})
     for visit, several in made.visits().items():
         write_json(folder / visit, {"schema": 2, "records": [one.record for one in several]})
