@@ -243,7 +243,7 @@ class Proof:
         losses = equivalence.judged(self.trained(rank, spec, spoil), true.losses, equivalence.TOLERANCE)
         norms = {each.name: vars(each) for each in expected.compared(rank)}
         found = {"updates": norms, "reason": expected.reason}
-        return updates.judged(found, spec, true.without_gradient), losses
+        return updates.judged(found, spec, true.without_gradient, true.with_gradient), losses
 
 
 @pytest.fixture(scope="module")
@@ -385,6 +385,7 @@ def test_updates_show_what_losses_hide(proof: Proof, name: str) -> None:
     honest, losses = proof.updates(spec)
     assert (honest.verdict, losses.verdict) == ("equal", "equal"), honest.reason
     assert len(honest.tensors) >= 38 and sum("query" in tensor for tensor in honest.tensors) == 4
+    assert updates.UNKNOWN not in honest.left_out
     allowed = updates.TOLERANCE[name]
     assert all((one.difference or 0.0) <= one.tolerance - 0.75 * allowed for one in honest.tensors.values())
 

@@ -357,7 +357,7 @@ def _with_updates(
     spec: RunSpec, losses: Comparison, record: Mapping[str, Any], expected: reference_process.Trained
 ) -> Comparison:
     """Return the comparison of losses together with that of updates. A run is only equal if both are."""
-    found = updates.judged(record.get("proof"), spec, expected.without_gradient)
+    found = updates.judged(record.get("proof"), spec, expected.without_gradient, expected.with_gradient)
     change: dict[str, Any] = {"updates": found}
     if losses.verdict == "equal" and found.verdict == "different":
         change |= {"verdict": "different", "reason": found.reason}

@@ -91,7 +91,7 @@ def train(
         if str(step) in asked.updates:
             _write_updates(network, spec.model, initial, Path(asked.updates[str(step)]))
     still = [name for name, slope in zip(names, slopes, strict=True) if slope <= NO_GRADIENT * max(slopes)]
-    return Trained(losses, clipped, still)
+    return Trained(losses, clipped, still, [name for name in names if name not in still])
 
 
 def _norm(gradient: Any) -> float:

@@ -33,11 +33,12 @@ class Asked(NamedTuple):
 
 class Trained(NamedTuple):
     """The loss of every step, the number of steps at which clipping changed a gradient, and the names of the tensors
-    whose true gradient is zero."""
+    whose true gradient is zero, and of those that have one."""
 
     losses: list[float]
     clipped_steps: int
     without_gradient: Sequence[str] = ()
+    with_gradient: Sequence[str] = ()
 
 
 def initial(spec: RunSpec, manifest: Path | None, weights: Path, target: str) -> None:

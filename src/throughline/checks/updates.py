@@ -29,15 +29,19 @@ MOST = 0.7
 ROUNDING = 2.0**-24
 """The largest relative error of a number that is rounded to fp32. A weight is rounded at every step."""
 NO_GRADIENT = "the true gradient is zero, so rounding alone decides what is added"
+UNKNOWN = "the reference trains it, and the framework shows no tensor that holds it"
 UNSEEN = "the update is not above the rounding of the weights themselves in fp32"
 
 
-def judged(found: Mapping[str, Any] | None, spec: RunSpec, still: Collection[str]) -> Updates:
-    """Judge the key `proof` of a run's record. `still` has the tensors whose true gradient is zero."""
+def judged(
+    found: Mapping[str, Any] | None, spec: RunSpec, still: Collection[str], moved: Collection[str] = ()
+) -> Updates:
+    """Judge the key `proof` of a run's record. still: the tensors whose true gradient is zero; moved: all others."""
     if found is None or found["reason"]:
         return Updates(verdict="not compared", reason=found["reason"] if found else "its record has no updates")
     tensors: dict[str, TensorUpdate] = {}
-    left_out: dict[str, list[str]] = {}
+    lacking = [name for name in moved if name not in found["updates"]]
+    left_out: dict[str, list[str]] = {UNKNOWN: lacking} if lacking else {}
     by_products = TOLERANCE[spec.optimizer.name] if spec.precision == "fp32" else LOWER[spec.precision]
     tolerated = min(MOST, by_products * workloads.of(spec.model).update_rounding)
     for name, norms in found["updates"].items():

@@ -300,6 +300,8 @@ def test_what_cannot_be_seen_is_left_out_by_name() -> None:
     judged = updates.judged(found, FIFTY, ["key.bias"])
     assert (judged.verdict, list(judged.tensors)) == ("equal", ["query"])
     assert judged.left_out == {updates.UNSEEN: ["gain"], updates.NO_GRADIENT: ["key.bias"]}
+    shown = updates.judged(found, FIFTY, ["key.bias"], ["query", "gain", "value"])
+    assert shown.left_out[updates.UNKNOWN] == ["value"], "no framework drops a tensor unseen"
     nothing = updates.judged({"updates": {"gain": gain}, "reason": None}, FIFTY, [])
     assert (nothing.verdict, nothing.reason) == ("not compared", updates.UNSEEN)
     for record in (None, {"updates": {}, "reason": "its record has no updates"}):
