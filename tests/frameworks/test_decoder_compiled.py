@@ -36,17 +36,24 @@ def compiled_anew() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("content", "precision", "checkpointing", "kinds"),
-    [(LLAMA, "bf16", "selective", 1), (MIXTURE, "fp32", False, 1), (WINDOWS, "bf16", False, 2)],
-    ids=["llama", "mixture", "windows"],
+    ("content", "precision", "checkpointing", "attention", "kinds"),
+    [
+        (LLAMA, "bf16", "selective", "sample", 1),
+        (MIXTURE, "fp32", False, "sample", 1),
+        (WINDOWS, "bf16", False, "document", 2),
+    ],
+    ids=["llama", "mixture", "windows and documents"],
 )
-def test_one_graph_for_all_equal_layers(content: Any, precision: str, checkpointing: Any, kinds: int) -> None:
+def test_one_graph_for_all_equal_layers(
+    content: Any, precision: str, checkpointing: Any, attention: str, kinds: int
+) -> None:
     from torch._dynamo.testing import CompileCounterWithBackend
     from torch._dynamo.utils import counters
 
     counters.clear()
     spec = training_fixtures.spec(
         model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence=64, precision=precision,
+        attention=attention,
         options={"data": "synthetic", "checkpointing": checkpointing},
     )  # fmt: skip
     spec = replace(spec, content=content)

@@ -93,7 +93,7 @@ def _experts(kind: str, layers: int, draw: random.Random) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dict[str, Any]]:
     """Compare all configurations in one process, because loading the library takes seconds."""
     folder, draw = tmp_path_factory.mktemp("decoders"), random.Random(41)
     for kind in architecture.KINDS:
@@ -111,16 +111,20 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {line["model"]: line for line in lines}
+    return {(line["model"], line["attention"]): line for line in lines}
 
 
+@pytest.mark.parametrize("attention", ["sample", "document"])
 @pytest.mark.parametrize("kind", [*architecture.KINDS, "rotary"])
-def test_loss_and_every_gradient_are_those_of_transformers(kind: str, found: dict[str, dict[str, Any]]) -> None:
-    of_kind = [line for model, line in found.items() if model.rpartition("-")[0] == kind]
+def test_loss_and_every_gradient_are_those_of_transformers(
+    kind: str, attention: str, found: dict[tuple[str, str], dict[str, Any]]
+) -> None:
+    of_kind = [line for (model, seen), line in found.items() if (model.rpartition("-")[0], seen) == (kind, attention)]
     assert len(of_kind) == (len(ROTARY) if kind == "rotary" else RANDOM)
     for line in of_kind:
         assert line["losses"][0] == pytest.approx(line["losses"][1], rel=1e-12), line
         assert line["off"] < 1e-10, line
         assert line["tensors"] > 10
+        assert (line["losses"][0] == line["whole"]) == (attention == "sample")
         # A softmax does not see what is added to all keys, and the weight of a single chosen expert is 1.
         assert not [name for name in line["zero"] if not name.endswith(("k_proj.bias", "mlp.gate.weight"))], line

@@ -25,7 +25,9 @@ def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int)
     `parameters` and `seed` are those of the run.
     """
     if content.get("kind") == windows.KIND:
-        return windows.WindowReader(folder, parameters.sequence, seed)
+        apart = getattr(parameters, "attention", None) == "document"
+        end = content["vocabulary"].get("end_of_text", windows.END_OF_TEXT) if apart else None
+        return windows.WindowReader(folder, parameters.sequence, seed, end)
     return PairReader(content, folder)
 
 

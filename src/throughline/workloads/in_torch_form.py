@@ -21,6 +21,8 @@ class InParts(nn.Module):
     """
 
     half_type: torch.dtype | None = None
+    several_lengths = False
+    """True if a tensor of a batch has another length in every batch (see `of_any_length`)."""
     dynamic = False
     parts: tuple[Callable[..., Tensor], ...]
 

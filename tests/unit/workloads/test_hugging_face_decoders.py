@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 import training_fixtures
 from throughline import frameworks, workloads
 from throughline.spec import RunSpec
-from throughline.workloads import Unsupported
-from throughline.workloads.hugging_face import WORKLOAD, architecture, configuration
+from throughline.workloads import Unsupported, in_torch_attention
+from throughline.workloads.hugging_face import WORKLOAD, architecture, configuration, work
 
 NO_DECODER = {"gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1.5b", "modernbert-base", "deberta-v3-base"}
 CONTENT = {
@@ -89,3 +92,80 @@ def test_names_of_parameters_are_those_of_transformers(tmp_path: Path) -> None:
     assert names == set(network.made.shapes())
     assert form.settings(network)["parameters"] == sum(one.numel() for one in network.parameters())
     assert json.dumps(form.settings(network))
+
+
+def test_documents_of_a_window_are_told_apart_by_their_ends() -> None:
+    tokens = np.array([[9, 1, 2, 9, 9, 3, 4], [1, 2, 3, 4, 5, 9, 6]], np.uint16)
+    rows = {"tokens": tokens, "end_of_text": np.full(2, 9, np.uint16)}
+    batch = WORKLOAD.batch(rows, spec().options)
+    assert batch["position_ids"].tolist() == [[0, 0, 1, 2, 0, 0], [0, 1, 2, 3, 4, 5]]
+    assert batch["bounds"].tolist() == [0, 1, 4, 5, 6, 12]
+    assert WORKLOAD.counts(rows) == (1 + 6 + 1 + 1 + 21,), "each token sees itself and those before it"
+    assert WORKLOAD.counts({"tokens": tokens}) == ()
+
+
+def test_flops_within_documents_are_those_of_the_pairs_that_see_each_other() -> None:
+    made_up = spec(CONTENT, attention="document")
+    parts = work.of_parts(WORKLOAD.architecture(made_up), 16)
+    pairs = 4 * (4 * 5 / 2)
+    expected = 3 * (parts.layers + parts.head + 2 * 4 * 32 * pairs)
+    assert WORKLOAD.flops_per_sample(made_up, {}, {}) == expected
+    assert [len(part) for part in np.split(WORKLOAD.synthetic(1, made_up, 1)["input_ids"][0], 4)] == [4] * 4
+    real = replace(made_up, options=replace(made_up.options, data="real"))
+    assert WORKLOAD.flops_per_sample(real, {}, WORKLOAD.counted((240,), 6, real)) == expected
+    assert "did not count" in str(WORKLOAD.flops_per_sample(real, {}, {}))
+    windowed = replace(real, content=CONTENT | {"model_type": "mistral", "sliding_window": 4})
+    assert "sliding window" in str(WORKLOAD.flops_per_sample(windowed, {}, {"seen_pairs": 40.0}))
+    assert isinstance(WORKLOAD.causal_flops_per_sample(real), str) and WORKLOAD.decoder(real) is None
+
+
+def test_where_documents_are_not_kept_apart_is_said() -> None:
+    assert "documents apart" in str(WORKLOAD.lacks_form(spec(model="gpt2-124m", attention="document"), "transformers"))
+    assert WORKLOAD.lacks_form(spec(attention="document"), "transformers") is None
+    given = {"model": "modernbert-base", "sequence": 16, "attention": "document"}
+    with pytest.raises(ValueError, match="attention = document: a sample for masked words"):
+        WORKLOAD.complete(given, None)
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_documents_in_a_row_see_what_a_mask_lets_them_see(window: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlashAttention is on GPUs only, so here its documented result is computed document by document."""
+    from throughline.workloads.hugging_face import in_torch_layer
+
+    def by_document(
+        query: Any, key: Any, value: Any, begins: Any, ends: Any, *longest: int,
+        scale: float, window_size: tuple[int, int], enable_gqa: bool,
+    ) -> Any:  # fmt: skip
+        assert longest == (12, 12) and window_size == (-1 if window is None else window - 1, 0) and enable_gqa
+        parts = []
+        for begin, end in itertools.pairwise(begins.tolist()):
+            three = [part[begin:end].transpose(0, 1) for part in (query, key, value)]
+            scores = three[0] @ three[1].repeat_interleave(2, 0).transpose(1, 2) * scale
+            back = torch.arange(end - begin)[:, None] - torch.arange(end - begin)
+            seen = (back >= 0) & (back <= (window_size[0] if window else end))
+            shares = scores.masked_fill(~seen, -torch.inf).softmax(-1)
+            parts.append((shares @ three[2].repeat_interleave(2, 0)).transpose(0, 1))
+        return torch.cat(parts)
+
+    monkeypatch.setattr(in_torch_layer, "varlen_attn", by_document)
+    shape = replace(architecture.of(CONTENT | {"num_key_value_heads": 2}, 12).layers[0], window=window)
+    torch.manual_seed(1)
+    query, key, value = (torch.randn(2, heads, 12, 8, dtype=torch.float64) for heads in (4, 2, 2))
+    position_ids = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3, 4], [*range(10), 0, 1]])
+    bounds = torch.tensor([0, 5, 7, 12, 22, 24])
+    by_mask = in_torch_layer.attended(query, key, value, None, shape, True, (position_ids == 0).cumsum(1))
+    in_a_row = in_torch_layer.attended(query, key, value, None, shape, True, bounds)
+    torch.testing.assert_close(in_a_row, by_mask)
+
+
+@pytest.mark.parametrize(("capability", "in_a_row"), [((9, 0), True), ((8, 0), True), ((7, 5), False)])
+def test_on_a_gpu_documents_lie_in_a_row_where_flashattention_can(
+    capability: tuple[int, int], in_a_row: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda at: capability)
+    monkeypatch.setattr(in_torch_attention, "cudnn_takes", lambda asked, at: True)
+    form: Any = workloads.form("llama-3.1-8b", "torch")
+    network = form.build(spec(CONTENT), {})
+    for precision, attention in (("bf16", "document"), ("fp32", "document"), ("bf16", "sample")):
+        form._pin(network, spec(CONTENT, precision=precision, attention=attention), torch.device("cuda"))
+        assert network.several_lengths is (in_a_row and (precision, attention) == ("bf16", "document"))

@@ -16,6 +16,8 @@ from throughline.randomness import Stream
 
 KIND = "tokens"
 """The value of `kind` in the manifest of such shards."""
+END_OF_TEXT = 50256
+"""The id that ends each document with GPT-2's vocabulary. The manifest of another vocabulary states its own."""
 
 
 class WindowReader:
@@ -27,8 +29,9 @@ class WindowReader:
 
     how = "windows at places drawn anew each epoch"
 
-    def __init__(self, folder: Path, sequence: int, seed: int) -> None:
-        self.folder, self.sequence, self.seed = folder, sequence, seed
+    def __init__(self, folder: Path, sequence: int, seed: int, end: int | None = None) -> None:
+        """end: the id that ends a document, if every row shall state it; otherwise None."""
+        self.folder, self.sequence, self.seed, self.end = folder, sequence, seed, end
 
     def rows(self, shard: Mapping[str, Any]) -> int:
         """Return how many windows fit wherever the first one begins; 1 if the file is too short for a second window."""
@@ -36,15 +39,20 @@ class WindowReader:
         return max(tokens // self.sequence - 1, int(tokens > self.sequence))
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, NDArray[Any]]:
-        """Return `tokens` [rows, sequence + 1], a view of the file. (Neighbouring rows share a token.)"""
+        """Return `tokens` [rows, sequence + 1], a view of the file. (Neighbouring rows share a token.) With `end`, also
+        `end_of_text` [rows], this id."""
         count, step = self.rows(shard), self.sequence
         if count == 0:
-            return {"tokens": np.zeros((0, step + 1), shard["type"])}
+            return self._stated(np.zeros((0, step + 1), shard["type"]))
         tokens = np.asarray(mapped(self.folder / shard["file"], shard))
         drawn = Stream(self.seed, "windows", Path(shard["file"]).stem, step, epoch).words(1)
         first = int(drawn[0]) % min(step, len(tokens) - count * step)
         windows = np.lib.stride_tricks.sliding_window_view(tokens[first:], step + 1)
-        return {"tokens": windows[::step][:count]}
+        return self._stated(windows[::step][:count])
+
+    def _stated(self, tokens: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        rows = {"tokens": tokens}
+        return rows if self.end is None else rows | {"end_of_text": np.full(len(tokens), self.end, tokens.dtype)}
 
 
 def mapped(path: Path, shard: Mapping[str, Any]) -> NDArray[Any]:

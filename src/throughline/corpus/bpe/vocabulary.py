@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from throughline import files
+from throughline.corpus.bpe import reading
 from throughline.datasets.faults import fault
 from throughline.files import UserError
 
 SIZE = 50_257
-END_OF_TEXT = 50_256
+END_OF_TEXT = reading.END_OF_TEXT
 """The id of `<|endoftext|>`, which ends each document. The same characters inside a text never become this id."""
 FILES = {
     "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",

@@ -110,8 +110,9 @@ class TorchRank(Rank):
         self.changing = {name: buffer for name, buffer in buffers if name.rpartition(".")[2] in self.form.changing}
         self.network.half_type = HALF.get(self.spec.precision)
         if self.options.compile:
-            self.network.compile_parts(dynamic=self.options.unpadded is True)
-            self.compiler = partial(in_torch_compiler.words, None if self.options.unpadded is True else False)
+            several_lengths = self.options.unpadded is True or self.network.several_lengths
+            self.network.compile_parts(dynamic=several_lengths)
+            self.compiler = partial(in_torch_compiler.words, None if several_lengths else False)
         torch.manual_seed(self.spec.seed + 1 + self.replica)
 
     def built(self) -> Any:

@@ -46,8 +46,14 @@ def parameters(summary: Summary) -> dict[str, Any]:
 
 
 def titled(summary: Summary) -> str:
-    """Return the parameters that every title names, because they decide so much: `vocabulary 20000 & table rows`."""
-    declared = (field for field in fields(workloads.of(summary.model).parameters) if field.metadata["titled"])
+    """Return the parameters that every title names, because they decide so much: `vocabulary 20000 & table rows`.
+    Those that are not always stated have a place there if they differ from their default."""
+    declared = (
+        field
+        for field in fields(workloads.of(summary.model).parameters)
+        if field.metadata["titled"]
+        and (field.metadata["stated"] or summary.parameters.get(field.name, field.default) != field.default)
+    )
     return " & ".join(
         f"{field.name} {_plain(summary.parameters[field.name])}"
         for field in declared

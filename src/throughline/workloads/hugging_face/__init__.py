@@ -21,6 +21,10 @@ from throughline.workloads.hugging_face import architecture, configuration, cut,
 
 DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
 """The keys of a decoder's config.json that are rates of dropout."""
+MASKED = set(architecture.KINDS) - {"gpt_oss"}
+"""Architectures whose model in transformers masks documents, as a test has shown, if position_ids begin anew."""
+MADE_UP_DOCUMENTS = 4
+"""So many documents, which are equally long, are in a made-up sample."""
 IGNORED = -100
 """The label that transformers gives to a position that is not predicted."""
 
@@ -38,6 +42,13 @@ class Parameters(Part):
         unit="tokens",
     )
     predictions: int = key("masked words per sample at most", default=0, asked=False)
+    attention: str = key(
+        "which tokens of a sample a token sees, if the next word is predicted. `sample`: all before it. `document`: "
+        "those before it that are in its document, although a sample holds several documents",
+        default="sample",
+        choices=("sample", "document"),
+        titled=True,
+    )
 
 
 def data_of(parameters: Parameters) -> tuple[Workload[Any], Any]:
@@ -45,6 +56,32 @@ def data_of(parameters: Parameters) -> tuple[Workload[Any], Any]:
     if parameters.task == "mlm":
         return bert.WORKLOAD, bert.Parameters(parameters.sequence, parameters.predictions)
     return gpt2.WORKLOAD, gpt2.Parameters(parameters.sequence)
+
+
+def places(rows: Arrays) -> Any:
+    """Return the place of every token in its document [B, S], i4. A window may begin within a document: its first
+    place is 0 as well."""
+    import numpy as np
+
+    tokens, every = rows["tokens"], np.arange(rows["tokens"].shape[1] - 1, dtype=np.int32)
+    begins = np.zeros((len(tokens), len(every)), np.int32)
+    begins[:, 1:] = np.where(tokens[:, :-2] == rows["end_of_text"][:, None], every[1:], 0)
+    return every - np.maximum.accumulate(begins, 1)
+
+
+def apart(position_ids: Any) -> Arrays:
+    """Return what tells the documents of a batch apart: position_ids [B, S], and their bounds [documents + 1] if all
+    samples lie in a row, i4."""
+    import numpy as np
+
+    begins = np.flatnonzero(position_ids == 0)
+    return {"position_ids": position_ids, "bounds": np.append(begins, position_ids.size).astype(np.int32)}
+
+
+def made_up_lengths(sequence: int) -> list[int]:
+    """Return the lengths of the documents in a made-up sample."""
+    longest = -(-sequence // MADE_UP_DOCUMENTS)
+    return [min(longest, sequence - begin) for begin in range(0, sequence, longest)]
 
 
 class HuggingFace(Workload[Parameters]):
@@ -76,6 +113,8 @@ class HuggingFace(Workload[Parameters]):
         model, sequence = values["model"], values["sequence"]
         if not isinstance(model, configuration.Model):
             model = configuration.of_shape(model)
+        if model.task == "mlm" and values.get("attention") == "document":
+            raise ValueError("attention = document: a sample for masked words (`task: mlm`) has a single document")
         most = configuration.positions(configuration.read(model.file))
         if most is not None and sequence > most:
             raise ValueError(f"sequence = {sequence}: {model} is made for {most} tokens at most")
@@ -93,7 +132,9 @@ class HuggingFace(Workload[Parameters]):
 
     def lacks_form(self, spec: RunSpec[Parameters], library: str) -> str | None:
         if library != "torch":
-            return super().lacks_form(spec, library)
+            together = spec.parameters.attention == "document" and self.content(spec)["model_type"] not in MASKED
+            unknown = "transformers' model of this architecture is not known to keep documents apart"
+            return unknown if together else super().lacks_form(spec, library)
         try:
             self._ours(spec)
         except configuration.NotOurs as reason:
@@ -150,13 +191,15 @@ class HuggingFace(Workload[Parameters]):
     def batch(self, rows: Arrays, options: Options) -> Arrays:
         """Return the arrays that one step needs, by transformers' names.
 
-        For the next word: input_ids [B, S]. For masked words: input_ids, attention_mask, token_type_ids and labels, all
-        [B, S]. A label is IGNORED unless its word is predicted.
+        For the next word: input_ids [B, S], and what `apart` returns if documents do not see each other. For masked
+        words: input_ids, attention_mask, token_type_ids and labels, all [B, S]. A label is IGNORED unless its word is
+        predicted.
         """
         import numpy as np
 
         if "tokens" in rows:
-            return {"input_ids": rows["tokens"][:, :-1]}
+            read = {"input_ids": rows["tokens"][:, :-1]}
+            return read | apart(places(rows)) if "end_of_text" in rows else read
         labels = np.full(rows["input_ids"].shape, IGNORED, np.int32)
         sample, position = np.nonzero(rows["masked_lm_positions"])
         labels[sample, rows["masked_lm_positions"][sample, position]] = rows["masked_lm_ids"][sample, position]
@@ -177,32 +220,63 @@ class HuggingFace(Workload[Parameters]):
         if given.task == "mlm":
             predicted = draw.permuted(np.tile(np.arange(given.sequence), (count, 1)), axis=1) < given.predictions
             arrays["labels"] = np.where(predicted, draw.integers(0, vocabulary, shape, np.int32), np.int32(IGNORED))
+        if given.attention == "document":
+            every = [np.arange(length, dtype=np.int32) for length in made_up_lengths(given.sequence)]
+            arrays |= apart(np.tile(np.concatenate(every), (count, 1)))
         return arrays
 
     def counts(self, rows: Arrays) -> tuple[int, ...]:
-        return () if "tokens" in rows else bert.WORKLOAD.counts(rows)
+        """Count the pairs of tokens that see each other, if documents do not; and for masked words what BERT counts."""
+        if "tokens" not in rows:
+            return bert.WORKLOAD.counts(rows)
+        return (int(places(rows).sum(dtype="int64")) + rows["tokens"][:, :-1].size,) if "end_of_text" in rows else ()
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
-        return bert.real_shares(sums, samples, spec.parameters.sequence) if sums else {"real_token_share": 1.0}
+        if spec.parameters.task == "mlm":
+            return bert.real_shares(sums, samples, spec.parameters.sequence)
+        return {"real_token_share": 1.0} | ({"seen_pairs": sums[0] / samples} if sums else {})
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
-        """Return the FLOPs with attention counted in full."""
+        """Return the FLOPs with attention counted in full; within documents, as it is computed."""
+        if spec.parameters.attention == "document":
+            return self._flops_within_documents(spec, counted)
         return self._flops(spec, causal=False)
 
     def causal_flops_per_sample(self, spec: RunSpec[Parameters]) -> float | str:
         """Return the FLOPs with only the attention that the causal mask and a sliding window let through."""
         if spec.parameters.task != "clm":
             return "positions see each other in both directions"
+        if spec.parameters.attention == "document":
+            return "attention within documents is counted only where the mask lets it through anyway"
         return self._flops(spec, causal=True)
 
     def decoder(self, spec: RunSpec[Parameters]) -> Decoder | None:
-        """Return the model's FLOPs by parts; None if it is no decoder or its FLOPs are not known."""
+        """Return the model's FLOPs by parts; None if it is no decoder or its FLOPs are not known, or depend on data."""
         given = spec.parameters
-        return work.decoder(self.content(spec), given.sequence) if given.task == "clm" else None
+        known = given.task == "clm" and given.attention == "sample"
+        return work.decoder(self.content(spec), given.sequence) if known else None
 
     def _flops(self, spec: RunSpec[Parameters], causal: bool) -> float | str:
         given, batch = spec.parameters, spec.size.batch_per_replica
         return work.trained(self.content(spec), given.task, given.sequence, batch, causal=causal)
+
+    def _flops_within_documents(self, spec: RunSpec[Parameters], counted: Values) -> float | str:
+        sequence = spec.parameters.sequence
+        try:
+            made = self.architecture(spec)
+        except (configuration.NotOurs, KeyError) as error:
+            return f"within documents, they are known only where our own step trains the model: {error}"
+        if spec.options.data == "synthetic":
+            lengths = made_up_lengths(sequence)
+            pairs = [float(sum(map(layer.pairs, lengths))) for layer in made.layers]
+        elif any(layer.window for layer in made.layers):
+            return "the pairs of tokens within documents and a sliding window are not counted"
+        elif "seen_pairs" not in counted:
+            return "the run did not count the pairs of tokens within its documents"
+        else:
+            pairs = [counted["seen_pairs"]] * len(made.layers)
+        parts = work.of_parts(made, sequence)
+        return 3.0 * (parts.layers + work.attention(made, pairs) + parts.head)
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
         given = spec.parameters
@@ -211,11 +285,16 @@ class HuggingFace(Workload[Parameters]):
             "mlm": f"the vocabulary head on all {given.sequence} positions, as transformers computes it, though at "
             f"most {given.predictions} are predicted",
         }
+        attention = (
+            f"full: each of the {given.sequence} positions counts as attending to all. For a decoder, "
+            "mfu_causal counts only the pairs of positions that its mask and its sliding window let through"
+        )
+        if given.attention == "document":
+            attention = "only the pairs of tokens that see each other: of the same document, none later"
         return {
             "flops": "3 x forward, a multiply-add is 2; matrix products only, from the numbers of config.json: no "
             "embedding look-ups, norms, rotary embeddings, softmax, loss or optimizer",
-            "attention": f"full: each of the {given.sequence} positions counts as attending to all. For a decoder, "
-            "mfu_causal counts only the pairs of positions that its mask and its sliding window let through",
+            "attention": attention,
             "tokens": f"a sample has {given.sequence} tokens",
             "head_positions": head[given.task],
         }

@@ -2,6 +2,13 @@
 
 A config.json says what a layer computes (`architecture.py`), and `in_torch_layer.py` computes it. Parameters have the
 names and shapes that they have in transformers. A test compares losses and gradients with transformers' own models.
+
+There is no pipeline parallelism (each device has some of the layers) and no context parallelism (each device has some
+of a sample's tokens). So the largest models can be measured in a worse layout than the one they are trained in. Llama
+3.1 405B needs 16 bytes a parameter, 6.5 TB, for weights, gradients and states alone: 82 GPUs of 80 GB. Here it can only
+be split by `sharding: full` and by `tensor` within a node, so every device gathers its part of all layers in each pass,
+over the network. Programs that split it into stages send the states of a few layers' borders instead. And a sample has
+to fit one replica: 128k tokens do not.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ from throughline.workloads import Arrays, Unsupported, Values
 from throughline.workloads.hugging_face import WORKLOAD, Parameters, architecture, cut
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import layer, normed
-from throughline.workloads.in_torch_attention import Asked, Attention, pin
+from throughline.workloads.in_torch_attention import HALF, Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm, put
 from throughline.workloads.in_torch_head import HEAD_LOSS, ROWS, errors
 from throughline.workloads.in_torch_operations import MEAN, SHARED
@@ -36,7 +43,7 @@ KEPT = [
     ATEN.mm.default, ATEN.addmm.default, ATEN._grouped_mm.default, torch.ops.throughline.grouped.default,
     ATEN._scaled_dot_product_flash_attention.default,
     ATEN._scaled_dot_product_efficient_attention.default, ATEN._scaled_dot_product_cudnn_attention.default,
-    ATEN._scaled_dot_product_flash_attention_for_cpu.default,
+    ATEN._scaled_dot_product_flash_attention_for_cpu.default, torch.ops.torch_attn._varlen_attn.default,
 ]  # fmt: skip
 """What `checkpointing: selective` keeps of a layer: products with weights, and attention."""
 
@@ -118,14 +125,19 @@ class Decoder(InParts):
         """The ranks that each hold parts of some parameters; None if this rank holds whole ones."""
         return self.ranks or self.holders
 
-    def forward(self, input_ids: Tensor) -> Tensor:
-        """Return the loss of input_ids [B, S]. Each token is the label of the position before it."""
+    def forward(self, input_ids: Tensor, position_ids: Tensor | None = None, bounds: Tensor | None = None) -> Tensor:
+        """Return the loss of input_ids [B, S]. Each token is the label of the position before it.
+
+        position_ids [B, S] begin anew with each document, and bounds [documents + 1] are those of documents in a row,
+        if documents do not see each other. Rotary positions need not begin anew, because only their differences count.
+        """
         ids = input_ids.long()
         ids = ids if self.entries is None else ids % self.entries
         rows, table = self.embed(ids)
         hidden = self.parts[0](rows, self.made.scale, table.dtype)
+        apart = {} if position_ids is None else {"documents": self.documents(position_ids, bounds)}
         one_layer: Callable[..., Tensor] = partial(
-            self.parts[1], grouped=self.grouped(), ranks=self.ranks, holders=self.holders
+            self.parts[1], grouped=self.grouped(), ranks=self.ranks, holders=self.holders, **apart
         )
         if self.checkpointing is True:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
@@ -140,6 +152,13 @@ class Decoder(InParts):
             return self.parts[2](last, labels, table, gain, self.made.cap, self.ranks)
         part: Any = self.parts[4]
         return HEAD_LOSS(last, table, labels, gain.dtype, part)
+
+    def documents(self, position_ids: Tensor, bounds: Tensor | None) -> Tensor:
+        """Return what tells a layer the documents apart (see `layer`)."""
+        if bounds is None or not self.several_lengths:
+            return (position_ids == 0).cumsum(1)
+        self.of_any_length(bounds)
+        return bounds
 
     def grouped(self) -> bool:
         return self.attention is None or self.attention.name in GROUPED_KERNELS
@@ -241,13 +260,18 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         if at is None or at.type != "meta":
             network.draw()
         if at and at.type != "meta":
-            network.attention = pin(at, _asked(spec, made))
+            self._pin(network, spec, at)
         return network
 
     def draw(self, network: Decoder, spec: RunSpec[Parameters], at: torch.device) -> None:
         network.to_empty(device=at)
         network.draw()
-        network.attention = pin(at, _asked(spec, network.made))
+        self._pin(network, spec, at)
+
+    def _pin(self, network: Decoder, spec: RunSpec[Parameters], at: torch.device) -> None:
+        asked = _asked(spec, network.made)
+        network.attention = pin(at, asked)
+        network.several_lengths = asked.several_lengths and at.type == "cuda" and network.attention.name == "flash"
 
     def blocks(self, network: Decoder) -> list[nn.Module]:
         return list(network.model.layers)
@@ -302,8 +326,10 @@ def _unspreadable(made: Architecture, ranks: int) -> str | None:
 
 def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
     first = made.layers[0]
-    masked = any(shape.window is not None for shape in made.layers)
-    return Asked(spec.precision, first.heads, first.width, spec.parameters.sequence, 0.0, masked)
+    apart = spec.parameters.attention == "document"
+    in_a_row = apart and spec.precision in HALF and first.cap is None and not first.sinks
+    masked = (apart or any(shape.window is not None for shape in made.layers)) and not in_a_row
+    return Asked(spec.precision, first.heads, first.width, spec.parameters.sequence, 0.0, masked, in_a_row)
 
 
 def _travel(ranks: TensorGroup) -> str:

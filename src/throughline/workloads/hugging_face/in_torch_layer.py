@@ -6,8 +6,11 @@ where they are used. Norms, softmax and rotary positions are computed in fp32 at
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
 
 from throughline.workloads.hugging_face import cut
@@ -33,16 +36,19 @@ def layer(
     grouped: bool = True,
     ranks: TensorGroup | None = None,
     holders: TensorGroup | None = None,
+    documents: Tensor | None = None,
 ) -> Tensor:
     """Return hidden [B, S, H] after one layer; or, if ranks share it, this rank's rows [B x S / ranks, H].
 
     angles: cosines and sines [2, S, pairs]. grouped: attention takes fewer heads of keys and values than of queries;
     otherwise they are repeated for it. ranks: they share the layer, and each has some of its heads. holders: they
-    share the layer's experts, and each has some of them.
+    share the layer's experts, and each has some of them. documents: those of a sample do not see each other. [B, S]:
+    the number of each token's document; or [documents + 1]: where they begin if all samples lie in a row, and where the
+    last one ends, for FlashAttention.
     """
     before, after, before_feed, after_feed = NORMS[shape.norms]
     own = shared(own, shape, ranks) if ranks else own
-    branch = attention(_norm(hidden, own, before, shape), own, angles, shape, grouped, ranks)
+    branch = attention(_norm(hidden, own, before, shape), own, angles, shape, grouped, ranks, documents)
     hidden = hidden + _norm(branch, own, after, shape)
     branch = feed_forward(_norm(hidden, own, before_feed, shape), own, shape, ranks, holders)
     return hidden + _norm(branch, own, after_feed, shape)
@@ -80,8 +86,9 @@ def projected(hidden: Tensor, own: Own, names: list[str]) -> Tensor:
 
 
 def attention(
-    hidden: Tensor, own: Own, angles: Tensor, shape: Layer, grouped: bool, ranks: TensorGroup | None
-) -> Tensor:
+    hidden: Tensor, own: Own, angles: Tensor, shape: Layer, grouped: bool, ranks: TensorGroup | None,
+    documents: Tensor | None,
+) -> Tensor:  # fmt: skip
     """Causal attention: every position sees itself and the positions before it, or the last ones in its window."""
     names = ["self_attn.qkv"] if shape.packed else ["self_attn.q", "self_attn.k", "self_attn.v"]
     sizes = [shape.heads * shape.width, shape.groups * shape.width, shape.groups * shape.width]
@@ -99,7 +106,7 @@ def attention(
         )
     query, key, value = (part.transpose(1, 2) for part in (query, key, value))
     query, key = turned(query, angles), turned(key, angles)
-    seen = attended(query, key, value, own.get("self_attn.sinks"), shape, grouped)
+    seen = attended(query, key, value, own.get("self_attn.sinks"), shape, grouped, documents)
     return _added(seen.transpose(1, 2).flatten(-2), own, "self_attn.o", ranks)
 
 
@@ -122,34 +129,55 @@ def turned(heads: Tensor, angles: Tensor) -> Tensor:
     return turned_ones if heads.shape[-1] == 2 * pairs else torch.cat([turned_ones, heads[..., 2 * pairs :]], -1)
 
 
-def attended(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer, grouped: bool) -> Tensor:
+def attended(
+    query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer, grouped: bool,
+    documents: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return the attention [B, heads, S, width]. A soft cap and sinks are in no kernel of PyTorch, so such scores are
     computed by single products."""
     if shape.cap is not None or sinks is not None:
-        return by_products(query, key, value, sinks, shape)
+        return by_products(query, key, value, sinks, shape, documents)
+    if documents is not None and documents.ndim == 1:
+        return in_a_row(query, key, value, shape, documents)
     if not grouped:
         times = shape.heads // shape.groups
         key, value = (part.repeat_interleave(times, 1) for part in (key, value))
-    mask = None if shape.window is None else visible(query, shape.window)
+    mask = None if shape.window is None and documents is None else visible(query, shape.window, documents)
     causal, several = mask is None, grouped and shape.heads != shape.groups
     return scaled_dot_product_attention(
         query, key, value, mask, is_causal=causal, scale=shape.scale, enable_gqa=several
     )
 
 
-def visible(query: Tensor, window: int | None) -> Tensor:
-    """Return which positions [S, S] each position sees."""
+def in_a_row(query: Tensor, key: Tensor, value: Tensor, shape: Layer, bounds: Tensor) -> Tensor:
+    """Return what FlashAttention computes within documents that lie between `bounds`, whatever their number."""
+    longest, before = query.shape[2], -1 if shape.window is None else shape.window - 1
+    rows = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]
+    kernel: Any = varlen_attn
+    several = shape.heads != shape.groups
+    seen: Tensor = kernel(
+        *rows, bounds, bounds, longest, longest, scale=shape.scale, window_size=(before, 0), enable_gqa=several
+    )
+    return seen.view(len(query), longest, *seen.shape[1:]).transpose(1, 2)
+
+
+def visible(query: Tensor, window: int | None, documents: Tensor | None = None) -> Tensor:
+    """Return which positions each position sees: [S, S], or [B, 1, S, S] with documents [B, S]."""
     places = torch.arange(query.shape[-2], device=query.device)
     back = places[:, None] - places
-    return (back >= 0) & (back < window) if window else back >= 0
+    seen = (back >= 0) & (back < window) if window else back >= 0
+    return seen if documents is None else seen & (documents[:, None, :, None] == documents[:, None, None])
 
 
-def by_products(query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer) -> Tensor:
+def by_products(
+    query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer, documents: Tensor | None = None
+) -> Tensor:
     grouped = query.view(len(query), shape.groups, -1, *query.shape[2:])
     scores = wide(grouped @ key[:, :, None].transpose(-1, -2)) * shape.scale
     if shape.cap is not None:
         scores = shape.cap * torch.tanh(scores / shape.cap)
-    scores = scores.masked_fill(~visible(query, shape.window), float("-inf"))
+    seen = visible(query, shape.window, documents)
+    scores = scores.masked_fill(~(seen if documents is None else seen[:, None]), float("-inf"))
     if sinks is not None:
         last = sinks.to(scores.dtype).view(1, shape.groups, -1, 1, 1).expand(*scores.shape[:-1], 1)
         scores = torch.cat([scores, last], -1)

@@ -75,11 +75,11 @@ def inputs(entries: int | None, segments: bool, **batch: Tensor) -> dict[str, Te
     """Return the arguments of the model's forward pass, labels included, from the tensors of a batch.
 
     entries: the size of the model's vocabulary if the data's is larger, otherwise None. segments: True if the model
-    distinguishes segments.
+    distinguishes segments. Where position_ids begin anew, the library masks what lies before.
     """
     ids = _below(entries, batch["input_ids"].long())
     given = {"input_ids": ids, "labels": _below(entries, batch["labels"].long()) if "labels" in batch else ids}
-    names = ("attention_mask", "token_type_ids") if segments else ("attention_mask",)
+    names = ("attention_mask", "position_ids", *(("token_type_ids",) if segments else ()))
     return given | {name: batch[name].long() for name in names if name in batch}
 
 

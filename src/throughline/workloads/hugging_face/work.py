@@ -85,14 +85,18 @@ def of_parts(made: architecture.Architecture, sequence: int) -> Decoder:
     the experts that it chooses."""
     matrices = sum(layer.multiplied() for layer in made.layers)
     tables = made.vocabulary * made.hidden * (1 if made.tied else 2)
-    wide = [(4.0 * layer.heads * layer.width, layer.pairs(sequence)) for layer in made.layers]
     return Decoder(
         layers=2.0 * sequence * matrices,
-        attention=sum(each * sequence**2 for each, _ in wide),
-        seen=sum(each * pairs for each, pairs in wide),
+        attention=attention(made, [float(sequence**2)] * len(made.layers)),
+        seen=attention(made, [float(layer.pairs(sequence)) for layer in made.layers]),
         head=2.0 * sequence * made.hidden * made.vocabulary,
         parameters=float(matrices + tables),
     )
+
+
+def attention(made: architecture.Architecture, pairs: list[float]) -> float:
+    """Return the FLOPs of attention, forward, in which each layer has so many pairs of positions."""
+    return sum(4.0 * layer.heads * layer.width * each for layer, each in zip(made.layers, pairs, strict=True))
 
 
 def window(content: Mapping[str, Any], layer: int) -> int | None:
