@@ -60,7 +60,8 @@ def find(
             f"{folder} holds no training shards of "
             + ", ".join(f"{length} tokens with {sequences[length]} predictions" for length in lacking),
             why=f"it holds (length: predictions) {listed}",
-            next_step="write into corpus.sequences what the shards have, or name the folder that has these",
+            next_step="write into corpus.sequences what the shards have; name the folder that has these; or leave out "
+            "the benchmarks that read them: benchmarks: {NAME: null}, in a second configuration file",
         )
     return by_length
 
