@@ -83,5 +83,6 @@ def limits(standings: Mapping[FigureKey, Mapping[Spot, Standing]]) -> Iterator[s
             f"{outliers.most_slow(fewest[kind])} of {fewest[kind]} {KINDS[kind]}" for kind in KINDS if kind in fewest
         )
         yield (
-            f"so many slow ones can be told from the rest: {', '.join(told)}; if more are slow, they may pass for usual"
+            f"slow ones that can be told from the rest: at most {', '.join(told)}; if more are slow, they may pass "
+            "for usual"
         )

@@ -25,6 +25,8 @@ from throughline.study import acceptance as study
 
 STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "not measured": 2}
 """The exit statuses."""
+STARTS = ("not certain", "slow ones", "some places", "the runs")
+"""How sentences begin that are no sentences about a place: `node 3` keeps its small letter."""
 NO_PEERS = "no figure has peers: an acceptance compares at least three devices, nodes or pairs"
 
 
@@ -199,6 +201,7 @@ def lines(acceptance: Acceptance) -> Iterable[str]:
     yield from (one.sentence for one in acceptance.expected if one.short or one.reached is None)
     yield from acceptance.unjudged
     yield from acceptance.missing_in_words()
+    yield from acceptance.unsure_in_words()
     yield from acceptance.remarks
 
 
@@ -211,4 +214,5 @@ def paragraph(acceptance: Acceptance) -> str:
         f"with {devices} each, {repeats} repeats; a place is called slow if it is more than "
         f"{100 * acceptance.tolerance:g} % slower than its peers and stands out among all places and figures."
     )
-    return " ".join(one if one.endswith(".") else f"{one}." for one in [how, *lines(acceptance)])
+    sentences = (f"{one[0].upper()}{one[1:]}" if one.startswith(STARTS) else one for one in [how, *lines(acceptance)])
+    return " ".join(one if one.endswith(".") else f"{one}." for one in sentences)

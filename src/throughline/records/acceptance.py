@@ -45,6 +45,15 @@ class StandingEntry(Entry):
     p_holm: NonNegative | None
     slow: bool
 
+    @property
+    def is_unsure(self) -> bool:
+        """True if the place is far behind and not called slow, because its peers or its repeats differ too much."""
+        return not self.slow and self.p is not None and (self.distance or 0.0) < -UNSURE
+
+
+UNSURE = 0.1
+"""A place that is behind by more than this share without being called slow is named as not certain."""
+
 
 class FigureEntry(Entry):
     """One figure of all places of a kind. size: rows, elements or bytes; judged: these places are peers.
@@ -169,6 +178,22 @@ class Acceptance(Entry):
     unjudged: list[str]
     remarks: list[str]
     figures: list[FigureEntry]
+
+    def unsure_in_words(self) -> list[str]:
+        """Return a sentence about the places that are far behind and not called slow; none without such places."""
+        behind = sorted(
+            (one.distance or 0.0, f"{one.place.words} by {-100 * (one.distance or 0.0):.0f} % ({figure.words})")
+            for figure in self.figures
+            if figure.kind != "link"
+            for one in figure.standings
+            if one.is_unsure
+        )
+        if not behind:
+            return []
+        return [
+            f"not certain: {first_of(words for _, words in behind)} lie behind the others, but these or the repeats "
+            "differ so much that it may be chance; more repeats, or a quieter fleet, would tell"
+        ]
 
     def missing_in_words(self) -> list[str]:
         """Return a sentence for each reason why runs are missing: where, and which."""

@@ -139,7 +139,15 @@ def test_two_slow_nodes_of_four_leave_the_verdict_open(tmp_path: Path, slow: tup
     if len(slow) == 2:
         assert "places differ, and nobody can tell which ones are slow" in found.summary
         assert found.unjudged[0].startswith("matrix product: node 0, node 3 (2 of 4) are 29.")
-    assert any("can be told from the rest: 1 of 4 nodes, 1 of 6 pairs;" in one for one in verdict.lines(found))
+    assert any("can be told from the rest: at most 1 of 4 nodes, 1 of 6 pairs;" in one for one in verdict.lines(found))
+
+
+def test_a_place_that_is_far_behind_in_some_repeats_is_named_as_not_certain(tmp_path: Path) -> None:
+    found = judged(tmp_path, speed=lambda one: 0.6 if one.place.nodes == (2,) and one.spec.repeat > 1 else 1.0)
+    assert found.verdict == "fit"
+    (told,) = [line for line in verdict.lines(found) if line.startswith("not certain: ")]
+    assert "node 2 by 40 % (" in told and "more repeats" in told
+    assert "Not certain: " in verdict.paragraph(found)
 
 
 def test_a_single_device_has_no_peers(tmp_path: Path) -> None:

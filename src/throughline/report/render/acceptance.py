@@ -51,7 +51,8 @@ def standings(acceptance: Acceptance) -> Table:
 def _entries(figure: FigureEntry, one: StandingEntry) -> list[Entry]:
     ends = (one.others_low, one.others_high)
     between = NOT_KNOWN if None in ends else f"{_distance(one.others_low)} to {_distance(one.others_high)}"
-    verdict = "slow" if one.slow else "as its peers" if figure.judged else "not judged"
+    judged = "not certain" if one.is_unsure else "as its peers" if figure.judged else "not judged"
+    verdict = "slow" if one.slow else judged
     return [
         Entry.words(one.place.words),
         Entry.words(figure.words),
@@ -83,7 +84,12 @@ def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
         "topic": Topic("verdict", "The verdict"),
         "table": found if acceptance.findings else None,
         "plots": [],
-        "remarks": [*acceptance.unjudged, *acceptance.remarks, *acceptance.missing_in_words()],
+        "remarks": [
+            *acceptance.unjudged,
+            *acceptance.unsure_in_words(),
+            *acceptance.remarks,
+            *acceptance.missing_in_words(),
+        ],
     }
     if acceptance.expected:
         rows: list[list[str | Entry]] = [

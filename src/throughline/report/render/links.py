@@ -152,7 +152,8 @@ def _latency_in_words(acceptance: Acceptance) -> Iterator[str]:
 
 def sizes(acceptance: Acceptance) -> Table:
     """Return a line for each message size: pairs, all nodes, and the devices inside a node."""
-    kinds = {kind: {one.size: one for one in _bandwidths(acceptance, kind)} for kind in ("pair", "all", "node")}
+    names = {"pair": "pairs", "all": "all nodes together", "node": "inside a node"}
+    kinds = {kind: of for kind in names if (of := {one.size: one for one in _bandwidths(acceptance, kind)})}
     largest = max(kinds["pair"], key=lambda size: size or 0)
     best = _median(kinds["pair"][largest])
     rows: list[list[str | Entry]] = []
@@ -165,12 +166,16 @@ def sizes(acceptance: Acceptance) -> Table:
                 reading(middle),
                 percent(1 - middle / best, 0),
                 Entry.words(f"{reading(worst.median)} ({worst.place.words})", chip="slower" if worst.slow else ""),
-                *(reading(_median(of[size])) if size in (of := kinds[kind]) else NOT_KNOWN for kind in ("all", "node")),
+                *(
+                    reading(_median(of[size])) if size in of else NOT_KNOWN
+                    for kind, of in kinds.items()
+                    if kind != "pair"
+                ),
             ]
         )
     unit = _unit(acceptance)
     heads = ["message, bytes", f"pairs, {unit}", "less than the largest message", "slowest pair"]
-    return tables.texts([*heads, "all nodes together", "inside a node"], rows, style="grid")
+    return tables.texts([*heads, *(names[kind] for kind in kinds if kind != "pair")], rows, style="grid")
 
 
 def _median(figure: FigureEntry) -> float:
