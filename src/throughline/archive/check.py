@@ -1,20 +1,20 @@
 """Check an archive: derive every figure again from the raw values in it, and say what differs.
 
 Digests come first: what is not the file that archive.json names is not looked at any further. Then records, summaries,
-proofs, verdicts, tables and the page are derived from one another. Plots are held by their digests alone, because their
-bytes depend on the version of the library that drew them.
+proofs, verdicts, tables and the page are derived from one another. Plots in files of their own are held by their
+digests alone, because their bytes depend on the version of the library that drew them.
 """
 
 import base64
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from throughline import __version__, files, records, temporary
-from throughline.archive import accepted, proofs, raw
+from throughline.archive import accepted, page, proofs, raw
 from throughline.archive.contents import NAME, Contents, Made, rules
 from throughline.archive.differences import Difference, between
 from throughline.archive.opening import as_json, opened
@@ -268,36 +268,51 @@ def _doubts(folder: Path, contents: Contents) -> Found:
             )
 
 
+def _lines(name: str, stated: str, derived: str) -> Found:
+    """Yield the first line of a text that differs."""
+    if line := _first_difference(stated.splitlines(), derived.splitlines()):
+        yield Difference(name, f"line {line}", "another line follows from the summaries", word=True)
+
+
 def _folders(kept: Path, again: Path, name: str) -> Found:
     stated, derived = ({path.relative_to(of): path for path in of.rglob("*") if path.is_file()} for of in (kept, again))
     for path in sorted(stated.keys() | derived.keys()):
         if path not in stated or path not in derived:
             told = "the archive lacks this table" if path not in stated else "no such table follows from the summaries"
             yield Difference(f"{name}/{path}", "", told, word=True)
-        elif line := _first_difference(stated[path], derived[path]):
-            yield Difference(f"{name}/{path}", f"line {line}", "another line follows from the summaries", word=True)
+        else:
+            texts = (of[path].read_text(encoding="utf-8", errors="replace") for of in (stated, derived))
+            yield from _lines(f"{name}/{path}", *texts)
 
 
-def _first_difference(stated: Path, derived: Path) -> int | None:
+def _first_difference(one: Sequence[str], other: Sequence[str]) -> int | None:
     """Return the number of the first line that differs."""
-    one, other = (path.read_text(encoding="utf-8", errors="replace").splitlines() for path in (stated, derived))
     pairs = enumerate(zip(one, other, strict=False), 1)
     return next((number for number, (a, b) in pairs if a != b), None if len(one) == len(other) else len(one) + 1)
 
 
 def _page(folder: Path, contents: Contents) -> Found:
-    """Yield summaries that the page holds in another form than the archive."""
-    page = folder / "results/report.html"
-    if not page.exists():
-        yield Difference("results/report.html", "", "the archive lacks the page")
+    """Yield summaries that the page holds in another form than the archive, and lines that do not follow from them."""
+    path = folder / page.NAME
+    if not path.exists():
+        yield Difference(page.NAME, "", "the archive lacks the page")
         return
-    links = re.findall(r"data:application/json;base64,([A-Za-z0-9+/=]+)", page.read_text(encoding="utf-8"))
-    held = {base64.b64decode(link) for link in links}
+    text = path.read_text(encoding="utf-8", errors="replace")
+    held = {base64.b64decode(link) for link in re.findall(r"data:application/json;base64,([A-Za-z0-9+/=]+)", text)}
     for made in contents.benchmarks.values():
         for name in made.summaries:
             value = _read(folder, folder / name, records.read_summary)[0]
             if value and files.json_text(value.model_dump(by_alias=True)).encode() not in held:
-                yield Difference("results/report.html", name, "the page does not hold this summary as it is")
+                yield Difference(page.NAME, name, "the page does not hold this summary as it is")
+    if contents.rules != rules() or contents.drawn_with is None:  # then another page follows in any case
+        return
+    with_plots = contents.drawn_with == page.LIBRARY
+    try:
+        derived = page.drawn(folder, contents.benchmarks, contents.files)
+    except (UserError, LookupError, TypeError, ValueError, RecursionError) as error:
+        yield Difference(page.NAME, "", f"it cannot be drawn again: {error}".replace(f"{folder}/", ""), word=True)
+        return
+    yield from _lines(page.NAME, page.fixed(text, with_plots), page.fixed(derived, with_plots))
 
 
 def lines(verdict: Verdict, path: Path) -> Iterator[str]:

@@ -16,7 +16,7 @@ Version 2 of an archive may have predictions and an acceptance. A program that r
 """
 RULES = (
     "throughline.report.analysis.summary", "throughline.report.topics", "throughline.comparables.exports",
-    "throughline.acceptance.verdict", "throughline.report.render.acceptance",
+    "throughline.acceptance.verdict", "throughline.report.render.page", "throughline.observe.environment",
 )  # fmt: skip
 """The modules that make summaries, tables and verdicts. An archive names the digest of everything that they import."""
 
@@ -48,11 +48,15 @@ class Made(Entry):
 
 
 class Contents(Entry):
-    """archive.json. `version` and `rules` say which program made the summaries and tables."""
+    """archive.json. `version` and `rules` say which program made the summaries and tables.
+
+    drawn_with: the version of the library that drew the plots; None in an archive of format 1.
+    """
 
     formats: dict[Format, Count]
     version: str
     rules: str
+    drawn_with: str | None = None
     configuration: dict[str, Any] | None
     benchmarks: dict[str, Made]
     files: dict[str, Held]

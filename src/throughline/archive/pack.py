@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import __version__
-from throughline.archive import accepted
+from throughline.archive import accepted, page
 from throughline.archive.contents import FORMATS, NAME, Contents, Held, Made, rules
 from throughline.files import NODES, UserError, atomic, json_text, read_json, scrub, snakemake
 
@@ -69,10 +69,12 @@ def _write(
     paths = sorted({report, *others, *(path for root in roots for path in _files(root))} - stale)
     with atomic(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         held = {path.as_posix(): _content(path) for path in paths}
+        held[report.as_posix()] = page.drawn(Path(), benchmarks, held).encode()
         contents = Contents(
             formats=FORMATS,
             version=__version__,
             rules=rules(),
+            drawn_with=page.LIBRARY,
             configuration=_configuration(paths),
             benchmarks=benchmarks,
             files={name: _held(content) for name, content in held.items()},

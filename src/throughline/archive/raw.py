@@ -5,17 +5,27 @@ has what the ranks reported, unrounded. So a second way to the same figures find
 """
 
 import csv
+import itertools
+import json
 import math
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from throughline.archive.differences import Difference, between, equal
-from throughline.observe.telemetry_window import GAUGES
+from throughline.messages import Window
+from throughline.observe import environment
+from throughline.observe.telemetry_window import GAUGES, RATES, of_rates
 from throughline.records import NodeTelemetry, Rank, RunRecord
+from throughline.records.run import Series
 
 SEVEN_DIGITS = 5e-7
 """The rounding of a number in run<k>.telemetry.csv."""
+MASKED = re.compile(r"\b(?:MASKED|USER|HOST|ADDRESS|node\d+)\b|~")
+"""What stands in place of a name. The digest of an environment was made before its names were masked."""
+OF_INTERVALS = 1e-4
+"""The same for the mean of rates, whose weights are differences of rounded times."""
 
 
 def record(file: str, run: RunRecord) -> Iterator[Difference]:
@@ -35,8 +45,21 @@ def record(file: str, run: RunRecord) -> Iterator[Difference]:
     stated = {name: getattr(run, name) for name in derived if name != "utilization.cpu"}
     stated |= {"utilization.cpu": run.utilization.cpu} if "utilization.cpu" in derived else {}
     yield from between(file, stated, derived)
+    yield from _places(file, run)
     yield from _steps(file, run)
     yield from _work(file, run)
+
+
+def _places(file: str, run: RunRecord) -> Iterator[Difference]:
+    """Yield ranks that are not those of the topology, another environment, and a peak that no rank has reached."""
+    stated = [[rank.rank, rank.node] for rank in run.ranks]
+    derived = [[number, number // run.spec.topology.devices] for number in range(run.spec.topology.world)]
+    yield from between(file, stated, derived, "ranks")
+    known, device = run.environment, run.device
+    if known.get("digest") and device and not MASKED.search(json.dumps(known.get("variables"))):
+        yield from between(file, known["digest"], environment.digest(known, device.model_dump()), "environment.digest")
+    if run.memory and run.memory.reserved_bytes is not None and run.peak_memory_bytes is not None:
+        yield from between(file, run.memory.reserved_bytes, run.peak_memory_bytes, "memory.reserved_bytes")
 
 
 def _seconds(rank: Rank) -> float:
@@ -87,36 +110,52 @@ def _work(file: str, run: RunRecord) -> Iterator[Difference]:
 
 
 def telemetry(file: str, run: RunRecord, table: Path) -> Iterator[Difference]:
-    """Yield gauges whose mean, minimum or maximum is not that of the samples within the window."""
+    """Yield figures whose mean, minimum or maximum is not that of the samples within the window."""
     if not run.telemetry:
         return
     with table.open(newline="", encoding="utf-8") as stream:
-        rows = [row for row in csv.DictReader(stream) if row.get("in_window") == "1"]
+        rows = list(csv.DictReader(stream))
     for node in run.telemetry:
         if "telemetry" in node.reasons:  # there are no figures, and the reason says why
             continue
-        yield from _node(file, node, [row for row in rows if row.get("node") == str(node.node)])
+        ends = [rank.window_end_s for rank in run.ranks if rank.node == node.node]
+        yield from _node(file, node, [row for row in rows if row.get("node") == str(node.node)], max(ends, default=0.0))
 
 
-def _node(file: str, node: NodeTelemetry, rows: Sequence[dict[str, str]]) -> Iterator[Difference]:
-    if node.samples != len(rows):
-        told = f"it states {node.samples} samples within the window, and {table_name(file)} has {len(rows)}"
+def _node(file: str, node: NodeTelemetry, rows: Sequence[dict[str, str]], window_s: float) -> Iterator[Difference]:
+    within = [row for row in rows if row.get("in_window") == "1"]
+    if node.samples != len(within):
+        told = f"it states {node.samples} samples within the window, and {table_name(file)} has {len(within)}"
         yield Difference(file, f"telemetry[{node.node}].samples", told)
         return
     parts = {"machine": node.machine, "processes": node.processes}
     for device in node.devices:
-        parts[f"device{device.index}"] = {name: getattr(device, name) for name in GAUGES["devices"]}
+        names = (*GAUGES["devices"], *RATES["devices"])
+        parts[f"device{device.index}"] = {name: getattr(device, name) for name in names if name != "energy_j"}
     for part, figures in parts.items():
         for name in GAUGES.get(part, GAUGES["devices"]):
-            series = figures.get(name)
-            values = [float(text) for row in rows if (text := row.get(f"{part}_{name}"))]
-            if series is None or not values:
-                continue
-            derived = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
-            for end, value in derived.items():
-                stated = getattr(series, end)
-                if abs(stated - value) > SEVEN_DIGITS * abs(value) + 1e-12 and not equal(stated, value):
-                    yield from between(file, stated, value, f"telemetry[{node.node}].{part}.{name}.{end}")
+            values = [float(text) for row in within if (text := row.get(f"{part}_{name}"))]
+            derived = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)} if values else None
+            yield from _series(file, figures.get(name), derived, f"telemetry[{node.node}].{part}.{name}", SEVEN_DIGITS)
+        for name in RATES.get(part, RATES["devices"]):
+            derived = of_rates(_intervals(rows, f"{part}_{name}"), Window(0.0, window_s))
+            where = f"telemetry[{node.node}].{part}.{name}"
+            yield from _series(file, figures.get(name), derived, where, OF_INTERVALS)
+
+
+def _intervals(rows: Sequence[dict[str, str]], column: str) -> list[tuple[float, float, float]]:
+    """Return start, end and rate between each sample and the one before it."""
+    pairs = itertools.pairwise(rows)
+    return [(float(a["at_s"]), float(b["at_s"]), max(0.0, float(b[column]))) for a, b in pairs if b.get(column)]
+
+
+def _series(
+    file: str, series: Series | None, derived: dict[str, float] | None, where: str, tolerance: float
+) -> Iterator[Difference]:
+    for end, value in (derived or {}).items() if series else ():
+        stated = getattr(series, end)
+        if abs(stated - value) > tolerance * abs(value) + 1e-12 and not equal(stated, value):
+            yield from between(file, stated, value, f"{where}.{end}")
 
 
 def table_name(file: str) -> str:

@@ -97,6 +97,22 @@ def cooler(record: Any) -> None:
     record["telemetry"][0]["machine"]["memory_used_bytes"]["max"] -= 2**20
 
 
+def less_traffic(record: Any) -> None:
+    record["telemetry"][0]["machine"]["loopback_bytes_per_s"]["max"] *= 0.99
+
+
+def other_node(record: Any) -> None:
+    record["ranks"][1]["node"] = 1
+
+
+def newer_kernel(record: Any) -> None:
+    record["environment"]["kernel"] = "7.0"
+
+
+def less_reserved(record: Any) -> None:
+    record["memory"]["reserved_bytes"] -= 1
+
+
 def other_products(record: Any) -> None:
     for rank in record["ranks"]:
         rank["matmul_flops_per_s"] = 2 * record["work"]["matmul_flops_per_s"]
@@ -111,12 +127,21 @@ def other_products(record: Any) -> None:
         (less_memory, "peak_memory_bytes: it states"),
         (quicker, "figures.latency (95 %): it states"),
         (cooler, "telemetry[0].machine.memory_used_bytes.max: it states"),
+        (less_traffic, "telemetry[0].machine.loopback_bytes_per_s.max: it states"),
+        (other_node, "ranks[1][1]: it states"),
+        (less_reserved, "memory.reserved_bytes: it states"),
     ],
 )
 def test_a_digit_in_a_record(change: Callable[[Any], None], found: str, unpacked: Files, tmp_path: Path) -> None:
     changed = with_value(unpacked, f"{RUN}.json", change)
     told = differences(packed(changed, tmp_path / "a.zip"))
     assert any(line.startswith(f"{RUN}.json") and found in line for line in told), told
+
+
+def test_an_environment_that_was_edited(unpacked: Files, tmp_path: Path) -> None:
+    """The digest is made by a rule, so in an archive of another version it is a note."""
+    notes = check.check(packed(with_value(unpacked, f"{RUN}.json", newer_kernel), tmp_path / "a.zip")).notes
+    assert any(str(note).startswith(f"{RUN}.json: environment.digest: it states") for note in notes)
 
 
 def test_a_forged_record_with_its_log_and_its_ranks_is_still_found(unpacked: Files, tmp_path: Path) -> None:
@@ -252,6 +277,13 @@ def test_the_same_results_give_the_same_bytes(unpacked: Files, tmp_path: Path, m
     with zipfile.ZipFile("one.zip") as archive:
         assert set(archive.namelist()) == set(unpacked)
     assert all(one.word for one in check.check(Path("one.zip")).differences)  # the tables are an earlier version's
+    with zipfile.ZipFile("one.zip") as archive:
+        changed = {name: archive.read(name) for name in archive.namelist()}
+    shown = next(re.finditer(rb'<td class="[^"]*">[0-9.]+<', changed["results/report.html"])).group()
+    typed = changed["results/report.html"].replace(shown, shown.replace(b">", b">9", 1), 1)
+    told = differences(packed(changed | {"results/report.html": typed}, Path("three.zip")))
+    assert [line for line in told if line.startswith("results/report.html: line ")]
+    assert not [line for line in differences(packed(changed, Path("four.zip"))) if "report.html" in line]
 
 
 def test_a_name_of_this_machine_does_not_leave_it(
