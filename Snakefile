@@ -27,10 +27,11 @@ os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.ge
 
 from throughline import console, unmade, versions, workflow_call
 from throughline.report.analysis import cells
-from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files, print_answers
+from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files, print_answers, start_in_order
 from throughline.console import plan
 
 look_behind_ancient_files()
+start_in_order()
 print_answers()
 INSIDE = Inside(workflow)
 ROOT = INSIDE.root  # code, presets and tables of facts; the working directory has data/, results/ and logs/
@@ -98,6 +99,7 @@ include: "rules/archive.smk"
 onstart:
     made, devices = answered(checked_plan)
     logger.info("\n".join([*devices, str(made)]), extra={"event": "plan", "plan": made})
+    watch_nodes(made)
 
 
 onsuccess:

@@ -3,7 +3,7 @@ import atexit
 import functools
 
 from throughline.console import plan_acceptance
-from throughline.launch import fleet
+from throughline.launch import fleet, lost_nodes
 from throughline.study import acceptance, imports_section
 
 NODE_FILES = fleet.NodeFiles()
@@ -40,7 +40,16 @@ def visit_of(wildcards):
 def visits_now(_):
     """The files of all visits whose nodes are there. Those of nodes that are away are made by a later call."""
     settled, made = accepted()
-    return [file for file, visit in made.visits().items() if not settled.away.keys() & set(visit[0].place.nodes)]
+    files = [file for file, visit in made.visits().items() if not settled.away.keys() & set(visit[0].place.nodes)]
+    if all(map(os.path.exists, files)):  # no plan is printed then, because there may be nothing to do
+        say_who_is_away()
+    return files
+
+
+@functools.cache
+def say_who_is_away():
+    for node, why in accepted()[0].away.items():
+        logger.warning(f"node {node} is left out, because {why}; a later call measures it")
 
 
 def plan_of_acceptance(jobs):
@@ -99,6 +108,12 @@ def priority_of_visit(wildcards):
     _, made = accepted()
     files = list(made.visits())
     return len(files) - files.index(acceptance.VISIT.format(**wildcards))
+
+
+def watch_nodes(made):
+    """Give up visits that wait for a node which goes down while they are in Slurm's queue."""
+    if made.acceptance and INSIDE.submits:
+        lost_nodes.watch(accepted()[0].names, partition_of_accept(), logger.warning)
 
 
 def judge_what_is_there():

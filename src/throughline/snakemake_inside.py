@@ -142,6 +142,25 @@ def look_behind_ancient_files() -> None:
     DAG.bfs = bfs
 
 
+def start_in_order() -> None:
+    """Let Snakemake start jobs by their priority if it starts several at once.
+
+    Snakemake only looks at priorities when it chooses among the jobs that are ready. Jobs that it chooses together are
+    submitted in any order. On Slurm these are almost all, and the third repeat of a run could come before the first.
+    """
+    from snakemake.scheduling.job_scheduler import JobScheduler
+
+    start = take(JobScheduler, "run")
+    if hasattr(start, "start"):
+        return
+
+    def run(self: Any, jobs: Iterable[Any], executor: Any = None) -> None:
+        start(self, sorted(jobs, key=lambda job: -take(job, "priority")), executor)
+
+    run.start = start  # type: ignore[attr-defined]
+    JobScheduler.run = run
+
+
 class _LedTo:
     """Map a job to the jobs that have to run if it runs.
 

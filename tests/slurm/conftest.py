@@ -14,9 +14,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,7 @@ class Cluster:
         self.variables = {"SLURM_CONF": str(folder / "etc" / "slurm.conf")}
         network = dict(line.split("=") for line in (folder / "network").read_text().split())
         self.namespaces = [f"{network['tag']}-{number}" for number in range(1, 6)]
+        self.names = [f"try{number}" for number in range(1, 6)]
         self.down: set[str] = set()
 
     def ask(self, *command: str) -> str:
@@ -106,13 +108,25 @@ class Cluster:
     def nodes_of(self, job: str) -> list[str]:
         return self.ask("scontrol", "show", "hostnames", self.ask("squeue", "-h", "-j", job, "-o", "%N")).split()
 
+    def space(self, name: str) -> str:
+        """Return the network namespace of a node."""
+        return self.namespaces[self.names.index(name)]
+
+    def address(self, name: str) -> str:
+        lines = (self.folder / "etc" / "hosts").read_text().splitlines()
+        return next(line.split()[0] for line in lines if name in line.split()[1:])
+
+    def processes(self, name: str) -> list[int]:
+        """Return the ids of all processes on a node."""
+        found = subprocess.run(["ip", "netns", "pids", self.space(name)], capture_output=True, text=True)
+        return [int(pid) for pid in found.stdout.split()]
+
     def take_down(self, name: str) -> None:
         """End everything on the node at once, like a power failure."""
         self.down.add(name)
-        space = self.namespaces[int(name.removeprefix("try")) - 1]
-        for pid in subprocess.run(["ip", "netns", "pids", space], capture_output=True, text=True).stdout.split():
+        for pid in self.processes(name):
             with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
     def bring_back(self, name: str) -> None:
         self.down.discard(name)
@@ -201,30 +215,47 @@ class Project:
 
     def ranks(self, benchmark: str, topology: str) -> dict[int, int]:
         """Map each rank of this project's run that has begun to its process id, on all nodes."""
-        pids = {}
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"throughline.rank.worker" not in words[2:4]:  # in horovodrun's command line, the name comes later
-                    continue
-                variables = (entry / "environ").read_bytes().split(b"\0")
-                environment = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
-                spec = json.loads(Path(os.fsdecode(words[-2])).read_text())["spec"]
-                if os.fsencode(self.path / "src/start.py") not in words or [spec["benchmark"], spec["topology"]] != [
-                    benchmark,
-                    topology,
-                ]:
-                    continue
-                beat = heartbeat.read(Path(environment["THROUGHLINE_NODE"], f"rank_{environment['RANK']}.beat"))
-                if beat.phase in AT_WORK:
-                    pids[int(environment["RANK"])] = int(entry.name)
-        return pids
+        return {
+            worker.rank: worker.pid
+            for worker in workers(int(entry.name) for entry in Path("/proc").glob("[0-9]*"))
+            if worker.project == self.path
+            and [worker.spec["benchmark"], worker.spec["topology"]] == [benchmark, topology]
+            and worker.phase in AT_WORK
+        }
 
     def record(self, topology: str, benchmark: str = "long") -> Path:
         return self.path / f"results/{benchmark}/bz4_fp32/torch/{topology}/run1.json"
 
     def log(self, topology: str, benchmark: str = "long") -> str:
         return self.record(topology, benchmark).with_suffix(".log").read_text()
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A rank that runs. project: its checkout; spec: that of its run."""
+
+    pid: int
+    rank: int
+    phase: str
+    project: Path
+    spec: dict[str, Any]
+
+
+def workers(pids: Iterable[int]) -> Iterator[Worker]:
+    """Yield the ranks among these processes."""
+    for pid in pids:
+        folder = Path("/proc", str(pid))
+        with contextlib.suppress(OSError, KeyError):  # it has just ended, or it is another program
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if b"throughline.rank.worker" not in words[2:4]:  # in horovodrun's command line, the name comes later
+                continue
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            environment = dict(os.fsdecode(variable).partition("=")[::2] for variable in variables)
+            rank = int(environment["RANK"])
+            beat = heartbeat.read(Path(environment["THROUGHLINE_NODE"], f"rank_{rank}.beat"))
+            start = next((word for word in words if word.endswith(b"/src/start.py")), b"/src/start.py")
+            spec = json.loads(Path(os.fsdecode(words[-2])).read_text())["spec"]
+            yield Worker(pid, rank, beat.phase, Path(os.fsdecode(start)).parents[1], spec)
 
 
 def world(topology: str) -> int:
@@ -241,7 +272,11 @@ def until(done: Callable[[], bool], seconds: float = 60) -> None:
 
 @pytest.fixture(scope="session")
 def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    path = tmp_path_factory.mktemp("slurm") / "project"
+    return copied(tmp_path_factory.mktemp("slurm") / "project", cluster)
+
+
+def copied(path: Path, cluster: Cluster) -> Project:
+    """Copy the checkout, without what git ignores."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,

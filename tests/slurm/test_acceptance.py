@@ -1,4 +1,5 @@
-"""An acceptance on a real Slurm cluster: every visit takes place on the nodes that it names, and no file names them."""
+"""An acceptance on a real Slurm cluster: what is slow is found by name, a lost node costs only its own figures, every
+visit takes place on the nodes that it names, and no file names them."""
 
 from __future__ import annotations
 
@@ -6,26 +7,76 @@ import json
 import re
 from pathlib import Path
 
-from slurm.conftest import Project
+import pytest
+
+from slurm import slow
+from slurm.conftest import Project, until
 from throughline import records
+from throughline.commands import accept
 from throughline.study import acceptance
 
-ASKED = """accept:
-  {repeats: 1, nodes: 3, pairs: 1, threads: 1, step_s: 0.5, at_least_s: 0.05, device: cpu,
-   sizes: {matmul: [64], memory: [65536], all_reduce: [1024, 65536]}}
+SHORT = """accept:
+  {nodes: 4, repeats: 2, threads: 1, at_least_s: 0.5, device: cpu, measure: [matmul, all-reduce],
+   sizes: {matmul: [256], all_reduce: [1024, 1048576]}}
 """
+LOST, SLOW, LINK = "try1", "try4", ("try2", "try3")
+PAIRS = ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3))
+PLACES = {f"node{number}" for number in range(4)} | {f"pair_{a}_{b}" for a, b in PAIRS} | {"all"}
 
 
-def test_visits_take_place_on_the_nodes_that_they_name(project: Project) -> None:
-    (project.path / "accept.yaml").write_text(ASKED)
-    project.run("accept", "--configfile", "accept.yaml")
-    names = json.loads((project.path / acceptance.LOCAL).read_text())["nodes"]
-    assert names == {"0": "try1", "1": "try2", "2": "try3"}
-    places = {"node0": "try1", "node1": "try2", "node2": "try3", "pair_1_2": "try[2-3]", "all": "try[1-3]"}
+def findings(project: Project) -> set[str]:
+    found = json.loads((project.path / acceptance.RESULT).read_text())["findings"]
+    return {finding["place"]["words"] for finding in found}
+
+
+def ran_on(project: Project) -> list[str]:
+    """Return the nodes of each job of a visit that is over, in the order in which the jobs ended."""
     completed = (project.cluster.folder / "log" / "completed.txt").read_text().splitlines()
-    ran_on = [found[1] for line in completed[-len(places) :] if (found := re.search(r"NodeList=(\S+)", line))]
-    assert sorted(ran_on) == sorted(places.values())
-    for place in places:
+    ours = [line for line in completed if f"WorkDir={project.path} " in line and "JobState=COMPLETED" in line]
+    return [found[1] for line in ours if (found := re.search(r"NodeList=(\S+)", line))]
+
+
+def test_slow_parts_are_named_and_a_lost_node_is_measured_later(
+    project: Project, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verdict without the node is open, if nothing else is named already."""
+    result = project.path / acceptance.RESULT
+    (project.path / "accept.yaml").write_text(SHORT)
+    before = len(ran_on(project))
+    with slow.node(project.cluster, SLOW), slow.link(project.cluster, *LINK):
+        first = project.start("accept", "--configfile", "accept.yaml")
+        until(lambda: LOST in project.cluster.ask("squeue", "-h", "-t", "RUNNING", "-o", "%N").split(), 300)
+        project.cluster.take_down(LOST)
+        said, _ = first.communicate(timeout=1200)
+        assert first.returncode == 1, said
+        assert re.search(r"node 0: Slurm says that it is down.*visits that wait for it given up", said), said
+        assert accept.main(result) == (1 if findings(project) else 2)
+        text = capsys.readouterr().out
+        assert "runs are missing (node 0" in text and "call snakemake accept again" in text
+        kept = {path: path.read_bytes() for path in (project.path / acceptance.FOLDER).rglob("run?.json")}
+        assert kept and not any("node0" in str(path) or "pair_0" in str(path) for path in kept)
+
+        without = project.run("accept", "--configfile", "accept.yaml")
+        assert "node 0 is left out, because Slurm says that it is down" in without
+        project.cluster.bring_back(LOST)
+        until(lambda: "idle" in project.cluster.ask("sinfo", "-h", "-N", "-n", LOST, "-o", "%T"))
+        output = project.run("accept", "--configfile", "accept.yaml")
+    assert all(path.read_bytes() == content for path, content in kept.items()), "only what is missing is measured"
+    assert accept.main(result) == 1
+    text = capsys.readouterr().out
+    assert "missing" not in text and findings(project) == {"node 3", "nodes 1 and 2"}, text
+    assert "Not fit (4 nodes): slow: " in output, "the last message has the verdict"
+    assert len(ran_on(project)) - before == 2 * len(PLACES)
+    where_and_what(project)
+
+
+def where_and_what(project: Project) -> None:
+    """Check the names of the nodes, the records, and that no file but one has the names."""
+    names = json.loads((project.path / acceptance.LOCAL).read_text())["nodes"]
+    assert names == {str(number): f"try{number + 1}" for number in range(4)}
+    nodes = ["try1", "try2", "try3", "try4", "try[1-2]", "try[1,3]", "try[1,4]", "try[2-3]", "try[2,4]", "try[3-4]"]
+    assert sorted(ran_on(project)[-2 * len(PLACES) :]) == sorted(2 * [*nodes, "try[1-4]"])
+    for place in PLACES:
         visit = json.loads((project.path / acceptance.VISIT.format(place=place, repeat=1)).read_text())
         for path in visit["records"]:
             record = json.loads((project.path / path).read_text())

@@ -74,6 +74,20 @@ rule summary:
 """
 
 
+ORDERED = """
+from throughline.snakemake_inside import start_in_order
+start_in_order()
+
+rule all:
+    input: expand("made_{n}", n=range(9))
+
+rule made:
+    output: "made_{n}"
+    priority: lambda wildcards: (int(wildcards.n) * 5) % 9
+    shell: "touch {output}"
+"""
+
+
 def asked(folder: Path, *words: str) -> dict[str, object]:
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "made", *words]
     variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
@@ -121,6 +135,15 @@ def test_what_is_gone_is_named_with_the_version() -> None:
         WorkflowError, match=rf"has no SimpleNamespace.dag.targetfiles .*\n.*tried with .* {TRIED_WITH}"
     ):
         take(workflow, "dag.targetfiles")
+
+
+def test_jobs_that_start_together_start_by_their_priority(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text(ORDERED)
+    command = [sys.executable, "-m", "snakemake", "--cores", "9"]
+    variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    started = [int(n) for n in re.findall(r"output: made_(\d)", done.stderr)]
+    assert started == sorted(range(9), key=lambda n: -(n * 5 % 9)), done.stderr
 
 
 def test_data_that_are_made_again_hide_nothing_behind_them(tmp_path: Path) -> None:

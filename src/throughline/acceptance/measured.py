@@ -84,8 +84,10 @@ def read(acceptance: Acceptance, folder: Path) -> Measured:
     """Read every record that is asked for. folder: the one above results/."""
     runs, missing = list[Run](), list[Missing]()
     for measurement in acceptance.measurements():
-        reason: str | None = "it was not measured: there is no record"
         path = folder / measurement.record
+        reason: str | None = "its node was away, or nobody has started it"
+        if (folder / measurement.log).exists():
+            reason = f"it did not finish; {measurement.log} says why"
         if path.exists():
             try:
                 record = records.read_run_of(path, measurement.spec)

@@ -17,6 +17,9 @@ def main(file: Path = Path("results/acceptance.json"), /) -> int:
     accepted = read_acceptance(file)
     for line in verdict.lines(accepted):
         print(line)
+    if accepted.missing:
+        print("Next: bring back what is away, mend what failed, and call snakemake accept again in the same way.")
+        print("It measures only what is missing.")
     names = file.with_name(Path(LOCAL).name)
     if names.exists():
         print(f"The names of the nodes are in {names}.")

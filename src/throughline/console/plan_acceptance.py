@@ -75,7 +75,7 @@ def of_call(
     lines = [
         f"  acceptance of {nodes}: {count} of {every} measurements to make, in {len(to_make)} visits",
         *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),
-        f"  measuring: about {max(1, round(seconds / 60))} min{how}; accept.repeats, accept.pairs and accept.step_s "
+        f"  measuring: about {max(1, round(seconds / 60))} min{how}; accept.repeats, accept.measure and accept.pairs "
         "make it shorter",
     ]
     return Visits(lines, to_make, expected, side_by_side)

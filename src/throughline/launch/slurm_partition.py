@@ -77,6 +77,11 @@ class SlurmNode:
 
 @cache
 def nodes(partition: str | None) -> tuple[SlurmNode, ...]:
+    """Return the nodes of a partition, as they were when they were first asked for."""
+    return nodes_now(partition)
+
+
+def nodes_now(partition: str | None) -> tuple[SlurmNode, ...]:
     """Return the nodes of a partition (None: the default one) by name. Raise UserError if there are none."""
     what = f"Slurm names no node of {_named(partition)}"
     mending = "check slurm_partition in slurm/config.yaml and accept.partition against `sinfo`"

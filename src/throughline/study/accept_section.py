@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, PositiveFloat, field_validator, model_validator
 
@@ -11,6 +11,7 @@ from throughline.study.benchmark import DeviceName, HostName, PartitionName
 from throughline.study.section import Name, PositiveInt, Section, Text
 
 What = Literal["step", "matmul", "memory", "copies", "all-reduce"]
+WHATS: tuple[What, ...] = get_args(What)
 AllFeatures = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+(&[A-Za-z0-9_.:-]+)*$")]
 Kind = Literal["device", "node", "pair", "all"]
 
@@ -83,6 +84,10 @@ class Accept(Section):
         None, description="threads of each worker on a CPU; null: all cores of a node, divided among its workers"
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(3, description="how often everything is measured")
+    measure: Annotated[list[What], Field(min_length=1)] = Field(
+        default_factory=lambda: list(WHATS),
+        description="what is measured: fewer of them take less time. Without `all-reduce`, pairs are not measured",
+    )
     train: Name | None = Field(
         None,
         description="the benchmark whose training step is measured: its model, first framework, first precision and "

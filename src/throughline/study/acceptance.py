@@ -257,6 +257,7 @@ def asked(config: Config, fleet: Fleet) -> Acceptance:
     specs = [
         (what, spec)
         for what, block in _blocks(config, fleet).items()
+        if what in accept.measure
         for spec in runs.expand(_alone(config, what, {**block, "topologies": list(topologies)}))
         if what != "all-reduce" or spec.topology.world > 1
     ]

@@ -113,7 +113,10 @@ def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None
     found = verdict.judge(made, tmp_path)
     assert (found.verdict, verdict.status(found)) == ("not measured", 2)
     assert [one.record for one in found.missing] == [gone.record]
-    assert any("node 0, GPU 0: memory is missing (1 run)" in line for line in verdict.lines(found))
+    assert any("node 0, GPU 0: memory is missing (1 run): its node was away" in line for line in verdict.lines(found))
+    (tmp_path / gone.log).write_text("rank 0: killed by signal 9")
+    (told,) = verdict.judge(made, tmp_path).missing
+    assert told.reason == f"it did not finish; {gone.log} says why"
     other = next(one for one in made.measurements() if one.place.nodes == (2,))
     content = json.loads((tmp_path / other.record).read_text())
     (tmp_path / other.record).write_text(json.dumps(content | {"status": "oom", "samples_per_s": None, "reason": "no"}))

@@ -1,0 +1,91 @@
+"""Make a part of the test cluster slow, as real faults do: a node by the quota of a control group, a link by tc.
+
+with node(cluster, "try2"): ...              its ranks get little processor time
+with link(cluster, "try1", "try3"): ...      only what these two send to each other is slow
+with network(cluster, "try4"): ...           everything that this node sends is slow
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from process_helpers import needs
+from slurm.conftest import Cluster, workers
+
+RATE = "20mbit"
+PERIOD_US, QUOTA_US = 100_000, 4_000
+"""A rank at work gets 4 % of one core."""
+CONTROLLER = Path("/sys/fs/cgroup/cpu")
+STARTING = ("start", "join", "device", "model", "data", "optimizer")
+LOOK_EVERY_S = 0.2
+
+
+@contextlib.contextmanager
+def node(cluster: Cluster, name: str) -> Iterator[None]:
+    """Give the ranks on a node little processor time while they work. They start at full speed, to save time."""
+    needs((CONTROLLER / "cpu.cfs_quota_us").exists(), "control groups of version 1 with quotas of processor time")
+    group = CONTROLLER / cluster.space(name)
+    group.mkdir()
+    (group / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+    (group / "cpu.cfs_quota_us").write_text(str(QUOTA_US))
+    over = threading.Event()
+    watcher = threading.Thread(target=_slow_down, args=(cluster, name, group, over))
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        for pid in (group / "cgroup.procs").read_text().split():
+            with contextlib.suppress(OSError):
+                (CONTROLLER / "cgroup.procs").write_text(pid)
+        group.rmdir()
+
+
+def _slow_down(cluster: Cluster, name: str, group: Path, over: threading.Event) -> None:
+    """Put every rank on this node that is at work into the group."""
+    slowed: set[int] = set()
+    while not over.wait(LOOK_EVERY_S):
+        for worker in workers(cluster.processes(name)):
+            if worker.pid not in slowed and worker.phase not in STARTING:
+                with contextlib.suppress(OSError):
+                    (group / "cgroup.procs").write_text(str(worker.pid))
+                    slowed.add(worker.pid)
+
+
+@contextlib.contextmanager
+def link(cluster: Cluster, one: str, other: str) -> Iterator[None]:
+    """Slow down what two nodes send to each other, and nothing else."""
+    with contextlib.ExitStack() as stack:
+        for here, there in ((one, other), (other, one)):
+            stack.enter_context(_shaped(cluster, here, f"{cluster.address(there)}/32"))
+        yield
+
+
+@contextlib.contextmanager
+def network(cluster: Cluster, name: str) -> Iterator[None]:
+    """Slow down everything that a node sends to other nodes. Slurm's controller is not one of them."""
+    others = [other for other in cluster.names if other != name]
+    with _shaped(cluster, name, *(f"{cluster.address(other)}/32" for other in others)):
+        yield
+
+
+@contextlib.contextmanager
+def _shaped(cluster: Cluster, name: str, *destinations: str) -> Iterator[None]:
+    """Limit what a node sends to these addresses. The other traffic has a class without a limit."""
+    there = ["tc", "-n", cluster.space(name)]
+    on = ["dev", "eth0"]
+    subprocess.run([*there, "qdisc", "add", *on, "root", "handle", "1:", "htb"], check=True)
+    try:
+        limit = ["htb", "rate", RATE, "burst", "32k", "quantum", "1514"]
+        subprocess.run([*there, "class", "add", *on, "parent", "1:", "classid", "1:1", *limit], check=True)
+        chosen = [*there, "filter", "add", *on, "parent", "1:", "protocol", "ip", "u32"]
+        for destination in destinations:
+            subprocess.run([*chosen, "match", "ip", "dst", destination, "flowid", "1:1"], check=True)
+        yield
+    finally:
+        subprocess.run([*there, "qdisc", "delete", *on, "root"], check=True)
