@@ -84,7 +84,10 @@ def accept(project: Project, kind: str, number: int) -> Accepted:
     # The numbers of the nodes are those of their names, so that a finding can be compared.
     files.write_json(project.path / LOCAL, {"nodes": {str(one): project.cluster.names[one] for one in NODES}})
     with made_slow(project.cluster, kind, places):
-        project.run("accept", "--configfile", "accept.yaml")
+        process = project.start("accept", "--configfile", "accept.yaml")
+        said, _ = process.communicate()
+        if process.returncode:
+            sys.exit(f"this acceptance failed:\n{said}")
     judged = files.read_json(project.path / RESULT)
     named = {tuple(finding["place"]["nodes"]) for finding in judged["findings"]}
     return Accepted(

@@ -49,7 +49,7 @@ def give_up(
 
     names: of the nodes by their number; before: what the call before has returned.
     """
-    away = {node.name: node.state for node in nodes if node.name in names.values() and not node.is_up}
+    away = {node.name: node.state for node in nodes if node.name in names.values() and node.is_lost}
     for number, name in names.items():
         if name not in away or name not in before:
             continue

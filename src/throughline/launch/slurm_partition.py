@@ -74,6 +74,11 @@ class SlurmNode:
         """True if jobs start on it, now or when other jobs have ended. A star means that it does not respond."""
         return self.state.rstrip("~#!%$@^-+") in UP
 
+    @property
+    def is_lost(self) -> bool:
+        """True if no job starts on it before somebody brings it back. One that only does not respond may do so soon."""
+        return self.state.rstrip("*~#!%$@^-+") not in UP
+
 
 @cache
 def nodes(partition: str | None) -> tuple[SlurmNode, ...]:

@@ -75,3 +75,10 @@ def test_cores_that_slurm_does_not_tell_can_be_given(sinfo: Sinfo, body: str) ->
     sinfo(body)
     with pytest.raises(UserError, match=r"(?s)no node with GPUs in the default partition.*run:cpus_per_task="):
         slurm_partition.cores(None)
+
+
+def test_a_node_that_does_not_respond_is_not_up_and_not_lost() -> None:
+    states = {"idle": (True, False), "idle*": (False, False), "down*": (False, True), "drained": (False, True)}
+    for state, expected in states.items():
+        node = slurm_partition.SlurmNode("n", state, 0, 1, frozenset())
+        assert (node.is_up, node.is_lost) == expected, state
