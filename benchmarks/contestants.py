@@ -263,7 +263,7 @@ def built(kind: Any, spec: RunSpec, order: dict[str, Any]) -> tuple[Any, Callabl
     workload, alien = workloads.of(spec.model), spec.framework != "torch"
     manifest = Manifest.of_run(spec, order["manifest"]) if order["manifest"] else None
     facts = workload.facts(manifest.content if manifest else None)
-    if alien and workloads.models()[spec.model] == "resnet":
+    if alien and workloads.folder(spec.model) == "resnet":
         import resnet_in_transformers
 
         resnet_in_transformers.register()

@@ -200,7 +200,8 @@ def script(name: str, *arguments: object, **given: object) -> Spent:
 def specification(model: str, batch: int, **given: Any) -> RunSpec:
     """Return the specification of a run on synthetic data: what is not given has the default of a configuration.
 
-    A parameter that the model does not have is left out, so one call suits several models.
+    A parameter that the model does not have is left out, so one call suits several models. A model whose name ends with
+    `.json` is a decoder, and the name is the path of its config.json.
     """
     from dataclasses import fields
 
@@ -208,8 +209,19 @@ def specification(model: str, batch: int, **given: Any) -> RunSpec:
     from throughline.spec import RunSpec, values
 
     usual = {"benchmark": "benchmark", "framework": "torch", "precision": "fp32", "topology": "1n1g", "repeat": 1}
-    usual |= {"protocol": 0, **values(workloads.of(model).parameters())}
+    model, described = _described(model) if model.endswith(".json") else (model, {})
+    usual |= {"protocol": 0, **values(workloads.of(model).parameters(**described))}
     known = {*(each.name for each in fields(RunSpec)), *usual}
     rest = {name: value for name, value in given.items() if name in known}
     rest["options"] = {"data": "synthetic", **rest.get("options", {})}
     return frameworks.specification({**usual, "model": model, "batch_per_device": batch, **rest})
+
+
+def _described(path: str) -> tuple[str, dict[str, str]]:
+    """Return the name and the parameters of the decoder of a config.json, which this process and its children find."""
+    from throughline.workloads.hugging_face import configuration
+
+    made = configuration.of_map({configuration.KEY: path, "task": "clm"})
+    known = json.loads(os.environ.get(configuration.FILES, "{}")) | {made.sha256: str(Path(path).resolve())}
+    os.environ[configuration.FILES] = json.dumps(known)
+    return str(made), {"task": made.task, "config_sha256": made.sha256}

@@ -1,6 +1,7 @@
 """Compare our training step on a CPU with Hugging Face's, or with that of another clone, in turn.
 
     python benchmarks/training_steps.py --rows bert-mini:16:bf16 gpt2-tiny:4:fp32 --cpu-seconds
+    python benchmarks/training_steps.py --rows presets/llama-tiny.json:4:bf16 --cpu-seconds              a decoder
     python benchmarks/training_steps.py --rows bert-mini:16:bf16 --before ../before      is the step slower than there?
     python benchmarks/training_steps.py --rows bert-tiny:2:fp32 --rounds 1 --seconds 0.1                    to try it
 
@@ -22,7 +23,12 @@ TOLERANCE = {"fp32": 1e-5, "bf16": 1e-2}
 
 def main() -> None:
     parser = harness.options(__doc__, rounds=15, cpu=True)
-    parser.add_argument("--rows", nargs="+", default=["bert-mini:16:bf16"], help="model:batch:precision")
+    parser.add_argument(
+        "--rows",
+        nargs="+",
+        default=["bert-mini:16:bf16"],
+        help="model:batch:precision; a decoder's model may be the path of its config.json",
+    )
     parser.add_argument("--before", type=Path, help="another clone, whose step takes part")
     parser.add_argument("--seconds", type=float, default=1.5, help="seconds of a turn")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -31,7 +37,7 @@ def main() -> None:
     table = harness.Table("row", f"ours, {'CPU-' if given.clock == 'cpu_seconds' else ''}ms", *others)
     every = []
     for row in given.rows:
-        model, batch, precision = row.split(":")
+        model, batch, precision = row.rsplit(":", 2)
         sizes = {"sequence": 128, "predictions": 20, "image": 64, "label_smoothing": 0.0}
         ours = specification(model, int(batch), precision=precision, device="cpu", threads=given.threads, **sizes)
         asked = {label: (ours, {"clock": given.clock}) for label in ("ours", *others)}

@@ -60,17 +60,20 @@ def described(folder: Path, shape: str, **changes: Any) -> dict[str, str]:
     return {"transformers": str(folder / f"{shape}-narrow.json"), "task": configuration.SHAPES[shape].task}
 
 
-def test_the_preset_of_llama_with_two_narrow_layers(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("framework", "architecture"), [("hf-loop", "LlamaForCausalLM"), ("torch", "llama, our own step")]
+)
+def test_the_preset_of_llama_with_two_narrow_layers(framework: str, architecture: str, tmp_path: Path) -> None:
     """As in the preset, but not compiled: bf16, everything split over the ranks, recomputed layers, clipping."""
     narrow = {"model": described(tmp_path, "llama-3.1-8b", **NARROW), "sequence": 64, "topologies": ["1n2g"]}
-    block = {**narrow, "batch": {"bf16": [2]}, "options": {"compile": False}}
+    block = {**narrow, "frameworks": [framework], "batch": {"bf16": [2]}, "options": {"compile": False}}
     config = load([ROOT / "presets/llama-8b.yaml"], {"runs": CPU, "benchmarks": {"llama_8b": block}})
     record = measured(tmp_path, config, tokens(tmp_path))
     assert (record.status, record.reason) == ("ok", None)
     assert record.spec.model == "transformers:llama-3.1-8b-narrow"
     assert record.settings is not None and record.work is not None and record.loss is not None
     assert "a part of each" in record.settings["sharding"]
-    assert record.settings["architecture"] == "LlamaForCausalLM"
+    assert record.settings["architecture"] == architecture
     assert record.settings["vocabulary_rows"] == 1000
     assert all(loss is not None and 6 < loss < 8 for loss in record.loss), "the logarithm of 1,000 is 6.9"
     assert record.work.real_tokens_per_s == pytest.approx(64 * (record.samples_per_s or 0))
@@ -86,3 +89,16 @@ def test_masked_words_of_an_encoder(tmp_path: Path) -> None:
     assert (record.status, record.reason) == ("ok", None)
     assert record.settings is not None and record.settings["attention"].endswith("eager")
     assert record.work is not None and record.work.real_token_share is not None and record.work.real_token_share < 1
+
+
+@pytest.mark.parametrize("block", ["decoder_mixture", "decoder_tensor"])
+def test_the_preset_of_small_decoders(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first run of a block, with made-up batches and fewer steps."""
+    monkeypatch.chdir(ROOT)
+    short = {"steps": {"warmup": 1, "timed": 3, "at_most_s": None}}
+    config = load([ROOT / "presets/decoder-cpu.yaml"], {"runs": short})
+    chosen = config.model_copy(update={"benchmarks": {block: config.benchmarks[block]}})
+    record = measured(tmp_path, chosen, tokens(tmp_path))
+    assert (record.status, record.reason) == ("ok", None)
+    assert record.loss is not None and all(loss is not None and 9 < loss < 12 for loss in record.loss)
+    assert record.work is not None and record.work.flops_per_sample

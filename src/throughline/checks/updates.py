@@ -18,7 +18,7 @@ weights.
 docs/method-equal-mathematics.md has what we measured: honest runs are at least five times below, products that are
 rounded to TF32 at least twice above.
 """
-LOWER = {"tf32": 0.5, "fp16": 0.5, "bf16": 0.7}
+LOWER = {"tf32": 0.5, "fp16": 0.5, "bf16": 0.7, "fp8": 0.7}
 """The same in lower precisions, with every optimizer.
 
 There the rounding of the products is a large part of a small gradient, and Adam and LAMB turn even the smallest

@@ -172,6 +172,7 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "amp": spec.precision == "fp16",
         "bf16": spec.precision == "bf16",
         "fp8": spec.precision == "fp8",
+        "rowwise": spec.options.fp8_scaling == "rowwise",
         "compile": options.compile is True,  # `auto` needs nothing
         "graph": options.graph is not False,
         "accumulation": options.accumulate > 1,

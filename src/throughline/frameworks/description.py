@@ -12,6 +12,7 @@ FEATURES = {
     "amp": "mixed precision with fp16 (AMP)",
     "bf16": "mixed precision with bf16",
     "fp8": "matrix products in fp8",
+    "rowwise": "a scale for each row in fp8 (fp8_scaling: rowwise)",
     "compile": "compiled model",
     "graph": "passes or whole steps replayed as a CUDA graph",
     "accumulation": "gradient accumulation",

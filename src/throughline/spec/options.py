@@ -107,6 +107,11 @@ class Options(Part):
         "over all groups. nodes: each node is a group, so that weights travel within nodes only",
         default=1,
     )
+    fp8_scaling: Literal["tensorwise", "rowwise"] = key(
+        "the scales of a decoder's products in fp8: one for each operand, or one for each of its rows. They are "
+        "computed again in every pass",
+        default="tensorwise",
+    )
     tensor: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
     experts: int = key(
         "replicas that share the experts of a model: each holds a part of them, and tokens travel to them and back "

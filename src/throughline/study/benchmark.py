@@ -297,6 +297,14 @@ class Benchmark(Runs):
                 raise ValueError(f"{extra}: {cls.folder} models have no key {extra.removeprefix('max_')}")
         return extras
 
+    @field_validator("batch", mode="before")
+    @classmethod
+    def _no_finer_formats(cls, batch: typing.Any) -> typing.Any:
+        for precision in batch if isinstance(batch, Mapping) else ():
+            if str(precision).startswith(("fp4", "nvfp4", "mx")):
+                raise ValueError(f"{precision}: unsupported: no framework here trains in fp4 or in MX formats; use fp8")
+        return batch
+
     @field_validator("batch")
     @classmethod
     def _no_repeated_batches(cls, batch: dict[str, list[int]]) -> dict[str, list[int]]:

@@ -246,6 +246,8 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
     if "fp8" in block.batch and not _any_has("fp8", workload):
         can = ", ".join(model for model in workloads.models() if _any_has("fp8", workloads.of(model)))
         yield f"batch.fp8: {block.model} has no fp8; these have: {can}"
+    if block.options.fp8_scaling != Options.fp8_scaling and "fp8" not in block.batch:
+        yield f"options.fp8_scaling = {block.options.fp8_scaling}: `batch` has no fp8; remove the key"
     if not workload.has_batch and any(batches != [1] for batches in block.batch.values()):
         precisions = ", ".join(f"{precision}: [1]" for precision in block.batch)
         yield f"batch: a call of {block.model} has no batch; write batch: {{{precisions}}}"

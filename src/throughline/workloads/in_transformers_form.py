@@ -36,6 +36,7 @@ class TransformersForm(TorchForm[P, Pretrained]):
         "graph": "transformers' models read values on the host while they build masks, which a CUDA graph cannot "
         "record",
         "unpadded": "the library's model computes the padding as well",
+        "fp8": "transformers' own model is trained under autocast, which has no fp8: torch has it",
         "tensor": "the library's model is trained whole on each device here",
     }
 

@@ -49,7 +49,15 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("benchmarks: {b: {batch: {fp32: [0]}}}", "benchmarks.b.batch.fp32.0 = 0: it has to be greater"),
         (
             "benchmarks: {b: {batch: {fp8: [8]}}}",
-            "benchmarks.b.batch.fp8: bert-tiny has no fp8; these have: bert-layer, ",
+            "benchmarks.b.batch.fp8: bert-tiny has no fp8; these have: llama-3.1-8b, ",
+        ),
+        (
+            "benchmarks: {b: {batch: {mxfp8: [8]}}}",
+            "mxfp8: unsupported: no framework here trains in fp4 or in MX formats",
+        ),
+        (
+            "benchmarks: {b: {batch: {fp32: [8]}, options: {fp8_scaling: rowwise}}}",
+            "benchmarks.b.options.fp8_scaling = rowwise: `batch` has no fp8; remove the key",
         ),
         ("benchmarks: {b: {batch: {fp12: [8]}}}", "benchmarks.b.batch: key 'fp12': allowed: fp32, tf32, bf16, fp16"),
         ("benchmarks: {b: {topologies: [2n0g]}}", "benchmarks.b.topologies.0 = '2n0g': a topology is <nodes>n"),

@@ -27,8 +27,9 @@ from throughline.workloads import in_torch_compiler, in_torch_timed
 from throughline.workloads.in_torch_half import HalfCopy
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
-HALF = {"bf16": torch.bfloat16, "fp16": torch.float16}
-"""Map the precisions in which matrix products and activations have another type than the weights to this type."""
+HALF = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
+"""Map the precisions in which activations have another type than the weights to this type. Only products are in
+fp8."""
 CHECKPOINTED = {"weights": "network", "optimizer": "update", "scaler": "scaler"}
 """Map each part of a checkpoint to the attribute whose state it holds."""
 

@@ -326,6 +326,7 @@ def switches(summary: Summary) -> str:
         f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ sharding in {_groups(options.replicate)}": options.replicate != 1,
+        f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8" and workloads.of(summary.model).trains,
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ experts spread over {options.experts} devices": options.experts > 1,
         f"W/ {options.data} data": options.data != "real",

@@ -94,7 +94,7 @@ class HuggingFace(Workload[Parameters]):
         }),
         "torch": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
-            "replicate", "experts", "half_exchange", "selective", "tensor",
+            "replicate", "experts", "half_exchange", "selective", "tensor", "fp8", "rowwise",
         }),
     }  # fmt: skip
     no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}

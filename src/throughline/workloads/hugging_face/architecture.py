@@ -88,7 +88,8 @@ class Layer:
     None: all before it. cap: the soft cap of scores. sinks: every head has a score that goes to no position. plus_one:
     a norm multiplies by 1 + its weight. norms: where they stand in the residual branches. head_norms: the norms of
     queries and keys, of each head or of all heads together. packed: query, key and value are one matrix, and so are
-    gate and up. table: which table of rotary positions it has.
+    gate and up. table: which table of rotary positions it has. fp8: how products in fp8 are scaled
+    (`options.fp8_scaling`); None: they have the type of the hidden states.
     """
 
     hidden: int
@@ -109,6 +110,7 @@ class Layer:
     biased: tuple[str, ...] = ()
     experts: Experts | None = None
     table: int = 0
+    fp8: str | None = None
 
     def shapes(self) -> Shapes:
         """Return the shapes of the layer's parameters by their names in transformers."""

@@ -54,12 +54,14 @@ class Shape:
 
 SHAPES = {
     "llama-3.1-8b": Shape("clm", 8_030_261_248, "meta-llama/Llama-3.1-8B"),
+    "llama-3.1-70b": Shape("clm", 70_553_706_496, "meta-llama/Llama-3.1-70B"),
     "llama-3.2-1b": Shape("clm", 1_235_814_400, "meta-llama/Llama-3.2-1B"),
     "llama-3.2-3b": Shape("clm", 3_212_749_824, "meta-llama/Llama-3.2-3B"),
     "qwen3-0.6b": Shape("clm", 596_049_920, "Qwen/Qwen3-0.6B"),
     "qwen3-1.7b": Shape("clm", 1_720_574_976, "Qwen/Qwen3-1.7B"),
     "qwen3-4b": Shape("clm", 4_022_468_096, "Qwen/Qwen3-4B"),
     "qwen3-8b": Shape("clm", 8_190_735_360, "Qwen/Qwen3-8B"),
+    "qwen3-30b-a3b": Shape("clm", 30_532_122_624, "Qwen/Qwen3-30B-A3B"),
     "mistral-7b-v0.1": Shape("clm", 7_241_732_096, "mistralai/Mistral-7B-v0.1"),
     "gemma-3-1b": Shape("clm", 999_885_952, "google/gemma-3-1b-pt"),
     "smollm2-135m": Shape("clm", 134_515_008, "HuggingFaceTB/SmolLM2-135M"),

@@ -14,6 +14,7 @@ to fit one replica: 128k tokens do not.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,7 +25,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
-from throughline.workloads.hugging_face import WORKLOAD, Parameters, architecture, cut
+from throughline.workloads.hugging_face import WORKLOAD, Parameters, architecture, cut, in_torch_fp8
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import layer, normed
 from throughline.workloads.in_torch_attention import HALF, Asked, Attention, pin
@@ -40,7 +41,8 @@ GROUPED_KERNELS = ("flash", "cudnn")
 
 ATEN = torch.ops.aten
 KEPT = [
-    ATEN.mm.default, ATEN.addmm.default, ATEN._grouped_mm.default, torch.ops.throughline.grouped.default,
+    ATEN.mm.default, ATEN.addmm.default, ATEN._scaled_mm.default, ATEN._grouped_mm.default,
+    torch.ops.throughline.grouped.default,
     ATEN._scaled_dot_product_flash_attention.default,
     ATEN._scaled_dot_product_efficient_attention.default, ATEN._scaled_dot_product_cudnn_attention.default,
     ATEN._scaled_dot_product_flash_attention_for_cpu.default, torch.ops.torch_attn._varlen_attn.default,
@@ -254,6 +256,8 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             )
         if spec.options.experts > 1 and (reason := _unspreadable(made, spec.options.experts)):
             raise Unsupported(reason)
+        if spec.precision == "fp8":
+            made = _in_fp8(made, spec)
         entries = made.vocabulary if (facts.get("vocabulary") or 0) > made.vocabulary else None
         with at or torch.device("cpu"):
             network = Decoder(made, spec.parameters.sequence, entries, spec.options.checkpointing)
@@ -312,7 +316,16 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             **({"experts": network.holders and _travel(network.holders)} if network.holders else {}),
             "dropout": [],
             "loss": "mean over the predicted words, of each replica",
-        }
+        } | ({"products": in_torch_fp8.WORDS[fp8] + in_torch_fp8.REST} if (fp8 := made.layers[0].fp8) else {})
+
+
+def _in_fp8(made: Architecture, spec: RunSpec[Parameters]) -> Architecture:
+    """Return the architecture with its layers' products in fp8; Unsupported if they cannot be."""
+    tokens = spec.size.batch_per_replica * spec.parameters.sequence
+    if reason := in_torch_fp8.refused(made, tokens, spec.options.tensor):
+        raise Unsupported(reason)
+    in_fp8 = {layer: replace(layer, fp8=spec.options.fp8_scaling) for layer in made.layers}  # equal layers stay one
+    return replace(made, layers=tuple(in_fp8[layer] for layer in made.layers))
 
 
 def _unspreadable(made: Architecture, ranks: int) -> str | None:
@@ -326,10 +339,11 @@ def _unspreadable(made: Architecture, ranks: int) -> str | None:
 
 def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
     first = made.layers[0]
+    precision = "bf16" if spec.precision == "fp8" else spec.precision
     apart = spec.parameters.attention == "document"
-    in_a_row = apart and spec.precision in HALF and first.cap is None and not first.sinks
+    in_a_row = apart and precision in HALF and first.cap is None and not first.sinks
     masked = (apart or any(shape.window is not None for shape in made.layers)) and not in_a_row
-    return Asked(spec.precision, first.heads, first.width, spec.parameters.sequence, 0.0, masked, in_a_row)
+    return Asked(precision, first.heads, first.width, spec.parameters.sequence, 0.0, masked, in_a_row)
 
 
 def _travel(ranks: TensorGroup) -> str:

@@ -16,6 +16,7 @@ from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
 from throughline.workloads.hugging_face import cut
 from throughline.workloads.hugging_face.architecture import NORMS, Layer
 from throughline.workloads.hugging_face.in_torch_experts import activated, mixed, wide
+from throughline.workloads.hugging_face.in_torch_fp8 import product
 from throughline.workloads.in_torch_tensor_parallel import (
     TensorGroup,
     entered,
@@ -75,14 +76,16 @@ def _norm(hidden: Tensor, own: Own, name: str | None, shape: Layer) -> Tensor:
     return hidden if name is None else normed(hidden, own[f"{name}.weight"], shape.epsilon, shape.plus_one)
 
 
-def projected(hidden: Tensor, own: Own, names: list[str]) -> Tensor:
+def projected(hidden: Tensor, own: Own, names: list[str], fp8: str | None) -> Tensor:
     """Return one product of hidden with several matrices side by side, and with their biases if they have some."""
-    kind = hidden.dtype
-    matrices = [own[f"{name}_proj.weight"].to(kind) for name in names]
-    matrix = matrices[0] if len(matrices) == 1 else torch.cat(matrices)
-    if f"{names[0]}_proj.bias" not in own:
-        return linear(hidden, matrix)
-    return linear(hidden, matrix, torch.cat([own[f"{name}_proj.bias"].to(kind) for name in names]))
+    kind, biased = hidden.dtype, f"{names[0]}_proj.bias" in own
+    bias = torch.cat([own[f"{name}_proj.bias"].to(kind) for name in names]) if biased else None
+    matrices = [own[f"{name}_proj.weight"] for name in names]
+    if fp8:
+        result = product(hidden, matrices, fp8)
+        return result if bias is None else result + bias
+    cast = [matrix.to(kind) for matrix in matrices]
+    return linear(hidden, cast[0] if len(cast) == 1 else torch.cat(cast), bias)
 
 
 def attention(
@@ -94,7 +97,7 @@ def attention(
     sizes = [shape.heads * shape.width, shape.groups * shape.width, shape.groups * shape.width]
     if ranks:
         hidden = gathered(hidden, ranks).view(-1, angles.shape[1], shape.hidden)
-    query, key, value = torch.split(projected(hidden, own, names), sizes, -1)
+    query, key, value = torch.split(projected(hidden, own, names, shape.fp8), sizes, -1)
     if shape.head_norms == "all":
         pairs = (query, "q"), (key, "k")
         query, key = (_over_all_heads(part, own[f"self_attn.{name}_norm.weight"], shape, ranks) for part, name in pairs)
@@ -107,7 +110,7 @@ def attention(
     query, key, value = (part.transpose(1, 2) for part in (query, key, value))
     query, key = turned(query, angles), turned(key, angles)
     seen = attended(query, key, value, own.get("self_attn.sinks"), shape, grouped, documents)
-    return _added(seen.transpose(1, 2).flatten(-2), own, "self_attn.o", ranks)
+    return _added(seen.transpose(1, 2).flatten(-2), own, "self_attn.o", shape.fp8, ranks)
 
 
 def _over_all_heads(part: Tensor, gain: Tensor, shape: Layer, ranks: TensorGroup | None) -> Tensor:
@@ -195,15 +198,17 @@ def feed_forward(
     if shape.experts:
         total = mixed(hidden.flatten(0, -2), own, shape, shape.experts, holders)
         return scattered(total, ranks) if ranks else total.view_as(hidden)
-    both = projected(hidden, own, ["mlp.gate_up"] if shape.packed else ["mlp.gate", "mlp.up"])
+    names = ["mlp.gate_up"] if shape.packed else ["mlp.gate", "mlp.up"]
+    both = projected(hidden, own, names, shape.fp8)
     gate, up = both.chunk(2, -1)
-    return _added(activated(gate, shape.activation) * up, own, "mlp.down", ranks)
+    return _added(activated(gate, shape.activation) * up, own, "mlp.down", shape.fp8, ranks)
 
 
-def _added(part: Tensor, own: Own, name: str, ranks: TensorGroup | None) -> Tensor:
+def _added(part: Tensor, own: Own, name: str, fp8: str | None, ranks: TensorGroup | None) -> Tensor:
     """Return the product with a matrix whose result is added to the residual. Ranks add up their parts of it, and each
     keeps its rows."""
-    whole = linear(part, own[f"{name}_proj.weight"].to(part.dtype))
+    matrix = own[f"{name}_proj.weight"]
+    whole = product(part, [matrix], fp8) if fp8 else linear(part, matrix.to(part.dtype))
     whole = scattered(whole.flatten(0, -2), ranks) if ranks else whole
     bias = own.get(f"{name}_proj.bias")
     return whole if bias is None else whole + bias.to(part.dtype)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-FORWARD, BACKWARD = torch.float8_e4m3fn, torch.float8_e5m2
+from throughline.workloads.in_torch_fp8 import BACKWARD, FORWARD, scaled, times
 
 
 def matrices(layer: nn.Module) -> list[tuple[nn.Module, bool]]:
@@ -44,27 +44,11 @@ class Product(torch.autograd.Function):
     def forward(ctx: Any, inputs: Tensor, weight: Tensor) -> Tensor:
         left, right = scaled(inputs, FORWARD), scaled(weight, FORWARD)
         ctx.save_for_backward(*left, *right)
-        return _times(left, right, fast=True)
+        return times(left, right, fast=True)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         inputs, of_inputs, weight, of_weight = ctx.saved_tensors
         values, scale = scaled(gradient, BACKWARD)
-        to_inputs = _times((values, scale), (weight.t(), of_weight))
-        return to_inputs, _times((values.t(), scale), (inputs.t(), of_inputs))
-
-
-def scaled(values: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the values in fp8, and the scale: multiply by it to get the values back."""
-    largest = values.abs().amax().float().clamp(min=1e-12)
-    return (values * (torch.finfo(dtype).max / largest)).to(dtype), largest / torch.finfo(dtype).max
-
-
-def _times(left: tuple[Tensor, Tensor], right: tuple[Tensor, Tensor], fast: bool = False) -> Tensor:
-    """Return left [n, k] times the transposed right [m, k]. The hardware needs both contiguous along k."""
-    (a, of_a), (b, of_b) = left, right
-    call: Any = torch._scaled_mm
-    product: Tensor = call(
-        a.contiguous(), b.contiguous().t(), of_a, of_b, out_dtype=torch.bfloat16, use_fast_accum=fast
-    )
-    return product
+        to_inputs = times((values, scale), (weight.t(), of_weight))
+        return to_inputs, times((values.t(), scale), (inputs.t(), of_inputs))

@@ -1,0 +1,88 @@
+"""The products of a decoder's layers in fp8. Everything else stays in bf16, and the weights in fp32.
+
+The recipes are those of torchao, which torchtitan trains with. `tensorwise`: a scale for each operand, e4m3 forward,
+and e5m2 for the gradients of results. `rowwise`: a scale for each row of an operand, a power of two, and e4m3 for all.
+The backward pass casts inputs and weights again: so it needs them only as they are, and ranks that gather the weights
+of a layer for each pass keep none of them between the passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from throughline.workloads.hugging_face.architecture import Architecture
+from throughline.workloads.in_torch_fp8 import ALIGNED, BACKWARD, FORWARD, Scaled, scaled, scaled_by_row, times
+
+WORDS = {
+    "tensorwise": "fp8, tensorwise: e4m3 forward, e5m2 for gradients of results, a scale for each operand",
+    "rowwise": "fp8, rowwise: e4m3 for all, a scale for each row of an operand, a power of two",
+}
+"""Map each value of `options.fp8_scaling` to words for the products of the layers."""
+REST = "; scales from the largest values, computed in every pass; the head, attention and all else in bf16"
+
+
+class Product(torch.autograd.Function):
+    """hidden [n, k] times transposed matrices [m, k] that lie side by side, which gives [n, sum of m] in bf16."""
+
+    @staticmethod
+    def forward(ctx: Any, by_rows: bool, hidden: Tensor, *matrices: Tensor) -> Tensor:
+        ctx.save_for_backward(hidden, *matrices)
+        ctx.by_rows = by_rows
+        cast = scaled_by_row if by_rows else scaled
+        return times(cast(hidden, FORWARD), cast(_whole(matrices), FORWARD), fast=True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        hidden, *matrices = ctx.saved_tensors
+        by_rows = ctx.by_rows
+        rows, columns = _both(gradient, FORWARD if by_rows else BACKWARD, by_rows)
+        to_hidden = times(rows, _turned(_whole(matrices), by_rows), fast=by_rows)
+        whole = times(columns, _turned(hidden, by_rows), fast=by_rows)
+        return None, to_hidden, *torch.split(whole, [len(matrix) for matrix in matrices])
+
+
+def _whole(matrices: list[Tensor] | tuple[Tensor, ...]) -> Tensor:
+    return matrices[0] if len(matrices) == 1 else torch.cat(tuple(matrices))
+
+
+def _turned(values: Tensor, by_rows: bool) -> Scaled:
+    """Return the transposed values in e4m3."""
+    if by_rows:
+        return scaled_by_row(values.t(), FORWARD)
+    cast, scale = scaled(values, FORWARD)
+    return cast.t(), scale
+
+
+def _both(values: Tensor, dtype: torch.dtype, by_rows: bool) -> tuple[Scaled, Scaled]:
+    """Return the values in fp8, and transposed."""
+    if by_rows:
+        return scaled_by_row(values, dtype), scaled_by_row(values.t(), dtype)
+    cast, scale = scaled(values, dtype)
+    return (cast, scale), (cast.t(), scale)
+
+
+PRODUCT: Callable[..., Tensor] = Product.apply
+
+
+def product(hidden: Tensor, matrices: list[Tensor], recipe: str) -> Tensor:
+    """Return hidden [..., k] times the transposed matrices, side by side."""
+    return PRODUCT(recipe == "rowwise", hidden.flatten(0, -2), *matrices).view(*hidden.shape[:-1], -1)
+
+
+def refused(made: Architecture, tokens: int, parts: int) -> str | None:
+    """Return why the products of a replica's layers cannot be in fp8; None if they can. `parts`: the ranks that share
+    the replica."""
+    if any(layer.experts for layer in made.layers):
+        return "the products of experts are not written in fp8: use bf16"
+    sizes = {f"batch x sequence = {tokens}": tokens}
+    for layer in made.layers:
+        inside = {"queries": layer.heads, "keys": layer.groups}
+        sizes[f"hidden_size = {layer.hidden}"] = layer.hidden
+        sizes |= {f"{name} of {n * layer.width // parts}": n * layer.width // parts for name, n in inside.items()}
+        sizes[f"a feed-forward part of {layer.inner // parts}"] = layer.inner // parts
+    uneven = [name for name, size in sizes.items() if size % ALIGNED]
+    return f"products in fp8 need rows and columns in multiples of {ALIGNED}: {uneven[0]}" if uneven else None
