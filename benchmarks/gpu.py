@@ -109,7 +109,8 @@ def main() -> int:
         part, arguments = given.child
         for line in PARTS[part](plan, given.device, json.loads(arguments)):
             print(json.dumps(line), flush=True)
-        return 0
+        sys.stderr.flush()
+        os._exit(0)  # threads of CUDA's libraries that still run would end this process with an error
     given.output.mkdir(parents=True, exist_ok=True)
     name = "gpu" if given.workload == "bert" else f"gpu-{given.workload}"
     results = Results(given.output, given.device, given.dry, name)

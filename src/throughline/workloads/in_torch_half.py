@@ -44,8 +44,7 @@ class HalfCopy:
         copies = []
         for group in places:
             members = [parameters[place] for place in group]
-            rows = sum(len(member) for member in members)
-            copies.append(members[0].new_empty((rows, *members[0].shape[1:]), dtype=self.kind, requires_grad=False))
+            copies.append(_empty(members, self.kind))
             self.weights += members
             self.parts += torch.split(copies[-1], [len(member) for member in members])
         return Halved(list(parameters), places, copies)
@@ -54,6 +53,14 @@ class HalfCopy:
     def refresh(self) -> None:
         """Write the present weights into the copies."""
         torch._foreach_copy_(self.parts, self.weights)
+
+
+def _empty(members: Sequence[Tensor], kind: torch.dtype) -> Tensor:
+    """Return a tensor for these weights, stacked. One alone keeps its memory format, such as channels last."""
+    if len(members) == 1:
+        return torch.empty_like(members[0], dtype=kind, requires_grad=False)
+    rows = sum(len(member) for member in members)
+    return members[0].new_empty((rows, *members[0].shape[1:]), dtype=kind, requires_grad=False)
 
 
 class Standing(torch.autograd.Function):

@@ -16,6 +16,7 @@ from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_p
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.in_torch_form import InParts, TorchForm
+from throughline.workloads.in_torch_half import HalfCopy, Halved, used
 from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 MANY = 512
@@ -42,8 +43,8 @@ class Convolution(nn.Module):
         self.register_buffer("running_mean", torch.zeros(outputs))
         self.register_buffer("running_var", torch.ones(outputs))
 
-    def forward(self, hidden: Tensor) -> Tensor:
-        weight = self.weight.to(hidden.dtype)
+    def forward(self, hidden: Tensor, weight: Tensor) -> Tensor:
+        """`weight` is this one's in the type of `hidden`."""
         if hidden.device.type == "cpu" and hidden.stride(1) == 1 and (self.padding == 0 or weight.shape[1] >= MANY):
             hidden = product(hidden, weight, self.stride)
         else:
@@ -63,8 +64,22 @@ def product(hidden: Tensor, weight: Tensor, stride: int) -> Tensor:
     return linear(columns, weight.permute(0, 2, 3, 1).flatten(1)).permute(0, 3, 1, 2)
 
 
+def in_type(kind: torch.dtype, weights: list[Tensor], halved: Halved | None) -> list[Tensor]:
+    """Return weights in a type: their copies if these have that type, otherwise the weights themselves, cast."""
+    if halved and halved.copies[0].dtype == kind:
+        return used(halved)
+    return [weight.to(kind) for weight in weights]
+
+
+def halved(weights: list[Tensor], copy: HalfCopy) -> Halved:
+    return copy.of(weights, tuple((place,) for place in range(len(weights))))
+
+
 class Residual(nn.Module):
     """A residual block: the output of its convolutions is added to its input."""
+
+    halved: Halved | None = None
+    """The weights of the convolutions with their copies in a half type, if there are such copies."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -73,12 +88,18 @@ class Residual(nn.Module):
         if block.has_shortcut:
             self.shortcut = Convolution(block.inputs, block.outputs, 1, block.stride)
 
+    def weights(self) -> list[Tensor]:
+        """Return the weights of the convolutions, and that of the shortcut, if there is one."""
+        every: Any = [*self.convolutions, *([self.shortcut] if self.shortcut else [])]
+        return [convolution.weight for convolution in every]
+
     def forward(self, hidden: Tensor) -> Tensor:
-        residual = hidden if self.shortcut is None else self.shortcut(hidden)
+        weights = in_type(hidden.dtype, self.weights(), self.halved)
+        residual = hidden if self.shortcut is None else self.shortcut(hidden, weights[-1])
         *first, last = self.convolutions
-        for convolution in first:
-            hidden = convolution(hidden).relu_()
-        added: Tensor = last(hidden).add_(residual)
+        for convolution, weight in zip(first, weights, strict=False):
+            hidden = convolution(hidden, weight).relu_()
+        added: Tensor = last(hidden, weights[len(first)]).add_(residual)
         return added.relu_()
 
 
@@ -92,6 +113,8 @@ class ResNet(InParts):
     mean: Tensor
     deviation: Tensor
     stages: Any
+    halved: tuple[Halved, Halved] | None = None
+    """The weights of the stem and of the head with their copies in a half type, if there are such copies."""
 
     def __init__(self, shape: Shape, given: Parameters) -> None:
         super().__init__()
@@ -106,6 +129,17 @@ class ResNet(InParts):
         self.head = nn.Linear(shape.blocks[-1].outputs, given.classes)
         # Stages are compiled apart, so that ranks can exchange the gradients of one while they compute others.
         self.parts = (begun, through, loss)
+
+    def ends(self) -> tuple[list[Tensor], list[Tensor]]:
+        """Return the weights of the stem and of the head that products take."""
+        return [self.stem.weight], [self.head.weight, self.head.bias]
+
+    def halve(self, copy: HalfCopy) -> None:
+        """Keep copies of what convolutions and the last product take."""
+        stem, head = self.ends()
+        self.halved = halved(stem, copy), halved(head, copy)
+        for block in (block for blocks in self.stages for block in blocks):
+            block.halved = halved(block.weights(), copy)
 
     def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
         begin, stage, end = self.parts
@@ -128,7 +162,8 @@ def begun(network: ResNet, pixels: Tensor) -> Tensor:
     hidden = hidden.sub_(network.mean).div_(network.deviation).to(network.half_type or hidden.dtype)
     if not network.channels_last:
         hidden = hidden.contiguous()
-    hidden = network.stem(hidden).relu_()
+    (weight,) = in_type(hidden.dtype, network.ends()[0], network.halved[0] if network.halved else None)
+    hidden = network.stem(hidden, weight).relu_()
     return max_pool2d(hidden, 3, stride=2, padding=1)
 
 
@@ -140,8 +175,9 @@ def through(blocks: Iterable[nn.Module], hidden: Tensor) -> Tensor:
 
 
 def scored(network: ResNet, hidden: Tensor) -> Tensor:
-    mean, head = hidden.mean((2, 3)), network.head
-    return linear(mean, head.weight.to(mean.dtype), head.bias.to(mean.dtype)).to(head.weight.dtype)
+    mean = hidden.mean((2, 3))
+    weight, bias = in_type(mean.dtype, network.ends()[1], network.halved[1] if network.halved else None)
+    return linear(mean, weight, bias).to(network.head.weight.dtype)
 
 
 def loss(network: ResNet, hidden: Tensor, labels: Tensor) -> Tensor:
@@ -158,6 +194,9 @@ class ResNetInTorch(TorchForm[Parameters, ResNet]):
         network: Any = ResNet(SHAPES[spec.model], spec.parameters)
         built: ResNet = network.to(memory_format=torch.channels_last) if network.channels_last else network
         return built
+
+    def halve(self, network: ResNet, copy: HalfCopy) -> None:
+        network.halve(copy)
 
     def settings(self, network: ResNet) -> dict[str, Any]:
         stem = network.stem.weight
