@@ -54,12 +54,12 @@ def test_it_trains_like_one_process_with_the_whole_model(told: dict[str, list[di
 
 def reason(kind: str, sharding: str, tensor: int, experts: int, replicate: int) -> str | None:
     """Return a part of the reason why these options do not go together; None if they do."""
+    if replicate > 1 and sharding == "none":
+        return "every replica keeps a copy anyway"
     if experts > 1 and tensor > 1:
         return "choose one of them"
     if experts > 1 and sharding == "optimizer":
         return "hold different experts"
-    if replicate > 1 and sharding == "none":
-        return "every replica keeps a copy anyway"
     return "has no experts" if experts > 1 and kind not in MIXTURES else None
 
 
