@@ -54,7 +54,7 @@ if not INSIDE.is_module:
     )
 
 if INSIDE.is_dry_run:  # Snakemake calls no handler then, so nothing prints our plan
-    for line in plan.global_batches(SPECS):
+    for line in plan.told_beforehand(SPECS):
         logger.info(line)
 
 

@@ -13,6 +13,7 @@ from statistics import median
 
 from throughline import ratios
 from throughline.acceptance import verdict
+from throughline.console import plan_memory
 from throughline.console.plan_acceptance import Visits
 from throughline.files import UserError
 from throughline.records import read_acceptance, read_summary
@@ -71,7 +72,7 @@ class Plan:
                 f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_counted(len(runs), 'run')} "
                 f"to make, {len(siblings) - len(runs)} there already"
             )
-            lines += [f"    {line}" for line in _global_batch(siblings)]
+            lines += [f"    {line}" for line in [*_global_batch(siblings), *plan_memory.lines(siblings)]]
         lines += self._decided()
         how = "the time of all jobs added up" if self.cluster else "one at a time"
         lines += self.acceptance.lines if self.acceptance else []
@@ -221,12 +222,17 @@ def _medians(summary: Path) -> list[str]:
     return lines
 
 
-def global_batches(specs: Iterable[RunSpec]) -> list[str]:
-    """Return a line for each summary with a stated global batch: its micro-batches. A dry run prints them."""
+def told_beforehand(specs: Iterable[RunSpec]) -> list[str]:
+    """Return what a dry run prints of each summary: the micro-batches of a stated global batch, and the memory that a
+    rank is predicted to need."""
     by_summary: dict[str, list[RunSpec]] = {}
     for spec in specs:
         by_summary.setdefault(spec.summary, []).append(spec)
-    return [f"{name}: {line}" for name, siblings in by_summary.items() for line in _global_batch(siblings)]
+    return [
+        f"{name}: {line}"
+        for name, siblings in by_summary.items()
+        for line in [*_global_batch(siblings), *plan_memory.lines(siblings)]
+    ]
 
 
 def _global_batch(specs: Sequence[RunSpec]) -> list[str]:

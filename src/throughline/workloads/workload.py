@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from throughline.spec import Options, RunSpec
 from throughline.workloads.decoder import Decoder
+from throughline.workloads.predicted_memory import Memory
 
 Arrays = dict[str, Any]
 """numpy arrays by name."""
@@ -191,6 +192,10 @@ class Workload(ABC, Generic[P]):
 
     def decoder(self, spec: RunSpec[P]) -> Decoder | None:
         """Return the FLOPs of a decoder by parts; None if the model is no decoder or its FLOPs are not known."""
+        return None
+
+    def memory(self, spec: RunSpec[P], gpu: bool) -> Memory | None:
+        """Return the memory that each rank of a run is predicted to need; None if there is no prediction."""
         return None
 
     def intensity(self, spec: RunSpec[P], figure: str, at: Any) -> float | None:

@@ -46,7 +46,7 @@ def test_the_micro_batches_of_a_global_batch_are_told() -> None:
     every = runs.expand(load([], {"benchmarks": {"b": block}}))
     expected = "    1,024 samples a step = replicas x batch x micro-batches: 1n1g 1 x 8 x 128, 2n4g 8 x 8 x 16"
     assert expected in str(planned(every, every, Path())).splitlines()
-    assert plan.global_batches(every) == [f"results/b/bz8_fp32.json: {expected.strip()}"]
+    assert plan.told_beforehand(every) == [f"results/b/bz8_fp32.json: {expected.strip()}"]
     assert "micro-batches" not in str(planned(specs(), specs(), Path()))
 
 

@@ -17,7 +17,8 @@ from typing import Any
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Arrays, Values, Workload, bert, gpt2
 from throughline.workloads.decoder import Decoder
-from throughline.workloads.hugging_face import architecture, configuration, cut, work
+from throughline.workloads.hugging_face import architecture, configuration, cut, memory, work
+from throughline.workloads.predicted_memory import Memory
 
 DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
 """The keys of a decoder's config.json that are rates of dropout."""
@@ -249,6 +250,11 @@ class HuggingFace(Workload[Parameters]):
         if spec.parameters.attention == "document":
             return "attention within documents is counted only where the mask lets it through anyway"
         return self._flops(spec, causal=True)
+
+    def memory(self, spec: RunSpec[Parameters], gpu: bool) -> Memory | None:
+        """Return the memory of our own step. With `options.experts` there is no prediction yet, nor in fp8."""
+        known = spec.framework == "torch" and spec.precision in memory.BYTES and spec.options.experts == 1
+        return memory.of(self.architecture(spec), spec, gpu) if known and not self.lacks_form(spec, "torch") else None
 
     def decoder(self, spec: RunSpec[Parameters]) -> Decoder | None:
         """Return the model's FLOPs by parts; None if it is no decoder or its FLOPs are not known, or depend on data."""

@@ -1,0 +1,104 @@
+"""The memory of our own step of a decoder, predicted from its shapes (Korthikanti et al. 2022 count in the same way).
+
+Weights, gradients and AdamW's two moments have 4 bytes a parameter each. Every tensor counts that the backward pass
+reads. `half` is the number of bytes of the type in which products are computed. A compiler keeps less: it computes some
+results again rather than store them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from throughline.spec import RunSpec
+from throughline.workloads.hugging_face.architecture import Architecture, Layer
+from throughline.workloads.predicted_memory import Memory
+
+BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
+"""Bytes of a number in the products of a precision."""
+CACHED = 2**19
+"""The scores that a CPU computes at a time (`in_torch_operations.CACHED`)."""
+ROWS = 2048
+"""The positions whose scores a GPU computes at a time (`in_torch_head.ROWS`)."""
+
+
+def of(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
+    """Return the memory of each rank of a run."""
+    options, size = spec.options, spec.size
+    half, tokens = BYTES[spec.precision], size.batch_per_replica * spec.parameters.sequence
+    ranks, replicas = options.tensor, size.replicas // options.layout.groups(spec.topology)
+    own = made.parameters / ranks
+    blocks = [sum(map(math.prod, layer.shapes().values())) for layer in made.layers]
+    outside = made.parameters - sum(blocks)
+    kept = own / replicas if options.sharding in ("optimizer_gradients", "full") else own
+    gathered = 0.0
+    if kept < own:
+        sent = half if gpu else 4
+        whole = sum(blocks) if options.sharding == "optimizer_gradients" else 2 * max(blocks)
+        gathered = (whole * sent + max(blocks) * 4 + outside * 4) / ranks
+    each = [_kept(layer, tokens, half, ranks, gpu) for layer in made.layers]
+    inputs = tokens / ranks * made.hidden * half
+    activations = sum(each)
+    if options.checkpointing is True:
+        activations = inputs * len(made.layers)
+    elif options.checkpointing == "selective":
+        activations = sum(inputs + _products(layer, tokens, half, ranks) for layer in made.layers)
+    return Memory(
+        weights=4 * kept,
+        gradients=4 * kept,
+        states=8 * (own / replicas if options.sharding != "none" else own),
+        gathered=gathered,
+        activations=activations,
+        head=_head(made, tokens, half, ranks, gpu),
+        layer=max(each),
+        accumulates=options.accumulate > 1,
+    )
+
+
+def _kept(layer: Layer, tokens: int, half: int, ranks: int, gpu: bool) -> float:
+    """Return the bytes that one layer keeps for its backward pass, its cast weights included."""
+    queries, keys = layer.heads * layer.width / ranks, layer.groups * layer.width / ranks
+    norms = sum(1 for name in layer.shapes() if name.endswith("layernorm.weight"))
+    # A norm keeps its input in fp32. In fp32 that is the residual itself. On a CPU it keeps the quotient as well.
+    norm = norms * layer.hidden / ranks * (4 if gpu else 8)
+    attention = half * (layer.hidden + 2 * queries + 3 * keys + 2 * queries) + 4 * layer.heads / ranks
+    if layer.experts:
+        chosen, inner = layer.experts.chosen, layer.experts.inner
+        feed: float = half * (layer.hidden + chosen * (2 * layer.hidden + 4 * inner)) + 8 * layer.experts.count
+    else:
+        feed = half * (layer.hidden + 4 * layer.inner / ranks)
+    return tokens * (norm + attention + feed) + _cast(layer, half) / ranks
+
+
+def _cast(layer: Layer, half: int) -> float:
+    """Return the bytes of the weights that are cast, or laid side by side for one product."""
+    if half < 4:
+        return half * float(sum(math.prod(shape) for shape in layer.shapes().values() if len(shape) > 1))
+    side_by_side = () if layer.packed else ("q_proj", "k_proj", "v_proj", "mlp.gate_proj", "mlp.up_proj")
+    named = layer.shapes().items()
+    return 4.0 * sum(
+        math.prod(shape) for name, shape in named if any(f"{part}.weight" in name for part in side_by_side)
+    )
+
+
+def _products(layer: Layer, tokens: int, half: int, ranks: int) -> float:
+    """Return the bytes of a layer's products and attention, which `checkpointing: selective` keeps."""
+    queries, keys = layer.heads * layer.width / ranks, layer.groups * layer.width / ranks
+    wide: float = 2 * queries + 2 * keys + layer.hidden
+    if layer.experts:
+        wide += layer.experts.chosen * (2 * layer.experts.inner + layer.hidden)
+    else:
+        wide += 2 * layer.inner / ranks + layer.hidden
+    return tokens * (half * wide + 4 * layer.heads / ranks)
+
+
+def _head(made: Architecture, tokens: int, half: int, ranks: int, gpu: bool) -> float:
+    """Return the bytes of the last norm, the head and the loss while they are computed."""
+    table = made.hidden * made.vocabulary / ranks
+    norm = tokens * made.hidden / ranks * (4 if gpu else 8) + tokens * made.hidden * half
+    cast = table * half if half < 4 else 0.0
+    if gpu and ranks == 1:
+        rows = min(ROWS, tokens)
+        return norm + cast + 4 * table + rows * made.vocabulary * (2 * half + 4)
+    scores = tokens * made.vocabulary / ranks
+    passing = 3 * 4 * min(CACHED, scores) if ranks == 1 else 8 * scores
+    return norm + cast + 2 * half * scores + passing
