@@ -14,6 +14,7 @@ from typing import Any
 
 from throughline import ratios, records, statistics
 from throughline.archive import differing
+from throughline.archive.opening import validated
 from throughline.files import UserError
 from throughline.records import RunRecord
 from throughline.records.acceptance import Acceptance, FigureEntry, PlaceEntry, PlaceKind, StandingEntry
@@ -92,7 +93,7 @@ def _sizes(figures: Iterable[FigureEntry], kind: PlaceKind) -> list[int]:
 
 def of(path: Path) -> Accepted | None:
     """Return the acceptance of a file results/acceptance.json; None if there is no such file."""
-    return Accepted(records.read_acceptance(path), path.parent.parent) if path.exists() else None
+    return Accepted(validated(path, records.read_acceptance), path.parent.parent) if path.exists() else None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 from throughline import files, ratios, records
 from throughline.archive import acceptances, check, differing
 from throughline.archive.acceptances import Accepted
-from throughline.archive.opening import as_json, opened
+from throughline.archive.opening import as_json, opened, validated
 from throughline.files import UserError
 from throughline.records import Summary
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell
@@ -116,7 +116,7 @@ def _with_archive(ours: Results, accepted: Accepted | None, path: Path) -> Compa
 def _readable(paths: Iterable[Path]) -> Iterable[Summary]:
     for path in paths:
         try:
-            yield records.read_summary(path)
+            yield validated(path, records.read_summary)
         except UserError:  # the check has named it
             continue
 

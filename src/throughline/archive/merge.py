@@ -6,7 +6,7 @@ from pathlib import Path
 
 from throughline import records
 from throughline.archive import check
-from throughline.archive.opening import opened
+from throughline.archive.opening import opened, validated
 from throughline.files import UserError, write_text
 from throughline.records import Summary
 from throughline.report.render import page
@@ -30,6 +30,6 @@ def merge(archives: Sequence[Path], output: Path) -> list[str]:
         with opened(path) as (folder, contents):
             check.whole(path, folder, contents)
             names = [summary for made in contents.benchmarks.values() for summary in made.summaries]
-            machines[name] = {Path(name, inner): records.read_summary(folder / inner) for inner in names}
+            machines[name] = {Path(name, inner): validated(folder / inner, records.read_summary) for inner in names}
     write_text(output, page.render(page.Results(machines=machines), [], None, output))
     return list(machines)

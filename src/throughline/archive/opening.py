@@ -9,10 +9,10 @@ import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -20,6 +20,7 @@ from throughline import temporary
 from throughline.archive.contents import FORMATS, NAME, Contents
 from throughline.files import UserError
 
+Value = TypeVar("Value")
 MOST_FILES = 200_000
 MOST_BYTES = 4 << 30
 """The most that an archive may hold once it is unpacked."""
@@ -133,6 +134,15 @@ def as_json(file: Path) -> Any:
         return json.loads(file.read_text(encoding="utf-8"))
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def validated(file: Path, read: Callable[[Path], Value]) -> Value:
+    """Return what `read` returns for a JSON file from a stranger. UserError if it is no JSON, or nested too deeply."""
+    try:
+        as_json(file)
+    except ValueError as error:
+        raise UserError(f"{file.name} of an archive cannot be read", why=str(error), next_step=MAKE) from None
+    return read(file)
 
 
 def _refused(path: Path, why: str) -> UserError:

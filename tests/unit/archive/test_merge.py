@@ -1,5 +1,6 @@
 """Several archives on one page: no cell is lost, equal names are told apart, and what they share is one plot."""
 
+import zipfile
 from pathlib import Path
 from shutil import copy
 
@@ -8,6 +9,7 @@ import pytest
 from throughline import commands
 from throughline.archive import merge
 from throughline.files import UserError
+from unit.archive.test_archive import DEEP, SUMMARY, packed
 
 KEPT = Path(__file__).with_name("two_topologies.zip")
 
@@ -31,4 +33,13 @@ def test_two_archives_of_one_name(tmp_path: Path) -> None:
         merge.merge(
             [Path(copy(KEPT, tmp_path / "a.zip")), Path(copy(KEPT, tmp_path / "other/a.zip"))], tmp_path / "m.html"
         )
+    assert not (tmp_path / "m.html").exists()
+
+
+def test_a_summary_that_is_nested_too_deeply(tmp_path: Path) -> None:
+    with zipfile.ZipFile(KEPT) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    deep = packed(files | {SUMMARY: DEEP}, tmp_path / "deep.zip")
+    with pytest.raises(UserError, match="nested too deeply"):
+        merge.merge([deep], tmp_path / "m.html")
     assert not (tmp_path / "m.html").exists()
