@@ -103,7 +103,8 @@ def test_a_corpus_that_was_removed_is_made_again_from_the_dump_that_runs_have_re
         monkeypatch.setenv("THROUGHLINE_OFFICIAL", server.address)
         server.publish(NAME, {SINGLE: dump()})
         server.list("enwiki")
-        fresh = clone(named(server.address).replace(NAME, "enwiki-latest"))
+        small = named(server.address).replace("training: 2, test: 1", "training: 1, test: 0")
+        fresh = clone(small.replace(NAME, "enwiki-latest"))
         fresh.made(run)
         assert files.read_json(fresh.path / run)["data"]["dumps"] == {"enwiki-latest": NAME}
         server.publish("enwiki-20261120", {SINGLE: dump()})
