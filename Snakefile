@@ -53,10 +53,6 @@ if not INSIDE.is_module:
         no_input=lambda output, missing: unmade.no_input(CONFIG.model_dump(), output, missing),
     )
 
-if INSIDE.is_dry_run:  # Snakemake calls no handler then, so nothing prints our plan
-    for line in plan.told_beforehand(SPECS):
-        logger.info(line)
-
 
 # The first rule is what Snakemake makes, unless another workflow that uses this one as a module has a rule before it.
 rule all:
@@ -94,6 +90,11 @@ include: "rules/imports.smk"
 include: "rules/compare.smk"
 include: "rules/report.smk"
 include: "rules/archive.smk"
+
+
+if INSIDE.is_dry_run:  # Snakemake calls no handler then, so nothing prints our plan
+    for line in plan.told_beforehand(SPECS):
+        logger.info(line)
 
 
 onstart:
