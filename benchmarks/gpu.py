@@ -23,9 +23,9 @@ so and the next row begins. If a process dies, only one row is lost.
              batches, and with only the real tokens; BERT only
 5. matrix    batch sizes until memory runs out x precisions x compiled x recomputed activations
 
-The script needs Python 3.11, torch 2.11 and numpy, or newer, and no network. The rivals need transformers 5.17 (and
-accelerate for its Trainer). The shards need h5py. The script does not measure the memory that sharding saves, because
-one card cannot shard: the records of runs on several GPUs have it.
+The script needs Python 3.11 or newer, torch and numpy (envs/main.txt has the versions), and no network. The rivals need
+transformers (and accelerate for its Trainer). The shards need h5py. The script does not measure the memory that
+sharding saves, because one card cannot shard: the records of runs on several GPUs have it.
 """
 
 from __future__ import annotations
