@@ -193,7 +193,7 @@ def test_a_table_that_was_edited(unpacked: Files, tmp_path: Path, monkeypatch: p
 def test_a_figure_that_cannot_be_is_doubtful(unpacked: Files, tmp_path: Path) -> None:
     def beyond(summary: Any) -> None:
         cell = summary["frameworks"]["torch"]["1n2g"]
-        cell |= {"values": [3000.0, 3001.0, 3002.0], "median_speed": 3001.0}
+        cell |= {"values": [3000.0, 3001.0, 3002.0], "median_speed": 3001.0, "min": 3000.0, "max": 3002.0}
 
     doubts = check.check(packed(with_value(unpacked, SUMMARY, beyond), tmp_path / "a.zip")).doubts
     assert any("above the measured matrix product" in str(doubt) for doubt in doubts)
