@@ -13,6 +13,8 @@ from pathlib import Path
 from throughline.files import resource
 
 FILE = resource("gpus.csv")
+MODELS = Path("/proc/driver/nvidia/gpus")
+"""NVIDIA's driver has a folder here for each GPU. No program has to be started to read its name."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,15 @@ class Gpu:
 def find(reported_name: str) -> Gpu | None:
     """Return the GPU with the name that a driver or a framework reports; None if the file lacks exactly this name."""
     return _all().get(_plain(reported_name))
+
+
+def smallest_here(models: Path = MODELS) -> tuple[str, float | None]:
+    """Return the name and the memory of this machine's GPU with the least memory; None if it has none that is known."""
+    found = []
+    for path in models.glob("*/information"):
+        names = [line.partition(":")[2].strip() for line in path.read_text().splitlines() if line.startswith("Model:")]
+        found += [(name, gpu.memory_bytes) for name in names if (gpu := find(name))]
+    return min(found, key=lambda gpu: gpu[1], default=("", None))
 
 
 def driver() -> str | None:

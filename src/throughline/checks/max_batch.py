@@ -13,7 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from throughline import records
+from throughline import gpus, records, workloads
 from throughline.files import UserError, now
 from throughline.launch import launcher, machine
 from throughline.launch.request import RunRequest, lacks_environment
@@ -31,6 +31,8 @@ FINENESS = 64
 The search ends when the largest size that fits and the smallest refused size differ by at most 1, or by at most
 1/FINENESS of the size that fits.
 """
+FILLED = 0.9
+"""The share of the memory that the first try is predicted to fill, if the memory can be predicted."""
 BATCH = "batch"
 """The quantity that is searched by default."""
 NO_LIMIT = "on a CPU memory is refused only when the whole machine is full: set options.memory_limit_mb"
@@ -41,8 +43,8 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
 
     There is one specification for each framework. The quantity is `batch` or a parameter of the model. The topology is
     the benchmark's largest one with a single node, because the exchange of gradients needs memory too. If all its
-    topologies have several nodes, the topology is a single replica. The search starts from the benchmark's smallest
-    batch, or from its value of the parameter.
+    topologies have several nodes, the topology is a single replica. The specification has the benchmark's smallest
+    batch, and its value of the parameter.
     """
     requested: dict[str, list[RunSpec]] = {}
     for name, block in config.benchmarks.items():
@@ -145,8 +147,22 @@ class _Search:
 
     @property
     def start(self) -> int:
-        """The size that the search starts from, which is the benchmark's own."""
-        return self.spec.batch if self.quantity == BATCH else int(getattr(self.spec.parameters, self.quantity))
+        """The size that the search starts from: the largest batch that is predicted to fit, or the benchmark's own."""
+        if self.quantity != BATCH:
+            return int(getattr(self.spec.parameters, self.quantity))
+        return self._predicted() or self.spec.batch
+
+    def _predicted(self) -> int | None:
+        """Return the batch that is predicted to fill FILLED of the memory; None if that cannot be told."""
+        limit = self.spec.options.memory_limit_mb
+        has = limit << 20 if limit is not None else gpus.smallest_here()[1]
+        on_gpu = limit is None
+
+        def fits(batch: int) -> bool:
+            memory = workloads.predicted_memory(self.at(batch), on_gpu)
+            return memory is not None and has is not None and memory.peak_bytes <= FILLED * has
+
+        return search(self.spec.batch, fits)[0]
 
     @property
     def at_most(self) -> int:

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from throughline import messages
+from throughline import messages, workloads
 from throughline.messages import Message, NodeSamples, Order, RankReport, Window
 from throughline.observe import telemetry_window
 from throughline.observe.hardware import Hardware
@@ -84,7 +84,7 @@ def parts(
     return {
         **({"hardware": hardware} if hardware else {}),
         "telemetry": telemetry,
-        "memory": _memory(order.kind, reports, telemetry, sampled),
+        "memory": _memory(order.kind, reports, telemetry, sampled) | _predicted_memory(spec, order.kind),
         "utilization": {**record["utilization"], "gpu": gpu},
         "warnings": record["warnings"] + warnings(observed, telemetry, order, spec.threads),
     }
@@ -132,6 +132,11 @@ def _other_cards(node: Observation, first: Observation) -> list[str]:
         for name in ("name", *LIMITS)
         if card[name] != other[name]
     ]
+
+
+def _predicted_memory(spec: RunSpec, kind: str) -> dict[str, int]:
+    predicted = workloads.predicted_memory(spec, gpu=kind == "cuda")
+    return {"predicted_bytes": round(predicted.peak_bytes)} if predicted else {}
 
 
 def _memory(

@@ -81,7 +81,8 @@ class Memory(Entry):
 
     It is what the framework needed, what it reserved, what the device reports as used, and what the device has.
     `window_needed_bytes` is what it needed within the timed window, without what libraries tried in the first steps.
-    Only frameworks that can count it have it.
+    Only frameworks that can count it have it. `predicted_bytes` is what a rank was predicted to need, where there is a
+    prediction.
     """
 
     needed_bytes: Whole | None
@@ -90,6 +91,7 @@ class Memory(Entry):
     device_total_bytes: Whole | None
     reasons: dict[str, str]
     window_needed_bytes: Whole | None = Field(None, exclude_if=lambda value: value is None)
+    predicted_bytes: Whole | None = Field(None, exclude_if=lambda value: value is None)
 
 
 SOME_HAVE = frozenset({"mfu_causal", "computed_matmul_share"})

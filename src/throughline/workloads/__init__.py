@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from throughline.files import UserError
-from throughline.spec import Part, key
+from throughline.spec import Part, RunSpec, key
 from throughline.workloads.form import Form
+from throughline.workloads.predicted_memory import Memory
 from throughline.workloads.workload import LATENCY, Arrays, Figure, Values, Workload
 
 __all__ = [
@@ -82,6 +83,14 @@ def of(model: str) -> Workload[Any]:
     if home is None:
         raise UserError(f"there is no model {model!r}", next_step="choose one of " + ", ".join(models()))
     return of_folder(home)
+
+
+def predicted_memory(spec: RunSpec[Any], gpu: bool) -> Memory | None:
+    """Return the memory that each rank is predicted to need; None without a prediction, or if the run cannot be."""
+    try:
+        return of(spec.model).memory(spec, gpu)
+    except (UserError, KeyError):  # the run itself says what is wrong
+        return None
 
 
 def whole(model: str) -> dict[str, Any]:

@@ -62,6 +62,15 @@ def test_memory_used_of_total_with_the_row_that_did_not_fit(tmp_path: Path) -> N
     assert cells.STATUS_MEANINGS["oom"] == "out of memory: the configuration does not fit this device"
 
 
+def test_a_predicted_memory_stands_beside_the_peaks(tmp_path: Path) -> None:
+    (group, _), memory = groups(tmp_path, True), {"predicted_bytes": 8000 << 20}
+    (first, *others) = group.rows
+    assert first.cell and first.cell.memory
+    cell = first.cell.model_copy(update={"memory": first.cell.memory.model_copy(update=memory)})
+    table = condensed([replace(group, rows=[replace(first, cell=cell), *others])], "memory")
+    assert row(table)["predicted_bytes"] == "8,000" and row(table, "1n2g")["predicted_bytes"] == "n/a"
+
+
 def test_use_of_the_hardware(tmp_path: Path) -> None:
     table = shown(groups(tmp_path, True), "use")
     assert {"gpu_busy_share": "93 %", "devices_power_w_mean": "271", "machine_cpu_share_mean": "21.0 %",

@@ -10,7 +10,9 @@ import pytest
 
 import training_fixtures
 from throughline import workloads
+from throughline.checks import max_batch
 from throughline.console import plan_memory
+from throughline.observe import telemetry_record
 from throughline.spec import RunSpec, Topology
 from throughline.workloads.hugging_face import WORKLOAD, configuration, memory
 from throughline.workloads.predicted_memory import Memory
@@ -118,3 +120,24 @@ def test_the_plan_says_what_cannot_fit(tmp_path: Path) -> None:
     assert "WARNING" not in unknown and " has " not in unknown
     (on_cpu,) = plan_memory.lines([replace(spec, device="cpu") for spec in every])
     assert "; this machine, for all its ranks, has " in on_cpu
+
+
+def test_the_search_for_the_largest_batch_begins_where_nine_tenths_are_filled(tmp_path: Path) -> None:
+    for precision in ("fp32", "bf16"):
+        spec = asked(CONTENT, precision, memory_limit_mb=4000)
+        begun = max_batch._Search(spec, None, "python", tmp_path, (), max_batch.BATCH)
+        filled = [WORKLOAD.memory(begun.at(size), False) for size in (begun.start, begun.start + begun.start // 32)]
+        assert begun.start > 4 * spec.batch and filled[0] and filled[1]
+        assert filled[0].peak_bytes <= max_batch.FILLED * (4000 << 20) < filled[1].peak_bytes
+    other = training_fixtures.spec(batch_per_device=8, options={"memory_limit_mb": 4000})
+    assert max_batch._Search(other, None, "python", tmp_path, (), max_batch.BATCH).start == 8
+
+
+def test_a_record_has_what_was_predicted() -> None:
+    spec = asked(CONTENT)
+    predicted = WORKLOAD.memory(spec, False)
+    record = {"utilization": {"cpu": None, "gpu": None}, "warnings": []}
+    order = training_fixtures.order()
+    found = telemetry_record.parts(spec, order, {}, [], record)["memory"]
+    assert predicted and found["predicted_bytes"] == round(predicted.peak_bytes)
+    assert "predicted_bytes" not in telemetry_record.parts(training_fixtures.spec(), order, {}, [], record)["memory"]

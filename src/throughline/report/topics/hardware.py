@@ -32,6 +32,8 @@ MEMORY_COLUMNS = (
     Column("device_total_bytes", "total", "MiB, device"),
     Column("device_used_share", "used", "share of total"),
 )
+PREDICTED = Column("predicted_bytes", "predicted", "MiB, of a rank")
+"""Only tables with a model whose memory can be predicted have this column."""
 WORK_COLUMNS = (
     Column("flops_per_sample", "FLOPs", "per sample"),
     Column("flops_per_s_per_device", "FLOP/s", "per device"),
@@ -104,14 +106,16 @@ def memory(scope: Scope) -> Table:
     """
     devices = [group.summary.device for group in scope.groups if group.summary]
     note = "on a CPU the device is the whole machine: what all of its processes use, and what it has"
+    held = [row.cell.memory for group in scope.groups for row in group.rows if row.cell and row.cell.memory]
+    predicted = (PREDICTED,) if any(memory.predicted_bytes for memory in held) else ()
     return Table(
-        MEMORY_COLUMNS,
-        lines(scope.groups, _memory),
+        (*MEMORY_COLUMNS, *predicted),
+        lines(scope.groups, partial(_memory, predicted)),
         notes=[note] if any(device and device.kind == "cpu" for device in devices) else [],
     )
 
 
-def _memory(cell: Cell) -> list[Entry]:
+def _memory(predicted: Sequence[Column], cell: Cell) -> list[Entry]:
     held = cell.memory
     used, total = (held.device_used_bytes, held.device_total_bytes) if held else (None, None)
     reason = held.reasons.get("device_used_bytes") or held.reasons.get("device_total_bytes") if held else OLD
@@ -119,6 +123,7 @@ def _memory(cell: Cell) -> list[Entry]:
         Entry.of(cell.peak_memory_bytes, partial(_text, "peak_memory_bytes"), "the framework does not tell"),
         *read(held, [column.key for column in MEMORY_COLUMNS[1:-1]], _text),
         Entry.of(used / total if used and total else None, percent, reason),
+        *read(held, [column.key for column in predicted], _text),
     ]
 
 
