@@ -272,8 +272,11 @@ def test_large_matrix_products_are_of_random_numbers(losses: dict[str, Any]) -> 
         assert found["operands"] == pytest.approx([1, 1], abs=0.02)
 
 
-ERRORS = {"fp32": (1e-8, 2e-6), "bf16": (2e-3, 4e-3), "fp16": (2e-4, 5e-4)}
-"""Map each precision to the errors of its products: 24, 8 and 11 significant bits."""
+ERRORS = {"fp32": (1e-8, 2e-6), "bf16": (2e-3, 5e-3), "fp16": (2e-4, 5e-4)}
+"""Map each precision to the errors of its products: 24, 8 and 11 significant bits.
+
+On a processor without units for bf16, TensorFlow rounds sums of parts as well, and comes to 4.1e-3.
+"""
 
 
 def test_products_are_rounded_as_the_precision_says(losses: dict[str, Any]) -> None:
