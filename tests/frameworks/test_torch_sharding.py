@@ -20,6 +20,7 @@ KINDS = ("none", "optimizer", "optimizer_gradients", "full")
 CASES: dict[str, dict[str, Any]] = {
     "adamw": {"model": "gpt2-tiny", "options": {"accumulate": 2, "clip": "global_norm"}},
     "adam": {"precision": "bf16", "optimizer": {"name": "adam"}, "options": {"clip": "norm", "checkpointing": True}},
+    "tensor": {"model": "gpt2-tiny", "precision": "fp16", "options": {"tensor": 2, "clip": "global_norm"}},
     "hf-loop": {"framework": "hf-loop", "model": "gpt2-tiny", "options": {"accumulate": 2, "clip": "global_norm"}},
     "lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "value"}, "overflows": True},
     "halves": {"precision": "bf16", "options": {"accumulate": 2, "clip": "global_norm"}, "gathered": "bfloat16"},
@@ -33,13 +34,14 @@ CASES: dict[str, dict[str, Any]] = {
 def kinds(case: str) -> tuple[str, ...]:
     """Return the kinds of sharding that fit a case. `optimizer_gradients` splits the same parts as `full`, so one case
     for it is enough."""
-    fitting = {"adamw": KINDS, "halves": ("none", "full"), "half_exchange": KINDS[:1]}
+    fitting = {"adamw": KINDS, "tensor": KINDS[:2], "halves": ("none", "full"), "half_exchange": KINDS[:1]}
     return fitting.get(case, ("none", "optimizer", "full"))
 
 
 GROUPS = {
     "2": ("adamw", "adam", "lamb", "halves", "half_exchange", "hf-loop"),
     "4": ("adamw",),
+    "4 in pairs": ("tensor",),
 }
 """Group of processes -> the cases that they train."""
 TRAININGS = [

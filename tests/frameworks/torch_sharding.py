@@ -25,6 +25,8 @@ from throughline.frameworks.torch.ddp import TorchDDP
 
 STEPS = 3
 VOCABULARY = 200
+GROUPS = ("averaging", "tensor", "mesh", "sharing", "holding", "experts", "together")
+"""What a rank knows of its groups of ranks after `join`."""
 OVERFLOW = 1
 """The step in which the case with the loss scaler overflows, in one number of one rank."""
 
@@ -99,7 +101,7 @@ def train(cases: dict[str, Any], world: int, results: str, rank: int) -> None:
         if met is None:
             one.join()
         else:
-            one.averaging, one.tensor = met.averaging, met.tensor
+            vars(one).update({name: value for name, value in vars(met).items() if name in GROUPS})
         if gathered and case["options"]["sharding"] != "none":
             one.gathered = getattr(torch, gathered)
         met = one

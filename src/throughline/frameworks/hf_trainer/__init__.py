@@ -20,6 +20,7 @@ FRAMEWORK = replace(
     reasons={
         "graph": "the Trainer records no CUDA graph",
         "tensor": "the Trainer keeps a whole model on every device; to split its weights, use options.sharding",
+        "experts": "the Trainer keeps all experts on every device; to split its weights, use options.sharding",
         "replicate": "the Trainer splits weights among all replicas",
         "selective": "the Trainer recomputes whole layers",
         "half_exchange": "the Trainer exchanges gradients in the type of the weights",

@@ -73,11 +73,6 @@ class TorchDDP(TorchRank):
         sharding.refuse(self.options, self.replicas, self.groups)
         experts.refuse(self.options)
         refuse_if(
-            self.options.tensor > 1 and self.options.sharding == "optimizer" and not self.form.draws_in_parts,
-            "here a model with options.tensor does not train alike with options.sharding: optimizer and without it: "
-            "use optimizer_gradients or full",
-        )
-        refuse_if(
             self.options.exchange_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
             "FSDP2 sums the parts of gradients in fp32: with options.exchange_dtype, options.sharding can only be "
             "`none` or `optimizer`",
