@@ -332,6 +332,12 @@ def test_figures_of_a_workload_and_other_units(tmp_path: Path) -> None:
 def test_kernels_of_attention_are_of_each_framework_and_no_other_work() -> None:
     stated = {"torch": {"gelu": "erf", "attention": "one"}, "other": {"gelu": "tanh", "attention": "another"}}
     stated["other"] |= {"memory_format": "channels first"}
-    stated["torch"] |= {"half_copy": "1 weight", "recorded": "a step", "compiler": "Inductor", "compiling": "compiled"}
+    stated["torch"] |= {
+        "products": "in fp32",
+        "half_copy": "1 weight",
+        "recorded": "a step",
+        "compiler": "Inductor",
+        "compiling": "compiled",
+    }
     (note,) = advice.about_frameworks(stated, {})["other"]
     assert note.startswith("gelu is tanh here")

@@ -17,6 +17,7 @@ from torch.utils.dlpack import from_dlpack
 
 from throughline import gpus, memory
 from throughline.frameworks.rank import Rank, optimizer_settings, refuse_if
+from throughline.frameworks.torch import products
 from throughline.frameworks.torch.building import on_device
 from throughline.frameworks.torch.norms import clip, norms_here
 from throughline.frameworks.torch.optimizers import build
@@ -94,6 +95,8 @@ class TorchRank(Rank):
             torch.set_num_threads(self.spec.threads)
             if self.keeps_freed_memory:
                 keep_freed_memory()
+            if products.slow(HALF.get(precision)):
+                products.compute_in_fp32()
         torch.manual_seed(self.spec.seed)
 
     def model(self, facts: dict[str, Any]) -> None:
@@ -285,7 +288,9 @@ class TorchRank(Rank):
     def settings(self) -> dict[str, Any]:
         compiler = {"compiler": self.compiler()} if self.compiler else {}
         copied = {"half_copy": self.copied.words} if self.copied else {}
-        return {**super().settings(), **compiler, **copied}
+        half = HALF.get(self.spec.precision) if self.kind == "cpu" else None
+        multiplied = {"products": products.words(half)} if half and products.slow(half) else {}
+        return {**super().settings(), **compiler, **copied, **multiplied}
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups

@@ -356,13 +356,19 @@ def _compiling(summary: Summary) -> str:
     return f"{'W/O' if left else 'W/'} compile (auto)"
 
 
+def emulated(summary: Summary) -> str:
+    """Name the frameworks that multiply in fp32 because the device has no units for the precision; empty for none."""
+    names = [name for name, settings in (summary.settings or {}).items() if (settings or {}).get("products")]
+    return f"products in fp32, rounded to {summary.precision} ({', '.join(names)})" if names else ""
+
+
 def title(group: Group) -> str:
     """Return a table's title as DLPerf writes it."""
     start = f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}, {group.precision}"
     start += ", strong scaling" if group.strong else ""
     if group.summary is None:
         return start
-    parts = start, workload_figures.titled(group.summary), switches(group.summary)
+    parts = start, emulated(group.summary), workload_figures.titled(group.summary), switches(group.summary)
     return ", ".join(part for part in parts if part)
 
 

@@ -1,0 +1,99 @@
+"""Products of half precision on a CPU without units for it: PyTorch computes them in fp32, and rounds the results.
+
+A GPU's tensor cores do the same: they multiply numbers of 16 bits, add the products up in fp32 and round each sum once.
+PyTorch's own kernels for such a CPU give these results too, up to the order of the sums, but take about ten times as
+long as products in fp32.
+
+The kernels are replaced where PyTorch looks them up, so passes forward and backward, compiled code and every framework
+on PyTorch use them. Products of other types stay as they are.
+"""
+
+import warnings
+from collections.abc import Callable
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FAST: dict[torch.dtype, Callable[[], bool]] = {
+    torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported,
+    torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported,
+}
+"""Map each half type to the question by which PyTorch itself finds out if oneDNN has fast products of it here."""
+ROUNDED = {
+    "mm": 1,
+    "addmm": 1,
+    "bmm": 1,
+    "baddbmm": 1,
+    "convolution": 1,
+    "convolution_backward": 3,
+    "_scaled_dot_product_flash_attention_for_cpu": 1,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": 3,
+}
+"""Map each operation with products to how many of its results have the half type. (A result after these, the sums of
+exponentials of attention, is fp32 in any case.)"""
+WRITTEN = ("mm", "addmm", "bmm", "baddbmm")
+"""The operations that also exist with a tensor for the result (`out`), which compiled code uses."""
+
+
+def slow(kind: torch.dtype | None) -> bool:
+    """Return whether products of this type are slow on this CPU."""
+    return kind in FAST and not FAST[kind]()
+
+
+def words(kind: torch.dtype) -> str:
+    """Return the words of a record for how products of this type are computed."""
+    name = str(kind).removeprefix("torch.")
+    return f"of {name} numbers in float32, each result rounded to {name}: this CPU has no units for {name}"
+
+
+@cache
+def compute_in_fp32() -> Any:
+    """From now on, compute the products of half types that are slow on this CPU in fp32.
+
+    Return the library of the kernels. PyTorch forgets them when it goes, so the cache keeps it.
+    """
+    library: Any = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="(?s).*Overriding a previously registered kernel")
+        for name, count in ROUNDED.items():
+            _replace(library, name, partial(_computed, count=count))
+        for name in WRITTEN:
+            _replace(library, f"{name}.out", _written)
+    return library
+
+
+def _replace(library: Any, name: str, kernel: Callable[..., Any]) -> None:
+    given = torch.library.get_kernel(f"aten::{name}", "CPU")
+    library.impl(name, partial(kernel, given.call_boxed), "CPU", with_keyset=True, allow_override=True)
+
+
+def _computed(given: Any, keys: Any, *arguments: Any, count: int, **named: Any) -> Any:
+    if (kind := _slow_kind(arguments)) is None:
+        return given(keys, *arguments, **named)
+    results = given(keys, *map(_wide, arguments), **named)
+    if isinstance(results, Tensor):
+        return results.to(kind)
+    # The gradient of something that needs none is None.
+    return tuple(
+        result.to(kind) if place < count and result is not None else result for place, result in enumerate(results)
+    )
+
+
+def _written(given: Any, keys: Any, *arguments: Any, out: Tensor, **named: Any) -> Tensor:
+    if _slow_kind(arguments) is None:
+        result: Tensor = given(keys, *arguments, out=out, **named)
+        return result
+    wide = torch.empty_like(out, dtype=torch.float32)
+    return out.copy_(given(keys, *map(_wide, arguments), out=wide, **named))
+
+
+def _slow_kind(arguments: tuple[Any, ...]) -> torch.dtype | None:
+    """Return the half type of these operands; None if there is none, or if its products are fast here."""
+    kinds = (argument.dtype for argument in arguments if isinstance(argument, Tensor))
+    return next((kind for kind in kinds if slow(kind)), None)
+
+
+def _wide(argument: Any) -> Any:
+    return argument.float() if isinstance(argument, Tensor) and argument.dtype in FAST else argument

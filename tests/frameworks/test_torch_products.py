@@ -1,0 +1,115 @@
+"""Products of half types on a CPU without units for them: computed in fp32, they are those of PyTorch's own kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import training_fixtures
+
+torch = pytest.importorskip("torch")
+
+from torch import Tensor  # noqa: E402
+from torch.nn import functional  # noqa: E402
+
+from throughline.frameworks.torch import products  # noqa: E402
+from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
+
+HALVES = (torch.float16, torch.bfloat16)
+
+
+def attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    heads = (tensor.unflatten(-1, (2, 16)).transpose(1, 2) for tensor in (query, key, value))
+    return functional.scaled_dot_product_attention(*heads, is_causal=True)
+
+
+def written(left: Tensor, right: Tensor) -> Tensor:
+    """What compiled code calls, without gradients."""
+    with torch.no_grad():
+        return torch.mm(left, right, out=left.new_empty(len(left), right.shape[1]))
+
+
+CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
+    "product": (torch.mm, [(24, 40), (40, 16)]),
+    "layer": (functional.linear, [(3, 8, 40), (16, 40), (16,)]),
+    "layer of a matrix": (functional.linear, [(24, 40), (16, 40), (16,)]),
+    "batch of products": (torch.bmm, [(3, 8, 40), (3, 40, 16)]),
+    "sum and batch of products": (torch.baddbmm, [(3, 8, 16), (3, 8, 40), (3, 40, 16)]),
+    "attention": (attended, [(2, 24, 32)] * 3),
+    "convolution": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3), (16,)]),
+    "convolution without bias": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3)]),
+    "written": (written, [(24, 40), (40, 16)]),
+}
+
+
+@pytest.fixture
+def computed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[bool], None]]:
+    """A function that says whether products are computed in fp32 from here on, whatever this CPU has."""
+    products.compute_in_fp32()
+
+    def say(wide: bool) -> None:
+        for kind in HALVES:
+            monkeypatch.setitem(products.FAST, kind, lambda: not wide)
+
+    yield say
+
+
+def results(compute: Callable[..., Tensor], shapes: list[tuple[int, ...]], kind: torch.dtype) -> list[Tensor]:
+    """Return the result and the gradients of all operands."""
+    torch.manual_seed(1)
+    operands = [torch.randn(shape).to(kind).requires_grad_() for shape in shapes]
+    result = compute(*operands)
+    if result.requires_grad:
+        result.backward(torch.linspace(-1, 1, result.numel()).view_as(result).to(kind))
+    gradients = [tensor.grad for tensor in operands if tensor.grad is not None]
+    assert len(gradients) == (len(operands) if result.requires_grad else 0)
+    return [result.detach(), *gradients]
+
+
+@pytest.mark.parametrize("kind", HALVES, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_results_and_gradients_are_those_of_the_kernels_for_halves(
+    computed: Callable[[bool], None], case: str, kind: torch.dtype
+) -> None:
+    """Both are compared with the same operands in float64. Ours are as near as one rounding allows, or nearer."""
+    computed(True)
+    ours = results(*CASES[case], kind)
+    computed(False)
+    given = results(*CASES[case], kind)
+    compute, shapes = CASES[case]
+    exact = results(lambda *wide: compute(*(tensor.double() for tensor in wide)), shapes, kind)
+    for one, other, true in zip(ours, given, exact, strict=True):
+        assert one.dtype == other.dtype == kind
+        assert one.stride() == other.stride()
+        scale = true.double().abs().max()
+        errors = [float((tensor.double() - true.double()).abs().max() / scale) for tensor in (one, other)]
+        assert errors[0] <= max(1.1 * torch.finfo(kind).eps, errors[1])
+
+
+def test_products_of_fp32_stay_what_they_are(computed: Callable[[bool], None]) -> None:
+    for compute, shapes in CASES.values():
+        every = []
+        for wide in (True, False):
+            computed(wide)
+            every.append(results(compute, shapes, torch.float32))
+        assert all(torch.equal(*pair) for pair in zip(*every, strict=True))
+
+
+def test_an_operand_that_needs_no_gradient_gets_none(computed: Callable[[bool], None]) -> None:
+    computed(True)
+    pixels, weights = torch.ones(1, 2, 4, 4).half(), torch.ones(3, 2, 3, 3).half().requires_grad_()
+    functional.conv2d(pixels, weights).sum().backward()
+    assert pixels.grad is None and weights.grad is not None and weights.grad.dtype == torch.float16
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_a_record_says_it(computed: Callable[[bool], None], wide: bool) -> None:
+    computed(wide)
+    for precision in ("fp16", "bf16", "fp32"):
+        rank = TorchDDP(training_fixtures.spec(precision=precision), 0, 0, 1, "cpu")
+        rank.device()
+        rank.model({"vocabulary": 200})
+        rank.optimizer()
+        told = rank.settings().get("products", "")
+        assert ("rounded to" in told) == (wide and precision != "fp32")
