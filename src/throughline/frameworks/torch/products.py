@@ -54,7 +54,7 @@ def compute_in_fp32() -> Any:
 
     Return the library of the kernels. PyTorch forgets them when it goes, so the cache keeps it.
     """
-    library: Any = torch.library.Library("aten", "IMPL")
+    library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="(?s).*Overriding a previously registered kernel")
         for name, count in ROUNDED.items():
