@@ -22,7 +22,9 @@ class Gpu:
     """One row of resources/gpus.csv.
 
     peak_flops_per_s: by precision, None if the device has no units for it; matmul_flops_per_s: by precision, the
-    fastest matrix product that somebody published for the device; price_per_hour: of one device, in `currency`.
+    fastest matrix product that somebody published for the device; nvlink_bytes_per_s: what a device sends to the others
+    of its node at most, over all of its links (half of what datasheets state, which is the sum of both directions),
+    None for devices that are joined in pairs or not at all; price_per_hour: of one device, in `currency`.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Gpu:
     matmul_source: str | None
     memory_bytes: float
     memory_bytes_per_s: float | None
+    nvlink_bytes_per_s: float | None
     price_per_hour: float | None
     currency: str | None
     price_source: str | None
@@ -87,6 +90,7 @@ def _all() -> dict[str, Gpu]:
                 matmul_source=row["matmul_source"] or None,
                 memory_bytes=float(row["memory_gb"]) * 2**30,
                 memory_bytes_per_s=float(row["bandwidth_gb_s"]) * 1e9 if row["bandwidth_gb_s"] else None,
+                nvlink_bytes_per_s=float(row["nvlink_gb_s"]) / 2 * 1e9 if row["nvlink_gb_s"] else None,
                 price_per_hour=float(row["price_per_hour"]) if row["price_per_hour"] else None,
                 currency=row["currency"] or None,
                 price_source=row["price_source"] or None,

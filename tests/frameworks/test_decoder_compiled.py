@@ -36,16 +36,17 @@ def compiled_anew() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("content", "precision", "checkpointing", "attention", "kinds"),
+    ("content", "precision", "checkpointing", "attention", "kinds", "copies"),
     [
-        (LLAMA, "bf16", "selective", "sample", 1),
-        (MIXTURE, "fp32", False, "sample", 1),
-        (WINDOWS, "bf16", False, "document", 2),
+        (LLAMA, "bf16", "selective", "sample", 1, False),
+        (LLAMA, "bf16", False, "sample", 1, True),
+        (MIXTURE, "fp32", False, "sample", 1, False),
+        (WINDOWS, "bf16", False, "document", 2, True),
     ],
-    ids=["llama", "mixture", "windows and documents"],
+    ids=["llama", "llama with a half copy", "mixture", "windows, documents and a half copy"],
 )
 def test_one_graph_for_all_equal_layers(
-    content: Any, precision: str, checkpointing: Any, attention: str, kinds: int
+    content: Any, precision: str, checkpointing: Any, attention: str, kinds: int, copies: bool
 ) -> None:
     from torch._dynamo.testing import CompileCounterWithBackend
     from torch._dynamo.utils import counters
@@ -58,11 +59,13 @@ def test_one_graph_for_all_equal_layers(
     )  # fmt: skip
     spec = replace(spec, content=content)
     rank = TorchDDP(spec, 0, 0, 1, "cpu")
+    rank.copies_weights_on = ("cpu",) if copies else ()
     rank.device()
     rank.model({})
     counter = CompileCounterWithBackend("aot_eager")
     rank.network.compile_parts(dynamic=False, backend=counter)
     rank.optimizer()
+    assert (rank.copied is not None) == copies
     graphs = []
     for seed in range(4):
         rank.step([rank.deliver(rank.data(workloads.of(spec.model).synthetic(2, spec, seed)))])

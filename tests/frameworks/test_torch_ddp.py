@@ -110,7 +110,7 @@ def test_every_option_trains(tmp_path: Path, manifest: Path, changes: dict[str, 
     assert record.device is not None
     assert emulated == (record.spec.precision == "fp16" and record.device.fp16_native is False)
     if emulated:
-        assert "rounded to float16" in (record.settings or {})["products"]
+        assert "rounded to float16" in (record.settings or {})["emulated_products"]
 
 
 def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: Path, manifest: Path) -> None:

@@ -24,6 +24,13 @@ def attended(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(*heads, is_causal=True)
 
 
+def masked(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Some positions are hidden, by scores that are added in the type of the operands."""
+    heads = (tensor.unflatten(-1, (2, 16)).transpose(1, 2) for tensor in (query, key, value))
+    hidden = query.new_full((24, 24), float("-inf")).triu(1)
+    return functional.scaled_dot_product_attention(*heads, hidden)
+
+
 def written(left: Tensor, right: Tensor) -> Tensor:
     """What compiled code calls, without gradients."""
     with torch.no_grad():
@@ -37,6 +44,7 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "batch of products": (torch.bmm, [(3, 8, 40), (3, 40, 16)]),
     "sum and batch of products": (torch.baddbmm, [(3, 8, 16), (3, 8, 40), (3, 40, 16)]),
     "attention": (attended, [(2, 24, 32)] * 3),
+    "attention with a mask": (masked, [(2, 24, 32)] * 3),
     "convolution": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3), (16,)]),
     "convolution without bias": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3)]),
     "written": (written, [(24, 40), (40, 16)]),
@@ -111,5 +119,5 @@ def test_a_record_says_it(computed: Callable[[bool], None], wide: bool) -> None:
         rank.device()
         rank.model({"vocabulary": 200})
         rank.optimizer()
-        told = rank.settings().get("products", "")
+        told = rank.settings().get("emulated_products", "")
         assert ("rounded to" in told) == (wide and precision != "fp32")

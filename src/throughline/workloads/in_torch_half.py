@@ -66,13 +66,13 @@ def _empty(members: Sequence[Tensor], kind: torch.dtype) -> Tensor:
 class Standing(torch.autograd.Function):
     """Let copies stand for the weights that they were made of: the gradient of a copy goes to its weights.
 
-    `counts`: of how many weights each copy was made. `tensors`: all weights, then all copies.
+    `rows`: for each copy, how many rows it has of each of its weights. `tensors`: all weights, then all copies.
     """
 
     @staticmethod
-    def forward(ctx: Any, counts: tuple[int, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.counts, ctx.kind = counts, tensors[0].dtype
-        return tuple(copy.view_as(copy) for copy in tensors[sum(counts) :])
+    def forward(ctx: Any, rows: tuple[tuple[int, ...], ...], *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.rows, ctx.kind = rows, tensors[0].dtype
+        return tuple(copy.view_as(copy) for copy in tensors[sum(map(len, rows)) :])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -81,7 +81,7 @@ class Standing(torch.autograd.Function):
         else:
             wide = [torch.empty_like(gradient, dtype=ctx.kind) for gradient in gradients]
             torch._foreach_copy_(wide, gradients)
-        each = [part for count, whole in zip(ctx.counts, wide, strict=True) for part in whole.chunk(count)]
+        each = [part for rows, whole in zip(ctx.rows, wide, strict=True) for part in torch.split(whole, rows)]
         return None, *each, *[None] * len(gradients)
 
 
@@ -93,8 +93,11 @@ def used(parameters: list[Tensor] | Halved) -> list[Tensor]:
     if not isinstance(parameters, Halved):
         return parameters
     own, places, copies = parameters
-    counts, weights = tuple(len(group) for group in places), [own[place] for group in places for place in group]
-    standing: Any = Standing.apply(counts, *weights, *copies)  # type: ignore[no-untyped-call]
+    rows, weights = (
+        tuple(tuple(len(own[place]) for place in group) for group in places),
+        [own[place] for group in places for place in group],
+    )
+    standing: Any = Standing.apply(rows, *weights, *copies)  # type: ignore[no-untyped-call]
     found = {group[0]: copy for group, copy in zip(places, standing, strict=True)}
     copied = {place for group in places for place in group}
     return [
@@ -102,3 +105,19 @@ def used(parameters: list[Tensor] | Halved) -> list[Tensor]:
         for place in range(len(own))
         if place in found or place not in copied
     ]
+
+
+class Named(NamedTuple):
+    """Like Halved, of parameters that a part of a network takes by their names, in the same order."""
+
+    names: list[str]
+    halved: Halved
+
+
+def by_name(parameters: dict[str, Tensor] | Named) -> dict[str, Tensor]:
+    """Return the tensors that a part of a network computes with. A copy has the name of the first parameter in it."""
+    if not isinstance(parameters, Named):
+        return parameters
+    rest = {place for group in parameters.halved.places for place in group[1:]}
+    names = [name for place, name in enumerate(parameters.names) if place not in rest]
+    return dict(zip(names, used(parameters.halved), strict=True))

@@ -179,7 +179,7 @@ def test_a_title_names_the_frameworks_that_compile_auto_left_eager(tmp_path: Pat
 
 def test_a_title_names_the_frameworks_that_multiply_in_fp32(tmp_path: Path) -> None:
     runs = [record(spec(framework=name, precision="fp16"), 100.0) for name in ("torch", "jax")]
-    runs[0]["settings"] = {"products": "of float16 numbers in float32"}
+    runs[0]["settings"] = {"emulated_products": "of float16 numbers in float32"}
     found = summary.summarize([write_record(tmp_path, run) for run in runs], repeats=1)
     (group,) = cells.groups([found])
     assert ", fp16, products in fp32, rounded to fp16 (torch), " in cells.title(group)

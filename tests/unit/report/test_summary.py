@@ -333,7 +333,7 @@ def test_kernels_of_attention_are_of_each_framework_and_no_other_work() -> None:
     stated = {"torch": {"gelu": "erf", "attention": "one"}, "other": {"gelu": "tanh", "attention": "another"}}
     stated["other"] |= {"memory_format": "channels first"}
     stated["torch"] |= {
-        "products": "in fp32",
+        "emulated_products": "in fp32",
         "half_copy": "1 weight",
         "recorded": "a step",
         "compiler": "Inductor",

@@ -72,7 +72,7 @@ def _replace(library: Any, name: str, kernel: Callable[..., Any]) -> None:
 def _computed(given: Any, keys: Any, *arguments: Any, count: int, **named: Any) -> Any:
     if (kind := _slow_kind(arguments)) is None:
         return given(keys, *arguments, **named)
-    results = given(keys, *map(_wide, arguments), **named)
+    results = given(keys, *map(_wide, arguments), **_wide_ones(named))
     if isinstance(results, Tensor):
         return results.to(kind)
     # The gradient of something that needs none is None.
@@ -86,7 +86,7 @@ def _written(given: Any, keys: Any, *arguments: Any, out: Tensor, **named: Any) 
         result: Tensor = given(keys, *arguments, out=out, **named)
         return result
     wide = torch.empty_like(out, dtype=torch.float32)
-    return out.copy_(given(keys, *map(_wide, arguments), out=wide, **named))
+    return out.copy_(given(keys, *map(_wide, arguments), out=wide, **_wide_ones(named)))
 
 
 def _slow_kind(arguments: tuple[Any, ...]) -> torch.dtype | None:
@@ -97,3 +97,7 @@ def _slow_kind(arguments: tuple[Any, ...]) -> torch.dtype | None:
 
 def _wide(argument: Any) -> Any:
     return argument.float() if isinstance(argument, Tensor) and argument.dtype in FAST else argument
+
+
+def _wide_ones(named: dict[str, Any]) -> dict[str, Any]:
+    return {name: _wide(argument) for name, argument in named.items()}

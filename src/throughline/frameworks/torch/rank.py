@@ -289,7 +289,7 @@ class TorchRank(Rank):
         compiler = {"compiler": self.compiler()} if self.compiler else {}
         copied = {"half_copy": self.copied.words} if self.copied else {}
         half = HALF.get(self.spec.precision) if self.kind == "cpu" else None
-        multiplied = {"products": products.words(half)} if half and products.slow(half) else {}
+        multiplied = {"emulated_products": products.words(half)} if half and products.slow(half) else {}
         return {**super().settings(), **compiler, **copied, **multiplied}
 
     def update_settings(self) -> dict[str, Any]:

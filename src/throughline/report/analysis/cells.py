@@ -358,7 +358,7 @@ def _compiling(summary: Summary) -> str:
 
 def emulated(summary: Summary) -> str:
     """Name the frameworks that multiply in fp32 because the device has no units for the precision; empty for none."""
-    names = [name for name, settings in (summary.settings or {}).items() if (settings or {}).get("products")]
+    names = [name for name, settings in (summary.settings or {}).items() if (settings or {}).get("emulated_products")]
     return f"products in fp32, rounded to {summary.precision} ({', '.join(names)})" if names else ""
 
 

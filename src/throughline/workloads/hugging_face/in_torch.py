@@ -27,9 +27,10 @@ from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
 from throughline.workloads.hugging_face import WORKLOAD, Parameters, architecture, cut, in_torch_fp8
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
-from throughline.workloads.hugging_face.in_torch_layer import layer, normed
+from throughline.workloads.hugging_face.in_torch_layer import SIDE_BY_SIDE, layer, normed
 from throughline.workloads.in_torch_attention import HALF, Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm, put
+from throughline.workloads.in_torch_half import HalfCopy, Halved, Named, used
 from throughline.workloads.in_torch_head import HEAD_LOSS, ROWS, errors
 from throughline.workloads.in_torch_operations import MEAN, SHARED
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, gathered, scattered
@@ -53,13 +54,27 @@ KEPT = [
 class Block(nn.Module):
     """The parameters of one layer. A call reads them, so ranks that shard the network can gather them before it."""
 
+    halved: Named | None = None
+    """The parameters with their copies in a half type, if there are such copies."""
+
     def __init__(self, shape: Layer) -> None:
         super().__init__()
         self.shape = shape
         declare(self, shape.shapes())
 
     def forward(self, hidden: Tensor, angles: Tensor, one_layer: Callable[..., Tensor]) -> Tensor:
-        return one_layer(hidden, dict(self.named_parameters()), angles, self.shape)
+        return one_layer(hidden, self.halved or dict(self.named_parameters()), angles, self.shape)
+
+    def halve(self, copy: HalfCopy) -> None:
+        """Keep copies of what a step casts: all but the gains of norms and the sinks. Projections that one product
+        computes have one copy."""
+        names, parameters = map(list, zip(*self.named_parameters(), strict=True))
+        cast = [name for name in names if not name.endswith((GAINS, "sinks"))]
+        packs = [[f"{part}_proj.{last}" for part in parts] for parts in SIDE_BY_SIDE for last in ("weight", "bias")]
+        packs = [pack for pack in packs if pack[0] in cast]
+        groups = packs + [[name] for name in cast if not any(name in pack for pack in packs)]
+        places = tuple(tuple(names.index(name) for name in group) for group in groups)
+        self.halved = Named(names, copy.of(parameters, places))
 
 
 def declare(module: nn.Module, shapes: architecture.Shapes) -> None:
@@ -85,6 +100,8 @@ class Decoder(InParts):
     """The ranks that share this replica, if each holds a part of it."""
     holders: TensorGroup | None = None
     """The ranks that share the experts, if each holds a part of them."""
+    halved: Halved | None = None
+    """The head's table with its copy in a half type, if there is such a copy. A tied head shares the embeddings."""
     attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
     model: Any
@@ -149,7 +166,7 @@ class Decoder(InParts):
             hidden = block(hidden, tables[block.shape.table], one_layer)
         last, labels = self.parts[3](hidden, gain, self.made, ids.shape[1], self.ranks), ids[:, 1:].flatten()
         if not self.made.tied:
-            table = self.lm_head.weight.to(last.dtype)
+            table = used(self.halved)[0] if self.halved else self.lm_head.weight.to(last.dtype)
         if self.keeps_scores():
             return self.parts[2](last, labels, table, gain, self.made.cap, self.ranks)
         part: Any = self.parts[4]
@@ -177,7 +194,7 @@ class Decoder(InParts):
         kind, padding = self.half_type or table.dtype, self.made.padding
         local, others = (ids, None) if self.ranks is None else self.ranks.local(ids, len(table))
         if self.made.tied:
-            rows, table = SHARED(table, local, kind)
+            rows, table = SHARED(table, local, kind, self.halved.copies[0] if self.halved else None)
         else:
             rows, table = nn.functional.embedding(local, table), table.new_empty(0, dtype=kind)
         if padding is not None:  # as in transformers, look-ups of this row leave no gradient
@@ -279,6 +296,15 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
 
     def blocks(self, network: Decoder) -> list[nn.Module]:
         return list(network.model.layers)
+
+    def halve(self, network: Decoder, copy: HalfCopy) -> None:
+        """Products in fp8 take the weights themselves, and so does what ranks do with the weights that they share."""
+        if network.cut_by or network.made.layers[0].fp8:
+            return
+        for block in network.model.layers:
+            block.halve(copy)
+        head = network.model.embed_tokens if network.made.tied else network.lm_head
+        network.halved = copy.of([head.weight], ((0,),))
 
     def split(self, network: Decoder, ranks: TensorGroup) -> None:
         network.ranks, cuts = ranks, cut.of(network.made)

@@ -17,6 +17,7 @@ from throughline.workloads.hugging_face import cut
 from throughline.workloads.hugging_face.architecture import NORMS, Layer
 from throughline.workloads.hugging_face.in_torch_experts import activated, mixed, wide
 from throughline.workloads.hugging_face.in_torch_fp8 import product
+from throughline.workloads.in_torch_half import Named, by_name
 from throughline.workloads.in_torch_tensor_parallel import (
     TensorGroup,
     entered,
@@ -27,11 +28,13 @@ from throughline.workloads.in_torch_tensor_parallel import (
 )
 
 Own = dict[str, Tensor]
+SIDE_BY_SIDE = (("self_attn.q", "self_attn.k", "self_attn.v"), ("mlp.gate", "mlp.up"))
+"""The projections that one product computes."""
 
 
 def layer(
     hidden: Tensor,
-    own: Own,
+    own: Own | Named,
     angles: Tensor,
     shape: Layer,
     grouped: bool = True,
@@ -48,6 +51,7 @@ def layer(
     last one ends, for FlashAttention.
     """
     before, after, before_feed, after_feed = NORMS[shape.norms]
+    own = by_name(own)
     own = shared(own, shape, ranks) if ranks else own
     branch = attention(_norm(hidden, own, before, shape), own, angles, shape, grouped, ranks, documents)
     hidden = hidden + _norm(branch, own, after, shape)
@@ -78,14 +82,19 @@ def _norm(hidden: Tensor, own: Own, name: str | None, shape: Layer) -> Tensor:
 
 def projected(hidden: Tensor, own: Own, names: list[str], fp8: str | None) -> Tensor:
     """Return one product of hidden with several matrices side by side, and with their biases if they have some."""
-    kind, biased = hidden.dtype, f"{names[0]}_proj.bias" in own
-    bias = torch.cat([own[f"{name}_proj.bias"].to(kind) for name in names]) if biased else None
-    matrices = [own[f"{name}_proj.weight"] for name in names]
+    bias = _together(own, names, "bias", hidden.dtype) if f"{names[0]}_proj.bias" in own else None
     if fp8:
-        result = product(hidden, matrices, fp8)
+        result = product(hidden, [own[f"{name}_proj.weight"] for name in names], fp8)
         return result if bias is None else result + bias
-    cast = [matrix.to(kind) for matrix in matrices]
-    return linear(hidden, cast[0] if len(cast) == 1 else torch.cat(cast), bias)
+    return linear(hidden, _together(own, names, "weight", hidden.dtype), bias)
+
+
+def _together(own: Own, names: list[str], last: str, kind: torch.dtype) -> Tensor:
+    """Return the weights or biases of projections in one tensor. A copy in a half type has them so already, under the
+    first name."""
+    keys = [f"{name}_proj.{last}" for name in names]
+    parts = [own[key].to(kind) for key in keys if key in own]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def attention(
@@ -93,7 +102,7 @@ def attention(
     documents: Tensor | None,
 ) -> Tensor:  # fmt: skip
     """Causal attention: every position sees itself and the positions before it, or the last ones in its window."""
-    names = ["self_attn.qkv"] if shape.packed else ["self_attn.q", "self_attn.k", "self_attn.v"]
+    names = ["self_attn.qkv"] if shape.packed else list(SIDE_BY_SIDE[0])
     sizes = [shape.heads * shape.width, shape.groups * shape.width, shape.groups * shape.width]
     if ranks:
         hidden = gathered(hidden, ranks).view(-1, angles.shape[1], shape.hidden)
@@ -198,7 +207,7 @@ def feed_forward(
     if shape.experts:
         total = mixed(hidden.flatten(0, -2), own, shape, shape.experts, holders)
         return scattered(total, ranks) if ranks else total.view_as(hidden)
-    names = ["mlp.gate_up"] if shape.packed else ["mlp.gate", "mlp.up"]
+    names = ["mlp.gate_up"] if shape.packed else list(SIDE_BY_SIDE[1])
     both = projected(hidden, own, names, shape.fp8)
     gate, up = both.chunk(2, -1)
     return _added(activated(gate, shape.activation) * up, own, "mlp.down", shape.fp8, ranks)
