@@ -126,7 +126,7 @@ class Console:
                 self._plan.measured_s[job.output] = took_s
                 self._expect(self._plan)
             count = f"{len(self._done & self._plan.runs.keys()):{len(str(len(self._plan.runs)))}}"
-            self._screen.say(f"run {count} of {len(self._plan.runs)}: {_outcome(spec, self._plan)}")
+            self._screen.say(f"run {count} of {len(self._plan.runs)}: {outcome(spec, self._plan)}")
         elif self._is_data(job.output):
             if self._plan.data <= self._done:
                 self._screen.say(self._of_data(self._plan))
@@ -222,11 +222,14 @@ def in_queue(name: str) -> str:
     return f"Slurm: {states.count('PENDING')} queued, {states.count('RUNNING')} running"
 
 
-def _outcome(spec: RunSpec, plan: Plan) -> str:
-    """Return the outcome of a run: `bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`."""
+def outcome(spec: RunSpec, plan: Plan) -> str:
+    """Return the outcome of a run: `bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`.
+
+    The median is that of the repeats in the same environment, because a summary never mixes environments.
+    """
     where = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology}"
-    speeds: list[float] = []
-    outcome = ""
+    speeds: dict[str | None, list[float]] = {}
+    ended, here = "", None
     for repeat in plan.specs:
         if (repeat.cell, repeat.framework, repeat.topology) != (spec.cell, spec.framework, spec.topology):
             continue
@@ -234,9 +237,11 @@ def _outcome(spec: RunSpec, plan: Plan) -> str:
             record = read_run(repeat.record)
         except (UserError, OSError):
             continue
-        speed = record.samples_per_s
-        speeds += [speed] if speed else []
+        speed, environment = record.samples_per_s, record.environment.get("digest")
+        if speed:
+            speeds.setdefault(environment, []).append(speed)
         if repeat.record == spec.record:
-            outcome = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}"
-    middle = f", median of {len(speeds)}: {median(speeds):.1f}" if len(speeds) > 1 else ""
-    return f"{where} (repeat {spec.repeat}): {outcome}{middle}"
+            ended, here = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}", environment
+    same = speeds.get(here, [])
+    middle = f", median of {len(same)}: {median(same):.1f}" if len(same) > 1 else ""
+    return f"{where} (repeat {spec.repeat}): {ended}{middle}"
