@@ -56,6 +56,8 @@ GLOBAL, EACH, TWICE = {"clip": "global_norm"}, {"clip": "norm"}, {"accumulate": 
 ALL, SELECTIVE = {"checkpointing": True}, {"checkpointing": "selective"}
 STATES, ONCE, FULL = ({"sharding": name} for name in ("optimizer", "optimizer_gradients", "full"))
 GROUPS, TENSOR, EXPERTS = {"replicate": 2}, {"tensor": 2}, {"experts": 2}
+DOCUMENTS = {"attention": "document"}
+"""A parameter of the workload: documents do not see each other."""
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "layers": (2, "llama", TENSOR | TWICE | GLOBAL),
     "layers over four": (4, "gemma2", {"tensor": 4} | EACH | ALL),
@@ -80,6 +82,8 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "experts and weights gathered once": (4, "mixtral", EXPERTS | ONCE | TWICE),
     "experts and weights gathered once in groups": (4, "qwen3_moe", EXPERTS | ONCE | GROUPS | GLOBAL),
     "experts and weights in groups": (8, "mixtral", EXPERTS | FULL | GROUPS | GLOBAL),
+    "documents, layers and states": (4, "gemma3_text", DOCUMENTS | TENSOR | STATES),
+    "documents, experts and weights": (2, "qwen3_moe", DOCUMENTS | EXPERTS | FULL | TWICE),
 }
 """Map each case to its ranks, its architecture and its options."""
 
@@ -99,7 +103,8 @@ def spec(kind: str, world: int, options: dict[str, Any]) -> RunSpec:
     return training_fixtures.spec(
         framework="torch", topology=f"1n{world}g", precision="fp32", model=str(model), task="clm",
         config_sha256=model.sha256, sequence=SEQUENCE, batch=BATCH, steps={"warmup": 0, "timed": STEPS},
-        optimizer={"learning_rate": 1e-3}, options={"data": "synthetic", "dropout": 0.0, **options},
+        optimizer={"learning_rate": 1e-3}, **{name: options[name] for name in DOCUMENTS if name in options},
+        options={"data": "synthetic", "dropout": 0.0} | {k: v for k, v in options.items() if k not in DOCUMENTS},
     )  # fmt: skip
 
 
