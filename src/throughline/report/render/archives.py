@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline import ratios, statistics
+from throughline import ratios
 from throughline.files import write_text
-from throughline.numbers import percent, reading, span
+from throughline.numbers import percent, span
 from throughline.records import read_compared
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell
-from throughline.report.render import compared_places, history, table_files
+from throughline.report.render import compared_places, history, table_files, tested_ratios
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
 from throughline.spec import Topology
@@ -34,18 +34,8 @@ COLUMNS = (
         Column(key, forms=(CSV,))
         for key in ("archive", "benchmark", "batch", "precision", "framework", "topology", "unit")
     ),
-    Column("here", "here", "median"),
-    Column("there", "there", "median"),
-    Column("ratio", forms=(CSV,)),
-    Column("tested_ratio", "tested ratio"),
-    Column("tested_at_least", forms=(CSV,)),
-    Column("tested_at_most", forms=(CSV,)),
-    Column(heading="its interval", small=percent(ratios.INTERVAL), forms=(PAGE,)),
-    Column("p", forms=(CSV,)),
-    Column("p_holm", forms=(CSV,)),
+    *tested_ratios.COLUMNS,
     Column("smallest_difference", forms=(CSV,)),
-    Column("verdict", "verdict"),
-    Column("because", "because"),
     Column("differs", "only here differs"),
 )
 
@@ -58,25 +48,12 @@ def table(archives: Sequence[ComparedArchive]) -> Table:
 
 
 def _entries(archive: ComparedArchive, cell: ComparedCell) -> list[Entry]:
-    here, there = statistics.median(cell.ours), statistics.median(cell.theirs)
-    low, high = cell.tested_at_least, cell.tested_at_most
-    interval = span((low, high), 3) if low and high else NOT_KNOWN
     parts = [archive.name, cell.benchmark, str(cell.batch), cell.precision, cell.framework, cell.topology, cell.unit]
     return [
         Entry(cell.name),
         *map(Entry.words, parts),
-        Entry.of(here, reading),
-        Entry.of(there, reading),
-        Entry(value=cell.ratio),
-        Entry.of(cell.tested_ratio, lambda ratio: f"{ratio:.3f}", cell.because),
-        Entry(value=low),
-        Entry(value=high),
-        Entry.words(interval),
-        Entry(value=cell.p),
-        Entry(value=cell.p_holm),
+        *tested_ratios.entries(cell),
         Entry(value=cell.smallest_difference),
-        Entry.words(cell.words, chip=cell.verdict.replace(" ", "-")),
-        Entry.words(cell.because),
         Entry.words("; ".join(cell.differs)),
     ]
 

@@ -4,14 +4,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline import ratios, statistics
 from throughline.files import write_text
-from throughline.numbers import percent, reading, span
 from throughline.records import read_compared
 from throughline.records.acceptance import NAMES
 from throughline.records.compared import ComparedAcceptance, ComparedArchive, ComparedPlace
-from throughline.report.render import table_files
-from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
+from throughline.report.render import table_files, tested_ratios
+from throughline.report.render.tables import CSV, FORMS, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
 
 INTRO = (
@@ -38,17 +36,7 @@ COLUMNS = (
     *(Column(key, forms=(CSV,)) for key in ("archive", "what", "kind", "whole")),
     Column("size", "size", "rows, elements or bytes", whole=True),
     Column("unit", "unit"),
-    Column("here", "here", "median"),
-    Column("there", "there", "median"),
-    Column("ratio", forms=(CSV,)),
-    Column("tested_ratio", "tested ratio"),
-    Column("tested_at_least", forms=(CSV,)),
-    Column("tested_at_most", forms=(CSV,)),
-    Column(heading="its interval", small=percent(ratios.INTERVAL), forms=(PAGE,)),
-    Column("p", forms=(CSV,)),
-    Column("p_holm", forms=(CSV,)),
-    Column("verdict", "verdict"),
-    Column("because", "because"),
+    *tested_ratios.COLUMNS,
 )
 
 
@@ -58,7 +46,6 @@ def table(name: str, places: Sequence[ComparedPlace]) -> Table:
 
 
 def _entries(name: str, place: ComparedPlace) -> list[Entry]:
-    low, high = place.tested_at_least, place.tested_at_most
     figure = NAMES.get((place.what, place.figure), f"{place.what}: {place.figure}")
     parts = [name, place.what, place.kind, "yes" if place.whole else "no"]
     return [
@@ -67,17 +54,7 @@ def _entries(name: str, place: ComparedPlace) -> list[Entry]:
         *map(Entry.words, parts),
         Entry.of(place.size, lambda size: f"{size:,}", "the figure has no size"),
         Entry.words(place.unit),
-        Entry.of(statistics.median(place.ours), reading),
-        Entry.of(statistics.median(place.theirs), reading),
-        Entry(value=place.ratio),
-        Entry.of(place.tested_ratio, lambda ratio: f"{ratio:.3f}", place.because),
-        Entry(value=low),
-        Entry(value=high),
-        Entry.words(span((low, high), 3) if low and high else NOT_KNOWN),
-        Entry(value=place.p),
-        Entry(value=place.p_holm),
-        Entry.words(place.words, chip=place.verdict.replace(" ", "-")),
-        Entry.words(place.because),
+        *tested_ratios.entries(place),
     ]
 
 
