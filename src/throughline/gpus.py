@@ -24,7 +24,7 @@ class Gpu:
     peak_flops_per_s: by precision, None if the device has no units for it; matmul_flops_per_s: by precision, the
     fastest matrix product that somebody published for the device; nvlink_bytes_per_s: what a device sends to the others
     of its node at most, over all of its links (half of what datasheets state, which is the sum of both directions),
-    None for devices that are joined in pairs or not at all; price_per_hour: of one device, in `currency`.
+    None without NVLink, and where it joins pairs; price_per_hour: of one device, in `currency`.
     """
 
     name: str

@@ -37,6 +37,20 @@ def written(left: Tensor, right: Tensor) -> Tensor:
         return torch.mm(left, right, out=left.new_empty(len(left), right.shape[1]))
 
 
+def written_with_bias(bias: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.addmm(bias, left, right, out=left.new_empty(0))
+
+
+def written_batch(left: Tensor, right: Tensor) -> Tensor:
+    with torch.no_grad():
+        return torch.bmm(left, right, out=left.new_empty(len(left), left.shape[1], right.shape[2]))
+
+
+def channels_last(pixels: Tensor, weights: Tensor) -> Tensor:
+    return functional.conv2d(*(tensor.to(memory_format=torch.channels_last) for tensor in (pixels, weights)))
+
+
 CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "product": (torch.mm, [(24, 40), (40, 16)]),
     "layer": (functional.linear, [(3, 8, 40), (16, 40), (16,)]),
@@ -47,7 +61,10 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "attention with a mask": (masked, [(2, 24, 32)] * 3),
     "convolution": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3), (16,)]),
     "convolution without bias": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3)]),
+    "convolution, channels last": (channels_last, [(2, 8, 9, 9), (16, 8, 3, 3)]),
     "written": (written, [(24, 40), (40, 16)]),
+    "written, with a bias": (written_with_bias, [(16,), (24, 40), (40, 16)]),
+    "written, a batch": (written_batch, [(3, 8, 40), (3, 40, 16)]),
 }
 
 
@@ -102,6 +119,37 @@ def test_products_of_fp32_stay_what_they_are(computed: Callable[[bool], None]) -
             computed(wide)
             every.append(results(compute, shapes, torch.float32))
         assert all(torch.equal(*pair) for pair in zip(*every, strict=True))
+
+
+@pytest.mark.parametrize("kinds", [(torch.float32, torch.float16), (torch.float16, torch.bfloat16)])
+def test_operands_of_several_types_are_refused_as_always(
+    computed: Callable[[bool], None], kinds: tuple[torch.dtype, torch.dtype]
+) -> None:
+    """Such a product is a mistake of a form, which a GPU would not compute either."""
+    computed(True)
+    left, right = (torch.ones(4, 4, dtype=kind) for kind in kinds)
+    for multiply in (torch.mm, functional.linear):
+        with pytest.raises(RuntimeError):
+            multiply(left, right)
+    with pytest.raises(RuntimeError):
+        torch.mm(left, left, out=torch.empty(4, 4, dtype=kinds[1]))
+
+
+@pytest.mark.parametrize("kind", HALVES, ids=str)
+def test_compiled_and_under_autocast(computed: Callable[[bool], None], kind: torch.dtype) -> None:
+    def two_layers(inputs: Tensor, first: Tensor, second: Tensor) -> Tensor:
+        return functional.linear(functional.gelu(functional.linear(inputs, first)), second)
+
+    shapes = [(24, 40), (32, 40), (16, 32)]
+    computed(True)
+    eager, compiled = results(two_layers, shapes, kind), results(torch.compile(two_layers), shapes, kind)
+    for one, other in zip(eager, compiled, strict=True):
+        torch.testing.assert_close(one, other, rtol=4 * torch.finfo(kind).eps, atol=torch.finfo(kind).eps)
+    with torch.autocast("cpu", dtype=kind):
+        cast = results(two_layers, shapes, torch.float32)
+    assert cast[0].dtype == kind and all(gradient.dtype == torch.float32 for gradient in cast[1:])
+    for one, other in zip(eager, cast, strict=True):
+        torch.testing.assert_close(one.float(), other.float(), rtol=0.05, atol=8 * torch.finfo(kind).eps)
 
 
 def test_an_operand_that_needs_no_gradient_gets_none(computed: Callable[[bool], None]) -> None:

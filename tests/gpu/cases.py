@@ -11,10 +11,12 @@ specification, its options, its optimizer and its workload's parameters, and
 
 import json
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 from throughline import frameworks, workloads
 from throughline.spec import Optimizer, RunSpec, Topology
+from throughline.workloads.hugging_face import configuration
 
 CARDS = {
     "H100": {"NULL_CUDA_NAME": "NVIDIA H100 80GB HBM3", "NULL_CUDA_MAJOR": "9", "NULL_CUDA_MINOR": "0"},
@@ -45,17 +47,26 @@ SMALL: dict[str, dict[str, Any]] = {
     "collectives": {"sizes": [65_536], "at_least_s": 0.01},
 }  # fmt: skip
 """Parameters by the folder of a workload, small enough for a step in milliseconds. Every value can be replaced."""
+DECODERS = {
+    name: configuration.of_map({"transformers": str(Path(__file__).parents[2] / f"presets/{name}.json"), "task": "clm"})
+    for name in ("llama-tiny", "mixture-tiny")
+}
+"""The configurations of decoders that are cases, by the names of their files."""
+FILES = {configuration.FILES: json.dumps({one.sha256: str(one.file) for one in DECODERS.values()})}
 OURS = ("ranks", "card", "warmup")
 
 
 def specification(model: str, precision: str, words: dict[str, str]) -> dict[str, Any]:
     """Return the JSON values of the specification that the words describe. Raise ValueError for an unknown key."""
+    more: dict[str, Any] = {}
+    if decoder := DECODERS.get(model):
+        model, more = str(decoder), {"task": "clm", "sequence": 64, "config_sha256": decoder.sha256}
     workload = workloads.of(model)
     world = int(words.get("ranks", "1"))
     value: dict[str, Any] = {
         "benchmark": "lane", "framework": "torch", "model": model, "batch_per_device": 4 if workload.has_batch else 1,
         "precision": precision, "topology": str(Topology(1, world)), "repeat": 1, "device": "cuda", "protocol": 0,
-        "options": {"data": "synthetic"}, "optimizer": {}, **SMALL.get(str(workloads.folder(model)), {}),
+        "options": {"data": "synthetic"}, "optimizer": {}, **SMALL.get(str(workloads.folder(model)), {}), **more,
     }  # fmt: skip
     options = {field.name for field in fields(frameworks.options())}
     optimizer = {field.name for field in fields(Optimizer)}
@@ -81,7 +92,7 @@ def parse(line: str) -> dict[str, Any]:
         "name": line,
         "spec": specification(model, precision, words),
         "world": int(words.get("ranks", "1")),
-        "variables": CARDS[words.get("card", "H100")],
+        "variables": CARDS[words.get("card", "H100")] | FILES,
         **({"warmup": int(words["warmup"])} if "warmup" in words else {}),
     }
 

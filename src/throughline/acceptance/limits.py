@@ -11,7 +11,7 @@ from throughline.records.acceptance import NAMES, ExpectedEntry
 from throughline.study.accept_section import Expectation
 from throughline.study.acceptance import FIGURES, Acceptance
 
-NVLINK = "all NVLinks of a device in one direction; sums within a switch (SHARP) can exceed it"
+NVLINK = "all NVLinks of a device in one direction, from its datasheet; sums within a switch (SHARP) can exceed it"
 LINK = "the speed of the nodes' network, as the system states it"
 
 
@@ -82,7 +82,7 @@ def of_hardware(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
         return _network(key, measured)
     gpu = gpus.find(measured.device) if measured.device else None
     if gpu and gpu.nvlink_bytes_per_s and (key.kind, key.figure) == ("node", "bus_bandwidth"):
-        return gpu.nvlink_bytes_per_s / 1e9, f"{NVLINK}, {gpu.source}"
+        return gpu.nvlink_bytes_per_s / 1e9, NVLINK
     if gpu is None or key.kind != "device":
         return None
     if key.figure == "matmul":

@@ -18,6 +18,7 @@ from throughline.console.plan import Plan, span
 from throughline.console.screen import Screen, Status
 from throughline.files import UserError
 from throughline.records import read_run
+from throughline.report.analysis import baseline
 from throughline.spec import RunSpec
 
 LONG_S = 60.0
@@ -225,11 +226,11 @@ def in_queue(name: str) -> str:
 def outcome(spec: RunSpec, plan: Plan) -> str:
     """Return the outcome of a run: `bert bz32 fp32 torch 1n2g (repeat 2): 914.2 samples/s, median of 2: 910.0`.
 
-    The median is that of the repeats in the same environment, because a summary never mixes environments.
+    The median is that of the repeats in the same surroundings, because a summary never mixes them.
     """
     where = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology}"
-    speeds: dict[str | None, list[float]] = {}
-    ended, here = "", None
+    speeds: dict[str, list[float]] = {}
+    ended, here = "", ""
     for repeat in plan.specs:
         if (repeat.cell, repeat.framework, repeat.topology) != (spec.cell, spec.framework, spec.topology):
             continue
@@ -237,11 +238,11 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
             record = read_run(repeat.record)
         except (UserError, OSError):
             continue
-        speed, environment = record.samples_per_s, record.environment.get("digest")
+        speed, surroundings = record.samples_per_s, baseline.surroundings(record)
         if speed:
-            speeds.setdefault(environment, []).append(speed)
+            speeds.setdefault(surroundings, []).append(speed)
         if repeat.record == spec.record:
-            ended, here = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}", environment
+            ended, here = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}", surroundings
     same = speeds.get(here, [])
     middle = f", median of {len(same)}: {median(same):.1f}" if len(same) > 1 else ""
     return f"{where} (repeat {spec.repeat}): {ended}{middle}"

@@ -4,35 +4,49 @@ A GPU's tensor cores do the same: they multiply numbers of 16 bits, add the prod
 PyTorch's own kernels for such a CPU give these results too, up to the order of the sums, but take about ten times as
 long as products in fp32.
 
-The kernels are replaced where PyTorch looks them up, so passes forward and backward, compiled code and every framework
-on PyTorch use them. Products of other types stay as they are.
+The kernels of matrix products, convolutions and attention are replaced where PyTorch looks them up, so passes forward
+and backward, compiled code and every framework on PyTorch use them. Operands of other types, and of several types, go
+to PyTorch's kernels, which compute or refuse them as always.
 """
 
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+
+def _asked(name: str) -> Callable[[], bool]:
+    return lambda: torch.backends.mkldnn.is_available() and bool(getattr(torch.ops.mkldnn, name)())  # type: ignore[no-untyped-call]
+
+
 FAST: dict[torch.dtype, Callable[[], bool]] = {
-    torch.bfloat16: torch.ops.mkldnn._is_mkldnn_bf16_supported,
-    torch.float16: torch.ops.mkldnn._is_mkldnn_fp16_supported,
+    torch.bfloat16: _asked("_is_mkldnn_bf16_supported"),
+    torch.float16: _asked("_is_mkldnn_fp16_supported"),
 }
 """Map each half type to the question by which PyTorch itself finds out if oneDNN has fast products of it here."""
-ROUNDED = {
-    "mm": 1,
-    "addmm": 1,
-    "bmm": 1,
-    "baddbmm": 1,
-    "convolution": 1,
-    "convolution_backward": 3,
-    "_scaled_dot_product_flash_attention_for_cpu": 1,
-    "_scaled_dot_product_flash_attention_for_cpu_backward": 3,
+
+
+class Operation(NamedTuple):
+    """operands: so many first arguments have the half type. results: so many first results have it; a later one, the
+    sums of exponentials of attention, is fp32 in any case."""
+
+    operands: int
+    results: int = 1
+
+
+OPERATIONS = {
+    "mm": Operation(2),
+    "addmm": Operation(3),
+    "bmm": Operation(2),
+    "baddbmm": Operation(3),
+    "convolution": Operation(3),
+    "convolution_backward": Operation(3, 3),
+    "_scaled_dot_product_flash_attention_for_cpu": Operation(3),
+    "_scaled_dot_product_flash_attention_for_cpu_backward": Operation(4, 3),
 }
-"""Map each operation with products to how many of its results have the half type. (A result after these, the sums of
-exponentials of attention, is fp32 in any case.)"""
 WRITTEN = ("mm", "addmm", "bmm", "baddbmm")
 """The operations that also exist with a tensor for the result (`out`), which compiled code uses."""
 
@@ -57,10 +71,10 @@ def compute_in_fp32() -> Any:
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="(?s).*Overriding a previously registered kernel")
-        for name, count in ROUNDED.items():
-            _replace(library, name, partial(_computed, count=count))
+        for name, operation in OPERATIONS.items():
+            _replace(library, name, partial(_computed, operation))
         for name in WRITTEN:
-            _replace(library, f"{name}.out", _written)
+            _replace(library, f"{name}.out", partial(_written, OPERATIONS[name]))
     return library
 
 
@@ -69,30 +83,32 @@ def _replace(library: Any, name: str, kernel: Callable[..., Any]) -> None:
     library.impl(name, partial(kernel, given.call_boxed), "CPU", with_keyset=True, allow_override=True)
 
 
-def _computed(given: Any, keys: Any, *arguments: Any, count: int, **named: Any) -> Any:
-    if (kind := _slow_kind(arguments)) is None:
+def _computed(operation: Operation, given: Any, keys: Any, *arguments: Any, **named: Any) -> Any:
+    if (kind := _slow_kind(arguments[: operation.operands])) is None:
         return given(keys, *arguments, **named)
     results = given(keys, *map(_wide, arguments), **_wide_ones(named))
     if isinstance(results, Tensor):
         return results.to(kind)
     # The gradient of something that needs none is None.
     return tuple(
-        result.to(kind) if place < count and result is not None else result for place, result in enumerate(results)
+        result.to(kind) if place < operation.results and result is not None else result
+        for place, result in enumerate(results)
     )
 
 
-def _written(given: Any, keys: Any, *arguments: Any, out: Tensor, **named: Any) -> Tensor:
-    if _slow_kind(arguments) is None:
+def _written(operation: Operation, given: Any, keys: Any, *arguments: Any, out: Tensor, **named: Any) -> Tensor:
+    if _slow_kind((*arguments[: operation.operands], out)) is None:
         result: Tensor = given(keys, *arguments, out=out, **named)
         return result
-    wide = torch.empty_like(out, dtype=torch.float32)
-    return out.copy_(given(keys, *map(_wide, arguments), out=wide, **_wide_ones(named)))
+    wide = given(keys, *map(_wide, arguments), out=out.new_empty(0, dtype=torch.float32), **_wide_ones(named))
+    return out.resize_(wide.shape).copy_(wide)
 
 
-def _slow_kind(arguments: tuple[Any, ...]) -> torch.dtype | None:
-    """Return the half type of these operands; None if there is none, or if its products are fast here."""
-    kinds = (argument.dtype for argument in arguments if isinstance(argument, Tensor))
-    return next((kind for kind in kinds if slow(kind)), None)
+def _slow_kind(operands: tuple[Any, ...]) -> torch.dtype | None:
+    """Return the half type that all of these operands have; None if there is none, or if its products are fast here."""
+    kinds = {operand.dtype for operand in operands if isinstance(operand, Tensor)}
+    (kind,) = kinds if len(kinds) == 1 else (None,)
+    return kind if slow(kind) else None
 
 
 def _wide(argument: Any) -> Any:

@@ -95,9 +95,14 @@ class TorchRank(Rank):
             torch.set_num_threads(self.spec.threads)
             if self.keeps_freed_memory:
                 keep_freed_memory()
-            if products.slow(HALF.get(precision)):
+            if self.emulates:
                 products.compute_in_fp32()
         torch.manual_seed(self.spec.seed)
+
+    @property
+    def emulates(self) -> bool:
+        """True if the products of a training are computed in fp32 and rounded. Tests of a device use its own."""
+        return self.kind == "cpu" and self.trains and products.slow(HALF.get(self.spec.precision))
 
     def model(self, facts: dict[str, Any]) -> None:
         """Build the model. Afterwards every replica draws its own dropout.
@@ -288,8 +293,7 @@ class TorchRank(Rank):
     def settings(self) -> dict[str, Any]:
         compiler = {"compiler": self.compiler()} if self.compiler else {}
         copied = {"half_copy": self.copied.words} if self.copied else {}
-        half = HALF.get(self.spec.precision) if self.kind == "cpu" else None
-        multiplied = {"emulated_products": products.words(half)} if half and products.slow(half) else {}
+        multiplied = {"emulated_products": products.words(HALF[self.spec.precision])} if self.emulates else {}
         return {**super().settings(), **compiler, **copied, **multiplied}
 
     def update_settings(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
     groups: dict[str, list[RunRecord]] = {}
     for run in runs:
         if run.status == "ok":
-            groups.setdefault(_environment(run), []).append(run)
+            groups.setdefault(surroundings(run), []).append(run)
     if len(groups) < 2:
         return list(runs), []
     kept = max(groups.values(), key=lambda group: (len(group), max(run.ended for run in group)))
@@ -35,16 +35,16 @@ def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
     return [run for run in runs if run.status != "ok" or run in kept], left_out
 
 
-def _environment(run: RunRecord) -> str:
+def surroundings(run: RunRecord) -> str:
     """Return a text that is the same for runs in the same environment, on the same device and on the same data.
 
     It has the digest of the environment. An older record has no digest: then the text has all facts of the environment.
     """
-    surroundings = advice.surroundings(run)
+    found = advice.surroundings(run)
     digest = run.environment.get("digest")
     if digest is None:  # machines of one kind report slightly different sizes of memory
-        return canonical({key: value for key, value in surroundings.items() if key != "environment.memory_bytes"})
-    others = {key: value for key, value in surroundings.items() if not key.startswith("environment.")}
+        return canonical({key: value for key, value in found.items() if key != "environment.memory_bytes"})
+    others = {key: value for key, value in found.items() if not key.startswith("environment.")}
     return canonical({"digest": digest, **others})
 
 

@@ -356,9 +356,14 @@ def _compiling(summary: Summary) -> str:
     return f"{'W/O' if left else 'W/'} compile (auto)"
 
 
-def emulated(summary: Summary) -> str:
-    """Name the frameworks that multiply in fp32 because the device has no units for the precision; empty for none."""
-    names = [name for name, settings in (summary.settings or {}).items() if (settings or {}).get("emulated_products")]
+def emulating(summary: Summary | None) -> list[str]:
+    """Return the frameworks that multiply in fp32 because the device has no units for the precision."""
+    told = (summary and summary.settings) or {}
+    return [name for name, settings in told.items() if (settings or {}).get("emulated_products")]
+
+
+def _emulated(summary: Summary) -> str:
+    names = emulating(summary)
     return f"products in fp32, rounded to {summary.precision} ({', '.join(names)})" if names else ""
 
 
@@ -368,7 +373,7 @@ def title(group: Group) -> str:
     start += ", strong scaling" if group.strong else ""
     if group.summary is None:
         return start
-    parts = start, emulated(group.summary), workload_figures.titled(group.summary), switches(group.summary)
+    parts = start, _emulated(group.summary), workload_figures.titled(group.summary), switches(group.summary)
     return ", ".join(part for part in parts if part)
 
 

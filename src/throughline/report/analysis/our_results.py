@@ -6,7 +6,7 @@ from typing import Any
 from throughline import workloads
 from throughline.comparables.measured import Measured
 from throughline.records import Cell, Result, Summary
-from throughline.report.analysis.cells import Group, Row, switches
+from throughline.report.analysis.cells import Group, Row, emulating, switches
 
 UNITS = ("samples/s", "images/s")
 PADDED = 128
@@ -20,6 +20,7 @@ def measured(groups: Iterable[Group]) -> Iterator[Measured]:
             if (cell := row.cell) and (result := _result(group, row)):
                 device = group.device(row)
                 emulated = group.precision == "fp16" and device is not None and device.fp16_native is False
+                emulated &= row.framework not in emulating(group.summary)  # its products are as fast as those of fp32
                 yield Measured(result, cell, group.name, row.topology, row.shown, group.batch_name, emulated)
 
 

@@ -37,7 +37,7 @@ COLUMNS = (
     Column(heading="range of the others", forms=(PAGE,)),
     Column("p", forms=(CSV,)),
     Column("p_holm", forms=(CSV,)),
-    Column("limit_of_hardware", forms=(CSV,)),
+    Column("limit_of_hardware", "at most", "of the hardware"),
     Column("slow", "verdict"),
 )
 
@@ -68,7 +68,7 @@ def _entries(figure: FigureEntry, one: StandingEntry) -> list[Entry]:
         Entry.words(between),
         Entry(value=one.p),
         Entry(value=one.p_holm),
-        Entry(value=figure.limit),
+        Entry.of(figure.limit, reading, "no source says what it can reach"),
         Entry.words(verdict, chip="slower" if one.slow else ""),
     ]
 

@@ -298,8 +298,9 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         return list(network.model.layers)
 
     def halve(self, network: Decoder, copy: HalfCopy) -> None:
-        """Products in fp8 take the weights themselves, and so does what ranks do with the weights that they share."""
-        if network.cut_by or network.made.layers[0].fp8:
+        """Products in fp8 take the weights themselves, and so does what ranks do with the weights that they share. With
+        checkpointing a layer's casts would be gone after its passes, and a copy would stay: 2 bytes a parameter."""
+        if network.cut_by or network.checkpointing or network.made.layers[0].fp8:
             return
         for block in network.model.layers:
             block.halve(copy)

@@ -50,6 +50,7 @@ def of(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
         activations=activations,
         head=_head(made, tokens, half, ranks, gpu),
         layer=max(each),
+        copies=_copies(made, spec, half) if gpu and kept == own else 0.0,
         accumulates=options.accumulate > 1,
     )
 
@@ -78,6 +79,13 @@ def _cast(layer: Layer, half: int) -> float:
     return 4.0 * sum(
         math.prod(shape) for name, shape in named if any(f"{part}.weight" in name for part in side_by_side)
     )
+
+
+def _copies(made: Architecture, spec: RunSpec, half: int) -> float:
+    """Return the bytes of the half copy of the weights that a rank with whole weights makes (`Decoder.halve`)."""
+    if half == 4 or spec.options.tensor > 1 or spec.options.experts > 1 or spec.options.checkpointing:
+        return 0.0
+    return sum(_cast(layer, half) for layer in made.layers) + half * made.hidden * made.vocabulary
 
 
 def _products(layer: Layer, tokens: int, half: int, ranks: int) -> float:
