@@ -20,8 +20,8 @@ FILES = ("runs.jsonl", "proofs.jsonl")
 NOTE = (
     "This is an example of a report. Every figure is from a real run, measured on {date} on two virtual CPU cores "
     "without a GPU. The models are small, the runs are short, and other machines share the processor, so the repeats "
-    "lie far apart. Of the measured version, only a link to its Python environment was not committed. The page shows "
-    "what a report tells, and how. It does not say how fast a framework is on your hardware: measure that there. The "
+    "lie far apart. The page shows what a report tells, and how. It does not say how fast a framework is on your "
+    "hardware: measure that there. The "
     "command make demo-report makes this page from the records in docs/demo/ (digest {digest})."
 )
 

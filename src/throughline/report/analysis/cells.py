@@ -326,6 +326,9 @@ def switches(summary: Summary) -> str:
         f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ sharding in {_groups(options.replicate)}": options.replicate != 1,
+        f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulating(summary))}": bool(
+            emulating(summary)
+        ),
         f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8" and workloads.of(summary.model).trains,
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ experts spread over {options.experts} devices": options.experts > 1,
@@ -362,18 +365,13 @@ def emulating(summary: Summary | None) -> list[str]:
     return [name for name, settings in told.items() if (settings or {}).get("emulated_products")]
 
 
-def _emulated(summary: Summary) -> str:
-    names = emulating(summary)
-    return f"products in fp32, rounded to {summary.precision} ({', '.join(names)})" if names else ""
-
-
 def title(group: Group) -> str:
     """Return a table's title as DLPerf writes it."""
     start = f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}, {group.precision}"
     start += ", strong scaling" if group.strong else ""
     if group.summary is None:
         return start
-    parts = start, _emulated(group.summary), workload_figures.titled(group.summary), switches(group.summary)
+    parts = start, workload_figures.titled(group.summary), switches(group.summary)
     return ", ".join(part for part in parts if part)
 
 
