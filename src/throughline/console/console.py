@@ -229,7 +229,7 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
     The median is that of the repeats in the same surroundings, because a summary never mixes them.
     """
     where = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology}"
-    speeds: dict[str, list[float]] = {}
+    speeds: list[tuple[str, float]] = []
     ended, here = "", ""
     for repeat in plan.specs:
         if (repeat.cell, repeat.framework, repeat.topology) != (spec.cell, spec.framework, spec.topology):
@@ -240,9 +240,9 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
             continue
         speed, surroundings = record.samples_per_s, baseline.surroundings(record)
         if speed:
-            speeds.setdefault(surroundings, []).append(speed)
+            speeds.append((surroundings, speed))
         if repeat.record == spec.record:
             ended, here = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}", surroundings
-    same = speeds.get(here, [])
+    same = [speed for surroundings, speed in speeds if surroundings == here]
     middle = f", median of {len(same)}: {median(same):.1f}" if len(same) > 1 else ""
     return f"{where} (repeat {spec.repeat}): {ended}{middle}"

@@ -19,7 +19,9 @@ from torch import Tensor
 
 
 def _asked(name: str) -> Callable[[], bool]:
-    return lambda: torch.backends.mkldnn.is_available() and bool(getattr(torch.ops.mkldnn, name)())  # type: ignore[no-untyped-call]
+    """Return the function that asks PyTorch; it asks once, because every product of a step needs the answer."""
+    onednn: Any = torch.backends.mkldnn
+    return cache(lambda: onednn.is_available() and bool(getattr(torch.ops.mkldnn, name)()))
 
 
 FAST: dict[torch.dtype, Callable[[], bool]] = {

@@ -315,6 +315,7 @@ def switches(summary: Summary) -> str:
         "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
         "W/O checkpointing" if not options.checkpointing else CHECKPOINTED[options.checkpointing],
     ]
+    emulate = emulating(summary)
     unusual = {
         "W/ CUDA graph": options.graph is True,
         "W/ CUDA graph of the whole step": options.graph == "step",
@@ -326,9 +327,7 @@ def switches(summary: Summary) -> str:
         f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",
         f"W/ sharding in {_groups(options.replicate)}": options.replicate != 1,
-        f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulating(summary))}": bool(
-            emulating(summary)
-        ),
+        f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulate)}": bool(emulate),
         f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8" and workloads.of(summary.model).trains,
         f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
         f"W/ experts spread over {options.experts} devices": options.experts > 1,
