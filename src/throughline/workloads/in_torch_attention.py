@@ -61,14 +61,17 @@ def on_cpu(dropout: float) -> Attention:
 def on_gpu(capability: Capability, asked: Asked, at: torch.device | None = None) -> Attention:
     """Return the kernel for a GPU of this compute capability.
 
-    cuDNN's kernel is the fastest on Hopper and later. FlashAttention needs Ampere. The memory-efficient kernel runs on
-    every GPU and takes every type and a mask. `at`: the device, where cuDNN is asked what it can; None: it can all.
+    cuDNN's kernel is the fastest on Hopper and later, and takes a mask. FlashAttention needs Ampere. The
+    memory-efficient kernel runs on every GPU and takes every type and a mask. `at`: the device, where cuDNN is asked
+    what it can; None: it can all.
     """
     precision, old = asked.precision, f"compute capability {capability[0]}.{capability[1]}"
     if precision not in HALF:
         products = ", each product as three in TF32" if capability >= (8, 0) else ""
         return _efficient(f"the others have no {precision}", products)
     if asked.masked:
+        if capability >= (9, 0) and _no_cudnn(asked, at) is None:
+            return Attention("cudnn", f"cuDNN's kernel: {precision}, batches may have a mask, {old}")
         return _efficient("batches may have a mask, which FlashAttention does not take")
     if capability < (8, 0):
         return _efficient(f"FlashAttention needs compute capability 8.0, and the GPU has {old.split()[-1]}")
@@ -101,5 +104,6 @@ def cudnn_takes(asked: Asked, at: torch.device | None) -> bool:
     torch.backends.cuda.enable_cudnn_sdp(True)
     shape = (1, asked.heads, asked.length, asked.width)
     one = torch.empty(shape, dtype=HALF[asked.precision], device=at, requires_grad=True)
-    given = torch.backends.cuda.SDPAParams(one, one, one, None, asked.dropout, False, False)
+    mask = torch.empty((1, 1, 1, asked.length), dtype=one.dtype, device=at) if asked.masked else None
+    given = torch.backends.cuda.SDPAParams(one, one, one, mask, asked.dropout, False, False)
     return torch.backends.cuda.can_use_cudnn_attention(given)

@@ -8,7 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
 from throughline.workloads import in_torch_attention  # noqa: E402
+from throughline.workloads.bert.in_torch import attended_apart  # noqa: E402
 from throughline.workloads.in_torch_attention import Asked, on_cpu, on_gpu  # noqa: E402
 
 V100, T4, A100, H100, B200 = (7, 0), (7, 5), (8, 0), (9, 0), (10, 0)
@@ -27,7 +30,7 @@ def test_the_kernel_runs_on_the_gpu_and_takes_the_type_and_the_mask(
 ) -> None:
     """FlashAttention exists from 8.0 on, in 16 bits, without a mask. Where it exists, the efficient one is slower."""
     half = precision in ("bf16", "fp16")
-    expected = EFFICIENT if masked or not half or capability < A100 else FLASH if capability < H100 else CUDNN
+    expected = CUDNN if half and capability >= H100 else EFFICIENT if masked or not half or capability < A100 else FLASH
     assert on_gpu(capability, asked(precision, masked=masked)).name == expected
     lengths = on_gpu(capability, asked(precision, several_lengths=True)).name
     assert lengths == (FLASH if half and capability >= A100 else EFFICIENT)
@@ -39,7 +42,9 @@ def test_the_kernel_runs_on_the_gpu_and_takes_the_type_and_the_mask(
         (V100, asked("fp16"), "memory-efficient kernel: FlashAttention needs compute capability 8.0, and"),
         (V100, asked("fp32"), "memory-efficient kernel: the others have no fp32"),
         (A100, asked("fp32"), "memory-efficient kernel, each product as three in TF32: the others have no fp32"),
-        (H100, asked("bf16", masked=True), "memory-efficient kernel: batches may have a mask"),
+        (A100, asked("bf16", masked=True), "memory-efficient kernel: batches may have a mask"),
+        (H100, asked("bf16", masked=True), "cuDNN's kernel: bf16, batches may have a mask, compute capability 9.0"),
+        (H100, asked("bf16", masked=True, dropout=0.1), "memory-efficient kernel: batches may have a mask, which"),
         (A100, asked("bf16"), "FlashAttention: bf16 without a mask, compute capability 8.0"),
         (H100, asked("bf16", several_lengths=True), "FlashAttention: bf16, and PyTorch has no other for samples of"),
         (H100, asked("bf16", dropout=0.1), "FlashAttention: bf16 without a mask; cuDNN's kernel does not"),
@@ -54,6 +59,24 @@ def test_without_cudnn_hopper_takes_flash_attention(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(in_torch_attention, "cudnn_takes", lambda given, at: False)
     chosen = on_gpu(H100, asked("fp16"))
     assert chosen.name == FLASH and chosen.words.endswith("does not take these shapes, or this PyTorch lacks it")
+
+
+def test_the_kernel_never_hears_of_longer_samples_than_there_are_tokens() -> None:
+    """A GPU's memory-efficient kernel refuses such a bound in its backward pass. Device `meta` takes the same way."""
+    asked_for = []
+
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function is torch.ops.aten._efficient_attention_forward.default:
+                asked_for.append(args[6:8])
+            return function(*args, **(kwargs or {}))
+
+    ends = torch.empty(3, dtype=torch.int32, device="meta")
+    for tokens in (40, 200):
+        three = [torch.empty(tokens, 12, 64, device="meta") for _ in range(3)]
+        with Calls():
+            attended_apart(*three, ends, 128, 0.0, False)
+    assert asked_for == [(40, 40), (128, 128)]
 
 
 def test_a_cpu_has_its_own_words() -> None:

@@ -181,8 +181,9 @@ def attended_apart(
             query, key, value, bounds, bounds, longest, longest, p, False, False
         )[0]
     else:
+        most = min(longest, len(key))  # the kernel refuses a bound that is above the number of all tokens
         mixed = torch.ops.aten._efficient_attention_forward(
-            query[None], key[None], value[None], None, bounds, bounds, longest, longest, p, 0, True
+            query[None], key[None], value[None], None, bounds, bounds, most, most, p, 0, True
         )[0][0]
     return mixed
 
