@@ -25,7 +25,8 @@ def facts_of(handle: Any, root: Path = Path("/")) -> tuple[dict[str, Any], dict[
     try:
         answers["numa_node"] = _numa_node(handle, root)
     except (nvml.NVMLError, OSError, ValueError) as error:
-        answers["numa_node"], reasons["numa_node"] = None, f"the system does not say: {type(error).__name__}"
+        why = error if isinstance(error, ValueError) else type(error).__name__
+        answers["numa_node"], reasons["numa_node"] = None, f"the system does not say: {why}"
     return answers, reasons
 
 
