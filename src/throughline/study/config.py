@@ -95,12 +95,13 @@ class Config(Section):
         return self.benchmarks[block_name(benchmark)]
 
     def reads(self, section: str) -> bool:
-        """True if the data of a section have to be made: a block's model reads them, or there are no blocks."""
+        """True if the data of a section have to be made: a block reads them, or there are no blocks."""
         return not self.benchmarks or bool(self.folders(section))
 
     def folders(self, section: str) -> set[str]:
-        """Return the folders of a section's data that the models of the blocks read."""
-        read = ((workloads.of(block.model), block) for block in self.benchmarks.values())
+        """Return the folders of a section's data that the blocks read. Blocks whose batches are made up read none."""
+        blocks = (block for block in self.benchmarks.values() if block.options.data == "real")
+        read = ((workloads.of(block.model), block) for block in blocks)
         return {workload.folder(self.parameters_of(block)) for workload, block in read if section == workload.data}
 
     def parameters_of(self, block: Benchmark) -> Any:
