@@ -52,7 +52,7 @@ def in_one_pass(scores: Tensor, places: Tensor, kind: torch.dtype) -> tuple[Tens
     logs = torch.log_softmax(scores, 1, dtype=kind)
     each = -logs.gather(1, places)[:, 0]
     softmax = logs.exp_().scatter_add_(1, places, logs.new_full(places.shape, -1))
-    return each, torch.mul(softmax, MAGNIFIED, out=torch.empty_like(scores))
+    return each, torch.mul(softmax, MAGNIFIED, out=softmax if kind == scores.dtype else torch.empty_like(scores))
 
 
 class HeadLoss(torch.autograd.Function):
