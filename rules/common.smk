@@ -164,7 +164,9 @@ def summary_options(wildcards, input):
 def the_plan():
     """The plan: what this call of Snakemake makes. It can be asked for before the call starts and after it ends."""
     jobs = [list(map(str, job.output)) for job in INSIDE.jobs()]
-    return plan.Plan(SPECS, jobs, INSIDE.targets, INSIDE.submits, acceptance=plan_of_acceptance(jobs))
+    margins = {name: block.margin for name, block in CONFIG.benchmarks.items()}
+    visits = plan_of_acceptance(jobs)
+    return plan.Plan(SPECS, jobs, INSIDE.targets, INSIDE.submits, acceptance=visits, margins=margins)
 
 
 def checked_plan():

@@ -156,11 +156,11 @@ def least_difference(repeats: int, deviation: float, family: int = 1, *, paired:
     return next((d for d in shares if power(repeats, d, deviation, family, paired=paired) >= POWER), None)
 
 
-def decides(repeats: int, family: int) -> str:
+def decides(repeats: int, family: int, margin: float = MARGIN) -> str:
     """Say which differences `repeats` repeats in rounds tell apart, and how many repeats tell the margin apart."""
-    least, wanted = least_difference(repeats, PLANNED, family), repeats_needed(MARGIN, PLANNED, family)
+    least, wanted = least_difference(repeats, PLANNED, family), repeats_needed(margin, PLANNED, family)
     terms = f"at {percent(PLANNED)} noise ({family} question{'s' if family > 1 else ''})"
-    more = f"{percent(MARGIN)} takes {wanted} repeats (runs.repeats)"
+    more = f"{margin * 100:.3g} % takes {wanted or 'over 99'} repeats (runs.repeats)"
     if least is None:
         return f"too few repeats to tell anything apart, a test needs {LEAST_REPEATS}; {more} {terms}"
     text = f"{repeats} repeats tell differences of {percent(least)} apart {terms}"

@@ -37,7 +37,7 @@ class Plan:
 
     specs: all runs of the configuration; jobs: for every job that has to run, its outputs (at least one); targets: the
     files that the user asked for by name; cluster: True if the jobs run in parallel on the nodes of a cluster;
-    acceptance: the visits of an acceptance that are to be made.
+    acceptance: the visits of an acceptance that are to be made; margins: `runs.margin` of each block.
     """
 
     specs: Sequence[RunSpec]
@@ -46,6 +46,7 @@ class Plan:
     cluster: bool = False
     root: Path = Path()
     acceptance: Visits | None = None
+    margins: Mapping[str, float] = field(default_factory=dict)
     measured_s: dict[str, float] = field(default_factory=dict)
     """Map the record of each run that has finished in this call to the seconds that the run took."""
 
@@ -97,7 +98,8 @@ class Plan:
             more = len({str(spec.topology) for spec in specs}) - 1
             questions = max(math.comb(len(frameworks), 2), len(cells) * len(frameworks) * more, len(cells) - 1)
             if specs and questions:
-                lines.append(f"  {name}: {ratios.decides(max(spec.repeat for spec in specs), questions)}")
+                margin = self.margins.get(name, ratios.MARGIN)
+                lines.append(f"  {name}: {ratios.decides(max(spec.repeat for spec in specs), questions, margin)}")
         return lines
 
     @cached_property

@@ -73,7 +73,7 @@ class Result(Entry):
     (optimizer, XLA ...); convention: how the figure was measured (which steps, mean or median); value: the speed of all
     devices together, in `unit`; printed: the other figures of the row; evidence: a proof, such as the digest of the
     log. Two rows with the same evidence are one measurement. repeats: the slowest and the fastest repeat of one of our
-    own rows, in `unit`; no file has it.
+    own rows, in `unit`, if it has several; no file has it.
     """
 
     origin: Origin

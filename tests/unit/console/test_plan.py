@@ -73,6 +73,8 @@ def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
     assert "b: too few repeats to tell anything apart, a test needs 3; 5 % takes 9 repeats" in str(
         planned(one, one, tmp_path)
     )
+    wide = plan.Plan(every, [[spec.record] for spec in every], root=tmp_path, margins={"b": 0.1})
+    assert "; 10 % takes 4 repeats" in str(wide), "the block's own margin"
     alone = runs.expand(load([], {"benchmarks": {"b": {"sequence": 32}}}))
     assert "apart" not in str(planned(alone, alone, tmp_path)), "nothing is compared"
 

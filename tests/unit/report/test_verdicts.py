@@ -17,7 +17,7 @@ from throughline.report.analysis import cells, judged_pairs, leader, machines, s
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, overview, page, plots, run_logs, table_files, throughput_plots
 from throughline.report.topic import Scope
-from throughline.report.topics import comparisons, cost, doubtful, hardware, throughput
+from throughline.report.topics import comparisons, cost, doubtful, hardware, step_breakdown, throughput
 from throughline.study.goals import Goals, Price
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -300,6 +300,69 @@ def test_the_best_value_is_named_only_if_it_is_one(tmp_path: Path) -> None:
     assert text.startswith("best value: not told apart, samples for 1 EUR: jax 1n1g") and not marked
     assert "torch 1n1g, fp32, batch 32: 360,000" in text
     assert made["far"][0].startswith("best value: jax 1n1g") and made["far"][1] == 1
+
+
+def test_the_fastest_cell_is_named_only_if_it_is_one(tmp_path: Path) -> None:
+    """One device is the best value. Eight are faster, and two frameworks are as fast there."""
+    terms = Terms(prices={"V100": Price(per_hour=1.0, currency="EUR")})
+    notes = {}
+    for name, quick in (("close", 600.5), ("far", 660.0)):
+        series = {"torch": {"1n1g": around(100.0), "1n8g": around(600.0)}, "jax": {"1n8g": around(quick, "jax")}}
+        records = [
+            path for framework, speeds in series.items()
+            for path in write_series(tmp_path / name, speeds, framework=framework)
+        ]  # fmt: skip
+        notes[name] = cost.table(scoped(summary.summarize(records, repeats=5, terms=terms))).notes
+    assert all(texts[0].startswith("best value: torch 1n1g") for texts in notes.values())
+    assert notes["close"][1].startswith("fastest: not told apart: jax 1n8g") and "torch 1n8g" in notes["close"][1]
+    assert "times the time" not in notes["close"][1]
+    assert "fastest: jax 1n8g, fp32, batch 32, 660.7 samples/s; for the same samples it needs 0.15" in notes["far"][1]
+    assert notes["far"][1].count(" to ") == 2, "each ratio has its interval"
+
+
+def derived(scope: Scope, name: str) -> str:
+    groups = [group for group in scope.everything if group.benchmark == name]
+    return " ".join(finding.text for finding in step_breakdown.findings(Scope(groups, scope.everything)))
+
+
+def test_what_an_a_a_run_says_is_the_floor_of_verdicts(tmp_path: Path) -> None:
+    scope = scoped(benchmark(tmp_path, {"torch": around(100.0), "jax": around(122.0, "jax")}),
+                   benchmark(tmp_path, {"torch": around(80.0)}, "bert__aa"))  # fmt: skip
+    (pair,) = scope.pairs
+    assert pair.floor and pair.floor.share == pytest.approx(0.25)
+    assert "differ by up to 25.0 % (1 compared)" in derived(scope, "bert__aa")
+
+
+@pytest.mark.parametrize(
+    ("times", "told"),
+    [(1.004, "So reading the data costs nothing that these runs show."), (1.4, "That is the cost of reading the data."),
+     (None, "What reading the data costs is not known: it is not told apart from noise.")],
+)  # fmt: skip
+def test_what_made_up_batches_gain_follows_the_verdict(tmp_path: Path, times: float | None, told: str) -> None:
+    made_up = around(100 * times, "jax") if times else [70.0, 130.0, 104.0, 85.0, 118.0]
+    scope = scoped(benchmark(tmp_path, {"torch": around(100.0)}),
+                   benchmark(tmp_path, {"torch": made_up}, "bert__synthetic"))  # fmt: skip
+    text = derived(scope, "bert__synthetic")
+    assert text.endswith(told) and " to " in text
+
+
+def test_a_run_without_exchange_is_no_gain_within_noise(tmp_path: Path) -> None:
+    noisy = [70.0, 130.0, 104.0, 85.0, 118.0]
+    both = [
+        summary.summarize(write_series(tmp_path, {"1n1g": noisy, "1n2g": values}, benchmark=name), repeats=5)
+        for name, values in (("bert", around(190.0)), ("bert__noexchange", [1.6 * value for value in noisy]))
+    ]
+    text = derived(scoped(*both), "bert__noexchange")
+    assert "1 of 1 not told apart" in text and "up to" not in text
+    assert text.endswith("What the exchange costs is not known: it is not told apart from noise.")
+
+
+@pytest.mark.parametrize("two", [201.0, 400.0])
+def test_one_repeat_beyond_its_devices_is_no_doubt_and_blames_nobody(tmp_path: Path, two: float) -> None:
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [100.0], "1n2g": [two]}), repeats=1)
+    (warned,) = [text for text in found.frameworks["torch"]["1n2g"].warnings if "more than the 2 devices" in text]
+    assert "one repeat does not show by how much it varies" in warned and "slowed down" not in warned
+    assert doubts(found) == []
 
 
 def doubts(found: Summary) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from throughline.comparables import flop_conventions
 from throughline.comparables.measured import Measured
 from throughline.comparables.plausibility.rows import FASTER, Doubt, Rows, peak
-from throughline.numbers import percent, scaled
+from throughline.numbers import reading, scaled
 from throughline.records import Result, ends
 
 WINOGRAD = 2.25
@@ -56,7 +56,7 @@ def products(rows: Rows) -> Iterator[Doubt]:
 
 
 def above_own_product(cells: Sequence[Measured]) -> Iterator[Doubt]:
-    """Find cells that train with more FLOP/s than the matrix product of the same runs, and the likely cause."""
+    """Find cells that train with more FLOP/s than the matrix product of the same runs, and say why if it is known."""
     for measured in cells:
         work, row = measured.cell.work, measured.result
         product, share = (work.matmul_flops_per_s, work.matmul_share) if work else (None, None)
@@ -65,20 +65,20 @@ def above_own_product(cells: Sequence[Measured]) -> Iterator[Doubt]:
         same = [cell for cell in cells if (cell.table, cell.topology) == (measured.table, measured.topology)]
         products = [(cell.cell.work.matmul_flops_per_s or 0.0, cell.shown) for cell in same if cell.cell.work]
         best, name = max(products, key=lambda pair: pair[0])
+        why = "The product of these runs was slower than the training, and the records do not say why"
         if measured.emulated:
-            cause = f"this device has no {row.precision} units, so a large product takes long in {row.precision} there"
-        elif best > FASTER * product:
-            cause = f"{measured.shown} multiplies large matrices slowly here; {name} reaches {scaled(best)}FLOP/s"
-        elif share <= fewer(row):
-            cause = f"a convolution can take up to {WINOGRAD} times fewer multiplications than are counted"
-        else:
-            cause = (
-                "the product was slower than usual: something else used the device after the window, or its clock fell"
+            why = (
+                f"Likely cause: this device has no {row.precision} units, so a large product takes long in "
+                f"{row.precision} there"
             )
+        elif best > FASTER * product:
+            why = f"{measured.shown} multiplies large matrices slowly here; {name} reaches {scaled(best)}FLOP/s"
+        elif share <= fewer(row):
+            why = f"Possible cause: a convolution can take up to {WINOGRAD} times fewer multiplications than counted"
         text = (
-            f"share of matmul {percent(share, 1)}: training does {scaled(work.flops_per_s)}FLOP/s on a device, and a "
-            f"large matrix product in the same runs {scaled(product)}FLOP/s. Likely cause: {cause}. The throughput "
-            "does not depend on this product"
+            f"training does {scaled(work.flops_per_s)}FLOP/s on a device, which is {reading(share)} times the "
+            f"{scaled(product)}FLOP/s of a large matrix product in the same runs. {why}. The throughput does not "
+            "depend on this product"
         )
         yield Doubt(PRODUCT, row, text)
 

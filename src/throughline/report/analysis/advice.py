@@ -48,10 +48,10 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
     least = cell.speedup_range[0] if cell.speedup_range else cell.speedup
     if least and cell.speedup and speedups.more_than_devices(least, ideal):
         also = ", or smaller batches are faster here (strong scaling)" if strong else ""
-        notes.append(
-            f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give: the {base} baseline was "
-            f"probably slowed down by something else{also}; run it again on an idle machine"
-        )
+        why = f": the {base} baseline was probably slowed down by something else{also}; run it again on an idle machine"
+        if not cell.speedup_range:
+            why = f", but one repeat does not show by how much it varies{also}; raise runs.repeats"
+        notes.append(f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give{why}")
     others = merged_notes.merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
     return [*notes, *_sums(ok), *_fewer_steps(ok), *windows.warnings(ok), *others]
 

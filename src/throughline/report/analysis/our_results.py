@@ -52,7 +52,7 @@ def _result(group: Group, row: Row) -> Result | None:
         value=repr(cell.median_speed),
         unit=group.unit,  # type: ignore[arg-type]
         printed=_printed(cell, _own_vocabulary(summary, row.framework)),
-        repeats=(cell.min, cell.max) if cell.min and cell.max else None,
+        repeats=(cell.min, cell.max) if cell.min and cell.max and cell.n_ok > 1 else None,
     )
 
 

@@ -3,6 +3,9 @@
 hours = samples of the training / throughput / 3600
 money = hours x devices x price of a device hour
 
+Two ways are compared by a step only if their surroundings are alike. Of ways that are not told apart, none is called
+the cheapest or the fastest alone.
+
 The range of a measured throughput is that of its mean over repeats: Student's t on logarithms, at the same probability
 as the predictions. The range of a ratio of two throughputs takes their errors as independent. Two predictions from the
 same measurements err alike, so their ratio is known better than this range says.
@@ -10,13 +13,16 @@ same measurements err alike, so their ratio is known better than this range says
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from throughline.prediction.facts import LEVEL
 from throughline.records import Cell, Cost, PredictedCell, PredictedSeries
+from throughline.report.analysis.best_value import Rated, best_of
 from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.noise import Twice
+from throughline.report.analysis.sides import Side, unlike
 from throughline.spec import Topology
 
 
@@ -60,6 +66,11 @@ class Way:
     speed: Range
     predicted: bool
     cost: Cost | None
+
+    @property
+    def side(self) -> Side:
+        """The row it was measured on, or was predicted from."""
+        return Side(self.group, self.row)
 
     @property
     def hours(self) -> Range | None:
@@ -107,6 +118,11 @@ class Step:
         """What the same samples cost after the step, divided by what they cost before it."""
         return self.speed.inverse.times(self.after.topology.world / self.before.topology.world)
 
+    @property
+    def unlike(self) -> tuple[str, ...]:
+        """Why the two must not be compared: they ran on other devices or in other environments."""
+        return unlike(self.before.side, self.after.side)
+
 
 def ways(group: Group, predicted: PredictedSeries) -> list[Way]:
     """Return the ways to train with one framework, batch and precision, from the fewest devices on."""
@@ -144,9 +160,44 @@ def steps(ways: Sequence[Way]) -> Iterator[Step]:
     return (Step(*pair) for pair in pairwise(ways) if pair[0].topology.world < pair[1].topology.world)
 
 
-def cheapest(ways: Sequence[Way], deadline_hours: float) -> Way | None:
-    """Return the cheapest way that meets the deadline, by money, or by device hours if no price is known."""
+def cheapest(ways: Sequence[Way], deadline_hours: float, again: Sequence[Twice]) -> list[Way]:
+    """Return the cheapest way that meets the deadline, and after it those that are not told apart from it.
+
+    It is the cheapest by money, or by device hours if the prices are not known or not in one currency.
+    """
     meeting = [way for way in ways if way.meets(deadline_hours)]
-    if all(way.money for way in meeting):
-        return min(meeting, key=lambda way: way.money.middle if way.money else 0.0, default=None)
-    return min(meeting, key=lambda way: way.topology.world / way.speed.middle)
+    if in_one_currency(meeting):
+        return _least(meeting, lambda way: way.per_hour or 0.0, again)
+    return _least(meeting, lambda way: way.topology.world, again)
+
+
+def in_one_currency(ways: Sequence[Way]) -> bool:
+    """True if the price of every way is known, and all prices are in one currency."""
+    return all(way.money for way in ways) and len({way.cost.currency for way in ways if way.cost}) == 1
+
+
+def fastest(ways: Sequence[Way], again: Sequence[Twice]) -> list[Way]:
+    """Return the fastest way, and after it those that are not told apart from it."""
+    return _least(ways, lambda way: 1.0, again)
+
+
+def _least(ways: Sequence[Way], per_hour: Callable[[Way], float], again: Sequence[Twice]) -> list[Way]:
+    """Return the way that takes the least for its samples, and after it those that are not told apart from it.
+
+    per_hour: what a way takes in an hour. Two measured ways are told apart by a test, as best values are. A predicted
+    one is told apart if the range of the ratio does not reach 1.
+    """
+    ordered = sorted(ways, key=lambda way: per_hour(way) / way.speed.middle)
+    if not ordered:
+        return []
+    first = ordered[0]
+    rated = {id(way): Rated(way.side, per_hour(way)) for way in ways if not way.predicted}
+    tested = {id(one) for one in best_of([*rated.values()], again)} if not first.predicted else set()
+
+    def is_open(way: Way) -> bool:
+        if not (way.predicted or first.predicted):
+            return id(rated[id(way)]) in tested
+        ratio = way.speed.over(first.speed).times(per_hour(first) / per_hour(way))
+        return ratio.high is None or ratio.high >= 1
+
+    return [first, *(way for way in ordered[1:] if is_open(way))]

@@ -85,20 +85,21 @@ def _derived(benchmark: str) -> tuple[str, str]:
 
 
 def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequence[str]) -> PredictedSeries:
-    rows = [row for row in group.series(framework) if not row.topology.simulated]
+    every = [row for row in group.series(framework) if not row.topology.simulated]
+    rows, left_out = _alike(group, every)
     measured = [_measured(group, row, groups) for row in rows]
     points = [_point(point) for point in measured]
     why = _why_not(group, rows)
     job = None if why else _job(group, rows)
     predicted, refused = list[PredictedCell](), list[NotPredicted]()
     for name in asked:
-        if name in {point.topology for point in measured}:
+        if name in {str(row.topology) for row in every}:
             continue
         answer = _predicted(group, points, Topology.parse(name), job) if job else why
         if isinstance(answer, PredictedCell):
-            predicted.append(answer)
+            predicted.append(answer.model_copy(update={"warnings": [*answer.warnings, *left_out]}))
         else:
-            refused.append(NotPredicted(topology=name, why=answer))
+            refused.append(NotPredicted(topology=name, why="; ".join([answer, *left_out])))
     return PredictedSeries(
         batch=group.batch,
         precision=group.summary.precision if group.summary else "fp32",
@@ -108,6 +109,19 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
         predicted=sorted(predicted, key=lambda cell: Topology.parse(cell.topology).world),
         not_predicted=refused,
     )
+
+
+def _alike(group: Group, rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
+    """Return the rows that may be compared with the largest one, which is scaled up, and what the others differ in."""
+    barred = [sides.unlike(Side(group, row), Side(group, rows[-1])) for row in rows]
+    why: dict[str, list[str]] = {}
+    for row, reasons in zip(rows, barred, strict=True):
+        if reasons:
+            why.setdefault("; ".join(reasons), []).append(str(row.topology))
+    alike = [row for row, reasons in zip(rows, barred, strict=True) if not reasons]
+    return alike, [
+        f"left out: {', '.join(names)} (not comparable with {rows[-1].topology}: {text})" for text, names in why.items()
+    ]
 
 
 def _measured(group: Group, row: Row, groups: Iterable[Group]) -> MeasuredPoint:

@@ -85,12 +85,14 @@ def _widest(group: Group, framework: str) -> int:
 
 
 def _beyond(axes: Axes, series: Series, predicted: PredictedSeries, colour: str, marker: str) -> plots.Label:
-    """Draw predictions as crosses on a dashed line in a band, which begins at the measured point before them.
+    """Draw predictions as crosses on a dashed line in a band, which begins at the measured point before them
+    that they are made from.
 
     Returns the label at the line's end, which says that it is predicted.
     """
     cells = {Topology.parse(cell.topology).world: cell for cell in predicted.predicted}
-    before = [point for point in series.points if point.topology.world < min(cells)][-1:]
+    used = {point.topology for point in predicted.measured}
+    before = [p for p in series.points if p.topology.world < min(cells) and str(p.topology) in used][-1:]
     worlds = [*(point.topology.world for point in before), *cells]
     measured = [point.value for point in before]
     lows = [*(value.low for value in measured), *(cell.low for cell in cells.values())]

@@ -4,10 +4,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from throughline.numbers import reading
+from throughline.ratios import Tested
 from throughline.records import Cell
 from throughline.report.analysis import judged_pairs
-from throughline.report.analysis.best_value import by_value
-from throughline.report.analysis.sides import Side
+from throughline.report.analysis.best_value import Rated, best_of, by_value, ratio
+from throughline.report.analysis.noise import Twice
+from throughline.report.analysis.sides import Side, in_rounds
 from throughline.report.render.tables import CellLine, Column, Entry, Table, lines, read
 from throughline.report.topic import Scope, Topic
 
@@ -30,7 +32,7 @@ def table(scope: Scope) -> Table:
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
     ranked = [line for line in cells if line.group and line.row and not line.row.unequal]
     again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
-    best = by_value([Side(line.group, line.row) for line in ranked], again)
+    best = by_value(list(map(_side, ranked)), again)
     found = {id(side.row) for side in best}
     if not best:
         return Table(COLUMNS, cells, facts)
@@ -40,7 +42,7 @@ def table(scope: Scope) -> Table:
         hour, price, *others = first.entries
         marked = replace(first, entries=[hour, replace(price, kind="best"), *others])
         cells = [marked if line is first else line for line in cells]
-    return Table(COLUMNS, cells, facts, list(_value(ranked, first, alike)))
+    return Table(COLUMNS, cells, facts, list(_value(ranked, first, alike, again)))
 
 
 def _cost(cell: Cell) -> list[Entry]:
@@ -57,24 +59,55 @@ def _cost(cell: Cell) -> list[Entry]:
     return [hour, *read(cost, names, text, old), joules]
 
 
-def _value(lines: Sequence[CellLine], best: CellLine, alike: Sequence[CellLine]) -> Iterator[str]:
+def _value(
+    lines: Sequence[CellLine], best: CellLine, alike: Sequence[CellLine], again: Sequence[Twice]
+) -> Iterator[str]:
     """Name the best value and the fastest cell. alike: the cells that are not told apart from the best value."""
     cell = best.row.cell
-    assert cell and cell.cost and cell.median_speed
+    assert cell and cell.cost
     if alike:
         every = [f"{_named(line)}: {_samples(line)}" for line in (best, *alike)]
         yield f"best value: not told apart, samples for 1 {cell.cost.currency}: {'; '.join(every)}"
         return
     yield f"best value: {_named(best)}, {_samples(best)} samples for 1 {cell.cost.currency}"
-    fastest = max(lines, key=lambda line: line.row.cell.median_speed or 0.0 if line.row.cell else 0.0)
-    other = fastest.row.cell
-    if fastest is not best and other and other.cost and other.cost.per_million_samples and other.median_speed:
-        dearer = other.cost.per_million_samples / (cell.cost.per_million_samples or 1.0)
-        quicker = cell.median_speed / other.median_speed
-        yield (
-            f"fastest: {_named(fastest)}; for the same samples it needs {quicker:.2f} times the time of the "
-            f"best value and costs {dearer:.2f} times as much"
-        )
+    rated = [(Rated(_side(line), 1.0), line) for line in lines if _side(line).value]
+    named = {id(one): line for one, line in rated}
+    fastest = [named[id(one)] for one in best_of([one for one, _ in rated], again)]
+    if len(fastest) > 1:
+        yield f"fastest: not told apart: {'; '.join(map(_speed, fastest))}"
+    elif fastest[0] is not best:
+        yield f"fastest: {_speed(fastest[0])}{_beside(fastest[0], best, [one.side for one, _ in rated], again)}"
+
+
+def _beside(fastest: CellLine, best: CellLine, every: Sequence[Side], again: Sequence[Twice]) -> str:
+    """Return what the fastest cell takes for the same samples, as tested ratios over the best value."""
+    found = ratio(Rated(_side(fastest), 1.0), Rated(_side(best), 1.0), again, paired=in_rounds(every))
+    if not found:
+        return ""
+    text = f"; for the same samples it needs {_times(found, 1.0)} the time of the best value"
+    hours = _per_hour(fastest), _per_hour(best)
+    return f"{text} and costs {_times(found, hours[0] / hours[1])} as much" if hours[0] and hours[1] else text
+
+
+def _per_hour(line: CellLine) -> float | None:
+    """Return the price of an hour on all devices of a cell."""
+    cell = line.row.cell
+    price = cell.cost.price_per_device_hour if cell and cell.cost else None
+    return price * cell.world_size if cell and price else None
+
+
+def _times(found: Tested, factor: float) -> str:
+    """Return a tested ratio with its interval, such as `0.17 times (0.16 to 0.18)`."""
+    return f"{reading(factor * found.ratio)} times ({reading(factor * found.low)} to {reading(factor * found.high)})"
+
+
+def _side(line: CellLine) -> Side:
+    return Side(line.group, line.row)
+
+
+def _speed(line: CellLine) -> str:
+    value = _side(line).value
+    return f"{_named(line)}, {reading(value.median if value else None)} {line.group.unit}"
 
 
 def _samples(line: CellLine) -> str:

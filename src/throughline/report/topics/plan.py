@@ -3,16 +3,18 @@
 A predicted figure has `predicted` before it, and a column of its own in the CSV.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from throughline.numbers import percent, reading
 from throughline.prediction.facts import LEVEL
-from throughline.report.analysis import plan
+from throughline.report.analysis import judged_pairs, plan
 from throughline.report.analysis.plan import Range, Step, Way
 from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table, series
 from throughline.report.topic import GAIN, Finding, Scope, Topic
 
 PEOPLE = (PAGE, TEXT)
+NAMED = 4
+"""How many ways that are not told apart are named."""
 KINDS = ("measured", "predicted")
 FIGURES: dict[str, Callable[[Way], Range | None]] = {
     "samples_per_s": lambda way: way.speed,
@@ -126,7 +128,9 @@ def _told(way: Way, figure: Range | None, unit: str) -> str:
 
 
 def _stepped(step: Step) -> str:
-    """Say what a step to more devices costs and gains."""
+    """Say what a step to more devices costs and gains, or why the two must not be compared."""
+    if step.unlike:
+        return f"not comparable: {'; '.join(step.unlike)}"
     predicted = "predicted: " if step.after.predicted or step.before.predicted else ""
     return f"{predicted}{_times(step.speed)} times the speed, {_more(step.paid)} {_paid(step)}"
 
@@ -162,19 +166,28 @@ def _more(ratio: Range) -> str:
 
 
 def by_deadline(scope: Scope) -> str:
-    """Name the cheapest topology that meets the deadline, or say that none does."""
+    """Name the cheapest way that meets the deadline, with those not told apart from it, or say that none meets it."""
     deadline = _deadline(scope) or 0.0
     every = [way for ways in of(scope) for way in ways if way.hours]
-    found = plan.cheapest(every, deadline)
+    again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
+    found, sure = plan.cheapest(every, deadline, again), f"with at least {percent(LEVEL)} probability"
     if found:
-        by = "cheapest way" if found.money else "way with the fewest device hours"
-        sure = f"with at least {percent(LEVEL)} probability"
-        return f"the {by} to train in at most {deadline:,.10g} hours, {sure}: {_named(found)}"
+        in_money = plan.in_one_currency([way for way in every if way.meets(deadline)])
+        which = "the cheapest {}" if in_money else "the {} with the fewest device hours"
+        way = which.format("ways" if len(found) > 1 else "way")
+        return f"{way} to train in at most {deadline:,.10g} hours, {sure}{_all_named(found)}"
     if not every:
         return f"nothing can be said about a deadline of {deadline:,.10g} hours"
-    quickest = min(every, key=lambda way: way.hours.middle if way.hours else 0.0)
-    late = f"nothing here trains in at most {deadline:,.10g} hours with at least {percent(LEVEL)} probability"
-    return f"{late}; the fastest is {_named(quickest)}"
+    late = f"nothing here trains in at most {deadline:,.10g} hours {sure}"
+    quickest = plan.fastest(every, again)
+    return f"{late}; the fastest {'ways' if len(quickest) > 1 else 'way'}{_all_named(quickest)}"
+
+
+def _all_named(ways: Sequence[Way]) -> str:
+    """Return a way after a colon, or several with the words that they are not told apart."""
+    named = "; ".join(map(_named, ways[:NAMED]))
+    more = f"; and {len(ways) - NAMED} more" if len(ways) > NAMED else ""
+    return f", not told apart: {named}{more}" if len(ways) > 1 else f": {named}"
 
 
 def _named(way: Way) -> str:
@@ -190,7 +203,10 @@ def findings(scope: Scope) -> Iterable[Finding]:
     every = of(scope)
     if _deadline(scope):
         yield Finding(f"{by_deadline(scope)[0].upper()}{by_deadline(scope)[1:]}.", GAIN)
-    last = [[*plan.steps(ways)][-1] for ways in every if any(way.predicted for way in ways) and [*plan.steps(ways)]]
+    steps = [
+        [step for step in plan.steps(ways) if not step.unlike] for ways in every if any(way.predicted for way in ways)
+    ]
+    last = [those[-1] for those in steps if those]
     if last:
         step = max(last, key=lambda step: (step.after.topology.world, step.after.speed.middle))
         way = step.after

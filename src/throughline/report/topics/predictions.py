@@ -72,7 +72,7 @@ def _lines(group: Group, one: PredictedSeries) -> Iterator[Line]:
                 Entry.words(f"{low} to {high} ({percent(cell.level)})"),
                 Entry(value=cell.level),
                 Entry.words(one.unit),
-                Entry.of(efficiency(group, one, cell), percent, "the baseline has no valid repeat"),
+                Entry.of(efficiency(group, one, cell), percent, "the baseline has no valid repeat, or ran elsewhere"),
                 Entry.of(cell.step_s, milliseconds),
                 *(Entry.of(cell.terms.get(term), milliseconds, "not known") for term in TERMS),
                 Entry(f"{cell.times_beyond:.3g}", cell.times_beyond),
@@ -106,10 +106,13 @@ def _colour(group: Group, one: PredictedSeries) -> str:
 
 
 def efficiency(group: Group, one: PredictedSeries, cell: PredictedCell) -> float | None:
-    """Return the predicted efficiency over the baseline of the measured ones; None if that was not measured."""
+    """Return the predicted efficiency over the baseline of the measured ones.
+
+    None if that was not measured, or if the prediction leaves it out because it ran elsewhere.
+    """
     name = group.summary.baselines.get(one.framework) if group.summary else None
     base = name and group.row(one.framework, Topology.parse(name))
-    if not base or base.cell is None or not base.cell.median_speed:
+    if not base or base.cell is None or not base.cell.median_speed or name not in {p.topology for p in one.measured}:
         return None
     more = Topology.parse(cell.topology).world / base.topology.world
     return cell.samples_per_s / base.cell.median_speed / more

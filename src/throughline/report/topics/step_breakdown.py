@@ -21,16 +21,15 @@ from matplotlib.figure import Figure as Plot
 from throughline import statistics
 from throughline.numbers import milliseconds, percent
 from throughline.records import Cell
+from throughline.report.analysis import derived_runs
 from throughline.report.analysis.cells import Group, Note, Row
 from throughline.report.analysis.sides import Side, differences
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files, tables
-from throughline.report.render.head import Best, measured
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
 from throughline.report.render.throughput_plots import settings
 from throughline.report.topic import ABOUT, Drawing, Finding, Scope, Topic
-from throughline.spec import Topology
 
 EXTRAS = {"communication": "noexchange", "input": "synthetic"}
 """Map a part of the step to the derived runs that leave it out."""
@@ -317,33 +316,8 @@ def notes(scope: Scope, group: Group) -> list[Note]:
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """Yield what a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the original benchmark."""
-    name, _, extra = scope.benchmark.partition("__")
-    origin = _by_cell(group for group in scope.everything if group.benchmark == name)
-    twice = [(origin[key], best) for key, best in _by_cell(scope.groups).items() if key in origin]
-    unlike = [differences(*(Side(best.group, best.row) for best in both)) for both in twice]
-    ratios = [best.speed / base.speed for (base, best), differing in zip(twice, unlike, strict=True) if not differing]
-    if extra and any(unlike):
-        reason = next(differing[0] for differing in unlike if differing)
-        yield Finding(f"{len(twice) - len(ratios)} of {len(twice)} are not compared with {name}: {reason}.", ABOUT)
-    if not ratios or not extra:
-        return
-    widest, middle = max(abs(ratio - 1) for ratio in ratios), statistics.median(ratios) or 1.0
-    words = {
-        "aa": f"The same configurations as {name}, measured again: the medians differ by up to {percent(widest, 1)} "
-        f"({len(ratios)} compared). A difference no larger than this counts as noise here.",
-        "synthetic": f"The same configurations as {name}, but with made-up batches, so nothing is read: {middle:.3f} "
-        f"times its throughput (median of {len(ratios)}). Anything above 1 is the cost of reading the data.",
-        "noexchange": f"The same configurations as {name}, but the ranks exchange no gradients. Each rank trains a "
-        f"model of its own, up to {max(ratios):.3f} times as fast. This is no speedup of a training: it is the most "
-        "that a faster exchange could give.",
-    }
-    if extra in words:
-        yield Finding(words[extra], ABOUT)
-
-
-def _by_cell(groups: Iterable[Group]) -> dict[tuple[str, str, Topology], Best]:
-    return {(best.group.name, best.row.framework, best.row.topology): best for best in measured(groups)}
+    """Return what a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the original benchmark."""
+    return (Finding(text, ABOUT) for text in derived_runs.sentences(scope.groups, scope.everything))
 
 
 TOPIC = Topic(
