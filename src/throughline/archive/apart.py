@@ -13,13 +13,13 @@ def of(pairs: Sequence[tuple[Side, Side]]) -> dict[str, Any]:
     """Return `days_apart` and `together` of records/compared.py's `ComparedArchive`, from all pairs of cells."""
     if pairs and all(_starts(one) and _starts(one) == _starts(other) for one, other in pairs):
         return {"days_apart": 0.0, "together": "the same runs"}
-    if pairs and all(in_rounds(pair) for pair in pairs):
+    if pairs and all(len(_starts(pair[0])) > 1 and in_rounds(pair) for pair in pairs):
         return {"days_apart": 0.0, "together": "in turn"}
     spans = [_span([pair[number] for pair in pairs]) for number in (0, 1)]
     if None in spans:
         return {}
-    (first, last), (start, end) = sorted(span for span in spans if span)
-    gap = (start - last).total_seconds()
+    older, newer = sorted(span for span in spans if span)
+    gap = (newer[0] - older[1]).total_seconds()
     if gap < 0:
         return {"days_apart": 0.0, "together": "at the same time"}
     return {"days_apart": gap / DAY_S}

@@ -49,7 +49,9 @@ class Results:
     def failed(self) -> dict[Key, str]:
         """Map the cells without a figure to the reason."""
         return {
-            (group.benchmark, group.batch, group.precision, row.framework, _topology(row)): cells.STATUS_MEANINGS[status]
+            (group.benchmark, group.batch, group.precision, row.framework, _topology(row)): cells.STATUS_MEANINGS[
+                status
+            ]
             for group in self.groups
             for row in group.rows
             if (status := row.status) in cells.STATUS_MEANINGS
@@ -64,8 +66,12 @@ class Results:
         starts = [cell.started for group in self.groups for row in group.measured if (cell := row.cell)]
         return min((start for start in starts if start), default=None)
 
-    def protocol(self, side: Side) -> int | None:
-        """Return the way of measuring of a cell's first run; None if its record cannot be read."""
+    @cached_property
+    def protocols(self) -> dict[Key, int | None]:
+        """Map each cell to the way of measuring of its first run; None if its record cannot be read."""
+        return {key: self._protocol(side) for key, side in self.sides.items()}
+
+    def _protocol(self, side: Side) -> int | None:
         group, cell = side.group, side.row.cell
         if not cell or not cell.logs:
             return None
@@ -75,6 +81,11 @@ class Results:
         except (OSError, ValueError, LookupError, TypeError):
             return None
         return protocol if isinstance(protocol, int) else None
+
+    @cached_property
+    def facts(self) -> dict[Key, Mapping[str, Any]]:
+        """Map each cell to everything that may decide its speed."""
+        return {key: differing.facts(side) for key, side in self.sides.items()}
 
 
 def compare(summaries: Sequence[Path], archives: Sequence[Path], output: Path, acceptance: Path | None = None) -> None:
@@ -87,9 +98,10 @@ def compare(summaries: Sequence[Path], archives: Sequence[Path], output: Path, a
     accepted = acceptances.of(acceptance) if acceptance else None
     compared = [_with_archive(ours, accepted, path) for path in archives]
     if not any(archive.cells or archive.acceptance for archive in compared):
+        there = [*compared[0].only_there[:3], *compared[0].unreadable[:1]]
         raise UserError(
             f"no cell of {', '.join(map(str, archives))} is also in the present results",
-            why=f"present: {_named(ours.sides)}; there: {', '.join(compared[0].only_there[:3]) or 'nothing'}",
+            why=f"present: {_named(ours.sides)}; there: {', '.join(there) or 'nothing'}",
             next_step="measure a benchmark of the same name, batch, precision, framework and topology",
         )
     files.write_json(
@@ -103,7 +115,7 @@ def _with_archive(ours: Results, accepted: Accepted | None, path: Path) -> Compa
         theirs = Results(path.name, cells.groups(readable), archive.json)
         both = [key for key in ours.sides if key in theirs.sides]
         pairs = judged_pairs.adjusted([_pair(ours, theirs, key) for key in both])
-        differs = {key: differing.surroundings(ours.sides[key], theirs.sides[key]) for key in both}
+        differs = {key: differing.between(ours.facts[key], theirs.facts[key]) for key in both}
         nodes = _acceptances(accepted, archive) if accepted else None
     lacking = [key for key in theirs.sides if key not in ours.sides]
     everywhere = [text for text in next(iter(differs.values()), []) if all(text in of for of in differs.values())]
@@ -137,8 +149,9 @@ def _summaries(archive: Archive) -> tuple[list[Summary], list[str]]:
         try:
             readable.append(validated(archive.unpacked(name), records.read_summary))
         except UserError as error:
-            why = (error.why or error.what) if error.what.endswith("cannot be read") else error.what
-            unreadable.append(f"{name} of the archive cannot be read: {why.replace(f'{archive.folder}/', '')}")
+            own = str(archive.folder / name)
+            why = error.what.replace(own, "it") if error.what.startswith(own) else error.why or error.what
+            unreadable.append(f"{name} of the archive cannot be read: {why}")
     return readable, unreadable
 
 
@@ -189,7 +202,7 @@ def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
             yield f"{side.row.framework} {where} {side.row.doubt} (equivalence.json)"
     if here.row.topology.simulated != there.row.topology.simulated:
         yield "the nodes of one side are simulated"
-    protocols = ours.protocol(here), theirs.protocol(there)
+    protocols = ours.protocols[key], theirs.protocols[key]
     if None not in protocols and protocols[0] != protocols[1]:
         yield f"the runs were measured in different ways (protocol {protocols[0]} here, {protocols[1]} there)"
 
