@@ -103,7 +103,7 @@ def lines(judged: Sequence[Judged], by: str) -> Iterator[str]:
         yield f"{command}{_escaped(str(one)) if on_github else one}"
     counted = Counter(one.decision for one in judged)
     told = ", ".join(f"{counted[decision]} {decision}" for decision in STATUS if counted[decision])
-    what = "cells and places" if any(one.is_place for one in judged) else "cells"
+    what = "cells and places" if any(one.is_place for one in judged) else "cell" if len(judged) == 1 else "cells"
     yield f"{len(judged)} {what}: {told or 'nothing to compare'} (slower: by more than {percent(share(by), 1)})"
 
 
