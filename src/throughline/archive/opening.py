@@ -31,7 +31,7 @@ MOST_FILES = 200_000
 MOST_BYTES = 4 << 30
 """The most that an archive may hold once it is unpacked."""
 MOST_BYTES_OF_JSON = 64 << 20
-"""The most that a JSON file may hold: the times of two million steps, or all links of 400 nodes."""
+"""The most that a JSON file may hold: the times of two million steps, or an acceptance of all pairs of 200 nodes."""
 MOST_VALUES_OF_JSON = 4_000_000
 """The most values in it. Objects and lists need up to thirty times the memory of their text."""
 MOST_GROWTH = 200
