@@ -24,20 +24,16 @@ def work(ours: Summary, theirs: Summary) -> list[str]:
     return [f"{name} is {_short(here)} here and {_short(there)} there" for name, here, there in pairs if here != there]
 
 
-def surroundings(ours: Side, theirs: Side) -> list[str]:
-    """Return what differs in devices, software, options and data, what matters most first.
+def of_runs(ours: RunRecord, theirs: RunRecord) -> list[str]:
+    """Return what differs in devices and software between two runs, as `between` does."""
+    return between(*(dict(_named(advice.surroundings(run))) for run in (ours, theirs)))
+
+
+def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
+    """Return what differs between the facts of two sides, what matters most first.
 
     A fact that one side does not know is no difference. A variable that one side does not have is one.
     """
-    return _differing(dict(_facts(ours)), dict(_facts(theirs)))
-
-
-def of_runs(ours: RunRecord, theirs: RunRecord) -> list[str]:
-    """Return what differs in devices and software between two runs, as `surroundings` does."""
-    return _differing(*(dict(_named(advice.surroundings(run))) for run in (ours, theirs)))
-
-
-def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
     differing = []
     for name in dict.fromkeys([*here, *there]):
         one, other = here.get(name), there.get(name)
@@ -49,8 +45,12 @@ def _differing(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
     return [text for _, text in sorted(differing, key=lambda entry: entry[0])]
 
 
+def facts(side: Side) -> dict[str, Any]:
+    """Return what may decide the speed of a side: devices, software, options and data."""
+    return dict(_facts(side))
+
+
 def _facts(side: Side) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of everything that may decide the speed of a side."""
     yield from _named(side.group.facts(side.row))
     summary = side.group.summary
     if summary:

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from throughline import records
-from throughline.archive import check
-from throughline.archive.opening import opened, validated
+from throughline.archive.opening import looked_into, validated
 from throughline.files import UserError, write_text
 from throughline.records import Summary
 from throughline.report.render import page
@@ -27,9 +26,10 @@ def merge(archives: Sequence[Path], output: Path) -> list[str]:
                 why="a machine has the name of its archive on the page",
                 next_step="rename one of the files",
             )
-        with opened(path) as (folder, contents):
-            check.whole(path, folder, contents)
-            names = [summary for made in contents.benchmarks.values() for summary in made.summaries]
-            machines[name] = {Path(name, inner): validated(folder / inner, records.read_summary) for inner in names}
+        with looked_into(path) as archive:
+            machines[name] = {
+                Path(name, inner): validated(archive.unpacked(inner), records.read_summary)
+                for inner in archive.summaries
+            }
     write_text(output, page.render(page.Results(machines=machines), [], None, output))
     return list(machines)

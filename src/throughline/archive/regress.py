@@ -16,20 +16,21 @@ from throughline.records.compared import ComparedArchive, ComparedCell, Compared
 Decision = Literal["slower", "fine", "cannot be told"]
 STATUS: dict[Decision, int] = {"fine": 0, "slower": 1, "cannot be told": 2}
 ANNOTATIONS: dict[Decision, str] = {"slower": "error", "cannot be told": "warning", "fine": "notice"}
+GONE = "the archive has it, and the present results have no figure for it"
 
 
 @dataclass(frozen=True)
 class Judged:
+    """One cell or place against one archive. why: the figures and the verdict that decide it, or what is missing."""
+
     archive: str
-    cell: ComparedCell | ComparedPlace
+    name: str
     decision: Decision
+    why: str
+    is_place: bool = False
 
     def __str__(self) -> str:
-        cell, tested = self.cell, ""
-        if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most:
-            change, low, high = (end - 1 for end in (cell.tested_ratio, cell.tested_at_least, cell.tested_at_most))
-            tested = f"{100 * change:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %), "
-        return f"{cell.name} against {self.archive}: {self.decision}: {tested}{cell.words}, {cell.because}"
+        return f"{self.name} against {self.archive}: {self.decision}: {self.why}"
 
 
 def share(text: str) -> float:
@@ -43,36 +44,51 @@ def share(text: str) -> float:
 
 def judge(compared: Compared, by: float) -> list[Judged]:
     """Decide each cell and each place of each archive. `by`: a loss of speed up to this share is accepted."""
-    return [
-        Judged(archive.name, cell, _decision(cell, 1 - by))
-        for archive in compared.archives
-        for cell in _everything(archive)
-    ]
+    return [one for archive in compared.archives for one in _of_archive(archive, 1 - by)]
 
 
-def _everything(archive: ComparedArchive) -> Iterator[ComparedCell | ComparedPlace]:
-    yield from archive.cells
-    if archive.acceptance:
-        yield from archive.acceptance.places
+def _of_archive(archive: ComparedArchive, limit: float) -> Iterator[Judged]:
+    accepted = archive.acceptance
+    for cell in (*archive.cells, *(accepted.places if accepted else ())):
+        decision = _decision(cell, limit)
+        yield Judged(archive.name, cell.name, decision, _figures(cell), isinstance(cell, ComparedPlace))
+    for name in archive.only_there:
+        yield Judged(archive.name, name, "cannot be told", f"{GONE}{_because(archive.failed.get(name))}")
+    for name in accepted.only_there if accepted else ():
+        yield Judged(archive.name, name, "cannot be told", GONE, True)
+    for text in archive.unreadable:
+        yield Judged(archive.name, "a summary", "cannot be told", text)
+
+
+def _because(reason: str | None) -> str:
+    return f": {reason}" if reason else ""
+
+
+def _figures(cell: ComparedCell | ComparedPlace) -> str:
+    """Return the change of speed with its interval, the verdict and its reason."""
+    tested = ""
+    if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most:
+        change, low, high = (end - 1 for end in (cell.tested_ratio, cell.tested_at_least, cell.tested_at_most))
+        tested = f"{100 * change:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %), "
+    return f"{tested}{cell.words}, {cell.because}"
 
 
 def _decision(cell: ComparedCell | ComparedPlace, limit: float) -> Decision:
     """Decide one cell. limit: the smallest ratio that is accepted.
 
-    It is slower if the test says so and its ratio is below the limit. It is fine if the whole interval is above the
-    limit, or if the test says that it is faster or no different. Otherwise a loss beyond the limit is possible.
+    It is slower if the test says so and the whole interval is below the limit, and fine if the whole interval is not.
+    Otherwise nobody can tell: the interval has ratios on both sides of the limit, or the loss may be noise.
     """
-    if cell.tested_ratio is None or cell.tested_at_least is None or cell.verdict == "not comparable":
+    low, high = cell.tested_at_least, cell.tested_at_most
+    if low is None or high is None or cell.verdict == "not comparable":
         return "cannot be told"
-    if cell.verdict == "slower" and cell.tested_ratio < limit:
-        return "slower"
-    if cell.tested_at_least >= limit or cell.verdict in ("faster", "slower"):
+    if low >= limit:
         return "fine"
-    return "cannot be told"
+    return "slower" if cell.verdict == "slower" and high < limit else "cannot be told"
 
 
 def status(judged: Sequence[Judged]) -> int:
-    """Return the exit status: 1 if something is slower, else 2 if something cannot be told, else 0."""
+    """Return the exit status: 1 if something is slower, else 2 if something cannot be told or is gone, else 0."""
     decisions = {one.decision for one in judged}
     if "slower" in decisions:
         return STATUS["slower"]
@@ -87,7 +103,7 @@ def lines(judged: Sequence[Judged], by: str) -> Iterator[str]:
         yield f"{command}{_escaped(str(one)) if on_github else one}"
     counted = Counter(one.decision for one in judged)
     told = ", ".join(f"{counted[decision]} {decision}" for decision in STATUS if counted[decision])
-    what = "cells and places" if any(isinstance(one.cell, ComparedPlace) for one in judged) else "cells"
+    what = "cells and places" if any(one.is_place for one in judged) else "cell" if len(judged) == 1 else "cells"
     yield f"{len(judged)} {what}: {told or 'nothing to compare'} (slower: by more than {percent(share(by), 1)})"
 
 

@@ -1,20 +1,26 @@
 """Say whether something became slower than in the archives of a comparison, for a CI.
 
-The exit status is 1 if a cell is slower by more than the noise and by more than --by, 0 if none is, and 2 if that
-cannot be told of at least one cell.
+The exit status is 1 if a cell is slower by more than the noise and by more than --by. It is 2 if that cannot be told of
+at least one cell, if a cell of an archive is gone, or if there is no comparison to read. Otherwise it is 0.
 
 file: results/compare.json, which `snakemake compare` makes
 by: what counts as slower, such as 2%
 """
 
+import sys
 from pathlib import Path
 
 
 def main(file: Path, /, by: str = "2%") -> int:
     from throughline.archive import regress
+    from throughline.files import UserError
     from throughline.records import read_compared
 
-    judged = regress.judge(read_compared(file), regress.share(by))
+    try:
+        judged = regress.judge(read_compared(file), regress.share(by))
+    except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slower
+        print(f"error: {error}", file=sys.stderr)
+        return regress.STATUS["cannot be told"]
     for line in regress.lines(judged, by):
         print(line)
     return regress.status(judged)

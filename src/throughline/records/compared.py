@@ -9,6 +9,8 @@ from throughline.records.entry import Count, Entry, NonNegative, Positive
 
 PairVerdict = Literal["faster", "slower", "no difference", "not told apart", "not comparable"]
 
+Together = Literal["the same runs", "in turn", "at the same time"]
+
 
 def in_words(verdict: PairVerdict, has_again: bool) -> str:
     """Return a verdict in words. Without an A/A run it holds in these runs, and nobody knows whether in others.
@@ -99,8 +101,11 @@ class ComparedAcceptance(Entry):
 class ComparedArchive(Entry):
     """One archive: what differs from this side in every cell, and its cells.
 
-    version: of the program that made it. started: when its first run began. only_here, only_there: cells that one side
-    lacks. acceptance: None if one side has none.
+    version: of the program that made it. started: when its first run began. days_apart: from the end of the older side
+    to the start of the newer one; None if not known. together: how the sides were measured if they were not one after
+    the other. only_here, only_there: cells that one side lacks. failed: why such cells have no figure here, if the
+    present results say it. unreadable: summaries of the archive that were left out, with the reason. acceptance: None
+    if one side has none.
     """
 
     name: str
@@ -111,6 +116,10 @@ class ComparedArchive(Entry):
     cells: list[ComparedCell]
     only_here: list[str]
     only_there: list[str]
+    days_apart: NonNegative | None = None
+    together: Together | None = None
+    failed: dict[str, str] = Field(default_factory=dict)
+    unreadable: list[str] = Field(default_factory=list)
     acceptance: ComparedAcceptance | None = Field(None, exclude_if=lambda value: value is None)
 
 

@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import re
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from throughline import commands
 from throughline.archive import compare, contents, regress
 from throughline.files import UserError
+from throughline.numbers import reading
 from throughline.records import Compared, read_compared
 from throughline.report.render import archives as shown
 from throughline.report.render.page import write_comparison
@@ -43,15 +46,17 @@ def steady(summary: Any, factor: float) -> Any:
     return summary
 
 
-def archive(name: str, change: Callable[[Any], object]) -> Path:
-    """Write an archive whose summaries were changed, with digests that fit."""
+def archive(name: str, change: Callable[[Any], object], more: Mapping[str, Any] | None = None) -> Path:
+    """Write an archive whose summaries were changed, with digests that fit. more: further summaries."""
     with zipfile.ZipFile(KEPT) as kept:
         files = {name: kept.read(name) for name in kept.namelist()}
     for path in SUMMARIES:
         summary = json.loads(path.read_text())
         change(summary)
         files[path.as_posix()] = json.dumps(summary).encode()
+    files |= {inner: json.dumps(value).encode() for inner, value in (more or {}).items()}
     told = json.loads(files.pop(contents.NAME))
+    told["benchmarks"]["bert"]["summaries"] += [*(more or ())]
     told["files"] = {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in files.items()}
     with zipfile.ZipFile(name, "w") as output:
         for inner, content in (files | {contents.NAME: json.dumps(told).encode()}).items():
@@ -180,19 +185,145 @@ def test_the_section_of_the_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("factor", "by", "status"), [(1.1, "2%", 1), (1.1, "15%", 0), (1.0, "2%", 0), (0.9, "0.02", 0)]
+    ("factor", "by", "status"),
+    [
+        (1.1, "2%", 1),
+        (1.1, "15%", 0),
+        (1.0, "2%", 0),
+        (0.9, "0.02", 0),
+        (1.0204, "2%", 2),  # the interval reaches to both sides of the limit
+    ],
 )
 def test_regress_decides_for_a_ci(
     factor: float, by: str, status: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared(archive("old.zip", lambda summary: steady(summary, factor)))
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    with pytest.raises(SystemExit) as ended:
-        commands.main(["regress", "compare.json", "--by", by])
-    assert ended.value.code == status
+    assert ended("compare.json", "--by", by) == status
     printed = capsys.readouterr().out
     assert printed.count("title=Training speed::") == 4
-    assert ("::error" in printed) == (status == 1)
+    assert ("::error" in printed) == (status == 1) and ("::warning" in printed) == (status == 2)
+
+
+def ended(*words: str) -> Any:
+    """Return the exit status of `throughline regress`."""
+    with pytest.raises(SystemExit) as end:
+        commands.main(["regress", *words])
+    return end.value.code
+
+
+def failed(summary: Any) -> None:
+    cell = summary["frameworks"]["torch"]["1n2g"]
+    cell |= {"values": [], "median_speed": None, "n_ok": 0, "statuses": {"oom": 3}}
+    for name in ("starts", "started", "ended", "speedup", "speedup_range", "speedup_coverage"):
+        cell[name] = [] if name == "starts" else None
+
+
+def gone(summary: Any) -> None:
+    del summary["frameworks"]["torch"]["1n2g"]
+
+
+@pytest.mark.parametrize(("lose", "why"), [(gone, "no figure for it"), (failed, "no figure for it: out of memory")])
+def test_a_cell_of_the_baseline_that_is_lost_cannot_be_told(
+    lose: Callable[[Any], None], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = archive("old.zip", lambda summary: None)
+    value = json.loads(SUMMARIES[0].read_text())
+    lose(value)
+    SUMMARIES[0].write_text(json.dumps(value))
+    found = compared(old).archives[0]
+    assert ended("compare.json") == 2
+    printed = capsys.readouterr().out
+    assert "bert bz32 fp32 torch 1n2g against old.zip: cannot be told" in printed and why in printed
+    assert "4 cells: 3 fine, 1 cannot be told" in printed
+    (told,) = [text for text in shown.remarks(read_compared("compare.json"), found) if text.startswith("Only there")]
+    assert ("out of memory" in told) == (lose is failed)
+
+
+def test_a_slower_cell_outweighs_a_lost_one() -> None:
+    old = archive("old.zip", lambda summary: steady(summary, 1.1))
+    compare.compare(SUMMARIES[1:], [old], Path("compare.json"))
+    assert ended("compare.json") == 1
+
+
+def test_a_comparison_that_cannot_be_read_is_no_slower_cell(capsys: pytest.CaptureFixture[str]) -> None:
+    compared(archive("old.zip", lambda summary: None))
+    Path("broken.json").write_text("{")
+    Path("folder.json").mkdir()
+    for words in (["none.json"], ["broken.json"], ["folder.json"], ["compare.json", "--by", "much"]):
+        assert ended(*words) == 2
+        assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_a_summary_that_cannot_be_read_is_told_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    def newer(summary: Any) -> None:
+        if summary["precision"] == "fp32":
+            summary["schema"] = 99
+
+    found = compared(archive("old.zip", newer), *(archive(f"{name}.zip", lambda summary: None) for name in "ab"))
+    why = "results/bert/bz32_fp32.json of the archive cannot be read: it has schema 99; this version"
+    (text,) = found.archives[0].unreadable
+    assert text.startswith(why) and found.archives[0].only_here == ["bert bz32 fp32 torch 1n1g",
+                                                                    "bert bz32 fp32 torch 1n2g"]  # fmt: skip
+    assert any(f"Left out: {why}" in told for told in shown.remarks(found, found.archives[0]))
+    (section,) = shown.sections(found)
+    assert any(f"old.zip: {why}" in told for told in section["remarks"])
+    assert ended("compare.json") == 2
+    assert f"a summary against old.zip: cannot be told: {why}" in capsys.readouterr().out
+
+
+def noisy(summary: Any, factor: float) -> Any:
+    for cell in summary["frameworks"]["torch"].values():
+        cell["values"] = [value * factor * share for value, share in zip(cell["values"], (0.9, 1.0, 1.1), strict=True)]
+    return summary
+
+
+def test_noisy_repeats_are_not_told_apart() -> None:
+    found = compared(archive("old.zip", lambda summary: noisy(summary, 1.05))).archives[0]
+    assert {cell.verdict for cell in found.cells} == {"not told apart"}
+    assert {one.decision for one in regress.judge(read_compared("compare.json"), 0.02)} == {"cannot be told"}
+
+
+def test_runs_of_an_archive_that_measure_one_thing_twice_hide_a_difference() -> None:
+    again = {}
+    for path in SUMMARIES[:1]:
+        summary = steady(json.loads(path.read_text()), 1.1) | {"benchmark": "bert__aa"}
+        again[f"results/bert__aa/{path.name}"] = summary
+    alone = compared(archive("old.zip", lambda summary: steady(summary, 1.05))).archives[0]
+    assert {cell.verdict for cell in alone.cells} == {"slower"}
+    found = compared(archive("old.zip", lambda summary: steady(summary, 1.05), again)).archives[0]
+    assert [cell.words for cell in found.cells] == ["not told apart"] * 4  # they judge other precisions too
+    assert all(cell.smallest_difference == pytest.approx(1.1 / 1.05 - 1) for cell in found.cells)
+
+
+@pytest.mark.parametrize(
+    ("days", "words"),
+    [
+        (0.0, "the two sides are the same runs"),
+        (0.0001, "the repeats of both sides were interleaved"),
+        (0.5, "12 hours lie between the two sides"),
+        (1.01, "1 day lies between the two sides"),
+        (35.0, "35 days lie between the two sides"),
+    ],
+)
+def test_how_far_apart_two_sides_are(days: float, words: str) -> None:
+    def dated(summary: Any, more: float) -> None:
+        """Let a repeat take ten seconds, one every minute."""
+        begin = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=more)
+        for cell in summary["frameworks"]["torch"].values():
+            starts = [begin + timedelta(minutes=number) for number in range(3)]
+            cell["starts"] = [start.isoformat() for start in starts]
+            cell |= {"started": cell["starts"][0], "ended": (starts[-1] + timedelta(seconds=10)).isoformat()}
+
+    old = archive("old.zip", lambda summary: dated(summary, 0.0))
+    for path in SUMMARIES:
+        summary = json.loads(path.read_text())
+        dated(summary, days)
+        path.write_text(json.dumps(summary))
+    found = compared(old)
+    told = list(shown.remarks(found, found.archives[0]))
+    assert any(words in text for text in told), told
+    assert any(text.startswith("Version 0.2.0 of Throughline made old.zip; version ") for text in told)
 
 
 def test_what_has_no_test_cannot_be_told() -> None:
@@ -218,3 +349,27 @@ def test_the_page_and_the_table(here: Path) -> None:
     write_comparison(Path("compare.json"), Path("compare.html"))
     page = Path("compare.html").read_text()
     assert page.count('<svg class="history"') == 4 and "Compared with" not in page
+
+
+def test_the_history_has_its_values_and_dates_in_print() -> None:
+    def older(summary: Any) -> None:
+        steady(summary, 0.5)
+        summary["environment"]["torch"]["driver"] = "535.1"
+        for cell in summary["frameworks"]["torch"].values():
+            cell |= {"started": "2025-03-04T00:00:00Z", "ended": "2025-03-04T01:00:00Z"}
+
+    for path in SUMMARIES:
+        summary = json.loads(path.read_text())
+        summary["environment"]["torch"]["driver"] = "570.2"
+        path.write_text(json.dumps(summary))
+    archives = [archive("first.zip", older), *(archive(f"{name}.zip", lambda summary: None) for name in "ab")]
+    found = compared(*archives)
+    (section,) = shown.sections(found)
+    first = re.sub(r"<title>.*?</title>", "", str(section["plots"][0]))
+    printed = re.findall(r"<text[^>]*>([^<]*)</text>", first)
+    every = [value for one in found.archives for value in (*one.cells[0].ours, *one.cells[0].theirs)]
+    assert printed[:3] == ["1", reading(max(every)), reading(min(every))]
+    assert printed[3] == "first.zip, 2025-03-04" and re.fullmatch(r"\S+, 2026-11-24", printed[4])
+    assert "<figcaption>bert bz32 fp32 torch 1n1g, samples/s</figcaption>" in first
+    (change,) = [text for text in section["remarks"] if text.startswith("Change")]
+    assert change.startswith("Change 1, before ") and change.endswith("2026-11-24: driver from 535.1 to 570.2.")

@@ -1,24 +1,29 @@
 """results/compare.json as the page and tables/compare.csv show it: our cells beside those of archives."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from throughline import ratios
+from throughline import __version__, ratios
 from throughline.files import write_text
 from throughline.numbers import percent, span
 from throughline.records import read_compared
-from throughline.records.compared import Compared, ComparedArchive, ComparedCell
+from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Together
 from throughline.report.render import compared_places, history, table_files, tested_ratios
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
 from throughline.spec import Topology
 
 INTRO = (
-    "Each cell that both sides have. Above 1, the present results are faster. The sides were measured at different "
-    "times, so a verdict also reflects what else has changed between them; the lines below the table name it."
+    "Each cell that both sides have. Above 1, the present results are faster. A verdict also reflects what else has "
+    "changed between the two measurements; the lines below the table name it."
 )
+TOGETHER: Mapping[Together, str] = {
+    "the same runs": "the two sides are the same runs",
+    "in turn": "the repeats of both sides were interleaved, as in one workflow",
+    "at the same time": "the two sides were measured at the same time, but not in turn",
+}
 DEVICE = "device.name"
 """The beginning of the difference between two devices."""
 NAMED = 12
@@ -72,7 +77,9 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
     """
     if len(compared.archives) > 2:
         shown = _overview(compared.archives).in_form(PAGE)
-        yield history.section(compared) | {"table": shown, "remarks": [CELLS, TEST]}
+        left_out = [f"{archive.name}: {text}." for archive in compared.archives for text in archive.unreadable]
+        section = history.section(compared)
+        yield section | {"table": shown, "remarks": [*section["remarks"], *left_out, CELLS, TEST]}
         return
     for number, archive in enumerate(compared.archives, start=1):
         if archive.cells:
@@ -86,7 +93,9 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
 def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
     """Say what came out, what differs between the two sides, and what only one side has."""
     yield f"{_outcome(archive)}."
-    yield f"Measured from {archive.started or 'a time that is not known'} there, from {compared.started or '?'} here."
+    started = f"from {archive.started or 'a time that is not known'} there, from {compared.started or '?'} here"
+    yield f"Measured {started}: {_apart(archive)}."
+    yield f"Version {archive.version} of Throughline made {archive.name}; version {__version__} compares."
     if archive.differs:
         more = len(archive.differs) - NAMED
         named = "; ".join(archive.differs[:NAMED]) + (f"; and {more} more (results/compare.json)" if more > 0 else "")
@@ -98,8 +107,24 @@ def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
     for where, names in (("here", archive.only_here), ("there", archive.only_there)):
         if names:
             others = f" and {len(names) - 3} more" if len(names) > 3 else ""
-            yield f"Only {where}: {', '.join(names[:3])}{others}."
+            shown = (f"{name} ({why})" if (why := archive.failed.get(name)) else name for name in names[:3])
+            yield f"Only {where}: {', '.join(shown)}{others}."
+    yield from (f"Left out: {text}." for text in archive.unreadable)
     yield TEST
+
+
+def _apart(archive: ComparedArchive) -> str:
+    """Say how far apart in time the two sides were measured."""
+    if archive.together:
+        return TOGETHER[archive.together]
+    if archive.days_apart is None:
+        return "how far apart the two sides are is not known"
+    hours = 24 * archive.days_apart
+    for unit, count in (("day", archive.days_apart), ("hour", hours), ("minute", 60 * hours)):
+        if count >= 1:
+            whole = round(count)
+            return f"{whole:,} {unit}{'' if whole == 1 else 's'} lie{'s' if whole == 1 else ''} between the two sides"
+    return "one side follows the other within a minute"
 
 
 def _break_even(archive: ComparedArchive) -> str:

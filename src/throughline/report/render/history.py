@@ -1,8 +1,10 @@
 """The history of every cell over several archives: one small line for each, with intervals and changes marked."""
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from markupsafe import Markup, escape
@@ -14,11 +16,20 @@ from throughline.report.topic import Topic
 
 WIDTH, HEIGHT = 300, 64
 """The size of a line, in its own units."""
+LEFT, TOP, FOOT = 44, 10, 12
+"""The room for values at the left, for the numbers of changes above, and for dates below."""
+NAME = 22
+"""How many characters of an archive's name stand at an end of a line."""
+CHANGES, PARTS = 40, 6
+"""How many changes are named below the lines, and how many parts of each."""
 INTRO = (
     "Each cell over time, oldest first, from all archives and the present results. A dot is a median; its bar reaches "
-    "from the slowest to the fastest repeat. A dashed line marks where devices, software or settings changed. The "
-    "scale begins at the slowest and ends at the fastest repeat of the cell."
+    "from the slowest to the fastest repeat. The scale begins at the slowest and ends at the fastest repeat of the "
+    "cell, and both stand at the left, in the unit beside the name. Below stand the first and the last measurement. A "
+    "dashed line with a number marks where devices, software or settings changed; a line above the plots says what."
 )
+DIFFERS = re.compile(r"(.+?): (.*) here, (.*) there")
+"""A difference between the present results and an archive, as archive/differing.py words it."""
 
 
 @dataclass(frozen=True)
@@ -37,11 +48,22 @@ class Look:
 
 def section(compared: Compared) -> dict[str, Any]:
     """Return the history as the page prints it."""
+    every = list(histories(compared))
+    changes = numbered([looks for _, _, looks in every])
     plots = [
-        Markup("{}<figcaption>{}</figcaption>").format(line(looks, unit), name)
-        for name, unit, looks in histories(compared)
+        Markup("{}<figcaption>{}, {}</figcaption>").format(line(looks, unit, changes), name, unit)
+        for name, unit, looks in every
     ]
-    return {"topic": Topic("history", "Over time", INTRO), "table": None, "plots": plots, "remarks": []}
+    remarks = [f"Change {number}, {text}." for text, number in list(changes.items())[:CHANGES]]
+    if len(changes) > CHANGES:
+        remarks.append(f"{len(changes) - CHANGES} more changes are in results/compare.json.")
+    return {"topic": Topic("history", "Over time", INTRO), "table": None, "plots": plots, "remarks": remarks}
+
+
+def numbered(every: Sequence[Sequence[Look]]) -> dict[str, int]:
+    """Map each change of all cells in words to its number, oldest first."""
+    found = {(look.started, _change(before, look)) for looks in every for before, look in pairwise(looks)}
+    return {text: number for number, (_, text) in enumerate(sorted(change for change in found if change[1]), start=1)}
 
 
 def histories(compared: Compared) -> Iterator[tuple[str, str, list[Look]]]:
@@ -66,40 +88,76 @@ def histories(compared: Compared) -> Iterator[tuple[str, str, list[Look]]]:
         yield name, last.unit, sorted(looks, key=lambda look: look.started)
 
 
-def line(looks: Sequence[Look], unit: str) -> Markup:
-    """Return the line of one cell."""
+def line(looks: Sequence[Look], unit: str, changes: Mapping[str, int]) -> Markup:
+    """Return the line of one cell. changes: the numbers of all changes."""
     low, high = min(min(look.repeats) for look in looks), max(max(look.repeats) for look in looks)
     room = (high - low) or high or 1.0
 
     def height(value: float) -> float:
-        return 4 + (HEIGHT - 8) * (high - value) / room
+        return TOP + 4 + (HEIGHT - 8) * (high - value) / room
 
-    step = WIDTH / max(1, len(looks))
-    places = [step * (index + 0.5) for index in range(len(looks))]
-    marks, before = [], None
+    step = (WIDTH - LEFT) / max(1, len(looks))
+    places = [LEFT + step * (index + 0.5) for index in range(len(looks))]
+    marks = []
     for x, look in zip(places, looks, strict=True):
-        if before is not None and look.changed != before.changed:
-            marks.append(
-                f'<path class="change" d="M{x - step / 2:.4g} 0V{HEIGHT}"><title>{_change(before, look)}</title></path>'
-            )
         ends = f"M{x:.4g} {height(max(look.repeats)):.4g}V{height(min(look.repeats)):.4g}"
-        told = f"{escape(look.name)}, {_day(look.started)}: {reading(look.median)} {escape(unit)}"
+        told = f"{escape(_named(look))}: {reading(look.median)} {escape(unit)}"
         dot = f'<circle class="dot" cx="{x:.4g}" cy="{height(look.median):.4g}" r="2.6"/>'
         marks.append(f'<g><title>{told}</title><path d="{ends}"/>{dot}</g>')
-        before = look
+    for x, (before, look) in zip(places[1:], pairwise(looks), strict=True):
+        if text := _change(before, look):
+            title = f"<title>{escape(text)}</title>"
+            marks.append(f'<path class="change" d="M{x - step / 2:.4g} {TOP}v{HEIGHT}">{title}</path>')
+            marks.append(_text(x - step / 2, TOP - 2, str(changes[text]), "middle"))
+    marks += [
+        _text(LEFT - 3, height(high) + 3, reading(high), "end"),
+        _text(LEFT - 3, height(low) + 3, reading(low), "end"),
+        _text(LEFT, TOP + HEIGHT + FOOT - 3, _short(looks[0]), "start"),
+        _text(WIDTH, TOP + HEIGHT + FOOT - 3, _short(looks[-1]), "end"),
+    ]
     points = " ".join(f"{x:.4g},{height(look.median):.4g}" for x, look in zip(places, looks, strict=True))
     words = ", ".join(f"{look.name} {reading(look.median)}" for look in looks)
     return Markup(
-        f'<svg class="history" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(words)} {escape(unit)}">'
-        f'<polyline points="{points}"/>{"".join(marks)}</svg>'
+        f'<svg class="history" viewBox="0 0 {WIDTH} {TOP + HEIGHT + FOOT}" role="img" '
+        f'aria-label="{escape(words)} {escape(unit)}"><polyline points="{points}"/>{"".join(marks)}</svg>'
     )
 
 
+def _text(x: float, y: float, text: str, anchor: str) -> str:
+    return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}">{escape(text)}</text>'
+
+
 def _change(before: Look, after: Look) -> str:
-    """Return what changed between two looks, as far as the differences from the present results tell."""
-    changed = [*(text for text in before.changed if text not in after.changed),
-               *(text for text in after.changed if text not in before.changed)]  # fmt: skip
-    return str(escape("; ".join(changed[:6])))
+    """Return where and what changed between two looks; empty if nothing did.
+
+    A look knows its differences from the present results. What is none has the present value.
+    """
+    then, now = (_values(look.changed) for look in (before, after))
+    parts = []
+    for name in dict.fromkeys([*then, *now]):
+        here = (then.get(name) or now[name])[0]
+        old, new = (known[name][1] if name in known else here for known in (then, now))
+        if old != new:
+            parts.append(f"{name} from {old} to {new}")
+    if not parts:
+        return ""
+    more = f"; and {len(parts) - PARTS} more" if len(parts) > PARTS else ""
+    return f"before {_named(after)}: {'; '.join(parts[:PARTS])}{more}"
+
+
+def _values(changed: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Map the name of each difference to the values here and there."""
+    found = (DIFFERS.fullmatch(text) for text in changed)
+    return {match[1]: (match[2], match[3]) for match in found if match}
+
+
+def _named(look: Look) -> str:
+    return f"{look.name}, {_day(look.started)}"
+
+
+def _short(look: Look) -> str:
+    name = look.name if len(look.name) <= NAME else f"{look.name[: NAME - 3]}..."
+    return f"{name}, {_day(look.started)}"
 
 
 def _day(started: str) -> str:
