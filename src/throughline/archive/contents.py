@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from throughline import sources
 from throughline.records.entry import SCHEMA, Count, Entry, Whole
@@ -21,6 +21,10 @@ RULES = (
 """The modules that make summaries, tables and verdicts. An archive names the digest of everything that they import."""
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+BENCHMARK = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
+Benchmark = Annotated[str, Field(pattern=f"^{BENCHMARK}$")]
+"""The name of a benchmark is the name of a folder: it leads nowhere else."""
+SummaryName = Annotated[str, Field(pattern=f"^results/{BENCHMARK}/bz[0-9]+_[a-z0-9]+[.]json$")]
 
 
 class Held(Entry):
@@ -41,8 +45,8 @@ class Made(Entry):
     repeats: Count
     terms: dict[str, Any]
     remarks: str | None
-    summaries: list[str]
-    compared: list[str]
+    summaries: list[SummaryName]
+    compared: list[SummaryName]
     proof: bool
     predict: dict[str, Any] | None = Field(None, exclude_if=lambda value: value is None)
 
@@ -58,8 +62,21 @@ class Contents(Entry):
     rules: str
     drawn_with: str | None = None
     configuration: dict[str, Any] | None
-    benchmarks: dict[str, Made]
+    benchmarks: dict[Benchmark, Made]
     files: dict[str, Held]
+
+    @field_validator("files")
+    @classmethod
+    def _holds_every_summary(cls, value: dict[str, Held], info: ValidationInfo) -> dict[str, Held]:
+        """No name leads out of the archive: a summary is a file of it, and lies below its benchmark's folder."""
+        for benchmark, made in info.data.get("benchmarks", {}).items():
+            for name in (*made.summaries, *made.compared):
+                if name not in value:
+                    raise ValueError(f"{name} is not among them, and {benchmark} asks for it")
+            for name in made.summaries:
+                if not name.startswith(f"results/{benchmark}/"):
+                    raise ValueError(f"{name} is no summary of {benchmark}")
+        return value
 
 
 def rules() -> str:
