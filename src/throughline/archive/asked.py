@@ -1,6 +1,6 @@
 """What an archive should hold by the configuration in its records: the repeats of every cell, and the cells.
 
-The records of runs keep the configuration that they were made with. So a run that was left out is missed, even if
+The records of runs keep the configuration that they were made with. So a run that was left out is found, even if
 everything was derived again without it.
 """
 

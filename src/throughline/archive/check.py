@@ -25,7 +25,6 @@ from throughline.report.analysis import cells, predictions, summary
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
 from throughline.study import acceptance as study
-from throughline.study.acceptance import Measurement
 
 Found = Iterator[Difference]
 MANIFEST = re.compile("data/.*/manifest[.]json")
@@ -57,18 +56,18 @@ def check(path: Path) -> Verdict:
     with opened(path) as (folder, contents):
         found, doubts = list(digests(folder, contents)), list[Difference]()
         if not found:
-            runs = dict(_runs(folder, contents))
-            doubts = [*_doubts(folder, contents), *asked.absent(contents, runs)]
+            runs: dict[str, RunRecord] = {}
             found = [
-                *_records(folder, contents),
+                *_records(folder, contents, runs),
                 *asked.check(contents, runs),
                 *_summaries(folder, contents),
-                *_predictions(folder, contents),
+                *safely(folder, "results", _predictions(folder, contents)),
                 *safely(folder, study.RESULT, accepted.check(folder)),
                 *_checks(folder),
                 *safely(folder, "results", _tables(folder, contents)),
                 *safely(folder, page.NAME, page.check(folder, contents)),
             ]
+            doubts = [*_doubts(folder, contents), *asked.absent(contents, runs)]
         same = contents.rules == rules()
         # A word may follow from a rule that has changed. A figure may not.
         notes = [difference for difference in found if difference.word and not same]
@@ -108,38 +107,37 @@ def _paths(folder: Path, contents: Contents, pattern: str) -> Iterator[Path]:
         yield from sorted((folder / "results" / benchmark).glob(pattern))
 
 
-def _runs(folder: Path, contents: Contents) -> Iterator[tuple[str, RunRecord]]:
-    """Yield the records that can be read. The others are named by `_records`."""
-    for path in _paths(folder, contents, RECORD):
-        run, _ = read(folder, path, records.read_run)
-        if isinstance(run, RunRecord):
-            yield path.relative_to(folder).as_posix(), run
+def _records(folder: Path, contents: Contents, runs: dict[str, RunRecord]) -> Found:
+    """Yield records whose figures do not follow from their windows, ranks and telemetry, and logs of other runs.
 
-
-def _records(folder: Path, contents: Contents) -> Found:
-    """Yield records whose figures do not follow from their windows, ranks and telemetry, and logs of other runs."""
+    runs: gets the records of the benchmarks by their names, but for those that cannot be read.
+    """
     manifests = {name: read(folder, folder / name, as_json)[0] for name in contents.files if MANIFEST.fullmatch(name)}
     for path in _paths(folder, contents, RECORD):
-        yield from _record(folder, path, manifests)
+        run, faults = read(folder, path, records.read_run)
+        yield from faults
+        if isinstance(run, RunRecord):
+            runs[path.relative_to(folder).as_posix()] = run
+            yield from _record(folder, path, run, manifests, run.spec.record)
     for one in accepted.measured(folder):
-        yield from _record(folder, folder / one.record, manifests, one)
+        path = folder / one.record
+        run, faults = read(folder, path, partial(records.read_run_of, spec=one.spec))
+        yield from faults
+        if isinstance(run, RunRecord):
+            yield from _record(folder, path, run, manifests, one.visit)
 
 
-def _record(folder: Path, path: Path, manifests: Mapping[str, Any], measured: Measurement | None = None) -> Found:
-    """Yield what is wrong with one record. manifests: those of all data; measured: what it is in an acceptance."""
+def _record(folder: Path, path: Path, run: RunRecord, manifests: Mapping[str, Any], made: str) -> Found:
+    """Yield what is wrong with one record. manifests: those of all data; made: the file that its command makes."""
     name = path.relative_to(folder).as_posix()
-    reader = partial(records.read_run_of, spec=measured.spec) if measured else records.read_run
-    run, faults = read(folder, path, reader)
-    yield from faults
-    if isinstance(run, RunRecord):
-        yield from safely(folder, name, raw.record(name, run))
-        yield from safely(folder, name, asked.rows(name, run, manifests))
-        table = Path(samples.table_name(str(path)))
-        if table.exists():
-            yield from safely(folder, name, samples.telemetry(name, run, table))
-        elif run.telemetry and any(node.samples for node in run.telemetry):
-            yield Difference(name, "telemetry", "the archive lacks the samples behind it")
-        yield from _log(folder, path.with_suffix(".log"), run, measured.visit if measured else run.spec.record)
+    yield from safely(folder, name, raw.record(name, run))
+    yield from safely(folder, name, asked.rows(name, run, manifests))
+    table = Path(samples.table_name(str(path)))
+    if table.exists():
+        yield from safely(folder, name, samples.telemetry(name, run, table))
+    elif run.telemetry and any(node.samples for node in run.telemetry):
+        yield Difference(name, "telemetry", "the archive lacks the samples behind it")
+    yield from _log(folder, path.with_suffix(".log"), run, made)
 
 
 def _log(folder: Path, path: Path, run: RunRecord, made: str) -> Found:

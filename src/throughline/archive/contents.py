@@ -1,8 +1,9 @@
 """archive.json, the first file of an archive: what the archive holds, and what its summaries were made with."""
 
+import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from throughline import sources
 from throughline.records.entry import SCHEMA, Count, Entry, Whole
@@ -21,10 +22,24 @@ RULES = (
 """The modules that make summaries, tables and verdicts. An archive names the digest of everything that they import."""
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-BENCHMARK = "[A-Za-z0-9_][A-Za-z0-9_.-]*"
-Benchmark = Annotated[str, Field(pattern=f"^{BENCHMARK}$")]
-"""The name of a benchmark is the name of a folder: it leads nowhere else."""
-SummaryName = Annotated[str, Field(pattern=f"^results/{BENCHMARK}/bz[0-9]+_[a-z0-9]+[.]json$")]
+NAMES = {
+    "benchmark": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"),
+    "summary": re.compile(r"results/[A-Za-z0-9_][A-Za-z0-9_.-]*/bz[0-9]+_[a-z0-9]+\.json"),
+}
+"""What things are called in an archive. These names are paths below its folder, and lead nowhere else."""
+
+
+def _name_of(kind: str) -> AfterValidator:
+    def checked(name: str) -> str:
+        if not NAMES[kind].fullmatch(name):
+            raise ValueError(f"{name[:80]!r} is not the name of a {kind}")
+        return name
+
+    return AfterValidator(checked)
+
+
+Benchmark = Annotated[str, _name_of("benchmark")]
+SummaryName = Annotated[str, _name_of("summary")]
 
 
 class Held(Entry):

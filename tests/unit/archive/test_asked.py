@@ -1,4 +1,4 @@
-"""What was left out of an archive is missed, and what other rules made is no excuse for another figure."""
+"""What was left out of an archive is found, and what other rules made is no excuse for another figure."""
 
 import json
 import re
