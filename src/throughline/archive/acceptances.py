@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import ratios, records, statistics
-from throughline.archive import differing
+from throughline.archive import accepted, differing
 from throughline.archive.opening import validated
 from throughline.files import UserError
 from throughline.records import RunRecord
@@ -21,7 +21,6 @@ from throughline.records.acceptance import Acceptance, FigureEntry, PlaceEntry, 
 from throughline.records.compared import ComparedAcceptance, ComparedPlace
 from throughline.report.analysis.judged_pairs import Pair, adjusted
 from throughline.report.analysis.values import Value
-from throughline.spec import canonical
 from throughline.study import acceptance as study
 
 Key = tuple[str, str, int | None, PlaceKind]
@@ -56,7 +55,7 @@ class Accepted:
     @cached_property
     def asked(self) -> study.Acceptance:
         try:
-            return study.read_acceptance(canonical(self.acceptance.asked))
+            return accepted.asked_of(self.acceptance)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             raise UserError(f"{study.RESULT} does not say what was asked for", why=str(error)) from None
 

@@ -38,10 +38,19 @@ def measured(folder: Path) -> list[Measurement]:
     return [one for one in asked.measurements() if (folder / one.record).exists()] if asked else []
 
 
+def asked_of(acceptance: Acceptance) -> study.Acceptance:
+    """Return what was asked for. One of FAULTS if it is not valid: the numbers of nodes are parts of files' names."""
+    asked = study.read_acceptance(canonical(acceptance.asked))
+    numbers = (*asked.fleet.nodes, asked.fleet.devices, asked.repeats, asked.rounds)
+    if not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise ValueError("its nodes, devices, repeats and rounds are no whole numbers")
+    return asked
+
+
 def _asked(path: Path) -> study.Acceptance:
     """Return what was asked for. One of FAULTS if the file is not valid, or asks for what nobody can have measured."""
     as_json(path)  # `read` would not survive deep nesting
-    asked = study.read_acceptance(canonical(records.read_acceptance(path).asked))
+    asked = asked_of(records.read_acceptance(path))
     fleet = asked.fleet
     places = len(fleet.nodes) * (fleet.devices + 1 + min(asked.rounds, len(fleet.nodes)))
     if places * max(1, asked.repeats) * max(1, len(asked.specs)) > MOST:

@@ -5,28 +5,29 @@ proofs, verdicts, tables and the page are derived from one another. Plots in fil
 digests alone, because their bytes depend on the version of the library that drew them.
 """
 
-import base64
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from throughline import __version__, files, records, temporary
-from throughline.archive import accepted, page, proofs, raw
+from throughline.archive import accepted, asked, page, proofs, raw, samples, tables
 from throughline.archive.contents import NAME, Contents, Made, rules
 from throughline.archive.differences import Difference, between
 from throughline.archive.opening import as_json, opened
+from throughline.archive.reading import FAULTS, read, read_summary, safely
 from throughline.comparables import exports
 from throughline.files import UserError
 from throughline.records import RunRecord, Summary
 from throughline.report.analysis import cells, predictions, summary
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
-from throughline.study.acceptance import Measurement
+from throughline.study import acceptance as study
 
 Found = Iterator[Difference]
+MANIFEST = re.compile("data/.*/manifest[.]json")
 RECORD = "bz*_*/*/*/run*.json"
 
 
@@ -55,15 +56,18 @@ def check(path: Path) -> Verdict:
     with opened(path) as (folder, contents):
         found, doubts = list(digests(folder, contents)), list[Difference]()
         if not found:
-            doubts = list(_doubts(folder, contents))
-            found = [*_records(folder, contents), *_summaries(folder, contents)]
-            found += [
-                *_predictions(folder, contents),
-                *accepted.check(folder),
+            runs: dict[str, RunRecord] = {}
+            found = [
+                *_records(folder, contents, runs),
+                *asked.check(contents, runs),
+                *_summaries(folder, contents),
+                *safely(folder, "results", _predictions(folder, contents)),
+                *safely(folder, study.RESULT, accepted.check(folder)),
                 *_checks(folder),
-                *_tables(folder, contents),
-                *_page(folder, contents),
+                *safely(folder, "results", _tables(folder, contents)),
+                *safely(folder, page.NAME, page.check(folder, contents)),
             ]
+            doubts = [*_doubts(folder, contents), *asked.absent(contents, runs)]
         same = contents.rules == rules()
         # A word may follow from a rule that has changed. A figure may not.
         notes = [difference for difference in found if difference.word and not same]
@@ -103,39 +107,37 @@ def _paths(folder: Path, contents: Contents, pattern: str) -> Iterator[Path]:
         yield from sorted((folder / "results" / benchmark).glob(pattern))
 
 
-def _read(folder: Path, path: Path, read: Callable[[Path], Any]) -> tuple[Any, list[Difference]]:
-    """Return what `read` returns, or the reason why it cannot read a file of the archive."""
-    name = path.relative_to(folder).as_posix()
-    try:
-        as_json(path)  # `read` would not survive deep nesting
-        return read(path), []
-    except (UserError, ValueError, OSError, RecursionError) as error:
-        why = (error.why or error.what) if isinstance(error, UserError) else str(error)
-        return None, [Difference(name, "", why.replace(f"{folder}/", ""))]
+def _records(folder: Path, contents: Contents, runs: dict[str, RunRecord]) -> Found:
+    """Yield records whose figures do not follow from their windows, ranks and telemetry, and logs of other runs.
 
-
-def _records(folder: Path, contents: Contents) -> Found:
-    """Yield records whose figures do not follow from their windows, ranks and telemetry, and logs of other runs."""
+    runs: gets the records of the benchmarks by their names, but for those that cannot be read.
+    """
+    manifests = {name: read(folder, folder / name, as_json)[0] for name in contents.files if MANIFEST.fullmatch(name)}
     for path in _paths(folder, contents, RECORD):
-        yield from _record(folder, path)
+        run, faults = read(folder, path, records.read_run)
+        yield from faults
+        if isinstance(run, RunRecord):
+            runs[path.relative_to(folder).as_posix()] = run
+            yield from _record(folder, path, run, manifests, run.spec.record)
     for one in accepted.measured(folder):
-        yield from _record(folder, folder / one.record, one)
+        path = folder / one.record
+        run, faults = read(folder, path, partial(records.read_run_of, spec=one.spec))
+        yield from faults
+        if isinstance(run, RunRecord):
+            yield from _record(folder, path, run, manifests, one.visit)
 
 
-def _record(folder: Path, path: Path, measured: Measurement | None = None) -> Found:
-    """Yield what is wrong with one record. measured: what it is in an acceptance."""
+def _record(folder: Path, path: Path, run: RunRecord, manifests: Mapping[str, Any], made: str) -> Found:
+    """Yield what is wrong with one record. manifests: those of all data; made: the file that its command makes."""
     name = path.relative_to(folder).as_posix()
-    read = partial(records.read_run_of, spec=measured.spec) if measured else records.read_run
-    run, faults = _read(folder, path, read)
-    yield from faults
-    if isinstance(run, RunRecord):
-        yield from raw.record(name, run)
-        table = Path(raw.table_name(str(path)))
-        if table.exists():
-            yield from raw.telemetry(name, run, table)
-        elif run.telemetry and any(node.samples for node in run.telemetry):
-            yield Difference(name, "telemetry", "the archive lacks the samples behind it")
-        yield from _log(folder, path.with_suffix(".log"), run, measured.visit if measured else run.spec.record)
+    yield from safely(folder, name, raw.record(name, run))
+    yield from safely(folder, name, asked.rows(name, run, manifests))
+    table = Path(samples.table_name(str(path)))
+    if table.exists():
+        yield from safely(folder, name, samples.telemetry(name, run, table))
+    elif run.telemetry and any(node.samples for node in run.telemetry):
+        yield Difference(name, "telemetry", "the archive lacks the samples behind it")
+    yield from _log(folder, path.with_suffix(".log"), run, made)
 
 
 def _log(folder: Path, path: Path, run: RunRecord, made: str) -> Found:
@@ -162,15 +164,12 @@ def _numberless(text: str) -> str:
 
 
 def _summaries(folder: Path, contents: Contents) -> Found:
-    for benchmark, made in contents.benchmarks.items():
+    for made in contents.benchmarks.values():
         for name in made.summaries:
-            path = folder / name
-            stated, faults = _read(folder, path, records.read_summary)
+            stated, faults = read_summary(folder, name)
             yield from faults
-            if isinstance(stated, Summary):
-                yield from _summary(folder, path, stated, made)
-            elif not faults:
-                yield Difference(name, "", f"{NAME} asks for this summary of {benchmark}, and the archive lacks it")
+            if stated:
+                yield from safely(folder, name, _summary(folder, folder / name, stated, made))
 
 
 def _summary(folder: Path, path: Path, stated: Summary, made: Made) -> Found:
@@ -202,7 +201,7 @@ def _predictions(folder: Path, contents: Contents) -> Found:
         if made.predict is None:
             continue
         name = path.relative_to(folder).as_posix()
-        stated, faults = _read(folder, path, records.read_predictions)
+        stated, faults = read(folder, path, records.read_predictions)
         yield from faults
         there = [[part for part in names if (folder / part).exists()] for names in (made.summaries, made.compared)]
         if stated is None or not there[0]:
@@ -225,17 +224,18 @@ def _checks(folder: Path) -> Found:
         "max_*_*.json": (records.read_max_batch, lambda name, search, _: proofs.of_search(name, search)),
         "convergence_*.json": (records.read_verdict, lambda name, verdict, inner: _curve(folder, name, verdict, inner)),
     }
-    for pattern, (read, derive) in kinds.items():
+    for pattern, (reader, derive) in kinds.items():
         for path in sorted(folder.glob(f"results/*/{pattern}")):
-            value, faults = _read(folder, path, read)
+            value, faults = read(folder, path, reader)
             yield from faults
             if value:
-                yield from derive(path.relative_to(folder).as_posix(), value, path.with_suffix(""))
+                name = path.relative_to(folder).as_posix()
+                yield from safely(folder, name, derive(name, value, path.with_suffix("")))
 
 
 def _curve(folder: Path, name: str, verdict: Any, inner: Path) -> Found:
     path = inner / "curve.json"
-    curve, faults = _read(folder, path, records.read_curve) if path.exists() else (None, [])
+    curve, faults = read(folder, path, records.read_curve) if path.exists() else (None, [])
     yield from faults or proofs.of_curve(name, verdict, curve)
 
 
@@ -243,80 +243,34 @@ def _tables(folder: Path, contents: Contents) -> Found:
     """Yield the tables of benchmarks that are not those that their summaries give."""
     for benchmark, made in contents.benchmarks.items():
         kept = folder / "results" / benchmark / "tables"
-        read = [_read(folder, folder / name, records.read_summary)[0] for name in (*made.summaries, *made.compared)]
-        if None in read or not kept.is_dir():
+        there = [read_summary(folder, name)[0] for name in (*made.summaries, *made.compared)]
+        usable = [value for value in there if value]
+        if len(usable) < len(there) or not kept.is_dir():
             continue
-        groups = cells.groups(read, [])
+        groups = cells.groups(usable, [])
         own = [group for group in groups if group.benchmark == benchmark]
         predicted = None
         if made.predict is not None:
-            predicted = _read(folder, kept.with_name("predictions.json"), records.read_predictions)[0]
+            predicted = read(folder, kept.with_name("predictions.json"), records.read_predictions)[0]
         with temporary.folder() as again:
             write_tables(Scope(own, groups, predictions=predicted), again)
             exports.write([group.summary for group in own if group.summary], again)
-            yield from _folders(kept, again, f"results/{benchmark}/tables")
+            yield from tables.folders(kept, again, f"results/{benchmark}/tables")
 
 
 def _doubts(folder: Path, contents: Contents) -> Found:
     """Yield figures that the rules of plausibility doubt. The same rules doubt published rows."""
     for benchmark, made in contents.benchmarks.items():
-        read = [_read(folder, folder / name, records.read_summary)[0] for name in made.summaries]
-        for doubt in Scope(cells.groups([value for value in read if value])).doubts:
+        there = [read_summary(folder, name)[0] for name in made.summaries]
+        try:
+            doubts = list(Scope(cells.groups([value for value in there if value])).doubts)
+        except FAULTS:  # then the summary does not follow from its records, and is named
+            continue
+        for doubt in doubts:
             row = doubt.row
             yield Difference(
                 f"results/{benchmark}", f"{row.framework}, {row.devices} devices", f"{doubt.rule}: {doubt.text}"
             )
-
-
-def _lines(name: str, stated: str, derived: str) -> Found:
-    """Yield the first line of a text that differs."""
-    if line := _first_difference(stated.splitlines(), derived.splitlines()):
-        yield Difference(name, f"line {line}", "another line follows from the summaries", word=True)
-
-
-def _folders(kept: Path, again: Path, name: str) -> Found:
-    stated, derived = ({path.relative_to(of): path for path in of.rglob("*") if path.is_file()} for of in (kept, again))
-    for path in sorted(stated.keys() | derived.keys()):
-        if path not in stated or path not in derived:
-            told = "the archive lacks this table" if path not in stated else "no such table follows from the summaries"
-            yield Difference(f"{name}/{path}", "", told, word=True)
-        else:
-            texts = (of[path].read_text(encoding="utf-8", errors="replace") for of in (stated, derived))
-            yield from _lines(f"{name}/{path}", *texts)
-
-
-def _first_difference(one: Sequence[str], other: Sequence[str]) -> int | None:
-    """Return the number of the first line that differs."""
-    pairs = enumerate(zip(one, other, strict=False), 1)
-    return next((number for number, (a, b) in pairs if a != b), None if len(one) == len(other) else len(one) + 1)
-
-
-def _page(folder: Path, contents: Contents) -> Found:
-    """Yield summaries that the page holds in another form than the archive, and lines that do not follow from them."""
-    path = folder / page.NAME
-    if not path.exists():
-        yield Difference(page.NAME, "", "the archive lacks the page")
-        return
-    text = path.read_text(encoding="utf-8", errors="replace")
-    held = {base64.b64decode(link) for link in re.findall(r"data:application/json;base64,([A-Za-z0-9+/=]+)", text)}
-    for made in contents.benchmarks.values():
-        for name in made.summaries:
-            value = _read(folder, folder / name, records.read_summary)[0]
-            if value is None:
-                continue
-            # As the version that packed it has written it, which may know fewer keys, or as this one writes it.
-            forms = (as_json(folder / name), value.model_dump(by_alias=True))
-            if not any(files.json_text(form).encode() in held for form in forms):
-                yield Difference(page.NAME, name, "the page does not hold this summary as it is")
-    if contents.rules != rules() or contents.drawn_with is None:  # then another page follows in any case
-        return
-    with_plots = contents.drawn_with == page.LIBRARY
-    try:
-        derived = page.drawn(folder, contents.benchmarks, contents.files)
-    except (UserError, LookupError, TypeError, ValueError, RecursionError) as error:
-        yield Difference(page.NAME, "", f"it cannot be drawn again: {error}".replace(f"{folder}/", ""), word=True)
-        return
-    yield from _lines(page.NAME, page.fixed(text, with_plots), page.fixed(derived, with_plots))
 
 
 def lines(verdict: Verdict, path: Path) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """archive.json, the first file of an archive: what the archive holds, and what its summaries were made with."""
 
+import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from throughline import sources
 from throughline.records.entry import SCHEMA, Count, Entry, Whole
@@ -21,6 +22,24 @@ RULES = (
 """The modules that make summaries, tables and verdicts. An archive names the digest of everything that they import."""
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+NAMES = {
+    "benchmark": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"),
+    "summary": re.compile(r"results/[A-Za-z0-9_][A-Za-z0-9_.-]*/bz[0-9]+_[a-z0-9]+\.json"),
+}
+"""What things are called in an archive. These names are paths below its folder, and lead nowhere else."""
+
+
+def _name_of(kind: str) -> AfterValidator:
+    def checked(name: str) -> str:
+        if not NAMES[kind].fullmatch(name):
+            raise ValueError(f"{name[:80]!r} is not the name of a {kind}")
+        return name
+
+    return AfterValidator(checked)
+
+
+Benchmark = Annotated[str, _name_of("benchmark")]
+SummaryName = Annotated[str, _name_of("summary")]
 
 
 class Held(Entry):
@@ -41,8 +60,8 @@ class Made(Entry):
     repeats: Count
     terms: dict[str, Any]
     remarks: str | None
-    summaries: list[str]
-    compared: list[str]
+    summaries: list[SummaryName]
+    compared: list[SummaryName]
     proof: bool
     predict: dict[str, Any] | None = Field(None, exclude_if=lambda value: value is None)
 
@@ -58,8 +77,21 @@ class Contents(Entry):
     rules: str
     drawn_with: str | None = None
     configuration: dict[str, Any] | None
-    benchmarks: dict[str, Made]
+    benchmarks: dict[Benchmark, Made]
     files: dict[str, Held]
+
+    @field_validator("files")
+    @classmethod
+    def _holds_every_summary(cls, value: dict[str, Held], info: ValidationInfo) -> dict[str, Held]:
+        """No name leads out of the archive: a summary is a file of it, and lies below its benchmark's folder."""
+        for benchmark, made in info.data.get("benchmarks", {}).items():
+            for name in (*made.summaries, *made.compared):
+                if name not in value:
+                    raise ValueError(f"{name} is not among them, and {benchmark} asks for it")
+            for name in made.summaries:
+                if not name.startswith(f"results/{benchmark}/"):
+                    raise ValueError(f"{name} is no summary of {benchmark}")
+        return value
 
 
 def rules() -> str:

@@ -3,6 +3,7 @@
 So the check can draw it again. The report of the working directory may also have other results, machines and archives.
 """
 
+import base64
 import fnmatch
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -11,8 +12,12 @@ from typing import Any
 
 import matplotlib
 
-from throughline import records
-from throughline.archive.contents import Made
+from throughline import files, records
+from throughline.archive import tables
+from throughline.archive.contents import Contents, Made, rules
+from throughline.archive.differences import Difference
+from throughline.archive.opening import as_json
+from throughline.archive.reading import FAULTS, Found, read_summary
 from throughline.report.render import page
 from throughline.report.topics import convergence
 
@@ -49,3 +54,42 @@ def fixed(text: str, with_plots: bool) -> str:
     """Return a page without what depends on the machine that has made it. with_plots: the plots do not."""
     text = OF_MACHINE.sub("", text)
     return text if with_plots else PLOT.sub("", text)
+
+
+def check(folder: Path, contents: Contents) -> Found:
+    """Yield summaries that the page holds in another form than the archive, and lines that do not follow from them."""
+    path = folder / NAME
+    if not path.exists():
+        yield Difference(NAME, "", "the archive lacks the page")
+        return
+    text = path.read_text(encoding="utf-8", errors="replace")
+    held = {_decoded(link) for link in re.findall(r"data:application/json;base64,([A-Za-z0-9+/=]+)", text)}
+    if None in held:
+        yield Difference(NAME, "", "it holds a file that cannot be decoded")
+    names = [name for made in contents.benchmarks.values() for name in made.summaries]
+    usable = {name: value for name in names if (value := read_summary(folder, name)[0])}
+    for name, value in usable.items():
+        # As the version that packed it has written it, which may know fewer keys, or as this one writes it.
+        forms = (as_json(folder / name), value.model_dump(by_alias=True))
+        if not any(files.json_text(form).encode() in held for form in forms):
+            yield Difference(NAME, name, "the page does not hold this summary as it is")
+    if contents.rules != rules() or contents.drawn_with is None:  # then another page follows in any case
+        yield Difference(NAME, "", "the page was not compared, because other rules made it", word=True)
+        return
+    if len(usable) < len(names):
+        yield Difference(NAME, "", "the page was not compared, because a summary cannot be read", word=True)
+        return
+    with_plots = contents.drawn_with == LIBRARY
+    try:
+        derived = drawn(folder, contents.benchmarks, contents.files)
+    except FAULTS as error:
+        yield Difference(NAME, "", f"it cannot be drawn again: {error}".replace(f"{folder}/", ""), word=True)
+        return
+    yield from tables.lines(NAME, fixed(text, with_plots), fixed(derived, with_plots))
+
+
+def _decoded(link: str) -> bytes | None:
+    try:
+        return base64.b64decode(link)
+    except ValueError:
+        return None

@@ -8,6 +8,7 @@ from typing import Any
 
 from throughline.archive.differences import Difference, between
 from throughline.archive.opening import as_json
+from throughline.archive.reading import PLAIN
 from throughline.records import ConvergenceVerdict, Curve, Equivalence, MaxBatch
 from throughline.records.checks import Comparison, Updates
 from throughline.spec import Topology
@@ -17,6 +18,10 @@ Found = Iterator[Difference]
 
 def of_proof(name: str, proof: Equivalence, folder: Path) -> Found:
     """Yield what a proof states otherwise than the records of its runs, which lie in `folder`."""
+    names = [name for kept in (proof.frameworks, proof.precisions) for key in kept for name in (key, *kept[key])]
+    if odd := [text for text in names if not PLAIN.fullmatch(text)]:
+        yield Difference(name, "", f"{odd[0][:80]!r} is no name")  # a record has a name that is made of these
+        return
     for framework, by_topology in proof.frameworks.items():
         for topology, compared in by_topology.items():
             where, record = f"frameworks.{framework}.{topology}", folder / f"{framework}_{topology}.json"
@@ -25,7 +30,7 @@ def of_proof(name: str, proof: Equivalence, folder: Path) -> Found:
         for precision, compared in proof.precisions.get(framework, {}).items():
             where = f"precisions.{framework}.{precision}"
             records = sorted(folder.glob(f"{framework}_*_{precision}.json"))
-            topology = records[0].stem.split("_")[1] if records else ""
+            topology = records[0].stem.removeprefix(f"{framework}_").split("_")[0] if records else ""
             in_fp32 = by_topology[topology].loss if topology in by_topology else None
             expected = None if compared.skipped_steps else in_fp32  # a reference that skips is not kept
             record = records[0] if records else folder / f"{framework}_{precision}.json"
@@ -46,7 +51,7 @@ def _comparison(
         return
     try:
         losses = _means(as_json(record))
-    except (OSError, ValueError, LookupError, TypeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         yield Difference(name, where, f"the archive lacks the record {record.name} behind it")
         return
     yield from between(name, compared.loss, losses[: len(compared.loss)], f"{where}.loss")

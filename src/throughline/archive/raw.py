@@ -1,36 +1,39 @@
-"""Derive the figures of a run's record again, from the raw values that the record and its telemetry hold.
+"""Derive the figures of a run's record again, from the raw values that the record holds.
 
-The rules are those of launch/outcome.py and observe/. They are written down here a second time on purpose: the record
-has what the ranks reported, unrounded. So a second way to the same figures finds a figure that was typed.
+The rules are those of launch/outcome.py. They are written down here a second time on purpose: the record has what the
+ranks reported, unrounded. So a second way to the same figures finds a figure that was typed.
 """
 
-import csv
-import itertools
 import json
 import math
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from throughline.archive.differences import Difference, between, equal
-from throughline.messages import Window
+from throughline.archive.differences import Difference, between
 from throughline.observe import environment
-from throughline.observe.telemetry_window import GAUGES, RATES, of_rates
-from throughline.records import NodeTelemetry, Rank, RunRecord
-from throughline.records.run import Series
+from throughline.records import Rank, RunRecord
 
-SEVEN_DIGITS = 5e-7
-"""The rounding of a number in run<k>.telemetry.csv."""
 MASKED = re.compile(r"\b(?:MASKED|USER|HOST|ADDRESS|node\d+)\b|~")
 """What stands in place of a name. The digest of an environment was made before its names were masked."""
-OF_INTERVALS = 1e-4
-"""The same for the mean of rates, whose weights are differences of rounded times."""
+
+STEPS_LACK, STEPS_LACK_S = 2e-3, 5e-3
+"""The part of a window, and the seconds, in which a rank waits for its device and takes no step."""
+STEPS_EXCEED, STEPS_EXCEED_S = 5e-4, 1e-4
+"""The same for two clocks that disagree, the host's and the device's."""
+MOST_LOOKS = 4
+"""A run may take so many warm-up steps to learn its speed, even if fewer were asked for."""
+SHORTENED = re.compile(r"at_most_s [^:]+: (\d+) of (\d+) warm-up and (\d+) of \d+ timed steps")
+SKIPPED_AT_MOST = 0.01
+"""The largest share of steps that the scaler of fp16 may skip in a valid run. Others have no scaler."""
 
 
 def record(file: str, run: RunRecord) -> Iterator[Difference]:
     """Yield what does not follow from the windows, steps and memory of the ranks."""
     if run.status != "ok" or not run.ranks:
+        return
+    if empty := [rank.rank for rank in run.ranks if _seconds(rank) <= 0]:
+        yield Difference(file, f"ranks[{empty[0]}]", "its window does not end after its start")
         return
     stalls = [rank.loader_stall_s / _seconds(rank) for rank in run.ranks if rank.loader_stall_s is not None]
     peaks = [rank.peak_memory_bytes for rank in run.ranks if rank.peak_memory_bytes is not None]
@@ -58,8 +61,18 @@ def _places(file: str, run: RunRecord) -> Iterator[Difference]:
     known, device = run.environment, run.device
     if known.get("digest") and device and not MASKED.search(json.dumps(known.get("variables"))):
         yield from between(file, known["digest"], environment.digest(known, device.model_dump()), "environment.digest")
+    yield from _room(file, run)
     if run.memory and run.memory.reserved_bytes is not None and run.peak_memory_bytes is not None:
         yield from between(file, run.memory.reserved_bytes, run.peak_memory_bytes, "memory.reserved_bytes")
+
+
+def _room(file: str, run: RunRecord) -> Iterator[Difference]:
+    """Yield ranks that state more memory than their device has. Nothing else is known about ranks without the peak."""
+    room = run.memory.device_total_bytes if run.memory else None
+    for rank in run.ranks if room else ():
+        if rank.peak_memory_bytes is not None and room and rank.peak_memory_bytes > room:
+            what = f"ranks[{rank.rank}].peak_memory_bytes"
+            yield Difference(file, what, f"it states {rank.peak_memory_bytes}, and the device has {room}")
 
 
 def _seconds(rank: Rank) -> float:
@@ -74,13 +87,52 @@ def _steps(file: str, run: RunRecord) -> Iterator[Difference]:
     longest = max(run.step_seconds)
     if run.window_s and longest > run.window_s * 1.001:
         yield Difference(file, "step_seconds", f"a step of {longest:g} s in a window of {run.window_s:g} s")
+    yield from _sum(file, run)
+    yield from _counts(file, run)
     for figure in run.figures:
         derived = _percentile(sorted(run.step_seconds), str(figure.at)) if figure.unit == "ms" else None
         if figure.value is None or derived is None:
             continue
-        # Older records have the steps of rank 0. The percentile is that of the slowest rank in each step, and no less.
-        if len(run.ranks) == 1 or figure.value < derived:
+        # The percentile is that of the slowest rank in each step. Steps of rank 0 bound it from below.
+        if len(run.ranks) == 1 or _of_slowest(run) or figure.value < derived:
             yield from between(file, figure.value, derived, f"figures.{figure.name} ({figure.at})")
+
+
+def _of_slowest(run: RunRecord) -> bool:
+    """True if the steps are surely those of the slowest rank: `rounding` is younger than that rule."""
+    return run.rounding is not None
+
+
+def _sum(file: str, run: RunRecord) -> Iterator[Difference]:
+    """Yield steps that do not fill the window, or that it has no room for.
+
+    Steps follow one another on every rank. With several ranks, only the slowest of each step is known: together these
+    take no less than the steps of any rank, and no more than those of all ranks.
+    """
+    windows = [_seconds(rank) for rank in run.ranks]
+    least = max(windows) if _of_slowest(run) else windows[0]
+    total, most = sum(run.step_seconds), sum(windows)
+    if not least * (1 - STEPS_LACK) - STEPS_LACK_S <= total <= most * (1 + STEPS_EXCEED) + STEPS_EXCEED_S:
+        room = f"{least:g} s" if len(windows) == 1 else f"{least:g} to {most:g} s"
+        yield Difference(file, "step_seconds", f"together they take {total:g} s, and the window has {room}")
+
+
+def _counts(file: str, run: RunRecord) -> Iterator[Difference]:
+    """Yield numbers of steps that were not asked for, or that a run without a fault cannot have."""
+    asked, done = run.spec.steps.warmup, run.warmup_steps
+    if run.spec.steps.at_most_s is None and run.window_at_least_s is None:
+        yield from between(file, done, asked, "warmup_steps")
+    elif done > max(asked, MOST_LOOKS):
+        yield Difference(file, "warmup_steps", f"it states {done}, and a run takes {max(asked, MOST_LOOKS)} at most")
+    told = [SHORTENED.match(warning) for warning in run.warnings]
+    for found in filter(None, told):
+        yield from between(file, [done, asked, run.steps_timed], [int(part) for part in found.groups()], "warnings")
+    if done < asked and not any(told):
+        yield Difference(file, "warmup_steps", f"it states {done} of {asked} without a warning")
+    skipped = run.scaler_skipped_steps
+    most = SKIPPED_AT_MOST * run.steps_timed if run.spec.precision == "fp16" else 0
+    if skipped > most:
+        yield Difference(file, "scaler_skipped_steps", f"it states {skipped}, and {most:g} is the most of a valid run")
 
 
 def _percentile(steps: Sequence[float], at: str) -> float | None:
@@ -107,57 +159,3 @@ def _work(file: str, run: RunRecord) -> Iterator[Difference]:
     if products and len(products) == len(run.ranks):  # older records have no products of their ranks
         derived["matmul_flops_per_s"] = min(products)
     yield from between(file, {name: getattr(work, name) for name in derived}, derived, "work")
-
-
-def telemetry(file: str, run: RunRecord, table: Path) -> Iterator[Difference]:
-    """Yield figures whose mean, minimum or maximum is not that of the samples within the window."""
-    if not run.telemetry:
-        return
-    with table.open(newline="", encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    for node in run.telemetry:
-        if "telemetry" in node.reasons:  # there are no figures, and the reason says why
-            continue
-        ends = [rank.window_end_s for rank in run.ranks if rank.node == node.node]
-        yield from _node(file, node, [row for row in rows if row.get("node") == str(node.node)], max(ends, default=0.0))
-
-
-def _node(file: str, node: NodeTelemetry, rows: Sequence[dict[str, str]], window_s: float) -> Iterator[Difference]:
-    within = [row for row in rows if row.get("in_window") == "1"]
-    if node.samples != len(within):
-        told = f"it states {node.samples} samples within the window, and {table_name(file)} has {len(within)}"
-        yield Difference(file, f"telemetry[{node.node}].samples", told)
-        return
-    parts = {"machine": node.machine, "processes": node.processes}
-    for device in node.devices:
-        names = (*GAUGES["devices"], *RATES["devices"])
-        parts[f"device{device.index}"] = {name: getattr(device, name) for name in names if name != "energy_j"}
-    for part, figures in parts.items():
-        for name in GAUGES.get(part, GAUGES["devices"]):
-            values = [float(text) for row in within if (text := row.get(f"{part}_{name}"))]
-            derived = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)} if values else None
-            yield from _series(file, figures.get(name), derived, f"telemetry[{node.node}].{part}.{name}", SEVEN_DIGITS)
-        for name in RATES.get(part, RATES["devices"]):
-            derived = of_rates(_intervals(rows, f"{part}_{name}"), Window(0.0, window_s))
-            where = f"telemetry[{node.node}].{part}.{name}"
-            yield from _series(file, figures.get(name), derived, where, OF_INTERVALS)
-
-
-def _intervals(rows: Sequence[dict[str, str]], column: str) -> list[tuple[float, float, float]]:
-    """Return start, end and rate between each sample and the one before it."""
-    pairs = itertools.pairwise(rows)
-    return [(float(a["at_s"]), float(b["at_s"]), max(0.0, float(b[column]))) for a, b in pairs if b.get(column)]
-
-
-def _series(
-    file: str, series: Series | None, derived: dict[str, float] | None, where: str, tolerance: float
-) -> Iterator[Difference]:
-    for end, value in (derived or {}).items() if series else ():
-        stated = getattr(series, end)
-        if abs(stated - value) > tolerance * abs(value) + 1e-12 and not equal(stated, value):
-            yield from between(file, stated, value, f"{where}.{end}")
-
-
-def table_name(file: str) -> str:
-    """Return the name of the table with the samples of a record's run."""
-    return file.removesuffix(".json") + ".telemetry.csv"
