@@ -92,16 +92,6 @@ def digests(folder: Path, contents: Contents) -> Found:
             yield Difference(name, "", f"its SHA-256 is not the one in {NAME}: the file was changed")
 
 
-def whole(path: Path, folder: Path, contents: Contents) -> None:
-    """Raise UserError if a file of an archive is missing or was changed."""
-    for fault in digests(folder, contents):
-        raise UserError(
-            f"{path} is damaged or was changed",
-            why=str(fault),
-            next_step=f"`throughline check {path}` lists everything; ask for another copy",
-        )
-
-
 def _paths(folder: Path, contents: Contents, pattern: str) -> Iterator[Path]:
     for benchmark in contents.benchmarks:
         yield from sorted((folder / "results" / benchmark).glob(pattern))

@@ -56,7 +56,10 @@ def archive(name: str, change: Callable[[Any], object], more: Mapping[str, Any] 
         files[path.as_posix()] = json.dumps(summary).encode()
     files |= {inner: json.dumps(value).encode() for inner, value in (more or {}).items()}
     told = json.loads(files.pop(contents.NAME))
-    told["benchmarks"]["bert"]["summaries"] += [*(more or ())]
+    for inner in more or ():
+        benchmark = Path(inner).parent.name
+        made = told["benchmarks"].setdefault(benchmark, {**told["benchmarks"]["bert"], "summaries": []})
+        made["summaries"].append(inner)
     told["files"] = {n: {"bytes": len(c), "sha256": hashlib.sha256(c).hexdigest()} for n, c in files.items()}
     with zipfile.ZipFile(name, "w") as output:
         for inner, content in (files | {contents.NAME: json.dumps(told).encode()}).items():
