@@ -35,7 +35,7 @@ from throughline.study.acceptance import LOCAL, RESULT
 
 ASKED = """accept:
   {nodes: 4, repeats: 2, threads: 1, at_least_s: 0.5, device: cpu, measure: [matmul, all-reduce],
-   sizes: {matmul: [256], all_reduce: [1024, 262144]}}
+   sizes: {matmul: [256], all_reduce: [1024, 1048576]}}
 """
 KINDS = ("clean", "node", "link", "both", "network")
 NODES = range(4)
