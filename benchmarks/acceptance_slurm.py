@@ -5,8 +5,8 @@
 Root makes the cluster on this machine (slurm/try). A round has one acceptance of each kind: of the clean cluster, with
 a slow node, and with a slow link between two nodes. Which node and which link are slow changes from round to round.
 `--kinds` chooses others: `both` has a slow node and a slow link between two others, `network` a node that sends slowly.
-A node is slow because its ranks get a tenth of one core (a quota of their control group). A link is slow because tc
-limits what the two send to each other to 20 Mbit/s. The four nodes share the cores of this machine, so its figures vary
+A node is slow because its ranks get 4 % of one core (a quota of their control group). A link is slow because tc limits
+what the two send to each other to 20 Mbit/s. The four nodes share the cores of this machine, so its figures vary
 much more than those of a cluster: every acceptance has two repeats. To be short, it measures matrix products and
 all-reduces only.
 

@@ -17,8 +17,8 @@ from process_helpers import needs
 from slurm.conftest import Cluster, workers
 
 RATE = "20mbit"
-PERIOD_US, QUOTA_US = 100_000, 10_000
-"""A rank at work gets a tenth of one core."""
+PERIOD_US, QUOTA_US = 100_000, 4_000
+"""A rank at work gets 4 % of one core."""
 CONTROLLER = Path("/sys/fs/cgroup/cpu")
 STARTING = ("start", "join", "device", "model", "data", "optimizer")
 LOOK_EVERY_S = 0.2
