@@ -8,7 +8,7 @@ from typing import Any
 
 from throughline import records, temporary
 from throughline.acceptance import verdict
-from throughline.archive.differences import Difference, between
+from throughline.archive.differences import Difference, Found, between
 from throughline.archive.opening import as_json
 from throughline.files import UserError
 from throughline.launch import fleet
@@ -25,7 +25,6 @@ OF_RULES = (".limit", ".p", ".p_holm", ".others_low", ".others_high", ".coverage
 """The ends of the names of figures that a later version may define otherwise: not the speeds themselves."""
 FAULTS = (UserError, LookupError, TypeError, ValueError, AttributeError, RecursionError)
 """What a file of a stranger may raise when it is read."""
-Found = Iterator[Difference]
 
 
 def measured(folder: Path) -> list[Measurement]:

@@ -6,18 +6,17 @@ everything was derived again without it.
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from throughline.archive.contents import NAME, Contents
-from throughline.archive.differences import Difference, between
+from throughline.archive.differences import Difference, Found, between
 from throughline.records import RunRecord
 from throughline.study.config import block_name
 from throughline.study.runs import manifest
 
-Found = Iterator[Difference]
 RUN = re.compile(r"(?P<cell>results/[^/]+/(?P<size>bz[^/]+)/(?P<framework>[^/]+)/(?P<topology>[^/]+))/run(\d+)\.json")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from throughline import __version__, files, records, temporary
 from throughline.archive import accepted, asked, page, proofs, raw, samples, tables
 from throughline.archive.contents import NAME, Contents, Made, rules
-from throughline.archive.differences import Difference, between
+from throughline.archive.differences import Difference, Found, between
 from throughline.archive.opening import as_json, opened
 from throughline.archive.reading import FAULTS, read, read_summary, safely
 from throughline.comparables import exports
@@ -26,7 +26,6 @@ from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
 from throughline.study import acceptance as study
 
-Found = Iterator[Difference]
 MANIFEST = re.compile("data/.*/manifest[.]json")
 RECORD = "bz*_*/*/*/run*.json"
 

@@ -25,7 +25,11 @@ class Difference:
         return f"{self.file}: {self.what + ': ' if self.what else ''}{self.text}"
 
 
-def between(file: str, stated: Any, derived: Any, where: str = "") -> Iterator[Difference]:
+Found = Iterator[Difference]
+"""What a function of a check yields."""
+
+
+def between(file: str, stated: Any, derived: Any, where: str = "") -> Found:
     """Yield the differences of two JSON values. A key that is missing counts as None."""
     if isinstance(stated, Mapping) and isinstance(derived, Mapping):
         for key in {**derived, **stated}:

@@ -15,9 +15,9 @@ import matplotlib
 from throughline import files, records
 from throughline.archive import tables
 from throughline.archive.contents import Contents, Made, rules
-from throughline.archive.differences import Difference
+from throughline.archive.differences import Difference, Found
 from throughline.archive.opening import as_json
-from throughline.archive.reading import FAULTS, Found, read_summary
+from throughline.archive.reading import FAULTS, read_summary
 from throughline.report.render import page
 from throughline.report.topics import convergence
 

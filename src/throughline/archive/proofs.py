@@ -1,19 +1,16 @@
 """Derive the verdicts of checks again: proofs of equal mathematics, convergence, and searches for the largest batch."""
 
 import math
-from collections.abc import Iterator
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from throughline.archive.differences import Difference, between
+from throughline.archive.differences import Difference, Found, between
 from throughline.archive.opening import as_json
 from throughline.archive.reading import PLAIN
 from throughline.records import ConvergenceVerdict, Curve, Equivalence, MaxBatch
 from throughline.records.checks import Comparison, Updates
 from throughline.spec import Topology
-
-Found = Iterator[Difference]
 
 
 def of_proof(name: str, proof: Equivalence, folder: Path) -> Found:

@@ -5,18 +5,17 @@ What cannot be read or derived becomes a line about the file.
 
 import csv
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from throughline import records
 from throughline.archive import accepted
-from throughline.archive.differences import Difference
+from throughline.archive.differences import Difference, Found
 from throughline.archive.opening import as_json
 from throughline.files import UserError
 from throughline.records import Summary
 
-Found = Iterator[Difference]
 FAULTS = (*accepted.FAULTS, ArithmeticError, OSError, csv.Error)
 """What the values of a stranger may raise when figures are derived from them."""
 PLAIN = re.compile(r"(?!\.)[\w.@+-]+")

@@ -4,12 +4,11 @@ import bisect
 import csv
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from throughline.archive.differences import ROUNDING, Difference
+from throughline.archive.differences import ROUNDING, Difference, Found
 
-Found = Iterator[Difference]
 Columns = Mapping[str, Sequence[str]]
 
 

@@ -25,7 +25,7 @@ CHANGES, PARTS = 40, 6
 INTRO = (
     "Each cell over time, oldest first, from all archives and the present results. A dot is a median; its bar reaches "
     "from the slowest to the fastest repeat. The scale begins at the slowest and ends at the fastest repeat of the "
-    "cell, and both stand at the left, in the unit beside the name. Below stand the first and the last measurement. A "
+    "cell, and both stand at the left, in the unit beside the name. The first and the last measurement stand below. A "
     "dashed line with a number marks where devices, software or settings changed; a line above the plots says what."
 )
 DIFFERS = re.compile(r"(.+?): (.*) here, (.*) there")
