@@ -68,38 +68,50 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
 
 
 def _standings(values: Values, tolerance: float) -> dict[FigureKey, dict[Spot, Standing]]:
-    """Judge all figures as one family. The pairs of a node whose link is slow are judged without this node.
+    """Judge all figures as one family, then once more with pairs of sound nodes only, if a node is slow.
 
-    Such a node would be half of the slow pairs of four nodes, and hide them. With equal nodes no link is slow, so the
-    second look gives no further alarm.
+    The pairs of a slow node are slow because of it. Of four nodes they are half of all pairs, and hide a slow link. A
+    pair is slow if one of both looks says so. If it is the network of a node that is slow, none of its pairs is. With
+    equal nodes there is no second look, so it gives no alarm of its own.
     """
     family = {key: Peers(values[key], key.less) for key in sorted(judged(values), key=str)}
     first = outliers.judge(family, tolerance)
-    away = {
-        spot.nodes[0]
+    network = _slow_nodes(first, "link")
+    away = network | _slow_nodes(first, "device", "node")
+    if not away:
+        return first
+    second = outliers.judge(
+        {
+            key: Peers({spot: one for spot, one in peers.values.items() if not away & set(spot.nodes)}, peers.less)
+            if key.kind == "pair"
+            else peers
+            for key, peers in family.items()
+        },
+        tolerance,
+    )
+    return {
+        key: {
+            spot: _of_both(before, second[key].get(spot), key.kind == "pair" and bool(network & set(spot.nodes)))
+            for spot, before in places.items()
+        }
         for key, places in first.items()
-        if key.kind == "link"
+    }
+
+
+def _slow_nodes(standings: Mapping[FigureKey, Mapping[Spot, Standing]], *kinds: str) -> set[int]:
+    """Return the nodes with a slow figure of these kinds of places."""
+    return {
+        spot.nodes[0]
+        for key, places in standings.items()
+        if key.kind in kinds
         for spot, standing in places.items()
         if standing.slow
     }
-    if not away:
-        return first
-    kept = {
-        key: Peers({spot: one for spot, one in peers.values.items() if not away & set(spot.nodes)}, peers.less)
-        if key.kind == "pair"
-        else peers
-        for key, peers in family.items()
-    }
-    second = outliers.judge(kept, tolerance)
-    for key, places in second.items():
-        if key.kind == "link":  # found in the first look
-            second[key] = {
-                spot: replace(standing, slow=standing.slow or first[key][spot].slow)
-                for spot, standing in places.items()
-            }
-        elif key.kind == "pair":
-            second[key] = {spot: places.get(spot) or replace(one, slow=False) for spot, one in first[key].items()}
-    return second
+
+
+def _of_both(first: Standing, second: Standing | None, explained: bool) -> Standing:
+    """Return the outcome of two looks at a place. explained: a slow network of one of its nodes explains it."""
+    return replace(second or first, slow=not explained and (first.slow or bool(second and second.slow)))
 
 
 def _summary(

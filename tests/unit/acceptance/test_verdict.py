@@ -83,6 +83,21 @@ def test_a_node_whose_pairs_are_all_slow_is_named_instead_of_its_pairs(tmp_path:
     assert "all-reduce with other nodes" in finding.sentence
 
 
+def test_pairs_of_a_slow_node_do_not_hide_a_slow_link(tmp_path: Path) -> None:
+    """Three of six pairs are slow by node 0, but one of them was fast once, so its network is not called slow."""
+
+    def speed(measured: Measurement) -> float:
+        place = measured.place
+        if place.kind == "pair" and place.nodes == (1, 2):
+            return 0.01
+        if 0 not in place.nodes or place.kind == "all":
+            return 1.0
+        return 1.3 if place.nodes == (0, 3) and measured.spec.repeat == 1 else 0.1
+
+    found = judged(tmp_path, fleets.asked(kind="cpu", devices=1), speed=speed)
+    assert {finding.place.words for finding in found.findings} == {"node 0", "nodes 1 and 2"}
+
+
 def test_a_slow_pair_is_named(tmp_path: Path) -> None:
     def share(measured: Measurement) -> float:
         return 0.5 if measured.place.nodes == (1, 3) else 1.0
