@@ -1,9 +1,9 @@
 """How often an acceptance calls one of many equal devices slow, and how often it finds one that is.
 
 `python benchmarks/slow_parts.py` simulates acceptances and lets outliers.py judge them. Every acceptance has six
-figures of each device. `alarms` is the share of acceptances of equal devices in which anything is called slow. The next
-columns are the shares of slow devices that are found; `two` is that of two devices that are both 5 % slow. All devices
-share a drift of 1 % between rounds.
+figures of each device. `alarms` is the share of acceptances of equal devices in which anything is called slow, with its
+95 % interval (Clopper and Pearson). The next columns are the shares of slow devices that are found; `two` is that of two
+devices that are both 5 % slow. All devices share a drift of 1 % between rounds.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy import stats
 
 from throughline import outliers
 from throughline.outliers import Peers
@@ -75,10 +76,10 @@ def called_slow(figures: dict[str, Peers[int]]) -> set[int]:
     return {device for standings in judged.values() for device, standing in standings.items() if standing.slow}
 
 
-def alarms(fleet: Fleet, acceptances: int, seed: int = SEED) -> float:
-    """Return the share of acceptances of equal devices in which a device is called slow."""
+def alarms(fleet: Fleet, acceptances: int, seed: int = SEED) -> int:
+    """Return in how many acceptances of equal devices a device is called slow."""
     chance = np.random.default_rng(seed)
-    return sum(bool(called_slow(fleet.measured(chance))) for _ in range(acceptances)) / acceptances
+    return sum(bool(called_slow(fleet.measured(chance))) for _ in range(acceptances))
 
 
 def found(fleet: Fleet, slow: float, acceptances: int, how_many: int = 1, seed: int = SEED) -> float:
@@ -93,13 +94,13 @@ def table(fleets: Sequence[Fleet], acceptances: int) -> str:
     headings = ["devices", "repeats", "between devices", "noise", "alarms", *(f"{slow:.0%} slow" for slow in SLOW)]
     lines = [f"| {' | '.join([*headings, 'two'])} |", "|--:|--:|--:|---|" + "--:|" * (len(SLOW) + 2)]
     for fleet in fleets:
-        shares = [alarms(fleet, acceptances)]
-        shares += [found(fleet, slow, acceptances // 4) for slow in SLOW]
+        false = alarms(fleet, acceptances)
+        low, high = stats.binomtest(false, acceptances).proportion_ci()
+        shares = [found(fleet, slow, acceptances // 4) for slow in SLOW]
         shares += [found(fleet, TWO, acceptances // 4, how_many=2)]
         noise = f"{100 * fleet.noise:.1f} %{', heavy tails' if fleet.heavy else ''}"
-        shown = " | ".join(
-            f"{100 * share:.1f} %" if not place else f"{share:.0%}" for place, share in enumerate(shares)
-        )
+        often = f"{100 * false / acceptances:.1f} % ({100 * low:.1f} to {100 * high:.1f})"
+        shown = " | ".join([often, *(f"{share:.0%}" for share in shares)])
         start = f"| {fleet.devices} | {fleet.repeats} | {100 * fleet.between:.1f} % | {noise} |"
         lines.append(f"{start} {shown} |")
     return "\n".join(lines)
