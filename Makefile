@@ -14,6 +14,7 @@
 # GPU=cuda13                                               builds for GPUs, for a machine with driver 580 or newer
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's build of this index
 # FRAMEWORKS="jax paddle"                                  with `make frameworks`: only these
+# ARGUMENTS="--configfile mine.yaml"                       with `make run`: for snakemake
 # UPDATE=1                                                 with `make test-gpu-dry`: write the table of counts again
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3.11)
 TORCH_INDEX ?=
@@ -33,10 +34,10 @@ RESULTS := logs/tests
 .PHONY: run submit test test-fast test-gpu-dry frameworks doctor demo-report lint format lock clean help always
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 18
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 19
 
 run: $(VENV)/main.ready
-	@$(ACTIVATE) && snakemake
+	@$(ACTIVATE) && snakemake $(ARGUMENTS)
 
 submit: $(VENV)/main.ready
 	@mkdir -p logs

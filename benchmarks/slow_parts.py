@@ -2,8 +2,8 @@
 
 `python benchmarks/slow_parts.py` simulates acceptances and lets outliers.py judge them. Every acceptance has six
 figures of each device. `alarms` is the share of acceptances of equal devices in which anything is called slow, with its
-95 % interval (Clopper and Pearson). The next columns are the shares of slow devices that are found; `two` is that of two
-devices that are both 5 % slow. All devices share a drift of 1 % between rounds.
+95 % interval (Clopper and Pearson). The next columns are the shares of slow devices that are found; `two` is that of
+two devices that are both 5 % slow. All devices share a drift of 1 % between rounds.
 """
 
 import argparse
