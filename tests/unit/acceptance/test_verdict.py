@@ -215,3 +215,15 @@ def test_the_command_prints_the_verdict_and_its_status_says_it(
     assert "results/acceptance.local.json" in capsys.readouterr().out.splitlines()[-1]
     paragraph = verdict.paragraph(found)
     assert "\n" not in paragraph and found.findings[0].sentence in paragraph and "8 x" not in paragraph
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"schema": 99}', "[" * 100_000])
+def test_a_verdict_that_cannot_be_read_is_open_and_not_an_outlier(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    """A prolog drains a node on 1."""
+    file = tmp_path / "acceptance.json"
+    if content is not None:
+        file.write_text(content)
+    assert accept.main(file) == 2
+    assert capsys.readouterr().err.startswith("error: ")
