@@ -12,6 +12,7 @@ from throughline.acceptance import verdict
 from throughline.commands import accept
 from throughline.files import write_json
 from throughline.records.acceptance import Acceptance
+from throughline.records.visit import unfinished
 from throughline.study.accept_section import Expectation
 from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
@@ -121,6 +122,117 @@ def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None
     content = json.loads((tmp_path / other.record).read_text())
     (tmp_path / other.record).write_text(json.dumps(content | {"status": "oom", "samples_per_s": None, "reason": "no"}))
     assert "oom: no" in {one.reason for one in verdict.judge(made, tmp_path).missing}
+
+
+def not_ended(folder: Path, visit: str, made: list[str], failed: dict[str, Any]) -> None:
+    """Leave what a visit leaves that did not end."""
+    (folder / visit).unlink()
+    write_json(unfinished(folder / visit), {"schema": 2, "records": made, "failed": failed})
+
+
+def test_a_record_of_an_earlier_visit_does_not_count(tmp_path: Path) -> None:
+    """Snakemake has removed the file of a visit that it wanted to have again, and that did not take place."""
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    visit, several = next((visit, several) for visit, several in made.visits().items() if "node3/" in visit)
+    (tmp_path / visit).unlink()
+    found = verdict.judge(made, tmp_path)
+    assert found.verdict == "not measured"
+    assert {one.record for one in found.missing} == {one.record for one in several}
+    assert "its record is of an earlier visit" in found.missing[0].reason
+
+    write_json(tmp_path / visit, {"schema": 2, "records": []})
+    not_ended(tmp_path, visit, [one.record for one in several[:2]], {several[2].record: {"reason": "x", "broken": []}})
+    found = verdict.judge(made, tmp_path)
+    assert len(found.missing) == len(several) - 2
+    assert found.missing[0].reason == "x"
+
+
+def test_a_node_that_is_away_leaves_the_verdict_open_although_it_has_figures(tmp_path: Path) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    found = verdict.judge(made, tmp_path, {3: "Slurm says that it is down"})
+    assert (found.verdict, found.missing) == ("not measured", [])
+    assert found.summary == "The verdict on 4 nodes is open: node 3 is away."
+    told = "node 3 is away, because Slurm says that it is down; its figures are of 2026-11-20"
+    assert told in list(verdict.lines(found)) and told in verdict.paragraph(found)
+    for one in made.measurements():
+        if one.place.nodes == (3,):
+            (tmp_path / one.record).unlink()
+    found = verdict.judge(made, tmp_path, {3: "Slurm says that it is down"})
+    assert found.away_in_words() == []
+    assert {one.reason for one in found.missing} == {"node 3 is away, because Slurm says that it is down"}
+    fleets.write(made, tmp_path, speed=of(1, 0, "matmul"))
+    assert verdict.judge(made, tmp_path, {3: "it is off"}).verdict == "outliers"
+
+
+def test_figures_of_two_nights_get_a_remark(tmp_path: Path) -> None:
+    def earlier(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes == (3,):
+            record |= {"started": "2026-11-19T13:00:00Z", "ended": "2026-11-19T13:01:00Z"}
+
+    assert not any("hours apart" in remark for remark in judged(tmp_path / "one").remarks)
+    found = judged(tmp_path / "two", change=earlier)
+    assert any("up to 23 hours apart (2026-11-19 to 2026-11-20)" in remark for remark in found.remarks)
+
+
+def test_a_gpu_that_was_refused_for_its_faults_is_named(tmp_path: Path) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    fault = "has 3 uncorrected ECC errors since the driver was loaded"
+    for visit, several in made.visits().items():
+        if "node3/" in visit:
+            bad = [one.record for one in several if one.place.device in (None, 1)]
+            reason = f"the GPUs of node 3 are not fit to be measured: GPU 1 {fault}"
+            failure = {"reason": reason, "broken": [{"node": 3, "device": 1, "fault": fault}]}
+            not_ended(tmp_path, visit, [one.record for one in several], dict.fromkeys(bad, failure))
+            for record in bad:
+                (tmp_path / record).unlink()
+    found = verdict.judge(made, tmp_path)
+    (finding,) = found.findings
+    assert (verdict.status(found), finding.cause) == (1, "machine")
+    assert finding.sentence == f"node 3, GPU 1 {fault}. It is the machine: a measurement there was refused."
+    assert "broken: node 3, GPU 1; " in found.summary and "slow:" not in found.summary
+    assert {one.reason for one in found.missing} == {reason}
+    assert fault in verdict.paragraph(found)
+
+
+@pytest.mark.parametrize(("lacking", "status"), [((3,), 1), ((0, 1, 2, 3), 2)])
+def test_a_node_that_lacks_a_gpu_is_named_if_others_have_theirs(
+    tmp_path: Path, lacking: tuple[int, ...], status: int
+) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    for visit, several in made.visits().items():
+        if (node := several[0].place.nodes[0]) in lacking and several[0].place.visit == f"node{node}":
+            fault = "lacks a GPU: there are 1, and 2 are to be measured"
+            failure = {"reason": "too few", "broken": [{"node": node, "device": None, "fault": fault}]}
+            not_ended(tmp_path, visit, [], {several[-1].record: failure})
+    found = verdict.judge(made, tmp_path)
+    assert verdict.status(found) == status
+    assert [one.place.words for one in found.findings] == (["node 3"] if status == 1 else [])
+
+
+@pytest.mark.parametrize("value", [None, 0.0, -1.0])
+def test_a_figure_that_is_no_positive_number_is_missing(tmp_path: Path, value: float | None) -> None:
+    """Otherwise its place would vanish, and the fleet would be fit without it."""
+
+    def nothing(measured: Measurement, record: dict[str, Any]) -> None:
+        if (measured.place.nodes, measured.what) == ((3,), "memory"):
+            record["figures"][0]["value"] = value
+
+    found = judged(tmp_path, change=nothing)
+    assert found.verdict == "not measured"
+    assert {one.what for one in found.missing} == {"memory"}
+    assert found.missing[0].reason == f"its figure vector_memory is {'not there' if value is None else value}"
+
+
+def test_a_run_without_its_figure_is_missing(tmp_path: Path) -> None:
+    def none(measured: Measurement, record: dict[str, Any]) -> None:
+        if (measured.place.nodes, measured.what) == ((3,), "matmul"):
+            record["figures"] = []
+
+    assert {one.what for one in judged(tmp_path, change=none).missing} == {"matmul"}
 
 
 def test_of_two_nodes_that_differ_the_verdict_is_open(tmp_path: Path) -> None:
