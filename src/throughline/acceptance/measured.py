@@ -18,6 +18,9 @@ from throughline.records.acceptance import Missing, PlaceEntry, PlaceKind
 from throughline.records.visit import Broken, Failure, unfinished
 from throughline.study.acceptance import FIGURES, Acceptance, Measurement, Place
 
+UNSUPPORTED = "unsupported"
+"""How the reason begins for which another call would measure a run no better."""
+
 
 @dataclass(frozen=True, order=True)
 class Spot:
@@ -146,10 +149,6 @@ def _read(measurement: Measurement, folder: Path) -> tuple[RunRecord | None, str
         return None, f"{record.status}: {record.reason}"
     lacking = _lacking(measurement.what, record)
     return (None, lacking) if lacking else (record, "")
-
-
-UNSUPPORTED = "unsupported"
-"""How the reason begins for which another call would measure a run no better."""
 
 
 def _lacking(what: str, record: RunRecord) -> str | None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from throughline import outliers, records
 from throughline.acceptance import broken, dates, findings, limits, undecided
-from throughline.acceptance.measured import FigureKey, Measured, Spot, Values, judged, read
+from throughline.acceptance.measured import UNSUPPORTED, FigureKey, Measured, Spot, Values, judged, read
 from throughline.outliers import Peers, Standing
 from throughline.records.acceptance import (
     Acceptance,
@@ -209,6 +209,11 @@ def _standing(spot: Spot, repeats: Mapping[int, float], standing: Standing, is_j
 def status(acceptance: Acceptance) -> int:
     """Return the exit status: 0 fit, 1 outliers, 2 not measured."""
     return STATUS[acceptance.verdict]
+
+
+def can_be_measured(acceptance: Acceptance) -> bool:
+    """True if another call may measure something that is missing now. What is not supported stays missing."""
+    return any(not one.reason.startswith(UNSUPPORTED) for one in acceptance.missing) or bool(acceptance.away)
 
 
 def lines(acceptance: Acceptance) -> Iterable[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from throughline.acceptance import verdict
+from throughline.acceptance import one_node, verdict
 from throughline.commands import accept
-from throughline.files import write_json
+from throughline.files import UserError, write_json
 from throughline.records.acceptance import Acceptance
 from throughline.records.visit import unfinished
 from throughline.study.accept_section import Expectation
@@ -327,6 +327,93 @@ def test_the_command_prints_the_verdict_and_its_status_says_it(
     assert "results/acceptance.local.json" in capsys.readouterr().out.splitlines()[-1]
     paragraph = verdict.paragraph(found)
     assert "\n" not in paragraph and found.findings[0].sentence in paragraph and "8 x" not in paragraph
+
+
+def test_the_command_says_when_it_was_measured_and_what_another_call_may_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    first = made.measurements()[0]
+    content = json.loads((tmp_path / first.record).read_text())
+    refused = content | {"status": "unsupported", "samples_per_s": None, "reason": "no fp8"}
+    (tmp_path / first.record).write_text(json.dumps(refused))
+    found = verdict.judge(made, tmp_path)
+    file = tmp_path / "acceptance.json"
+    write_json(file, found.model_dump(by_alias=True))
+    assert accept.main(file) == 2
+    printed = capsys.readouterr().out
+    assert "Measured from 2026-11-20T12:00:00Z to 2026-11-20T12:01:30Z." in printed
+    assert "unsupported: no fp8; another call does not try it again" in printed and "Next: " not in printed
+
+
+NAMES = {0: "green-0.example.org", 1: "me@green-1", 2: "green-2.a.org", 3: "green-2.b.org"}
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("green-0", 0), ("green-0.example.org", 0), ("green-1.example.org", 1), ("green-2.b.org", 3)]
+)
+def test_a_node_is_known_by_its_name_with_or_without_its_domain(name: str, number: int) -> None:
+    assert one_node.number(name, NAMES) == number
+
+
+@pytest.mark.parametrize("name", ["green", "green-2", "me@green-1", ""])
+def test_a_name_of_no_node_or_of_two_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="4 nodes are known"):
+        one_node.number(name, NAMES)
+
+
+def test_a_prolog_asks_about_its_own_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = fleets.asked()
+
+    def speed(measured: Measurement) -> float:
+        return 0.5 if measured.place.nodes == (1, 2) else of(3, 1, "matmul")(measured)
+
+    fleets.write(made, tmp_path, speed=speed)
+    lost = next(one for one in made.measurements() if one.place.nodes == (0,))
+    (tmp_path / lost.record).unlink()
+    file = tmp_path / "acceptance.json"
+    write_json(file, verdict.judge(made, tmp_path).model_dump(by_alias=True))
+
+    def asked(name: str) -> tuple[int, str]:
+        status = accept.main(file, node=name)
+        printed = capsys.readouterr()
+        return status, printed.out + printed.err
+
+    status, said = asked("violet")
+    assert status == 2 and "0 nodes are known" in said
+    names = {str(number): name for number, name in enumerate(["red", "green", "blue", "violet"])}
+    write_json(tmp_path / "acceptance.local.json", {"nodes": names})
+    status, said = asked("violet")
+    assert status == 1 and said.startswith("node 3, GPU 1: matrix product") and "nodes 1 and 2" not in said
+    assert [asked(name)[0] for name in ("blue", "green")] == [1, 1], "the link between the two is slow"
+    status, said = asked("red")
+    assert status == 2 and "is missing (1 run)" in said
+    status, said = asked("black")
+    assert status == 2 and "no node of this name" in said and "4 nodes are known" in said and "black" not in said
+
+
+def test_a_node_is_fit_whose_fleet_is_not(tmp_path: Path) -> None:
+    """What other nodes lack, or its pairs with them, is not its own."""
+    made = fleets.asked()
+    fleets.write(made, tmp_path, speed=of(3, 1, "matmul"))
+    for one in made.measurements():
+        if 1 in one.place.nodes:
+            (tmp_path / one.record).unlink()
+    found = verdict.judge(made, tmp_path, {1: "it is off"})
+    assert found.verdict == "outliers"
+    assert one_node.told(found, 0) == (0, ["node 0 is fit"])
+    assert one_node.told(found, 1)[0] == 2
+    assert one_node.told(found, 7) == (2, ["node 7 was not asked for"])
+
+
+def test_a_node_is_not_fit_if_it_is_below_what_is_expected(tmp_path: Path) -> None:
+    row = Expectation(what="matmul", at="device", value=700.0, unit="TFLOPS", source="an order")
+    found = judged(tmp_path, fleets.asked(expected=[row]), speed=lambda one: 0.95 if one.place.nodes == (2,) else 1.0)
+    found = found.model_copy(update={"findings": []})
+    status, lines = one_node.told(found, 2)
+    assert status == 1 and lines[0].startswith("node 2, GPU 0: matrix product is 9")
+    assert one_node.told(found, 0)[0] == 0
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"schema": 99}', "[" * 100_000])
