@@ -33,7 +33,7 @@ rule accept_visit:
         command("accept_visit", "params.environments", output="output.visit")
 
 
-# Cheap: it judges whatever records are there, and says which are missing.
+# Cheap: it judges whatever records are there, and says which are missing. Another verdict follows if a node is away.
 rule accept_verdict:
     input:
         visits_now,
@@ -51,9 +51,11 @@ rule accept_verdict:
         "../envs/main.yaml"
     params:
         acceptance=lambda wildcards: accepted()[1].text,
+        away=lambda wildcards: away.text(accepted()[0]),
     shell:
         command(
             "accept_verdict",
+            away="params.away",
             output="output.output",
             text="output.text",
             page="output.page",

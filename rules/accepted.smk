@@ -3,7 +3,7 @@ import atexit
 import functools
 
 from throughline.console import plan_acceptance
-from throughline.launch import fleet, lost_nodes
+from throughline.launch import away, fleet, lost_nodes
 from throughline.study import acceptance, imports_section
 
 NODE_FILES = fleet.NodeFiles()
@@ -120,10 +120,10 @@ def judge_what_is_there():
     """Judge the records that are there if visits have failed, so that they cost their own figures only."""
     files = [str(file) for job in INSIDE.jobs(finished=False) for file in job.output]
     if acceptance.RESULT in files:
-        asked = accepted()[1].text
+        asked, absent = accepted()[1].text, away.text(accepted()[0])
         shell(
             f"python {started('accept_verdict')}"
-            " --acceptance {asked:q} --output {acceptance.RESULT} --text results/acceptance.txt"
+            " --acceptance {asked:q} --away {absent:q} --output {acceptance.RESULT} --text results/acceptance.txt"
             " --page results/acceptance.html --standings {acceptance.STANDINGS} --pairs {acceptance.PAIRS}"
             " || true"  # its own failure is in its log, and hides no other one
         )

@@ -67,6 +67,18 @@ def test_a_lost_node_is_measured_later(project: Project, capsys: pytest.CaptureF
     assert json.loads(result.read_text())["summary"] in output, "the last message has the verdict"
     assert len(ran_on(project)) - before == len(PLACES)
     where_and_what(project)
+    it_is_away_again(project, capsys)
+
+
+def it_is_away_again(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
+    """The figures of a node that is away are old: they do not make the fleet fit."""
+    project.cluster.take_down(LOST)
+    until(lambda: "down" in project.cluster.ask("sinfo", "-h", "-N", "-n", LOST, "-o", "%T"), 120)
+    project.run("accept", "--configfile", "accept.yaml")
+    assert accept.main(project.path / acceptance.RESULT) == (1 if findings(project) else 2)
+    assert "node 0 is away, because Slurm says that it is down" in capsys.readouterr().out
+    project.cluster.bring_back(LOST)
+    until(lambda: "idle" in project.cluster.ask("sinfo", "-h", "-N", "-n", LOST, "-o", "%T"))
 
 
 def where_and_what(project: Project) -> None:

@@ -6,6 +6,7 @@ text: one paragraph for an administrator or a vendor
 page: the same to look at
 standings: every place beside its peers, as CSV
 pairs: every pair of nodes at every message size, as CSV
+away: why nodes cannot be measured now, by their numbers, as JSON
 """
 
 from pathlib import Path
@@ -13,14 +14,22 @@ from pathlib import Path
 from throughline.command import run
 
 
-def main(acceptance: str, output: Path, text: Path, page: Path, standings: Path, pairs: Path) -> None:
+def main(
+    acceptance: str,
+    output: Path,
+    text: Path,
+    page: Path,
+    standings: Path,
+    pairs: Path,
+    away: dict[str, str] | None = None,
+) -> None:
     from throughline.acceptance import verdict
     from throughline.files import write_json, write_text
     from throughline.report.render import acceptance as shown
     from throughline.report.render.page import write_acceptance
     from throughline.study.acceptance import read_acceptance
 
-    judged = verdict.judge(read_acceptance(acceptance))
+    judged = verdict.judge(read_acceptance(acceptance), away={int(node): why for node, why in (away or {}).items()})
     write_json(output, judged.model_dump(by_alias=True))
     write_text(text, verdict.paragraph(judged) + "\n")
     write_acceptance(judged, page)

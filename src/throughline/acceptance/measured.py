@@ -1,17 +1,25 @@
-"""Read the records of an acceptance: its figures by place and repeat, and the runs that have no valid record."""
+"""Read the records of an acceptance: its figures by place and repeat, and the runs that have no valid record.
+
+A record counts only if its visit has ended since it was made, or names it among what it has measured so far. Otherwise
+it is a figure of an earlier acceptance.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from throughline import records
-from throughline.files import UserError
+from throughline.files import UserError, read_json
 from throughline.records import RunRecord
 from throughline.records.acceptance import Missing, PlaceEntry, PlaceKind
+from throughline.records.visit import Broken, Failure, unfinished
 from throughline.study.acceptance import FIGURES, Acceptance, Measurement, Place
+
+UNSUPPORTED = "unsupported"
+"""How the reason begins for which another call would measure a run no better."""
 
 
 @dataclass(frozen=True, order=True)
@@ -59,10 +67,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """The valid records of an acceptance, and what is missing."""
+    """The valid records of an acceptance, what is missing, and which hardware was refused because it is broken."""
 
     runs: list[Run]
     missing: list[Missing]
+    broken: list[Broken] = field(default_factory=list)
 
     @property
     def device(self) -> str | None:
@@ -80,33 +89,76 @@ class Measured:
         return {key: dict(places) for key, places in {**found, **_links(found)}.items()}
 
 
-def read(acceptance: Acceptance, folder: Path) -> Measured:
-    """Read every record that is asked for. folder: the one above results/."""
-    runs, missing = list[Run](), list[Missing]()
-    for measurement in acceptance.measurements():
-        path = folder / measurement.record
-        reason: str | None = "its node was away, or nobody has started it"
-        if (folder / measurement.log).exists():
-            reason = f"it did not finish; {measurement.log} says why"
-        if path.exists():
-            try:
-                record = records.read_run_of(path, measurement.spec)
-                reason = None if record.status == "ok" else f"{record.status}: {record.reason}"
-            except UserError as error:
-                reason = error.why or error.what
-        if reason is None:
-            runs.append(Run(measurement, record))
-        else:
-            missing.append(
-                Missing(
-                    place=Spot.of(measurement.place).entry,
-                    what=measurement.what,
-                    repeat=measurement.spec.repeat,
-                    record=measurement.record,
-                    reason=reason,
-                )
+def read(acceptance: Acceptance, folder: Path, away: Mapping[int, str]) -> Measured:
+    """Read every record that is asked for. folder: the one above results/; away: why nodes cannot be measured now."""
+    found = Measured([], [], [])
+    for visit, measurements in acceptance.visits().items():
+        made, failed = _visited(folder / visit)
+        found.broken.extend(one for failure in failed.values() for one in failure.broken)
+        for measurement in measurements:
+            record, reason = None, _not_made(measurement, folder, failed, away)
+            if measurement.record in made and (folder / measurement.record).exists():
+                record, reason = _read(measurement, folder)
+            if record:
+                found.runs.append(Run(measurement, record))
+                continue
+            missing = Missing(
+                place=Spot.of(measurement.place).entry,
+                what=measurement.what,
+                repeat=measurement.spec.repeat,
+                record=measurement.record,
+                reason=reason,
             )
-    return Measured(runs, missing)
+            found.missing.append(missing)
+    return found
+
+
+def _visited(path: Path) -> tuple[set[str], dict[str, Failure]]:
+    """Return the records that a visit has made, and why others failed. path: its file, which only exists at its end."""
+    if path.exists():
+        return set(read_json(path)["records"]), {}
+    if unfinished(path).exists():
+        visit = records.read_unfinished(unfinished(path))
+        return set(visit.records), visit.failed
+    return set(), {}
+
+
+def _not_made(measurement: Measurement, folder: Path, failed: Mapping[str, Failure], away: Mapping[int, str]) -> str:
+    """Return why a visit has not made a record."""
+    if failure := failed.get(measurement.record):
+        return failure.reason
+    for node in measurement.place.nodes:
+        if node in away:
+            return f"node {node} is away, because {away[node]}"
+    if (folder / measurement.record).exists():
+        return "its record is of an earlier visit, and the last visit did not reach it"
+    if (folder / measurement.log).exists():
+        return f"it did not finish; {measurement.log} says why"
+    return "its node was away, or nobody has started it"
+
+
+def _read(measurement: Measurement, folder: Path) -> tuple[RunRecord | None, str]:
+    """Return a record; None and the reason if it has no figures of what is asked for."""
+    try:
+        record = records.read_run_of(folder / measurement.record, measurement.spec)
+    except UserError as error:
+        return None, error.why or error.what
+    if record.status == "unsupported":
+        return None, f"{UNSUPPORTED}: {record.reason}; another call does not try it again"
+    if record.status != "ok":
+        return None, f"{record.status}: {record.reason}"
+    lacking = _lacking(measurement.what, record)
+    return (None, lacking) if lacking else (record, "")
+
+
+def _lacking(what: str, record: RunRecord) -> str | None:
+    """Return which figure of a run is no positive number; None if all are. A place must not vanish without a word."""
+    for name in FIGURES[what]:
+        values = [figure.value for figure in record.figures if figure.name == name]
+        wrong = [value for value in values if value is None or value <= 0]
+        if wrong or not values:
+            return f"its figure {name} is {wrong[0] if wrong and wrong[0] is not None else 'not there'}"
+    return None
 
 
 def _figures(run: Run) -> Iterator[tuple[FigureKey, float]]:

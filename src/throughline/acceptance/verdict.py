@@ -6,14 +6,16 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from throughline import outliers, records
-from throughline.acceptance import findings, limits, undecided
-from throughline.acceptance.measured import FigureKey, Measured, Spot, Values, judged, read
+from throughline.acceptance import broken, dates, findings, limits, undecided
+from throughline.acceptance.measured import UNSUPPORTED, FigureKey, Measured, Spot, Values, judged, read
 from throughline.outliers import Peers, Standing
 from throughline.records.acceptance import (
     Acceptance,
     AcceptanceVerdict,
+    Away,
     ExpectedEntry,
     FigureEntry,
     Finding,
@@ -25,17 +27,17 @@ from throughline.study import acceptance as study
 
 STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "not measured": 2}
 """The exit statuses."""
-STARTS = ("not certain", "slow ones", "some places", "the runs")
+STARTS = ("not certain", "slow ones", "some places", "the runs", "the figures")
 """How sentences begin that are no sentences about a place: `node 3` keeps its small letter."""
 NO_PEERS = "no figure has peers: an acceptance compares at least three devices, nodes or pairs"
 
 
-def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
-    """Judge what was measured. folder: the one above results/."""
-    measured = read(asked, folder)
+def judge(asked: study.Acceptance, folder: Path = Path(), away: Mapping[int, str] = MappingProxyType({})) -> Acceptance:
+    """Judge what was measured. folder: the one above results/; away: why nodes cannot be measured now, by number."""
+    measured = read(asked, folder, away)
     values = measured.values()
     standings = _standings(values, asked.tolerance)
-    found = findings.find(measured, standings)
+    found = [*broken.find(measured.broken, len(asked.fleet.nodes)), *findings.find(measured, standings)]
     expected = limits.expected(asked, values)
     slow_nodes = {finding.place.nodes[0] for finding in found if finding.place.kind != "pair"}
     unjudged = list(undecided.differences(standings, values, asked.tolerance, slow_nodes))
@@ -43,7 +45,10 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
     if not has_peers and not any(one.reached for one in expected):
         unjudged.append(NO_PEERS)
     short = [one for one in expected if one.short]
-    lacking = bool(measured.missing or unjudged or any(one.reached is None for one in expected))
+    absent = [
+        Away(node=node, reason=away[node], figures_of=dates.of_node(measured.runs, node)) for node in sorted(away)
+    ]
+    lacking = bool(measured.missing or absent or unjudged or any(one.reached is None for one in expected))
     verdict: AcceptanceVerdict = "outliers" if found or short else "not measured" if lacking else "fit"
     starts = sorted(run.record.started for run in measured.runs)
     return Acceptance(
@@ -56,11 +61,12 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
         started=next(iter(starts), None),
         ended=max((run.record.ended for run in measured.runs), default=None),
         verdict=verdict,
-        summary=_summary(verdict, found, short, measured.missing, unjudged, len(asked.fleet.nodes)),
+        summary=_summary(verdict, found, short, measured.missing, absent, unjudged, len(asked.fleet.nodes)),
         findings=found,
         expected=expected,
         published=limits.published(asked, values),
         missing=measured.missing,
+        away=absent,
         unjudged=unjudged,
         remarks=_remarks(standings, measured),
         figures=[_figure(key, places, values, standings, measured) for key, places in values.items()],
@@ -119,20 +125,25 @@ def _summary(
     found: Sequence[Finding],
     short: Sequence[ExpectedEntry],
     missing: Sequence[Missing],
+    away: Sequence[Away],
     unjudged: Sequence[str],
     nodes: int,
 ) -> str:
     """Return the outcome in one sentence."""
     fleet = "1 node" if nodes == 1 else f"{nodes} nodes"
     gaps = [_runs_missing(missing)] if missing else []
+    gaps += [_nodes_away(away)] if away else []
     if unjudged:
         gaps.append(NO_PEERS if NO_PEERS in unjudged else "places differ, and nobody can tell which ones are slow")
     if verdict == "fit":
         return f"The {fleet} are fit: no device, node or link is slow." if nodes != 1 else "The node is fit."
     if verdict == "not measured":
         return f"The verdict on {fleet} is open: {'; '.join(gaps) or 'not everything that is expected was measured'}."
-    names = [finding.place.words for finding in found]
-    parts = [f"slow: {', '.join(dict.fromkeys(names))}"] if names else []
+    names = [finding.place.words for finding in found if finding.slow]
+    parts = (
+        [f"broken: {', '.join(one.place.words for one in found if not one.slow)}"] if len(found) > len(names) else []
+    )
+    parts += [f"slow: {', '.join(dict.fromkeys(names))}"] if names else []
     figures = "1 figure is" if len(short) == 1 else f"{len(short)} figures are"
     parts += [f"{figures} below what is expected"] if short else []
     return f"Not fit ({fleet}): {'; '.join([*parts, *gaps])}."
@@ -141,6 +152,10 @@ def _summary(
 def _runs_missing(missing: Sequence[Missing]) -> str:
     places = first_of(one.place.words for one in missing)
     return f"{len(missing)} run{'s are' if len(missing) > 1 else ' is'} missing ({places})"
+
+
+def _nodes_away(away: Sequence[Away]) -> str:
+    return f"{first_of(f'node {one.node}' for one in away)} {'are' if len(away) > 1 else 'is'} away"
 
 
 def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: Measured) -> list[str]:
@@ -152,6 +167,8 @@ def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: M
     digests = {str(run.record.environment.get("code")) for run in measured.runs}
     if len(digests) > len({run.measurement.what for run in measured.runs}):
         remarks.append("the runs were made by different versions of Throughline's code")
+    if apart := dates.apart(measured.runs):
+        remarks.append(apart)
     return remarks
 
 
@@ -206,12 +223,18 @@ def status(acceptance: Acceptance) -> int:
     return STATUS[acceptance.verdict]
 
 
+def can_be_measured(acceptance: Acceptance) -> bool:
+    """True if another call may measure something that is missing now. What is not supported stays missing."""
+    return any(not one.reason.startswith(UNSUPPORTED) for one in acceptance.missing) or bool(acceptance.away)
+
+
 def lines(acceptance: Acceptance) -> Iterable[str]:
     """Yield the verdict as a terminal shows it."""
     yield acceptance.summary
     yield from (finding.sentence for finding in acceptance.findings)
     yield from (one.sentence for one in acceptance.expected if one.short or one.reached is None)
     yield from acceptance.unjudged
+    yield from acceptance.away_in_words()
     yield from acceptance.missing_in_words()
     yield from acceptance.unsure_in_words()
     yield from acceptance.remarks

@@ -13,6 +13,7 @@ from throughline.archive.opening import as_json
 from throughline.files import UserError
 from throughline.launch import fleet
 from throughline.records.acceptance import Acceptance
+from throughline.records.visit import unfinished
 from throughline.report.render import acceptance as shown
 from throughline.spec import canonical
 from throughline.study import acceptance as study
@@ -63,8 +64,7 @@ def files(result: Path) -> Iterator[Path]:
     folder = result.parent.parent
     yield from (folder / name for name in (study.RESULT, TEXT, PAGE, study.STANDINGS, study.PAIRS))
     for name, visit in asked.visits().items():
-        if (folder / name).exists():
-            yield folder / name
+        yield from (file for file in (folder / name, unfinished(folder / name)) if file.exists())
         for one in visit:
             if (folder / one.record).exists():
                 record = folder / one.record
@@ -90,7 +90,8 @@ def check(folder: Path) -> Found:
         return
     try:
         asked = _asked(path)
-        derived = verdict.judge(asked, folder)
+        away = {one.node: one.reason for one in records.read_acceptance(path).away}  # no record says it
+        derived = verdict.judge(asked, folder, away)
     except FAULTS as error:
         yield Difference(study.RESULT, "", f"it cannot be derived: {error}".replace(f"{folder}/", ""))
         return
@@ -113,6 +114,11 @@ def _strange(folder: Path, asked: study.Acceptance) -> Found:
             value: Any = as_json(folder / name)
             stated = value.get("records") if isinstance(value, dict) else None
             yield from between(name, stated, [one.record for one in visit], "records")
+        begun = unfinished(name)
+        if (folder / begun).exists():
+            told = records.read_unfinished(folder / begun)
+            if {*told.records, *told.failed} - {one.record for one in visit}:
+                yield Difference(str(begun), "records", "the acceptance does not ask for some of them")
 
 
 def _texts(folder: Path, derived: Acceptance) -> Found:

@@ -1,26 +1,40 @@
 """Say whether a fleet of nodes is fit, for a prolog or a nightly job.
 
-The exit status is 0 if it is fit, 1 if a device, node or link is slow or a figure is below what is expected, and 2 if
-not everything was measured that the verdict needs.
+The exit status is 0 if it is fit, 1 if a device, node or link is slow or broken or a figure is below what is expected,
+and 2 if not everything was measured that the verdict needs, or if there is no verdict to read. With --node it is about
+one node: 1 if a finding names this node or a pair with it, and 2 if the node was not measured or is not known.
 
 file: results/acceptance.json, which `snakemake accept` makes
+node: the name of a node, as results/acceptance.local.json has it
 """
 
+import sys
 from pathlib import Path
 
 
-def main(file: Path = Path("results/acceptance.json"), /) -> int:
-    from throughline.acceptance import verdict
+def main(file: Path = Path("results/acceptance.json"), /, node: str | None = None) -> int:
+    from throughline.acceptance import one_node, verdict
+    from throughline.files import UserError
+    from throughline.launch import fleet
     from throughline.records import read_acceptance
     from throughline.study.acceptance import LOCAL
 
-    accepted = read_acceptance(file)
-    for line in verdict.lines(accepted):
+    names = file.with_name(Path(LOCAL).name)
+    try:
+        accepted = read_acceptance(file)
+        status, lines = verdict.status(accepted), list(verdict.lines(accepted))
+        if node:
+            status, lines = one_node.told(accepted, one_node.number(node, fleet.known(names)))
+    except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slow
+        print(f"error: {error}", file=sys.stderr)
+        return verdict.STATUS["not measured"]
+    for line in lines:
         print(line)
-    if accepted.missing:
+    if accepted.ended:
+        print(f"Measured from {accepted.started} to {accepted.ended}.")
+    if verdict.can_be_measured(accepted) and not node:
         print("Next: bring back what is away, mend what failed, and call snakemake accept again in the same way.")
         print("It measures only what is missing.")
-    names = file.with_name(Path(LOCAL).name)
-    if names.exists():
+    if names.exists() and not node:
         print(f"The names of the nodes are in {names}.")
-    return verdict.status(accepted)
+    return status

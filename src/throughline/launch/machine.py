@@ -29,7 +29,7 @@ from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses, crowded
 from throughline.processes import wait_until
-from throughline.spec import RunSpec, read
+from throughline.spec import RunSpec, Topology, read
 
 DEVICE_FILES = {"cuda": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")}
 """Device files of a kind of accelerator. If none of them exists there is none, and we need not import a framework to
@@ -53,6 +53,18 @@ CONFIRM_S = 1.0
 """How long we look at the processors again before we warn that other processes keep them busy."""
 SEEN_WITHIN_S = 10.0
 """How long a shared file system may take to show a new file."""
+
+
+class TooFewGpus(UserError):
+    """A machine has fewer GPUs than a run has ranks there."""
+
+    def __init__(self, topology: Topology, ranks: int, gpus: int) -> None:
+        self.ranks, self.gpus = ranks, gpus
+        super().__init__(
+            f"topology {topology} needs {ranks} GPUs a machine, and there are {gpus}",
+            why=f"CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
+            next_step="choose a smaller topology, or runs.device: cpu",
+        )
 
 
 def gpus(framework: str, python: str, variables: Mapping[str, str], device: str = "auto") -> Gpus:
@@ -116,11 +128,7 @@ def fits(spec: RunSpec, per_machine: int, device: Device) -> list[str]:
     """Return warnings about `per_machine` ranks on one machine. Raise UserError if the machine cannot run them."""
     if device.kind != "cpu":
         if per_machine > device.count:
-            raise UserError(
-                f"topology {spec.topology} needs {per_machine} GPUs a machine, and there are {device.count}",
-                why=f"CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
-                next_step="choose a smaller topology, or runs.device: cpu",
-            )
+            raise TooFewGpus(spec.topology, per_machine, device.count)
         return []
     warnings = []
     if per_machine * spec.threads > device.count:

@@ -45,6 +45,18 @@ class Interrupted(Exception):
     """The run was interrupted from outside."""
 
 
+class Unfit(UserError):
+    """The GPUs of a node are busy or faulty. node: its place among the nodes of the run; faults: a sentence each."""
+
+    def __init__(self, node: int, faults: Sequence[str]) -> None:
+        self.node, self.faults = node, faults
+        super().__init__(
+            f"the GPUs of node {node} are not fit to be measured: {'; '.join(faults)}",
+            why="a busy or faulty device gives wrong figures; with runs.strict, a changed limit is a fault as well",
+            next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
+        )
+
+
 @contextlib.contextmanager
 def interruptible() -> Iterator[Parent]:
     """Raise Interrupted in the main thread on Ctrl-C, SIGTERM, SIGHUP and the end of the parent."""
@@ -182,11 +194,7 @@ def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: P
     finally:
         agents.end()
     if agents.refusal:
-        raise UserError(
-            f"the GPUs of node {agents.refusal.node} are not fit to be measured: {'; '.join(agents.refusal.faults)}",
-            why="a busy or faulty device gives wrong figures; with runs.strict, a changed limit is a fault as well",
-            next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
-        )
+        raise Unfit(agents.refusal.node, agents.refusal.faults)
     if hang:
         raise request.failed(hang, "the stacks of all threads are in the log")
     beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages

@@ -1,22 +1,29 @@
 """A visit of an acceptance: everything is measured once at one place, and every measurement is a run of its own.
 
-A measurement that fails does not stop the others. The visit then fails at its end, and its file is not written; the
-next visit measures only what is missing. A note beside the file (`.visit<k>.done.json`) says what is there already.
+A measurement that fails does not stop the others. The visit then fails at its end, and its file is not written. Another
+file beside it (records/visit.py) says what was measured and why the rest was not, and the next visit measures only the
+rest. What was measured long before is measured again with it, so that a visit has figures of one time.
 """
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from throughline import files, records
 from throughline.files import UserError, now
-from throughline.launch import launcher
+from throughline.launch import launcher, refusals
 from throughline.launch.fleet import known
 from throughline.launch.request import RunRequest
+from throughline.records.visit import Failure, Unfinished, unfinished
 from throughline.study.acceptance import Measurement
+
+AGAIN = ("oom", "invalid")
+"""Outcomes of a run that another try may change. A run that is not supported stays so."""
+OLD = timedelta(hours=12)
+"""From this age on, a measurement of a visit that did not end is made again."""
 
 
 def visit(
@@ -26,32 +33,28 @@ def visit(
 
     pythons: the interpreter of a framework's ranks, by framework, if it is not this one.
     """
-    started, note = now(), output.with_name(f".{output.stem}.done.json")
-    done, failed = _done(note), dict[str, UserError]()
+    started, note = now(), unfinished(output)
+    made, failed = _made(note), dict[str, Failure]()
     for number, measured in enumerate(measurements, 1):
         where = f"{measured.place}, {measured.what} ({number} of {len(measurements)})"
-        if done.get(measured.record) == measured.spec.canonical and _is_there(measured):
+        if measured.record in made and _is_there(measured):
             print(f"{where}: measured already", flush=True)
             continue
-        done.pop(measured.record, None)
+        made = [record for record in made if record != measured.record]
         Path(measured.record).unlink(missing_ok=True)
-        try:
-            record = launcher.run(request_of(measured, output, pythons or {}))
-        except launcher.Stopped:
-            raise
-        except UserError as error:
-            failed[measured.record] = error
-            print(f"{where}: failed: {error}", file=sys.stderr, flush=True)
-            continue
-        done[measured.record] = measured.spec.canonical
-        files.write_json(note, done)
-        print(f"{where}: {record['status']}", flush=True)
+        failure = _measure(measured, output, pythons or {}, where)
+        if failure:
+            failed[measured.record] = failure
+        else:
+            made.append(measured.record)
+        unended = Unfinished(schema_=records.SCHEMA, records=made, failed=failed)
+        files.write_json(note, unended.model_dump(by_alias=True))
     if failed:
-        first, reason = next(iter(failed.items()))
+        first, failure = next(iter(failed.items()))
         more = f", and so did {len(failed) - 1} more" if len(failed) > 1 else ""
         raise UserError(
             f"{first} failed{more}; {len(measurements) - len(failed)} of {len(measurements)} measurements are there",
-            why=reason.what,
+            why=failure.reason,
             next_step=f"read {Path(first).with_suffix('.log')}; the same command measures only what is missing",
         )
     note.unlink(missing_ok=True)
@@ -64,6 +67,22 @@ def visit(
         "started": started,
         "ended": now(),
     }
+
+
+def _measure(measured: Measurement, output: Path, pythons: Mapping[str, str], where: str) -> Failure | None:
+    """Make one measurement, and say on the terminal how it ended. Return why it failed; None if it did not."""
+    request = request_of(measured, output, pythons)
+    try:
+        record = launcher.run(request)
+    except launcher.Stopped:
+        raise
+    except UserError as error:
+        print(f"{where}: failed: {error}", file=sys.stderr, flush=True)
+        return refusals.failure(measured, error)
+    print(f"{where}: {record['status']}", flush=True)
+    if record["status"] not in AGAIN:
+        return None
+    return refusals.failure(measured, UserError(f"{record['status']}: {record['reason']}"))
 
 
 def request_of(measured: Measurement, output: Path, pythons: Mapping[str, str]) -> RunRequest:
@@ -92,17 +111,16 @@ def _names(nodes: Sequence[int]) -> list[str]:
     return [names[node] for node in nodes]
 
 
-def _done(note: Path) -> dict[str, str]:
-    """Map the records that an earlier start of this visit has made to their specifications."""
-    with suppress(OSError, ValueError):
-        value = json.loads(note.read_text(encoding="utf-8"))
-        if isinstance(value, dict):
-            return value
-    return {}
+def _made(note: Path) -> list[str]:
+    """Return the records that an earlier start of this visit has made."""
+    with suppress(UserError):
+        return records.read_unfinished(note).records
+    return []
 
 
 def _is_there(measured: Measurement) -> bool:
+    """True if a measurement has a record of its own specification that is not old."""
     with suppress(UserError):
-        records.read_run_of(measured.record, measured.spec)
-        return True
+        ended = records.read_run_of(measured.record, measured.spec).ended
+        return datetime.now(UTC) - datetime.fromisoformat(ended) < OLD
     return False

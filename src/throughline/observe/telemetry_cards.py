@@ -6,8 +6,9 @@ millijoules and percent become W, J and shares.
 
 import contextlib
 import os
+import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -241,6 +242,18 @@ def faults_of(
         if None not in (earlier.get(key), facts.get(key)) and earlier[key] != facts[key]
     ]
     return refused, marked
+
+
+def broken(faults: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Yield which GPUs are broken according to the sentences of `faults_of`, and what they say about each.
+
+    A GPU that other processes use is not broken.
+    """
+    for fault in faults:
+        if match := re.fullmatch(
+            r"GPU (\d+) (has \d+ uncorrected ECC errors .*|could not remap a faulty row .*)", fault
+        ):
+            yield int(match[1]), match[2]
 
 
 def _handles(count: int) -> list[Any]:

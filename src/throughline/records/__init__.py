@@ -30,6 +30,7 @@ from throughline.records.reading import (
     read_run,
     read_run_of,
     read_summary,
+    read_unfinished,
     read_verdict,
     write,
 )
@@ -54,5 +55,5 @@ __all__ = [
     "NodeTelemetry", "NotPredicted", "Port", "PredictedCell", "PredictedSeries", "Predictions", "Rank", "RankFigures",
     "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit", "leave_newer",
     "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported", "read_max_batch",
-    "read_predictions", "read_run", "read_run_of", "read_summary", "read_verdict", "write",
+    "read_predictions", "read_run", "read_run_of", "read_summary", "read_unfinished", "read_verdict", "write",
 ]  # fmt: skip

@@ -133,6 +133,15 @@ class Missing(Entry):
     reason: str
 
 
+class Away(Entry):
+    """A node that could not be measured when the verdict was made. reason: why, after `because`; figures_of: the days
+    of its figures, None if it has none."""
+
+    node: Whole
+    reason: str
+    figures_of: str | None
+
+
 class ExpectedEntry(Entry):
     """A figure that was expected or published, beside the slowest place that it is about.
 
@@ -175,6 +184,7 @@ class Acceptance(Entry):
     expected: list[ExpectedEntry]
     published: list[ExpectedEntry]
     missing: list[Missing]
+    away: list[Away] = Field([], exclude_if=lambda value: not value)
     unjudged: list[str]
     remarks: list[str]
     figures: list[FigureEntry]
@@ -193,6 +203,14 @@ class Acceptance(Entry):
         return [
             f"not certain: {first_of(words for _, words in behind)} lie behind the others, but these or the repeats "
             "differ so much that it may be chance; more repeats, or a quieter fleet, would tell"
+        ]
+
+    def away_in_words(self) -> list[str]:
+        """Return a sentence for each node that is away and has figures; the others are among what is missing."""
+        return [
+            f"node {one.node} is away, because {one.reason}; its figures are of {one.figures_of}"
+            for one in self.away
+            if one.figures_of
         ]
 
     def missing_in_words(self) -> list[str]:

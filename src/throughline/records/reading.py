@@ -25,6 +25,7 @@ from throughline.records.imported import Imported
 from throughline.records.predictions import Predictions
 from throughline.records.run import RunRecord
 from throughline.records.summary import Summary
+from throughline.records.visit import Unfinished
 from throughline.spec import RunSpec
 
 Kind = TypeVar("Kind", bound=Entry)
@@ -135,3 +136,4 @@ read_imported = partial(_validated, Imported)
 read_compared = partial(_validated, Compared)
 read_predictions = partial(_validated, Predictions)
 read_acceptance = partial(_validated, Acceptance)
+read_unfinished = partial(_validated, Unfinished)

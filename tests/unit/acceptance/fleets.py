@@ -28,7 +28,7 @@ def asked(nodes: int = 4, devices: int = 2, kind: str = "cuda", **accept: Any) -
 def write(
     made: Acceptance, folder: Path, speed: Share = lambda _: 1.0, change: Change = lambda _, record: None
 ) -> None:
-    """Write a record for each measurement. speed: its share of the usual speed; change: changes the record."""
+    """Write a record for each measurement, and the visits. speed: its share of the usual speed; change: of a record."""
     chance = random.Random(1)
     for measured in made.measurements():
         value = SPEEDS[measured.what] * speed(measured) * (1 + chance.gauss(0, 0.002))
@@ -37,6 +37,8 @@ def write(
         path = folder / measured.record
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, content)
+    for visit, several in made.visits().items():
+        write_json(folder / visit, {"schema": 2, "records": [measured.record for measured in several]})
 
 
 def record(measured: Measurement, value: float) -> dict[str, Any]:

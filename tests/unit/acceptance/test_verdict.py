@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from throughline.acceptance import verdict
+from throughline.acceptance import one_node, verdict
 from throughline.commands import accept
-from throughline.files import write_json
+from throughline.files import UserError, write_json
 from throughline.records.acceptance import Acceptance
+from throughline.records.visit import unfinished
 from throughline.study.accept_section import Expectation
 from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
@@ -138,6 +139,117 @@ def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None
     assert "oom: no" in {one.reason for one in verdict.judge(made, tmp_path).missing}
 
 
+def not_ended(folder: Path, visit: str, made: list[str], failed: dict[str, Any]) -> None:
+    """Leave what a visit leaves that did not end."""
+    (folder / visit).unlink()
+    write_json(unfinished(folder / visit), {"schema": 2, "records": made, "failed": failed})
+
+
+def test_a_record_of_an_earlier_visit_does_not_count(tmp_path: Path) -> None:
+    """Snakemake has removed the file of a visit that it wanted to have again, and that did not take place."""
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    visit, several = next((visit, several) for visit, several in made.visits().items() if "node3/" in visit)
+    (tmp_path / visit).unlink()
+    found = verdict.judge(made, tmp_path)
+    assert found.verdict == "not measured"
+    assert {one.record for one in found.missing} == {one.record for one in several}
+    assert "its record is of an earlier visit" in found.missing[0].reason
+
+    write_json(tmp_path / visit, {"schema": 2, "records": []})
+    not_ended(tmp_path, visit, [one.record for one in several[:2]], {several[2].record: {"reason": "x", "broken": []}})
+    found = verdict.judge(made, tmp_path)
+    assert len(found.missing) == len(several) - 2
+    assert found.missing[0].reason == "x"
+
+
+def test_a_node_that_is_away_leaves_the_verdict_open_although_it_has_figures(tmp_path: Path) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    found = verdict.judge(made, tmp_path, {3: "Slurm says that it is down"})
+    assert (found.verdict, found.missing) == ("not measured", [])
+    assert found.summary == "The verdict on 4 nodes is open: node 3 is away."
+    told = "node 3 is away, because Slurm says that it is down; its figures are of 2026-11-20"
+    assert told in list(verdict.lines(found)) and told in verdict.paragraph(found)
+    for one in made.measurements():
+        if one.place.nodes == (3,):
+            (tmp_path / one.record).unlink()
+    found = verdict.judge(made, tmp_path, {3: "Slurm says that it is down"})
+    assert found.away_in_words() == []
+    assert {one.reason for one in found.missing} == {"node 3 is away, because Slurm says that it is down"}
+    fleets.write(made, tmp_path, speed=of(1, 0, "matmul"))
+    assert verdict.judge(made, tmp_path, {3: "it is off"}).verdict == "outliers"
+
+
+def test_figures_of_two_nights_get_a_remark(tmp_path: Path) -> None:
+    def earlier(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes == (3,):
+            record |= {"started": "2026-11-19T13:00:00Z", "ended": "2026-11-19T13:01:00Z"}
+
+    assert not any("hours apart" in remark for remark in judged(tmp_path / "one").remarks)
+    found = judged(tmp_path / "two", change=earlier)
+    assert any("up to 23 hours apart (2026-11-19 to 2026-11-20)" in remark for remark in found.remarks)
+
+
+def test_a_gpu_that_was_refused_for_its_faults_is_named(tmp_path: Path) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    fault = "has 3 uncorrected ECC errors since the driver was loaded"
+    for visit, several in made.visits().items():
+        if "node3/" in visit:
+            bad = [one.record for one in several if one.place.device in (None, 1)]
+            reason = f"the GPUs of node 3 are not fit to be measured: GPU 1 {fault}"
+            failure = {"reason": reason, "broken": [{"node": 3, "device": 1, "fault": fault}]}
+            not_ended(tmp_path, visit, [one.record for one in several], dict.fromkeys(bad, failure))
+            for record in bad:
+                (tmp_path / record).unlink()
+    found = verdict.judge(made, tmp_path)
+    (finding,) = found.findings
+    assert (verdict.status(found), finding.cause) == (1, "machine")
+    assert finding.sentence == f"node 3, GPU 1 {fault}. It is the machine: a measurement there was refused."
+    assert "broken: node 3, GPU 1; " in found.summary and "slow:" not in found.summary
+    assert {one.reason for one in found.missing} == {reason}
+    assert fault in verdict.paragraph(found)
+
+
+@pytest.mark.parametrize(("lacking", "status"), [((3,), 1), ((0, 1, 2, 3), 2)])
+def test_a_node_that_lacks_a_gpu_is_named_if_others_have_theirs(
+    tmp_path: Path, lacking: tuple[int, ...], status: int
+) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    for visit, several in made.visits().items():
+        if (node := several[0].place.nodes[0]) in lacking and several[0].place.visit == f"node{node}":
+            fault = "lacks a GPU: there are 1, and 2 are to be measured"
+            failure = {"reason": "too few", "broken": [{"node": node, "device": None, "fault": fault}]}
+            not_ended(tmp_path, visit, [], {several[-1].record: failure})
+    found = verdict.judge(made, tmp_path)
+    assert verdict.status(found) == status
+    assert [one.place.words for one in found.findings] == (["node 3"] if status == 1 else [])
+
+
+@pytest.mark.parametrize("value", [None, 0.0, -1.0])
+def test_a_figure_that_is_no_positive_number_is_missing(tmp_path: Path, value: float | None) -> None:
+    """Otherwise its place would vanish, and the fleet would be fit without it."""
+
+    def nothing(measured: Measurement, record: dict[str, Any]) -> None:
+        if (measured.place.nodes, measured.what) == ((3,), "memory"):
+            record["figures"][0]["value"] = value
+
+    found = judged(tmp_path, change=nothing)
+    assert found.verdict == "not measured"
+    assert {one.what for one in found.missing} == {"memory"}
+    assert found.missing[0].reason == f"its figure vector_memory is {'not there' if value is None else value}"
+
+
+def test_a_run_without_its_figure_is_missing(tmp_path: Path) -> None:
+    def none(measured: Measurement, record: dict[str, Any]) -> None:
+        if (measured.place.nodes, measured.what) == ((3,), "matmul"):
+            record["figures"] = []
+
+    assert {one.what for one in judged(tmp_path, change=none).missing} == {"matmul"}
+
+
 def test_of_two_nodes_that_differ_the_verdict_is_open(tmp_path: Path) -> None:
     made = fleets.asked(nodes=2, devices=1)
     assert judged(tmp_path / "equal", made).verdict == "fit"
@@ -230,3 +342,102 @@ def test_the_command_prints_the_verdict_and_its_status_says_it(
     assert "results/acceptance.local.json" in capsys.readouterr().out.splitlines()[-1]
     paragraph = verdict.paragraph(found)
     assert "\n" not in paragraph and found.findings[0].sentence in paragraph and "8 x" not in paragraph
+
+
+def test_the_command_says_when_it_was_measured_and_what_another_call_may_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = fleets.asked()
+    fleets.write(made, tmp_path)
+    first = made.measurements()[0]
+    content = json.loads((tmp_path / first.record).read_text())
+    refused = content | {"status": "unsupported", "samples_per_s": None, "reason": "no fp8"}
+    (tmp_path / first.record).write_text(json.dumps(refused))
+    found = verdict.judge(made, tmp_path)
+    file = tmp_path / "acceptance.json"
+    write_json(file, found.model_dump(by_alias=True))
+    assert accept.main(file) == 2
+    printed = capsys.readouterr().out
+    assert "Measured from 2026-11-20T12:00:00Z to 2026-11-20T12:01:30Z." in printed
+    assert "unsupported: no fp8; another call does not try it again" in printed and "Next: " not in printed
+
+
+NAMES = {0: "green-0.example.org", 1: "me@green-1", 2: "green-2.a.org", 3: "green-2.b.org"}
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("green-0", 0), ("green-0.example.org", 0), ("green-1.example.org", 1), ("green-2.b.org", 3)]
+)
+def test_a_node_is_known_by_its_name_with_or_without_its_domain(name: str, number: int) -> None:
+    assert one_node.number(name, NAMES) == number
+
+
+@pytest.mark.parametrize("name", ["green", "green-2", "me@green-1", ""])
+def test_a_name_of_no_node_or_of_two_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="4 nodes are known"):
+        one_node.number(name, NAMES)
+
+
+def test_a_prolog_asks_about_its_own_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = fleets.asked()
+
+    def speed(measured: Measurement) -> float:
+        return 0.5 if measured.place.nodes == (1, 2) else of(3, 1, "matmul")(measured)
+
+    fleets.write(made, tmp_path, speed=speed)
+    lost = next(one for one in made.measurements() if one.place.nodes == (0,))
+    (tmp_path / lost.record).unlink()
+    file = tmp_path / "acceptance.json"
+    write_json(file, verdict.judge(made, tmp_path).model_dump(by_alias=True))
+
+    def asked(name: str) -> tuple[int, str]:
+        status = accept.main(file, node=name)
+        printed = capsys.readouterr()
+        return status, printed.out + printed.err
+
+    status, said = asked("violet")
+    assert status == 2 and "0 nodes are known" in said
+    names = {str(number): name for number, name in enumerate(["red", "green", "blue", "violet"])}
+    write_json(tmp_path / "acceptance.local.json", {"nodes": names})
+    status, said = asked("violet")
+    assert status == 1 and said.startswith("node 3, GPU 1: matrix product") and "nodes 1 and 2" not in said
+    assert [asked(name)[0] for name in ("blue", "green")] == [1, 1], "the link between the two is slow"
+    status, said = asked("red")
+    assert status == 2 and "is missing (1 run)" in said
+    status, said = asked("black")
+    assert status == 2 and "no node of this name" in said and "4 nodes are known" in said and "black" not in said
+
+
+def test_a_node_is_fit_whose_fleet_is_not(tmp_path: Path) -> None:
+    """What other nodes lack, or its pairs with them, is not its own."""
+    made = fleets.asked()
+    fleets.write(made, tmp_path, speed=of(3, 1, "matmul"))
+    for one in made.measurements():
+        if 1 in one.place.nodes:
+            (tmp_path / one.record).unlink()
+    found = verdict.judge(made, tmp_path, {1: "it is off"})
+    assert found.verdict == "outliers"
+    assert one_node.told(found, 0) == (0, ["node 0 is fit"])
+    assert one_node.told(found, 1)[0] == 2
+    assert one_node.told(found, 7) == (2, ["node 7 was not asked for"])
+
+
+def test_a_node_is_not_fit_if_it_is_below_what_is_expected(tmp_path: Path) -> None:
+    row = Expectation(what="matmul", at="device", value=700.0, unit="TFLOPS", source="an order")
+    found = judged(tmp_path, fleets.asked(expected=[row]), speed=lambda one: 0.95 if one.place.nodes == (2,) else 1.0)
+    found = found.model_copy(update={"findings": []})
+    status, lines = one_node.told(found, 2)
+    assert status == 1 and lines[0].startswith("node 2, GPU 0: matrix product is 9")
+    assert one_node.told(found, 0)[0] == 0
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"schema": 99}', "[" * 100_000])
+def test_a_verdict_that_cannot_be_read_is_open_and_not_an_outlier(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None
+) -> None:
+    """A prolog drains a node on 1."""
+    file = tmp_path / "acceptance.json"
+    if content is not None:
+        file.write_text(content)
+    assert accept.main(file) == 2
+    assert capsys.readouterr().err.startswith("error: ")

@@ -16,6 +16,7 @@ from throughline.archive import check, compare, pack, regress
 from throughline.files import write_json, write_text
 from throughline.records import read_compared
 from throughline.records.compared import ComparedAcceptance
+from throughline.records.visit import unfinished
 from throughline.report.render import acceptance as shown
 from throughline.report.render import compared_places
 from throughline.report.render.page import write_acceptance, write_comparison
@@ -35,8 +36,16 @@ def without_samples(_: Measurement, record: dict[str, Any]) -> None:
     record["telemetry"] = []
 
 
-def accepted(folder: Path, speed: Speed = equal, seed: int = 1, numbering: str | None = "0a1b", **how: Any) -> Path:
-    """Make an acceptance of three nodes with two devices each, and return its archive."""
+def accepted(
+    folder: Path,
+    speed: Speed = equal,
+    seed: int = 1,
+    numbering: str | None = "0a1b",
+    change: Callable[[Path], None] = lambda _: None,
+    away: dict[int, str] | None = None,
+    **how: Any,
+) -> Path:
+    """Make an acceptance of three nodes with two devices each, and return its archive. change: before the verdict."""
     made = fleets.asked(**{"nodes": 3, **how})
     made = replace(made, fleet=replace(made.fleet, numbering=numbering))
     chance = random.Random(seed)
@@ -47,14 +56,13 @@ def accepted(folder: Path, speed: Speed = equal, seed: int = 1, numbering: str |
         log = f"# again: snakemake --force {measured.visit}\noutcome: {record['samples_per_s']:.1f} x/s over 10 steps\n"
         (folder / measured.log).write_text(log)
         (folder / measured.record).with_suffix(".telemetry.csv").write_text("node,second\n")
-    judged = verdict.judge(made, folder)
+    change(folder)
+    judged = verdict.judge(made, folder, away or {})
     write_json(folder / RESULT, judged.model_dump(by_alias=True))
     write_text(folder / "results/acceptance.txt", verdict.paragraph(judged) + "\n")
     write_acceptance(judged, folder / "results/acceptance.html")
     shown.write(judged, folder / STANDINGS, folder / PAIRS)
     write_json(folder / LOCAL, {"nodes": dict(enumerate(["violet", "indigo", "blue", "green"]))})
-    for visit, several in made.visits().items():
-        write_json(folder / visit, {"schema": 2, "records": [one.record for one in several]})
     (folder / "results/report.html").write_text("<p>nothing")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -84,6 +92,41 @@ def test_an_acceptance_is_packed_without_names_and_holds(archive: Path, unpacked
     assert not found.differences
     assert found.counts["records"] == sum(name.endswith(".json") and "/run" in name for name in unpacked) > 100
     assert LOCAL not in unpacked and not any(b"violet" in content for content in unpacked.values())
+
+
+VISIT = Path("results/acceptance/node2/visit1.json")
+
+
+def refused(folder: Path) -> None:
+    """The first visit of node 2 has not ended: one of its GPUs was refused."""
+    made = json.loads((folder / VISIT).read_text())["records"]
+    broken = [{"node": 2, "device": 1, "fault": "has 3 uncorrected ECC errors"}]
+    (folder / VISIT).unlink()
+    (folder / f"{RUN}.json").unlink()
+    failed = {f"{RUN}.json": {"reason": "refused", "broken": broken}}
+    made.remove(f"{RUN}.json")
+    write_json(folder / unfinished(VISIT), {"schema": 2, "records": made, "failed": failed})
+
+
+def test_who_was_away_and_what_was_refused_is_packed_and_checked(tmp_path: Path) -> None:
+    """The verdict rests on both, and no record says either."""
+    archive = accepted(tmp_path, change=refused, away={0: "it is down"})
+    assert not check.check(archive).differences
+    with zipfile.ZipFile(archive) as opened:
+        files = {name: opened.read(name) for name in opened.namelist()}
+    stated = json.loads(files[RESULT])
+    assert stated["verdict"] == "outliers" and [one["figures_of"] for one in stated["away"]] == ["2026-11-20"]
+    note = str(unfinished(VISIT))
+
+    def differences(files: Files) -> str:
+        return "\n".join(map(str, check.check(packed(files, tmp_path / "changed.zip")).differences))
+
+    assert f"{RESULT}: findings" in differences({name: file for name, file in files.items() if name != note})
+    assert "verdict: it states" in differences(with_value(files, RESULT, lambda value: value.update(verdict="fit")))
+    assert f"{RESULT}: summary" in differences(with_value(files, RESULT, lambda value: value.pop("away")))
+    strange = with_value(files, note, lambda value: value["records"].append("another"))
+    assert f"{note}: records" in differences(strange)
+    assert f"{RESULT}: it cannot be derived" in differences(with_value(files, note, lambda value: value.clear()))
 
 
 def faster(record: Any) -> None:

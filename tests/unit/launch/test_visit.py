@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from throughline import records
 from throughline.files import UserError
-from throughline.launch import launcher, visit
+from throughline.launch import launcher, refusals, visit
+from throughline.launch.machine import TooFewGpus
 from throughline.launch.request import RunRequest
+from throughline.launch.supervision import Unfit
+from throughline.records.visit import unfinished
+from throughline.spec import Topology
 from throughline.study import acceptance
 from throughline.study.acceptance import Fleet, Measurement
 from throughline.study.config import Config
@@ -35,11 +43,13 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
             raise UserError("the product failed")
         request.record.parent.mkdir(parents=True, exist_ok=True)
         request.record.write_text(request.spec.canonical)
-        return {"status": "ok"}
+        return {"status": "ok", "reason": None}
 
-    def read(path: str, spec: Any) -> None:
+    def read(path: str, spec: Any) -> SimpleNamespace:
         if not Path(path).is_file() or Path(path).read_text() != spec.canonical:
             raise UserError("another one's")
+        written = datetime.fromtimestamp(Path(path).stat().st_mtime, UTC)
+        return SimpleNamespace(ended=written.isoformat())
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(launcher, "run", run)
@@ -60,7 +70,7 @@ def test_a_failure_leaves_the_rest_and_the_next_visit_makes_only_what_is_missing
     done = visit.visit(made, file)
     assert [request.spec.model for request in asked] == ["matmul"]
     assert done["records"] == [measured.record for measured in made]
-    assert not list(file.parent.glob(".*")), "a finished visit leaves no note, so a forced one measures everything"
+    assert not unfinished(file).exists(), "a finished visit leaves no note, so a forced one measures everything"
     asked.clear()
     visit.visit(made, file)
     assert len(asked) == 3
@@ -71,6 +81,46 @@ def test_what_another_specification_has_left_is_measured_again(asked: list[RunRe
     with pytest.raises(UserError):
         visit.visit(made, file)
     Path(made[0].record).write_text("another")
+    asked.clear()
+    (tmp_path / "mended").touch()
+    visit.visit(made, file)
+    assert [request.spec.model for request in asked] == ["bert-tiny", "matmul"]
+
+
+@pytest.mark.parametrize(("status", "again"), [("oom", True), ("invalid", True), ("unsupported", False)])
+def test_an_outcome_that_may_change_is_tried_again(
+    asked: list[RunRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, again: bool
+) -> None:
+    """Otherwise the visit would be over, and its run missing for ever."""
+    (tmp_path / "mended").touch()
+    run = launcher.run
+
+    def refused(request: RunRequest) -> dict[str, Any]:
+        product = request.spec.model == "matmul"
+        return run(request) | ({"status": status, "reason": "rank 0: no"} if product else {})
+
+    monkeypatch.setattr(launcher, "run", refused)
+    file, made = first_visit(CPU)
+    if again:
+        with pytest.raises(UserError, match="2 of 3 measurements are there"):
+            visit.visit(made, file)
+        product = next(measured.record for measured in made if measured.what == "matmul")
+        assert records.read_unfinished(unfinished(file)).failed[product].reason == f"{status}: rank 0: no"
+        monkeypatch.setattr(launcher, "run", run)
+        asked.clear()
+    visit.visit(made, file)
+    assert len(asked) == (1 if again else 3)
+
+
+def test_what_a_visit_has_measured_long_ago_is_measured_again_with_the_rest(
+    asked: list[RunRequest], tmp_path: Path
+) -> None:
+    """A nightly acceptance must not take the figures of the night before."""
+    file, made = first_visit(CPU)
+    with pytest.raises(UserError):
+        visit.visit(made, file)
+    yesterday = time.time() - 24 * 3600
+    os.utime(made[0].record, (yesterday, yesterday))
     asked.clear()
     (tmp_path / "mended").touch()
     visit.visit(made, file)
@@ -128,3 +178,43 @@ def test_simulated_nodes_have_gpus_of_their_own() -> None:
         "node 1": (2, 3),
         "nodes 0 and 1": None,
     }
+
+
+ECC = "GPU 0 has 3 uncorrected ECC errors since the driver was loaded"
+
+
+def place(words: str, fleet: Fleet = GPUS) -> Measurement:
+    return next(made for made in acceptance.measurements(Config(), fleet) if str(made.place) == words)
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "reason", "broken"),
+    [
+        ("node 3, GPU 1", Unfit(0, [ECC]), "node 3 are not fit to be measured: GPU 1 has 3 uncorrected", [(3, 1)]),
+        ("node 3", Unfit(0, [ECC]), "node 3 are not fit to be measured: GPU 0 has 3 uncorrected", [(3, 0)]),
+        ("nodes 0 and 3", Unfit(1, [ECC]), "the GPUs of node 3 are not", [(3, 0)]),
+        ("node 3", Unfit(0, ["GPU 0 could not remap a faulty row of its memory"]), "remap", [(3, 0)]),
+        ("node 3", Unfit(0, ["GPU 0 is used by another process (17, 2.0 GiB)"]), "another process", []),
+        ("node 3", TooFewGpus(Topology(1, 2), 2, 1), "needs 2 GPUs a machine, and there are 1", [(3, None)]),
+        ("nodes 0 and 3", TooFewGpus(Topology(2, 2), 2, 1), "and there are 1", []),
+        ("node 3", UserError("visit: rank 0: killed", why="its last\noutput"), "rank 0: killed (its last output)", []),
+    ],
+)
+def test_a_reason_names_the_node_and_the_gpu_by_their_numbers(
+    words: str, error: UserError, reason: str, broken: list[tuple[int, int | None]]
+) -> None:
+    """The run itself counts them from 0. What other processes do is no fault of a GPU."""
+    failure = refusals.failure(place(words), error)
+    assert reason in failure.reason
+    assert [(one.node, one.device) for one in failure.broken] == broken
+
+
+def test_a_reason_has_no_name_of_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm sorts the nodes of a job by their names, and we by their numbers."""
+    monkeypatch.chdir(tmp_path)
+    Path("results").mkdir()
+    Path(acceptance.LOCAL).write_text(json.dumps({"nodes": {"0": "violet", "3": "me@indigo"}}))
+    monkeypatch.setenv("THROUGHLINE_NODES", "indigo violet")
+    failure = refusals.failure(place("nodes 0 and 3"), UserError("indigo is lost, node 1 is not"))
+    assert failure.reason == "node 3 is lost, node 0 is not"
+    assert refusals.failure(place("nodes 0 and 3"), Unfit(0, [ECC])).broken[0].node == 3

@@ -142,6 +142,18 @@ def test_what_is_not_known_is_no_fault() -> None:
     assert telemetry_cards.faults_of(0, state, {}, {"power_limit_w": 300.0}) == ([], [])
 
 
+def test_a_broken_gpu_is_told_from_a_busy_one() -> None:
+    """`broken` reads the sentences of `faults_of`."""
+    keys = ("processes", "utilization", "memory_used_bytes", "ecc_uncorrected", "ecc_corrected", "rows_pending")
+    state = dict.fromkeys(keys) | {"rows_failed": True, "ecc_uncorrected": 3, "processes": [(17, None)]}
+    refused, _ = telemetry_cards.faults_of(5, state, {}, {})
+    assert len(refused) == 3
+    assert list(telemetry_cards.broken(refused)) == [
+        (5, "has 3 uncorrected ECC errors since the driver was loaded"),
+        (5, "could not remap a faulty row of its memory"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("visible", "answers", "names"),
     [

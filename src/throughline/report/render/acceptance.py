@@ -86,6 +86,7 @@ def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
         "plots": [],
         "remarks": [
             *acceptance.unjudged,
+            *acceptance.away_in_words(),
             *acceptance.unsure_in_words(),
             *acceptance.remarks,
             *acceptance.missing_in_words(),
@@ -121,7 +122,8 @@ def _reached(short: bool, reached: float | None) -> tuple[str, str]:
 
 def _finding(finding: Finding) -> list[str | Entry]:
     facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
-    return [finding.sentence, "\n".join(facts) or "nothing that was observed"]
+    nothing = "nothing that was observed" if finding.slow else ""  # what was refused has no peers
+    return [finding.sentence, "\n".join(facts) or nothing]
 
 
 def write(acceptance: Acceptance, places: Path, pairs: Path) -> None:
