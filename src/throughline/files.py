@@ -75,15 +75,16 @@ def disk_error(error: OSError) -> UserError | None:
 
 
 @contextmanager
-def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Path]:
     """Yield a temporary path beside `path`. On success, sync the file and rename it to `path`; otherwise remove it.
 
     The temporary name starts with a dot. It keeps the suffix of `path`, because some writers look at the suffix.
+    mode: who may open the file, from its first moment on, less what the process's umask forbids.
     """
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f".{final.stem}.{os.urandom(8).hex()}.partial{final.suffix}")
-    temporary.touch(exist_ok=False)
+    temporary.touch(mode, exist_ok=False)
     try:
         yield temporary
         _sync(temporary)
@@ -104,15 +105,18 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8, either completely or not at all."""
-    with atomic(path) as temporary:
+def write_text(path: str | os.PathLike[str], text: str, mode: int = 0o666) -> None:
+    """Write `text` as UTF-8, either completely or not at all. mode: see `atomic`."""
+    with atomic(path, mode) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented JSON, either completely or not at all. Raise ValueError for NaN and infinity."""
-    write_text(path, json_text(value))
+def write_json(path: str | os.PathLike[str], value: Any, mode: int = 0o666) -> None:
+    """Write `value` as indented JSON, either completely or not at all. Raise ValueError for NaN and infinity.
+
+    mode: see `atomic`.
+    """
+    write_text(path, json_text(value), mode)
 
 
 def json_text(value: Any) -> str:

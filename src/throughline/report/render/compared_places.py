@@ -27,8 +27,8 @@ TEST = (
 LINES = "results/tables/compare_acceptance.csv has every place."
 NUMBERED = "Both call the same nodes by the same numbers."
 NOT_NUMBERED = (
-    "Which node here is which node there is not known: the numbers are of another cluster, or of another "
-    "results/acceptance.local.json. So only kinds of places are compared as a whole."
+    "Which node here is which node there is not known: the numbers are of another cluster, of another "
+    "results/acceptance.local.json, or of simulated nodes. So only kinds of places are compared as a whole."
 )
 COLUMNS = (
     Column("place", "place", names=True),
