@@ -23,6 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -162,10 +163,19 @@ class Acceptance:
 
     def visits(self) -> dict[str, list[Measurement]]:
         """Map the file of each visit to its measurements, in the order in which they are made."""
+        return self._visits
+
+    @cached_property  # Snakemake asks about each visit a dozen times, and a large fleet has thousands of visits
+    def _visits(self) -> dict[str, list[Measurement]]:
         visits: dict[str, list[Measurement]] = {}
         for measured in self.measurements():
             visits.setdefault(measured.visit, []).append(measured)
         return visits
+
+    @cached_property
+    def priorities(self) -> dict[str, int]:
+        """Map the file of each visit to its priority: higher the earlier it is made."""
+        return {file: number for number, file in enumerate(reversed(self._visits), 1)}
 
     def places(self) -> Iterator[Place]:
         fleet = self.fleet

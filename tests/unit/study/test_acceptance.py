@@ -50,6 +50,16 @@ def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config
     assert (first.spec.device, first.spec.repeat, first.spec.options.data) == ("cuda", 1, "synthetic")
 
 
+def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = acceptance.asked(config, Fleet(tuple(range(64)), 8, "cuda"))
+    calls, measurements = [], made.measurements()
+    monkeypatch.setattr(acceptance.Acceptance, "measurements", lambda _: calls.append(1) or measurements)
+    files = list(made.visits())
+    assert [made.priorities[file] for file in files] == [*range(len(files), 0, -1)]
+    assert sum(len(made.visits()[file]) for file in files) == len(measurements) == 12_582
+    assert len(calls) == 1
+
+
 def test_on_a_cpu_the_node_is_the_device(config: Config) -> None:
     made = acceptance.measurements(config, Fleet((0, 1, 2, 3), 1, "cpu", threads=2))
     assert {measured.place.kind for measured in made} == {"node", "pair", "all"}
