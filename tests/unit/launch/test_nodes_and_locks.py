@@ -215,17 +215,21 @@ def test_hosts_are_checked_before_anything_runs(
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer()};; *) {body};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UserError) as error:
-        nodes.ask(nodes.Nodes("ssh", ("one", "two")), question(), "python", {})
+        nodes.ask(nodes.Nodes("ssh", ("one", "two"), in_runs_hosts=True), question(), "python", {})
     assert message in str(error.value) and "host two" not in str(error.value)
     same, warnings = nodes.ask(nodes.Nodes("ssh", ("one", "one")), question(), "python", {})
     assert same.software == {"torch": "2.13"} and warnings == []
+    accepted = nodes.find(training_fixtures.spec(topology="2n1g", hosts="ssh"), ["one", "two"], {}, in_runs_hosts=False)
+    with pytest.raises(UserError) as error:
+        nodes.ask(accepted, question(), "python", {})
+    assert message.replace("entry 2 of runs.hosts", "node 1") in str(error.value)
 
 
 def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lesser = answer(gpus={"kind": "cuda", "count": 1, "name": "V100", "fp16": True}, environment={"kernel": "5.4"})
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer(environment={"kernel": "6.1"})};; *) {lesser};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    both = nodes.Nodes("ssh", ("one", "two"))
+    both = nodes.Nodes("ssh", ("one", "two"), in_runs_hosts=True)
     first, (warning,) = nodes.ask(both, question(), "python", {})
     assert first.gpus.count == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
     assert "GPU is V100, not A100" in warning

@@ -32,6 +32,29 @@ def test_places_have_words_folders_and_a_job() -> None:
     assert [place.visit for place in places] == ["node3", "node3", "pair_2_5", "all"]
 
 
+@pytest.mark.parametrize(
+    ("place", "text", "renumbered"),
+    [
+        (
+            Place("node", (3,)),
+            "the GPUs of node 0 are not fit to be measured",
+            "the GPUs of node 3 are not fit to be measured",
+        ),
+        (
+            Place("device", (3,), 5),
+            "no word from node0:29500, node 0's agent",
+            "no word from node3:29500, node 3's agent",
+        ),
+        (Place("pair", (1, 2)), "node 0: it is not like node 1", "node 1: it is not like node 2"),
+        (Place("pair", (0, 2)), "node 1 and its NUMA node 1", "node 2 and its NUMA node 1"),
+        (Place("all", (0, 2, 3)), "rank 7 of 24 on node 2, node 9", "rank 7 of 24 on node 3, node 9"),
+        (Place("node", (1,)), "results/acceptance/node0/visit1.json", "results/acceptance/node0/visit1.json"),
+    ],
+)
+def test_texts_of_a_run_get_the_numbers_of_the_acceptance(place: Place, text: str, renumbered: str) -> None:
+    assert place.renumbered(text) == renumbered
+
+
 def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config: Config) -> None:
     made = acceptance.measurements(config, Fleet((0, 1, 2, 3), 8, "cuda"))
     whats: dict[str, set[str]] = {}
