@@ -86,6 +86,18 @@ def test_an_acceptance_is_packed_without_names_and_holds(archive: Path, unpacked
     assert LOCAL not in unpacked and not any(b"violet" in content for content in unpacked.values())
 
 
+def test_short_names_of_nodes_are_masked_when_they_are_packed(tmp_path: Path) -> None:
+    folder = accepted(tmp_path).parents[1]
+    write_json(folder / LOCAL, {"nodes": {"0": "n1", "1": "g7", "2": "node9"}})
+    log = folder / f"{RUN}.log"
+    log.write_text(log.read_text() + "gloo: no answer from g7:29500, n1 waits\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        pack.write(Path("results/archive.zip"), Path("results/report.html"), [], {}, [], Path(RESULT))
+    with zipfile.ZipFile(folder / "results/archive.zip") as opened:
+        assert opened.read(f"{RUN}.log").endswith(b"gloo: no answer from node1:29500, node0 waits\n")
+
+
 def faster(record: Any) -> None:
     record["figures"][0]["value"] *= 1.01
 
