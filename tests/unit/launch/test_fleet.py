@@ -195,7 +195,7 @@ def test_this_machine_is_one_node(monkeypatch: pytest.MonkeyPatch, local: Path) 
     assert replace(found, numbering=None) == fleet.Fleet((0,), 1, "cpu", 3)
     with pytest.raises(UserError, match=r"accept\.devices is 9, and node 0 has 8 GPUs"):
         fleet.find(accept(devices=9), False, path=local)
-    with pytest.raises(UserError, match="5 GPUs of each of 2 simulated nodes are to be measured, and .* has 8 GPUs"):
+    with pytest.raises(UserError, match=r"5 GPUs of each of 2 simulated nodes are to be measured, and .* has 8 GPUs"):
         fleet.find(accept(hosts="simulated", devices=5), False, path=local)
     with pytest.raises(UserError, match="this machine is one node"):
         fleet.find(accept(nodes=2), False, path=local)
