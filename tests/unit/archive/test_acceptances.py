@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from throughline import commands
+from throughline import commands, ratios
 from throughline.acceptance import verdict
 from throughline.archive import check, compare, pack, regress
 from throughline.files import write_json, write_text
@@ -177,6 +177,20 @@ def test_what_got_slower_is_named_by_its_number(archive: Path, now: Path, tmp_pa
     assert "node 2, GPU 1: matrix product (8,192) against archive.zip: slower: -" in capsys.readouterr().out
 
 
+def test_the_smallest_loss_that_is_found_grows_with_the_noise_and_with_the_number_of_places(
+    archive: Path, now: Path, tmp_path: Path
+) -> None:
+    (found,) = compared(now, [archive], tmp_path / "compare.json")
+    losses = {figure: loss for loss, figure in compared_places.least_losses(found.places)}
+    expected = ratios.least_loss(3, 0.001, len([place for place in found.places if place.p is not None]))
+    assert losses["matrix product, device"] == pytest.approx(expected, rel=0.5)
+    products = [place for place in found.places if place.what == "matmul"]
+    (fewer,) = (loss for loss, _ in compared_places.least_losses(products))
+    assert fewer < losses["matrix product, device"]
+    noisy = [place.model_copy(update={"ours": [0.98 * place.ours[0], *place.ours[1:]]}) for place in products]
+    assert compared_places.least_losses(noisy)[0][0] > 4 * fewer
+
+
 def test_an_equal_fleet_has_got_no_slower(archive: Path, tmp_path: Path) -> None:
     accepted(tmp_path, seed=3)
     compared(tmp_path, [archive], tmp_path / "compare.json")
@@ -208,6 +222,7 @@ def test_the_page_and_the_table(archive: Path, now: Path, tmp_path: Path) -> Non
     write_comparison(tmp_path / "compare.json", tmp_path / "compare.html")
     page = (tmp_path / "compare.html").read_text()
     assert "The acceptance compared with archive.zip" in page and "call the same nodes by the same numbers" in page
+    assert "A single place is called slower in 9 of 10 cases if it has lost about " in page
     assert "Compared with archive.zip" not in page  # no benchmark is in both
     compared_places.write(tmp_path / "compare.json", tmp_path / "places.csv")
     lines = (tmp_path / "places.csv").read_text().splitlines()
