@@ -104,8 +104,9 @@ def least_losses(places: Sequence[ComparedPlace]) -> list[tuple[float, str]]:
     tested = [place for place in places if place.p is not None]
     figures: dict[str, list[ComparedPlace]] = {}
     for place in tested:
+        where = "all nodes" if place.kind == "all" else place.kind
         if not place.whole:
-            figures.setdefault(f"{_figure(place)}, {place.kind}", []).append(place)
+            figures.setdefault(f"{_figure(place)}, {where}", []).append(place)
     found = []
     for figure, several in figures.items():
         sides = [[math.log(value) for value in side] for place in several for side in (place.ours, place.theirs)]
