@@ -16,7 +16,8 @@ import pytest
 import training_fixtures
 from throughline import frameworks
 from throughline.files import UserError
-from throughline.launch import agent_commands, lock, nodes
+from throughline.launch import agent_commands, lock, nodes, site
+from throughline.launch.request import RunRequest
 from throughline.messages import Order, Question
 from throughline.processes import START as FILE
 from throughline.processes import wait_until
@@ -223,6 +224,13 @@ def test_hosts_are_checked_before_anything_runs(
     with pytest.raises(UserError) as error:
         nodes.ask(accepted, question(), "python", {})
     assert message.replace("entry 2 of runs.hosts", "node 1") in str(error.value)
+
+
+@pytest.mark.parametrize("of_acceptance", [False, True])
+def test_the_hosts_of_an_acceptance_are_no_entries_of_runs_hosts(of_acceptance: bool) -> None:
+    spec = training_fixtures.spec(hosts="ssh")
+    request = RunRequest(spec, Path("a.json"), Path("a.log"), hosts=["one"], side_by_side=of_acceptance)
+    assert site._nodes(request).in_runs_hosts != of_acceptance
 
 
 def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
