@@ -106,8 +106,7 @@ def slurm_options_of_visit(wildcards):
 def priority_of_visit(wildcards):
     """The priority of a visit: higher the earlier it stands in the order of all visits."""
     _, made = accepted()
-    files = list(made.visits())
-    return len(files) - files.index(acceptance.VISIT.format(**wildcards))
+    return made.priorities[acceptance.VISIT.format(**wildcards)]
 
 
 def watch_nodes(made):

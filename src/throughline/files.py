@@ -75,15 +75,16 @@ def disk_error(error: OSError) -> UserError | None:
 
 
 @contextmanager
-def atomic(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Path]:
     """Yield a temporary path beside `path`. On success, sync the file and rename it to `path`; otherwise remove it.
 
     The temporary name starts with a dot. It keeps the suffix of `path`, because some writers look at the suffix.
+    mode: who may open the file, from its first moment on, less what the process's umask forbids.
     """
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)
     temporary = final.with_name(f".{final.stem}.{os.urandom(8).hex()}.partial{final.suffix}")
-    temporary.touch(exist_ok=False)
+    temporary.touch(mode, exist_ok=False)
     try:
         yield temporary
         _sync(temporary)
@@ -104,15 +105,18 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8, either completely or not at all."""
-    with atomic(path) as temporary:
+def write_text(path: str | os.PathLike[str], text: str, mode: int = 0o666) -> None:
+    """Write `text` as UTF-8, either completely or not at all. mode: see `atomic`."""
+    with atomic(path, mode) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented JSON, either completely or not at all. Raise ValueError for NaN and infinity."""
-    write_text(path, json_text(value))
+def write_json(path: str | os.PathLike[str], value: Any, mode: int = 0o666) -> None:
+    """Write `value` as indented JSON, either completely or not at all. Raise ValueError for NaN and infinity.
+
+    mode: see `atomic`.
+    """
+    write_text(path, json_text(value), mode)
 
 
 def json_text(value: Any) -> str:
@@ -178,6 +182,7 @@ Logs and records call these nodes node0, node1, ...
 _ADDRESS = r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\.?\w)|(?<![\w.:])[0-9a-fA-F]*(?::[0-9a-fA-F]*){2,7}(?![\w:]*\w)"
 _MAC = r"(?<![\w:])(?:[0-9a-fA-F]{2}:){5}[0-9a-fA-F]{2}(?![\w:])"
 _DOMAIN = r"(?:\.(?:home|internal|intern|lan|local|localdomain)\b|(?:\.[A-Za-z][\w-]*){2,})?"
+_NAME = r".{3}|[A-Za-z]\d|\d[A-Za-z]"  # `n1` is a name that we mask; `it` or `7` would spoil every text
 _HOMES = r"(?<![\w.~-])/(?:home|Users)/[\w.-]+"
 _SECRET = r"(?:token|secret|passw(?:or)?d|credentials?|(?:api|access|private|secret)[_-]?key)"
 _TOKEN = rf"(?i)({_SECRET}[\"']?\s*)(=\s*[\"']?[^\s\"',;&]+|:\s*[\"']?[^\s\"',;&]{{8,}})"
@@ -225,7 +230,8 @@ def scrub(text: str) -> str:
 
     Masked are names of nodes, addresses, the user's name, home folders and tokens. The nodes in the variable
     THROUGHLINE_NODES become node0, node1, ... in their order; an entry of this variable may be `user@host`. If the
-    variable is not set, this machine becomes node0. Paths below the working directory become relative to it.
+    variable is not set, this machine becomes node0. Names of one or two characters are masked only if they have a
+    letter and a digit. Paths below the working directory become relative to it.
     """
     for pattern, alias in _names():
         text = re.sub(pattern, alias, text)
@@ -262,7 +268,7 @@ def _names() -> list[tuple[str, str]]:
     aliases = {node: f"node{number}" for number, (_, _, node) in enumerate(nodes)}
     for node, alias in {os.uname().nodename: "HOST" if nodes else "node0", **aliases}.items():
         for name in dict.fromkeys([node, node.split(".")[0]]):
-            if len(name) > 2 and name != "localhost":
+            if re.search(_NAME, name) and name != "localhost":
                 patterns.append((rf"(?<![\w-]){re.escape(name)}{_DOMAIN}(?![\w-])", alias))
     for user in sorted({*users, *(user for user, _, _ in nodes)}, key=len, reverse=True):
         if len(user) > 2 and user != "root":

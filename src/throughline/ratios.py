@@ -31,6 +31,8 @@ PLANNED = 0.02
 """The noise of a single repeat that planning assumes, as a share."""
 POWER = 0.9
 """Planning asks for so many repeats that a difference is decided with this probability."""
+SIMULATED = 20_000
+"""So many comparisons are simulated."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,25 @@ def least_difference(repeats: int, deviation: float, family: int = 1, *, paired:
         return None
     shares = (share / 100 for share in range(1, 1000))
     return next((d for d in shares if power(repeats, d, deviation, family, paired=paired) >= POWER), None)
+
+
+def least_loss(repeats: int, deviation: float, family: int) -> float | None:
+    """Return the smallest loss that Welch's test finds in 9 of 10 cases, as a share of the speed; None without a test.
+
+    deviation: the standard deviation of single repeats, as a share. The loss has to pass at the level of the smallest p
+    of a family. It is simulated, with the same random numbers each time: with three repeats, the degrees of freedom of
+    Welch's test vary so much that `power` promises too much.
+    """
+    if repeats < LEAST_REPEATS:
+        return None
+    import numpy as np
+    from scipy import special
+
+    drawn = np.random.RandomState(0).normal(0.0, deviation, (2, SIMULATED, repeats))
+    (here, there), (one, two) = drawn.mean(axis=2), drawn.var(axis=2, ddof=1) / repeats
+    degrees = (repeats - 1) * (one + two) ** 2 / (one**2 + two**2)
+    reach = special.stdtrit(degrees, 1 - SURE / (2 * family)) * np.sqrt(one + two)
+    return -math.expm1(-float(np.quantile(reach + here - there, POWER)))
 
 
 def decides(repeats: int, family: int, margin: float = MARGIN) -> str:

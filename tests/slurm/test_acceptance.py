@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from pathlib import Path
+import zipfile
 
 import pytest
 
@@ -67,6 +67,7 @@ def test_a_lost_node_is_measured_later(project: Project, capsys: pytest.CaptureF
     assert json.loads(result.read_text())["summary"] in output, "the last message has the verdict"
     assert len(ran_on(project)) - before == len(PLACES)
     where_and_what(project)
+    nothing_names_a_node(project)
     it_is_away_again(project, capsys)
 
 
@@ -82,7 +83,7 @@ def it_is_away_again(project: Project, capsys: pytest.CaptureFixture[str]) -> No
 
 
 def where_and_what(project: Project) -> None:
-    """Check the names of the nodes, the records, and that no file but one has the names."""
+    """Check the names of the nodes, the jobs on them, and the records."""
     names = json.loads((project.path / acceptance.LOCAL).read_text())["nodes"]
     assert names == {str(number): f"try{number + 1}" for number in range(3)}
     nodes = ["try1", "try2", "try3", "try[1-2]", "try[1,3]", "try[2-3]", "try[1-3]"]
@@ -93,5 +94,16 @@ def where_and_what(project: Project) -> None:
             record = json.loads((project.path / path).read_text())
             assert record["status"] == "ok", record["reason"]
             records.RunRecord.model_validate(record)
-    for path in filter(Path.is_file, (project.path / acceptance.FOLDER).rglob("*")):
-        assert not re.search(rb"\btry[1-5]\b", path.read_bytes()), path
+
+
+def nothing_names_a_node(project: Project) -> None:
+    """Check every result and log, except the file of names, and what a packed archive holds."""
+    project.run("pack", "--configfile", "accept.yaml")
+    name, local = re.compile(rb"\btry[1-5]\b"), project.path / acceptance.LOCAL
+    for path in [path for folder in ("results", "logs") for path in (project.path / folder).rglob("*")]:
+        if path.is_file() and path != local:
+            assert not name.search(path.read_bytes()), path
+    with zipfile.ZipFile(project.path / "results/archive.zip") as archive:
+        assert acceptance.RESULT in archive.namelist()
+        for held in archive.namelist():
+            assert not name.search(archive.read(held)), held

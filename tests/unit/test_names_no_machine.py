@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -56,6 +57,19 @@ def test_what_names_a_place_is_masked(somewhere: None, text: str, clean: str | N
 )
 def test_what_names_none_stays(somewhere: None, text: str) -> None:
     assert files.scrub(text) == text
+
+
+def test_a_short_name_is_masked_as_a_word_if_it_is_no_word_of_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(files.NODES, "n1 me@g7 it 7 .")
+    assert files.scrub("n1 and g7, n1.cluster.example:29500") == "node0 and node1, node0:29500"
+    text = "n12, an1, n1-ib, n10 and 1n1g: it took 7 s. The end"
+    assert files.scrub(text) == text
+
+
+def test_this_machine_has_a_short_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(files.NODES, raising=False)
+    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(nodename="n1"))
+    assert files.scrub("at n1 now") == "at node0 now"
 
 
 def test_paths_of_the_project_become_relative(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,3 +86,16 @@ def test_planning_agrees_with_the_test(paired: bool) -> None:
     assert ratios.power(needed - 1, 0.05, 0.02, 3, paired=paired) < ratios.POWER
     assert ratios.least_difference(needed, 0.02, 3, paired=paired) == pytest.approx(0.05)
     assert ratios.least_difference(2, 0.02) is None and ratios.repeats_needed(0.001, 0.5) is None
+
+
+@pytest.mark.parametrize(("repeats", "family"), [(3, 20), (5, 1000), (10, 1)])
+def test_the_smallest_loss_is_found_in_nine_of_ten_cases(repeats: int, family: int) -> None:
+    loss = ratios.least_loss(repeats, 0.01, family)
+    assert loss
+    chance, told = random.Random(5), 0
+    for _ in range(1000):
+        before, after = ([math.exp(chance.gauss(0, 0.01)) for _ in range(repeats)] for _ in range(2))
+        found = ratios.tested(before, [(1 - loss) * speed for speed in after], paired=False)
+        told += found is not None and found.p * family < ratios.SURE and found.ratio < 1
+    assert 0.87 < told / 1000 < 0.93
+    assert ratios.least_loss(2, 0.01, family) is None

@@ -1,7 +1,7 @@
 """Find the nodes of an acceptance, give each a number for ever, and say which of them are away now.
 
 The nodes are those of a Slurm partition, hosts behind ssh, or this machine. Their names go into one file
-(`acceptance.LOCAL`) and nowhere else.
+(`acceptance.LOCAL`) and nowhere else. Simulated nodes have no names: they leave this file as it is.
 """
 
 import os
@@ -10,6 +10,7 @@ import secrets
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,18 +31,25 @@ FRAMEWORK = "torch"
 
 @dataclass(frozen=True)
 class Settled:
-    """The nodes of an acceptance. names: by number; away: why nodes cannot be measured now, by number."""
+    """The nodes of an acceptance. names: by number; away: why nodes cannot be measured now, by number.
+
+    Simulated nodes have no names.
+    """
 
     fleet: Fleet
     names: Mapping[int, str] = field(repr=False)
     away: Mapping[int, str] = field(default_factory=dict)
 
     def write(self, path: Path = Path(LOCAL)) -> None:
-        """Write the names, for this user's eyes only, and the facts that the jobs on the nodes have to know."""
+        """Write the names, for this user's eyes only, and the facts that the jobs on the nodes have to know.
+
+        Simulated nodes are not written, because they would take the numbers of a cluster's nodes.
+        """
+        if self.fleet.hosts == "simulated":
+            return
         names = {str(number): name for number, name in sorted({**known(path), **self.names}.items())}
         if not path.is_file() or files.read_json(path) != {"nodes": names, "fleet": _plain(self.fleet)}:
-            files.write_json(path, {"nodes": names, "fleet": _plain(self.fleet)})
-            path.chmod(0o600)
+            files.write_json(path, {"nodes": names, "fleet": _plain(self.fleet)}, mode=0o600)
 
 
 @dataclass(frozen=True)
@@ -79,11 +87,14 @@ def settled(path: Path = Path(LOCAL)) -> Settled:
 
 
 def find(accept: Accept, on_slurm: bool, partition: str | None = None, path: Path = Path(LOCAL)) -> Settled:
-    """Return the nodes that the section `accept` asks for. Raise UserError if there are too few, or if they differ.
+    """Return the nodes that the section `accept` asks for. A node that is unlike most of the others is away.
 
-    on_slurm: jobs run on the nodes of a partition, None for the default one.
+    Raise UserError if there are too few nodes, or if no kind of node is in the majority. on_slurm: jobs run on the
+    nodes of a partition, None for the default one.
     """
     found = _found(accept, on_slurm, partition, path)
+    if found.fleet.hosts == "simulated":  # their numbers are those of no other acceptance
+        return found
     return replace(found, fleet=replace(found.fleet, numbering=_numbering(path)))
 
 
@@ -103,7 +114,13 @@ def _found(accept: Accept, on_slurm: bool, partition: str | None, path: Path) ->
     if accept.hosts == "simulated":
         count = accept.nodes or 2
         devices = accept.devices or (here.gpus // count if here.gpus else 1)
-        return Settled(_fleet(accept, range(count), here, devices, "simulated"), dict.fromkeys(range(count), here.name))
+        if here.kind != "cpu" and count * devices > here.gpus:
+            raise UserError(
+                f"{devices} GPUs of each of {count} simulated nodes are to be measured, and this machine has "
+                f"{_gpus(here.gpus)}",
+                next_step="set accept.devices or accept.nodes to fewer",
+            )
+        return Settled(_fleet(accept, range(count), here, devices, "simulated"), {})
     if (accept.nodes or 1) > 1:
         raise UserError(
             f"accept.nodes is {accept.nodes}, and this machine is one node",
@@ -128,25 +145,64 @@ def _settle(accept: Accept, seen: Sequence[Seen], hosts: Any, path: Path) -> Set
     there = [node for node in chosen if node.away is None]
     if not there:
         raise UserError(f"none of the {len(chosen)} nodes can be measured now", why=chosen[0].away)
-    first, least = there[0], min(there, key=lambda node: node.gpus)
-    if odd := [node for node in there if (node.kind, node.gpus) != (first.kind, first.gpus) and not accept.devices]:
-        raise UserError(
-            f"node {numbers[odd[0].name]} has {odd[0].gpus} GPUs, and node {numbers[first.name]} has {first.gpus}",
-            why="nodes are compared with each other, so they should be alike",
-            next_step="choose alike nodes (accept.partition, accept.constraint, accept.hosts), or set accept.devices",
-        )
-    fewest = Seen("", least.kind, least.gpus, min(node.cores for node in there))
-    fleet = _fleet(accept, [numbers[node.name] for node in chosen], fewest, accept.devices or least.gpus or 1, hosts)
+    odd = _odd(accept, there, numbers)
+    alike = [node for node in there if node.name not in odd]
+    fewest = Seen("", alike[0].kind, min(node.gpus for node in alike), min(node.cores for node in alike))
+    fleet = _fleet(accept, [numbers[node.name] for node in chosen], fewest, accept.devices or fewest.gpus or 1, hosts)
     names = {numbers[node.name]: node.name for node in chosen}
-    return Settled(fleet, names, {numbers[node.name]: node.away for node in chosen if node.away})
+    away = {numbers[node.name]: why for node in chosen if (why := node.away or odd.get(node.name))}
+    return Settled(fleet, names, away)
+
+
+def _odd(accept: Accept, there: Sequence[Seen], numbers: Mapping[str, int]) -> dict[str, str]:
+    """Map the nodes that cannot be compared with most of the others to the reason. Raise UserError if all have too few
+    GPUs."""
+    usual, wanted = _usual(accept, there, numbers), accept.devices or 0
+    found: dict[str, str] = {}
+    for node in there:
+        if _what(accept, node) != _what(accept, usual):
+            found[node.name] = f"it has {_has(node, usual)}, and most nodes have {_has(usual, node)}"
+        elif node.kind != "cpu" and node.gpus < wanted:
+            found[node.name] = f"it has {_gpus(node.gpus)}, and accept.devices is {wanted}"
+    if len(found) == len(there):
+        raise UserError(
+            f"accept.devices is {wanted}, and node {numbers[usual.name]} has {_gpus(usual.gpus)}",
+            next_step="set accept.devices to fewer",
+        )
+    return found
+
+
+def _usual(accept: Accept, there: Sequence[Seen], numbers: Mapping[str, int]) -> Seen:
+    """Return a node that most of the others are like. Raise UserError if there is none."""
+    what, count = Counter(_what(accept, node) for node in there).most_common(1)[0]
+    usual = next(node for node in there if _what(accept, node) == what)
+    if 2 * count > len(there):
+        return usual
+    other = next(node for node in there if _what(accept, node) != what)
+    raise UserError(
+        f"node {numbers[usual.name]} has {_has(usual, other)}, and node {numbers[other.name]} has {_has(other, usual)}",
+        why="nodes are compared with each other, so most of them should be alike",
+        next_step="choose alike nodes (accept.partition, accept.constraint, accept.hosts), or set accept.devices or "
+        "accept.device",
+    )
+
+
+def _what(accept: Accept, node: Seen) -> tuple[str, int]:
+    """Return what alike nodes have in common. If accept.devices is set, a node may have more GPUs than it needs."""
+    return node.kind, 0 if accept.devices else node.gpus
+
+
+def _has(node: Seen, other: Seen) -> str:
+    """Return what a node has, beside another node."""
+    of_kind = f" of kind {node.kind}" if node.gpus and other.gpus and node.kind != other.kind else ""
+    return _gpus(node.gpus) + of_kind
+
+
+def _gpus(count: int) -> str:
+    return f"{count or 'no'} GPU{'' if count < 2 else 's'}"
 
 
 def _fleet(accept: Accept, numbers: Sequence[int], seen: Seen, devices: int, hosts: Any) -> Fleet:
-    if seen.kind != "cpu" and devices * (len(numbers) if hosts == "simulated" else 1) > seen.gpus:
-        raise UserError(
-            f"{devices} GPUs of each node are to be measured, and there are {seen.gpus}",
-            next_step="set accept.devices to fewer",
-        )
     threads = accept.threads or max(1, seen.cores // devices)
     return Fleet(tuple(numbers), devices, seen.kind, threads if seen.kind == "cpu" else 1, hosts)
 

@@ -1,6 +1,7 @@
 """Find the nodes of a run: this machine, simulated nodes on it, the nodes of a Slurm job, or hosts behind ssh.
 
-We use the names of nodes only to reach them. Every text says `entry 2 of runs.hosts` or `node 1` instead.
+We use the names of nodes only to reach them. Every text says `entry 2 of runs.hosts` or `node 1` instead. The hosts of
+an acceptance are no entries of runs.hosts, so they are nodes as well.
 """
 
 import json
@@ -31,12 +32,13 @@ class Nodes:
     """The nodes of a run.
 
     names: in the order of the ranks, empty if all ranks are on this machine; cores: the cores of each node that the
-    Slurm job has reserved.
+    Slurm job has reserved; in_runs_hosts: the names are the first entries of runs.hosts.
     """
 
     kind: Literal["here", "simulated", "slurm", "ssh"]
     names: tuple[str, ...] = field(default=(), repr=False)
     cores: int = 0
+    in_runs_hosts: bool = False
 
     @property
     def elsewhere(self) -> bool:
@@ -50,8 +52,13 @@ def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> lis
     return known.get(benchmark.split("__")[0], [])
 
 
-def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ) -> Nodes:
-    """Return the nodes for this run. Raise UserError if there are too few."""
+def find(
+    spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.environ, in_runs_hosts: bool = True
+) -> Nodes:
+    """Return the nodes for this run. Raise UserError if there are too few.
+
+    in_runs_hosts: the names in `hosts` are those of runs.hosts.
+    """
     topology = spec.topology
     if spec.hosts == "ssh":
         if len(hosts) < topology.nodes:
@@ -59,7 +66,7 @@ def find(spec: RunSpec, hosts: Sequence[str], variables: Mapping[str, str] = os.
                 f"topology {topology} needs {topology.nodes} hosts, and runs.hosts has {len(hosts)}",
                 next_step="add hosts, or choose a topology of fewer nodes",
             )
-        return Nodes("ssh", tuple(hosts[: topology.nodes]))
+        return Nodes("ssh", tuple(hosts[: topology.nodes]), in_runs_hosts=in_runs_hosts)
     if spec.hosts == "simulated":
         return Nodes("simulated")
     if topology.nodes == 1:
@@ -118,7 +125,7 @@ def ask(nodes: Nodes, question: Question, python: str, variables: Mapping[str, s
     answers: list[Answer] = []
     warnings: list[str] = []
     for number, answer in enumerate(replies):
-        where = f"entry {number + 1} of runs.hosts" if nodes.kind == "ssh" else f"node {number}"
+        where = f"entry {number + 1} of runs.hosts" if nodes.in_runs_hosts else f"node {number}"
         if isinstance(answer, str):
             raise UserError(f"{where} {answer}", next_step=REACH[nodes.kind])
         answers.append(answer)

@@ -18,7 +18,7 @@ IN_WORDS = {
     "here": "this machine",
     "simulated": "simulated nodes of this machine",
     "slurm": "the nodes of this Slurm job",
-    "ssh": "the first of runs.hosts",
+    "ssh": "hosts behind ssh",
 }
 """Map each kind of nodes to its words in the log."""
 
@@ -44,7 +44,7 @@ class Site:
 def survey(request: RunRequest) -> Site:
     """Ask every node, and choose the device. Raise UserError if the run cannot take place on these nodes."""
     spec, topology = request.spec, request.spec.topology
-    found, earlier = nodes.find(spec, request.hosts), siblings(request.record)
+    found, earlier = _nodes(request), siblings(request.record)
     names = os.environ[files.NODES] = host_names(found.names)  # from now on, logs and records say node0, node1, ...
     variables = machine.worker_variables(spec) | {files.NODES: names}
     variables |= machine.only(request.visible, {} if found.elsewhere else os.environ)
@@ -81,6 +81,11 @@ def survey(request: RunRequest) -> Site:
     if found.kind == "simulated":
         warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
     return Site(found, variables, device, facts, question, earlier, [*warnings, *doubts])
+
+
+def _nodes(request: RunRequest) -> Nodes:
+    """Return the nodes of a run. Only an acceptance lets runs on several hosts go side by side."""
+    return nodes.find(request.spec, request.hosts, in_runs_hosts=not request.side_by_side)
 
 
 def last_doubts(site: Site, data: Mapping[str, Any] | None, others: OtherProcesses) -> list[str]:

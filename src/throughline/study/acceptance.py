@@ -7,8 +7,9 @@ Every measurement is a run record like any other, in a file of its own below res
 `records.read_run_of(measurement.record, measurement.spec)` reads one. A file that is not there was not measured: its
 node was away, or the measurement failed.
 
-Nodes have numbers from 0. Their names are in results/acceptance.local.json and nowhere else. A record of a single node
-calls that node `node 0`, because it is the first of its run: the place says which node it is.
+Nodes have numbers from 0. Their names are in results/acceptance.local.json and nowhere else. A run counts its own nodes
+from 0, and so do its record, log and telemetry: the only node of node3/... is `node 0` there. `Place.renumbered`
+translates their texts.
 
     step         a training step: samples_per_s
     matmul       figure `matmul` (TFLOPS) by rows of the matrices
@@ -21,8 +22,10 @@ calls that node `node 0`, because it is the first of its run: the place says whi
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -80,6 +83,18 @@ class Place:
     def visit(self) -> str:
         """The visit that measures this place: that of `node3` also measures the devices of node 3 alone."""
         return self.folder.partition("/")[0]
+
+    def renumbered(self, text: str) -> str:
+        """Return a text of a run at this place with the numbers that its nodes have in the acceptance.
+
+        A run says `node 1`, and `node1` in place of a name. Nodes of NUMA and the names of files stay as they are.
+        """
+
+        def number(found: re.Match[str]) -> str:
+            own = int(found[2])
+            return f"{found[1]}{self.nodes[own] if own < len(self.nodes) else own}"
+
+        return re.sub(r"(?<!NUMA )(?<![\w./-])(node ?)(\d+)\b", number, text)
 
 
 @dataclass(frozen=True)
@@ -162,10 +177,19 @@ class Acceptance:
 
     def visits(self) -> dict[str, list[Measurement]]:
         """Map the file of each visit to its measurements, in the order in which they are made."""
+        return self._visits
+
+    @cached_property  # Snakemake asks about each visit a dozen times, and a large fleet has thousands of visits
+    def _visits(self) -> dict[str, list[Measurement]]:
         visits: dict[str, list[Measurement]] = {}
         for measured in self.measurements():
             visits.setdefault(measured.visit, []).append(measured)
         return visits
+
+    @cached_property
+    def priorities(self) -> dict[str, int]:
+        """Map the file of each visit to its priority: higher the earlier it is made."""
+        return {file: number for number, file in enumerate(reversed(self._visits), 1)}
 
     def places(self) -> Iterator[Place]:
         fleet = self.fleet

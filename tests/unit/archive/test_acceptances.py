@@ -1,6 +1,7 @@
 """An acceptance in archives: packed without names, derived again by a check, and compared place by place."""
 
 import json
+import math
 import random
 import zipfile
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from throughline import commands
+from throughline import commands, ratios
 from throughline.acceptance import verdict
 from throughline.archive import check, compare, pack, regress
 from throughline.files import write_json, write_text
@@ -129,6 +130,18 @@ def test_who_was_away_and_what_was_refused_is_packed_and_checked(tmp_path: Path)
     assert f"{RESULT}: it cannot be derived" in differences(with_value(files, note, lambda value: value.clear()))
 
 
+def test_short_names_of_nodes_are_masked_when_they_are_packed(tmp_path: Path) -> None:
+    folder = accepted(tmp_path).parents[1]
+    write_json(folder / LOCAL, {"nodes": {"0": "n1", "1": "g7", "2": "node9"}})
+    log = folder / f"{RUN}.log"
+    log.write_text(log.read_text() + "gloo: no answer from g7:29500, n1 waits\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        pack.write(Path("results/archive.zip"), Path("results/report.html"), [], {}, [], Path(RESULT))
+    with zipfile.ZipFile(folder / "results/archive.zip") as opened:
+        assert opened.read(f"{RUN}.log").endswith(b"gloo: no answer from node1:29500, node0 waits\n")
+
+
 def faster(record: Any) -> None:
     record["figures"][0]["value"] *= 1.01
 
@@ -208,6 +221,21 @@ def test_what_got_slower_is_named_by_its_number(archive: Path, now: Path, tmp_pa
     assert "node 2, GPU 1: matrix product (8,192) against archive.zip: slower: -" in capsys.readouterr().out
 
 
+def test_the_smallest_loss_that_is_found_grows_with_the_noise_and_with_the_number_of_places(
+    archive: Path, now: Path, tmp_path: Path
+) -> None:
+    (found,) = compared(now, [archive], tmp_path / "compare.json")
+    losses = {figure: loss for loss, figure in compared_places.least_losses(found.places)}
+    noise = math.hypot(0.001, 0.002)  # of `accepted`, and of fleets.write
+    expected = ratios.least_loss(3, noise, len([place for place in found.places if place.p is not None]))
+    assert losses["matrix product, device"] == pytest.approx(expected, rel=0.5)
+    products = [place for place in found.places if place.what == "matmul"]
+    (fewer,) = (loss for loss, _ in compared_places.least_losses(products))
+    assert fewer < losses["matrix product, device"]
+    noisy = [place.model_copy(update={"ours": [0.98 * place.ours[0], *place.ours[1:]]}) for place in products]
+    assert compared_places.least_losses(noisy)[0][0] > 4 * fewer
+
+
 def test_an_equal_fleet_has_got_no_slower(archive: Path, tmp_path: Path) -> None:
     accepted(tmp_path, seed=3)
     compared(tmp_path, [archive], tmp_path / "compare.json")
@@ -239,6 +267,7 @@ def test_the_page_and_the_table(archive: Path, now: Path, tmp_path: Path) -> Non
     write_comparison(tmp_path / "compare.json", tmp_path / "compare.html")
     page = (tmp_path / "compare.html").read_text()
     assert "The acceptance compared with archive.zip" in page and "call the same nodes by the same numbers" in page
+    assert "A single place is called slower in 9 of 10 cases if it has lost about " in page
     assert "Compared with archive.zip" not in page  # no benchmark is in both
     compared_places.write(tmp_path / "compare.json", tmp_path / "places.csv")
     lines = (tmp_path / "places.csv").read_text().splitlines()

@@ -16,7 +16,8 @@ import pytest
 import training_fixtures
 from throughline import frameworks
 from throughline.files import UserError
-from throughline.launch import agent_commands, lock, nodes
+from throughline.launch import agent_commands, lock, nodes, site
+from throughline.launch.request import RunRequest
 from throughline.messages import Order, Question
 from throughline.processes import START as FILE
 from throughline.processes import wait_until
@@ -215,17 +216,28 @@ def test_hosts_are_checked_before_anything_runs(
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer()};; *) {body};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(UserError) as error:
-        nodes.ask(nodes.Nodes("ssh", ("one", "two")), question(), "python", {})
+        nodes.ask(nodes.Nodes("ssh", ("one", "two"), in_runs_hosts=True), question(), "python", {})
     assert message in str(error.value) and "host two" not in str(error.value)
     same, warnings = nodes.ask(nodes.Nodes("ssh", ("one", "one")), question(), "python", {})
     assert same.software == {"torch": "2.13"} and warnings == []
+    accepted = nodes.find(training_fixtures.spec(topology="2n1g", hosts="ssh"), ["one", "two"], {}, in_runs_hosts=False)
+    with pytest.raises(UserError) as error:
+        nodes.ask(accepted, question(), "python", {})
+    assert message.replace("entry 2 of runs.hosts", "node 1") in str(error.value)
+
+
+@pytest.mark.parametrize("of_acceptance", [False, True])
+def test_the_hosts_of_an_acceptance_are_no_entries_of_runs_hosts(of_acceptance: bool) -> None:
+    spec = training_fixtures.spec(hosts="ssh")
+    request = RunRequest(spec, Path("a.json"), Path("a.log"), hosts=["one"], side_by_side=of_acceptance)
+    assert site._nodes(request).in_runs_hosts != of_acceptance
 
 
 def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lesser = answer(gpus={"kind": "cuda", "count": 1, "name": "V100", "fp16": True}, environment={"kernel": "5.4"})
     script(tmp_path, "ssh", f'case "$*" in *"-- one "*) {answer(environment={"kernel": "6.1"})};; *) {lesser};; esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    both = nodes.Nodes("ssh", ("one", "two"))
+    both = nodes.Nodes("ssh", ("one", "two"), in_runs_hosts=True)
     first, (warning,) = nodes.ask(both, question(), "python", {})
     assert first.gpus.count == 1 and warning.startswith("node 1: it is not like node 0 (kernel is 5.4, not 6.1; ")
     assert "GPU is V100, not A100" in warning

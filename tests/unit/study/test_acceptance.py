@@ -32,6 +32,29 @@ def test_places_have_words_folders_and_a_job() -> None:
     assert [place.visit for place in places] == ["node3", "node3", "pair_2_5", "all"]
 
 
+@pytest.mark.parametrize(
+    ("place", "text", "renumbered"),
+    [
+        (
+            Place("node", (3,)),
+            "the GPUs of node 0 are not fit to be measured",
+            "the GPUs of node 3 are not fit to be measured",
+        ),
+        (
+            Place("device", (3,), 5),
+            "no word from node0:29500, node 0's agent",
+            "no word from node3:29500, node 3's agent",
+        ),
+        (Place("pair", (1, 2)), "node 0: it is not like node 1", "node 1: it is not like node 2"),
+        (Place("pair", (0, 2)), "node 1 and its NUMA node 1", "node 2 and its NUMA node 1"),
+        (Place("all", (0, 2, 3)), "rank 7 of 24 on node 2, node 9", "rank 7 of 24 on node 3, node 9"),
+        (Place("node", (1,)), "results/acceptance/node0/visit1.json", "results/acceptance/node0/visit1.json"),
+    ],
+)
+def test_texts_of_a_run_get_the_numbers_of_the_acceptance(place: Place, text: str, renumbered: str) -> None:
+    assert place.renumbered(text) == renumbered
+
+
 def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config: Config) -> None:
     made = acceptance.measurements(config, Fleet((0, 1, 2, 3), 8, "cuda"))
     whats: dict[str, set[str]] = {}
@@ -48,6 +71,16 @@ def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config
     first = made[0]
     assert first.record == "results/acceptance/node0/device0/step/run1.json"
     assert (first.spec.device, first.spec.repeat, first.spec.options.data) == ("cuda", 1, "synthetic")
+
+
+def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = acceptance.asked(config, Fleet(tuple(range(64)), 8, "cuda"))
+    calls, measurements = [], made.measurements()
+    monkeypatch.setattr(acceptance.Acceptance, "measurements", lambda _: calls.append(1) or measurements)
+    files = list(made.visits())
+    assert [made.priorities[file] for file in files] == [*range(len(files), 0, -1)]
+    assert sum(len(made.visits()[file]) for file in files) == len(measurements) == 12_582
+    assert len(calls) == 1
 
 
 def test_on_a_cpu_the_node_is_the_device(config: Config) -> None:
