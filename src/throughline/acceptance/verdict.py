@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from throughline import outliers, records
-from throughline.acceptance import findings, limits, undecided
+from throughline.acceptance import findings, limits, summary, undecided
+from throughline.acceptance.findings import Standings
 from throughline.acceptance.measured import FigureKey, Measured, Spot, Values, judged, read
 from throughline.outliers import Peers, Standing
 from throughline.records.acceptance import (
+    NAMES,
     Acceptance,
     AcceptanceVerdict,
-    ExpectedEntry,
     FigureEntry,
-    Finding,
-    Missing,
     StandingEntry,
-    first_of,
+    unsure,
 )
 from throughline.study import acceptance as study
 
 STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "not measured": 2}
 """The exit statuses."""
-STARTS = ("not certain", "slow ones", "some places", "the runs")
+STARTS = ("not certain", "slow ones", "some places", "the runs", "these figures")
 """How sentences begin that are no sentences about a place: `node 3` keeps its small letter."""
-NO_PEERS = "no figure has peers: an acceptance compares at least three devices, nodes or pairs"
 
 
 def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
@@ -39,12 +37,15 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
     expected = limits.expected(asked, values)
     slow_nodes = {finding.place.nodes[0] for finding in found if finding.place.kind != "pair"}
     unjudged = list(undecided.differences(standings, values, asked.tolerance, slow_nodes))
-    has_peers = any(standing.others >= 1 for places in standings.values() for standing in places.values())
-    if not has_peers and not any(one.reached for one in expected):
-        unjudged.append(NO_PEERS)
+    if not summary.compared(standings) and not any(one.reached for one in expected):
+        unjudged.append(summary.NO_PEERS)
+    figures = [_figure(key, places, values, standings, measured) for key, places in values.items()]
+    behind = [one for figure in figures if figure.kind != "link" for one in unsure(figure, found, asked.tolerance)]
+    gaps = list(summary.gaps(measured.missing, unjudged, behind, expected))
     short = [one for one in expected if one.short]
-    lacking = bool(measured.missing or unjudged or any(one.reached is None for one in expected))
-    verdict: AcceptanceVerdict = "outliers" if found or short else "not measured" if lacking else "fit"
+    verdict: AcceptanceVerdict = "outliers" if found or short else "not measured" if gaps else "fit"
+    is_fit = verdict == "fit"
+    outcome = summary.fit(asked.fleet, standings) if is_fit else summary.other(asked.fleet, found, short, gaps)
     starts = sorted(run.record.started for run in measured.runs)
     return Acceptance(
         schema_=records.SCHEMA,
@@ -56,14 +57,14 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
         started=next(iter(starts), None),
         ended=max((run.record.ended for run in measured.runs), default=None),
         verdict=verdict,
-        summary=_summary(verdict, found, short, measured.missing, unjudged, len(asked.fleet.nodes)),
+        summary=outcome,
         findings=found,
         expected=expected,
         published=limits.published(asked, values),
         missing=measured.missing,
         unjudged=unjudged,
         remarks=_remarks(standings, measured),
-        figures=[_figure(key, places, values, standings, measured) for key, places in values.items()],
+        figures=figures,
     )
 
 
@@ -102,38 +103,9 @@ def _standings(values: Values, tolerance: float) -> dict[FigureKey, dict[Spot, S
     return second
 
 
-def _summary(
-    verdict: AcceptanceVerdict,
-    found: Sequence[Finding],
-    short: Sequence[ExpectedEntry],
-    missing: Sequence[Missing],
-    unjudged: Sequence[str],
-    nodes: int,
-) -> str:
-    """Return the outcome in one sentence."""
-    fleet = "1 node" if nodes == 1 else f"{nodes} nodes"
-    gaps = [_runs_missing(missing)] if missing else []
-    if unjudged:
-        gaps.append(NO_PEERS if NO_PEERS in unjudged else "places differ, and nobody can tell which ones are slow")
-    if verdict == "fit":
-        return f"The {fleet} are fit: no device, node or link is slow." if nodes != 1 else "The node is fit."
-    if verdict == "not measured":
-        return f"The verdict on {fleet} is open: {'; '.join(gaps) or 'not everything that is expected was measured'}."
-    names = [finding.place.words for finding in found]
-    parts = [f"slow: {', '.join(dict.fromkeys(names))}"] if names else []
-    figures = "1 figure is" if len(short) == 1 else f"{len(short)} figures are"
-    parts += [f"{figures} below what is expected"] if short else []
-    return f"Not fit ({fleet}): {'; '.join([*parts, *gaps])}."
-
-
-def _runs_missing(missing: Sequence[Missing]) -> str:
-    places = first_of(one.place.words for one in missing)
-    return f"{len(missing)} run{'s are' if len(missing) > 1 else ' is'} missing ({places})"
-
-
-def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: Measured) -> list[str]:
+def _remarks(standings: Standings, measured: Measured) -> list[str]:
     """Say what limits the verdict: few places, few repeats, and records from different software."""
-    remarks = list(undecided.limits(standings))
+    remarks = [*undecided.limits(standings), *_without_peers(standings)]
     counts = [len(standing.repeats) for places in standings.values() for standing in places.values()]
     if counts and min(counts) < 3:
         remarks.append("some places have fewer than 3 repeats: a short disturbance may look like a slow device")
@@ -143,11 +115,22 @@ def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: M
     return remarks
 
 
+def _without_peers(standings: Standings) -> Iterator[str]:
+    """Yield which figures were not compared, if others were."""
+    alone = [
+        f"{NAMES.get((key.what, key.figure), key.what)} ({undecided.KINDS[key.kind]})"
+        for key, places in standings.items()
+        if key.kind in undecided.KINDS and not any(one.others for one in places.values())
+    ]
+    if alone and summary.compared(standings):
+        yield f"these figures were not compared, because nothing else of their kind was measured: {', '.join(alone)}"
+
+
 def _figure(
     key: FigureKey,
     places: Mapping[Spot, Mapping[int, float]],
     values: Values,
-    standings: Mapping[FigureKey, Mapping[Spot, Standing]],
+    standings: Standings,
     measured: Measured,
 ) -> FigureEntry:
     """Return a figure with all of its places. If it is not judged, its distances are known all the same."""

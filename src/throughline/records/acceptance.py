@@ -1,6 +1,6 @@
 """results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -44,11 +44,6 @@ class StandingEntry(Entry):
     p: NonNegative | None
     p_holm: NonNegative | None
     slow: bool
-
-    @property
-    def is_unsure(self) -> bool:
-        """True if the place is far behind and not called slow, because its peers or its repeats differ too much."""
-        return not self.slow and self.p is not None and (self.distance or 0.0) < -UNSURE
 
 
 UNSURE = 0.1
@@ -122,6 +117,15 @@ class Finding(Entry):
     facts: list[DifferingFact]
     sentence: str
 
+    def explains(self, place: PlaceEntry) -> bool:
+        """Return whether a place is slow because of this one: a device's node, and everything that a node is in."""
+        own = self.place
+        if own.kind == "pair":
+            return place.nodes == own.nodes
+        if own.kind == "device":
+            return place.nodes == own.nodes and place.device in (None, own.device)
+        return bool(set(own.nodes) & set(place.nodes))
+
 
 class Missing(Entry):
     """A run that was asked for and has no valid record."""
@@ -158,7 +162,7 @@ class Acceptance(Entry):
     """The verdict on a fleet. Real names of nodes are in no key.
 
     asked: what was asked for, from which the verdict follows together with the records; nodes: their numbers;
-    unjudged: figures without enough peers.
+    unjudged: where places differ so that nobody can tell which ones are slow, or that nothing has peers.
     """
 
     schema_: Literal[2] = Field(alias="schema")
@@ -184,9 +188,8 @@ class Acceptance(Entry):
         behind = sorted(
             (one.distance or 0.0, f"{one.place.words} by {-100 * (one.distance or 0.0):.0f} % ({figure.words})")
             for figure in self.figures
-            if figure.kind != "link"
-            for one in figure.standings
-            if one.is_unsure
+            for one in unsure(figure, self.findings, self.tolerance)
+            if figure.kind != "link"  # its pairs are named
         )
         if not behind:
             return []
@@ -208,6 +211,21 @@ class Acceptance(Entry):
                 f"missing ({len(missing)} run{'s' if len(missing) > 1 else ''}): {reason}"
             )
         return texts
+
+
+def unsure(figure: FigureEntry, findings: Sequence[Finding], tolerance: float) -> list[StandingEntry]:
+    """Return the places that are far behind and not called slow, because their peers or their repeats differ too much.
+
+    Places that are behind because of one that a finding names are left out.
+    """
+    return [
+        one
+        for one in figure.standings
+        if not one.slow
+        and one.p is not None
+        and (one.distance or 0.0) < -max(UNSURE, tolerance)
+        and not any(finding.explains(one.place) for finding in findings)
+    ]
 
 
 def first_of(places: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from throughline.acceptance import verdict
 from throughline.commands import accept
 from throughline.files import write_json
 from throughline.records.acceptance import Acceptance
+from throughline.report.render import acceptance as shown
 from throughline.study.accept_section import Expectation
 from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
@@ -125,7 +127,8 @@ def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None
 
 def test_of_two_nodes_that_differ_the_verdict_is_open(tmp_path: Path) -> None:
     made = fleets.asked(nodes=2, devices=1)
-    assert judged(tmp_path / "equal", made).verdict == "fit"
+    equal = judged(tmp_path / "equal", made)
+    assert equal.summary == "The 2 nodes are fit: no device or node is slow; links were not compared."
     found = judged(tmp_path / "unequal", made, speed=of(1, None, "matmul", slow=0.8))
     assert found.verdict == "not measured"
     assert "of two nobody can tell which one is wrong" in found.unjudged[0]
@@ -145,12 +148,68 @@ def test_two_slow_nodes_of_four_leave_the_verdict_open(tmp_path: Path, slow: tup
     assert any("can be told from the rest: at most 1 of 4 nodes, 1 of 6 pairs;" in one for one in verdict.lines(found))
 
 
-def test_a_place_that_is_far_behind_in_some_repeats_is_named_as_not_certain(tmp_path: Path) -> None:
-    found = judged(tmp_path, speed=lambda one: 0.6 if one.place.nodes == (2,) and one.spec.repeat > 1 else 1.0)
-    assert found.verdict == "fit"
+def sometimes(measured: Measurement) -> float:
+    """Make node 2 slow in two of three repeats."""
+    return 0.6 if measured.place.nodes == (2,) and measured.spec.repeat > 1 else 1.0
+
+
+def test_a_place_that_is_far_behind_in_some_repeats_leaves_the_verdict_open(tmp_path: Path) -> None:
+    found = judged(tmp_path, speed=sometimes)
+    assert (found.verdict, found.findings) == ("not measured", [])
+    assert found.summary.startswith("The verdict on 4 nodes is open: it is not certain whether these are slow: node 2")
     (told,) = [line for line in verdict.lines(found) if line.startswith("not certain: ")]
     assert "node 2 by 40 % (" in told and "more repeats" in told
     assert "Not certain: " in verdict.paragraph(found)
+
+
+def test_what_lies_within_the_tolerance_is_certain_enough(tmp_path: Path) -> None:
+    found = judged(tmp_path, fleets.asked(tolerance=0.5), speed=sometimes)
+    assert (found.verdict, found.unsure_in_words()) == ("fit", [])
+
+
+def test_the_pairs_of_a_node_that_is_named_are_no_riddle(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        return 0.5 if measured.place.kind in ("pair", "all") and 2 in measured.place.nodes else 1.0
+
+    found = judged(tmp_path, speed=share)
+    assert found.summary == "Not fit (4 nodes): slow: node 2."
+    assert found.unsure_in_words() == []
+    shown.write(found, tmp_path / "standings.csv", tmp_path / "pairs.csv")
+    rows = list(csv.DictReader((tmp_path / "standings.csv").open(encoding="utf-8")))
+    told = {row["slow"] for row in rows if row["place"] == "nodes 0 and 2"}
+    assert "because of node 2" in told
+    assert "not certain" not in {row["slow"] for row in rows}
+
+
+def test_a_slow_gpu_leaves_another_place_of_its_node_uncertain(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        other = (measured.place.nodes, measured.place.device) == ((3,), 0)
+        shaky = 0.6 if other and measured.what == "memory" and measured.spec.repeat > 1 else 1.0
+        return shaky * of(3, 1, "matmul")(measured)
+
+    found = judged(tmp_path, speed=share)
+    assert [finding.place.words for finding in found.findings] == ["node 3, GPU 1"]
+    assert "node 3, GPU 0 by 40 %" in found.unsure_in_words()[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, "The 4 nodes are fit: no device, node or link is slow."),
+        ({"kind": "cpu"}, "The 4 nodes are fit: no node or link is slow."),
+        ({"pairs": "none"}, "The 4 nodes are fit: no device or node is slow; links were not compared."),
+        ({"measure": ["matmul"]}, "The 4 nodes are fit: no device is slow; nodes and links were not compared."),
+        ({"nodes": 1, "devices": 8}, "The node is fit: no device is slow; nodes were not compared."),
+    ],
+)
+def test_a_fit_fleet_says_what_was_compared(tmp_path: Path, how: dict[str, Any], told: str) -> None:
+    made = fleets.asked(**how)
+    found = judged(tmp_path, made)
+    assert found.summary == told
+    alone = [remark for remark in found.remarks if remark.startswith("these figures were not compared")]
+    assert len(alone) == (made.fleet.nodes == (0,))
+    if alone:
+        assert alone[0].endswith(": all-reduce (nodes), all-reduce of a small message (nodes), training step (nodes)")
 
 
 def test_a_single_device_has_no_peers(tmp_path: Path) -> None:
