@@ -93,6 +93,54 @@ def test_a_slow_pair_is_named(tmp_path: Path) -> None:
     assert (finding.place.words, finding.cause) == ("nodes 1 and 3", "link")
 
 
+def pairs(*slow: tuple[int, ...]) -> fleets.Share:
+    """Make these pairs slow."""
+    return lambda measured: 0.5 if measured.place.nodes in slow else 1.0
+
+
+@pytest.mark.parametrize(
+    ("how", "slow", "because"),
+    [
+        ({}, [(1, 3)], "it is the link between the two: both are as fast as the others in their other pairs"),
+        ({"nodes": 6}, [(1, 3), (1, 4)], "or the network of one: node 1 is slow in 1 of its 4 other pairs, too"),
+        ({"nodes": 6, "pairs": 1}, [(1, 4)], "or the network of one: neither has another pair to compare with"),
+        ({"nodes": 5, "pairs": 2}, [(0, 4)], "or the network of node 0: node 4 is as fast as the others in"),
+    ],
+)
+def test_what_is_said_of_a_slow_pair_is_known(
+    tmp_path: Path, how: dict[str, Any], slow: list[tuple[int, int]], because: str
+) -> None:
+    found = judged(tmp_path, fleets.asked(**how), speed=pairs(*slow)).findings
+    assert sorted((finding.place.nodes, finding.cause) for finding in found) == [(list(pair), "link") for pair in slow]
+    assert all(because in finding.because for finding in found), [finding.because for finding in found]
+
+
+def test_a_node_that_is_slow_in_most_of_its_pairs_is_named_instead(tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path, speed=pairs((0, 2), (2, 3))).findings
+    assert (finding.place.words, finding.cause) == ("node 2", "link")
+    assert "all-reduce with node " in finding.sentence
+    assert "2 of its 3 pairs are slow, so it is probably the node's link: alone, this node is as" in finding.sentence
+
+
+def test_with_one_repeat_a_node_is_named_once_and_what_nobody_measured_is_not_claimed(tmp_path: Path) -> None:
+    made = fleets.asked(nodes=8, kind="cpu", devices=1, repeats=1, measure=["all-reduce"])
+    (finding,) = judged(tmp_path, made, speed=of(2, None, "all-reduce", slow=0.5)).findings
+    assert (finding.place.words, finding.cause) == ("node 2", "not known")
+    assert finding.because == (
+        "7 of its 7 pairs are slow, so it is the node's link or the node itself: nothing of it was compared alone"
+    )
+
+
+def test_devices_that_are_slow_alone_are_not_called_equal(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        inside = measured.what == "all-reduce" and measured.place.kind == "node"
+        return of(1, None, "all-reduce", slow=0.5)(measured) if inside else of(1, 0, "matmul")(measured)
+
+    found = judged(tmp_path, speed=share).findings
+    (exchange,) = [finding for finding in found if finding.place.words == "node 1"]
+    assert exchange.because == "it is the exchange between the devices of this node"
+
+
 def test_a_node_on_the_processor_is_judged_like_a_device(tmp_path: Path) -> None:
     """Its pairs are slow because the node is: it is named once."""
     made = fleets.asked(kind="cpu", devices=1)
