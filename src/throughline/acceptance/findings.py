@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from throughline.acceptance import facts
+from throughline.acceptance import explanations, facts
 from throughline.acceptance.measured import FigureKey, Measured, Run, Spot
 from throughline.outliers import Standing
 from throughline.records.acceptance import NAMES, UNSURE, Cause, DifferingFact, Finding, SlowFigure
@@ -16,6 +16,7 @@ HARDWARE = ("matmul", "memory", "copies")
 UNEXPLAINED = "nothing that was observed explains it"
 NAMED = 3
 """How many facts a sentence names."""
+WHILE_TRAINING = " while it trained"
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def why(differing: Sequence[DifferingFact]) -> str:
     told = [
         f"its {fact.fact} was {fact.here}, theirs {fact.others}"
         for fact in differing
-        if fact.fact != facts.FACTS[0].words
+        if not (fact.why and fact.fact.startswith(explanations.FACTS[0].words))  # it is the reason already
     ][:NAMED]
     reason = next((fact.why for fact in differing if fact.why), None)
     return "; ".join([*told, *([f"reason: {reason}"] if reason else [])])
@@ -278,10 +279,12 @@ def _is_behind(standing: Standing) -> bool:
 
 def _facts(measured: Measured, worst: Slow, nodes: Sequence[int], slow: set[Spot]) -> list[DifferingFact]:
     """Return what differs in the records of a figure. Of a pair, the facts are those of both nodes."""
-    kind = "pair" if worst.key.kind == "link" else worst.key.kind
-    runs = [
-        run for run in measured.runs if run.measurement.what == worst.key.what and run.measurement.place.kind == kind
-    ]
+    what, kind = worst.key.what, "pair" if worst.key.kind == "link" else worst.key.kind
+    runs = [run for run in measured.runs if run.measurement.what == what and run.measurement.place.kind == kind]
+    when = ""
+    if not all(map(_has_telemetry, runs)) and (trained := _while_training(measured, runs)):
+        runs, when = trained, WHILE_TRAINING
+    parts = explanations.needed(what, kind, runs[0].measurement.spec.device == "cpu")
     bad = {(spot.nodes[0], spot.device) for spot in slow if spot.kind != "pair"}
     found: list[DifferingFact] = []
     for node in nodes:
@@ -291,7 +294,7 @@ def _facts(measured: Measured, worst: Slow, nodes: Sequence[int], slow: set[Spot
         peers = sorted(places - own_places - bad, key=str)
         of_peers = [[run for run in runs if _is_of(run, *peer)] for peer in peers]
         alike = [device is not None and device == worst.spot.device for _, device in peers]
-        differing = facts.different(own, of_peers, node, [other for other, _ in peers], alike)
+        differing = facts.different(own, of_peers, node, [other for other, _ in peers], alike, parts, when)
         several = len(nodes) > 1
         found += [one.model_copy(update={"fact": f"{one.fact} (node {node})"}) if several else one for one in differing]
     return found
@@ -299,3 +302,28 @@ def _facts(measured: Measured, worst: Slow, nodes: Sequence[int], slow: set[Spot
 
 def _is_of(run: Run, node: int, device: int | None) -> bool:
     return node in run.measurement.place.nodes and run.measurement.place.device == device
+
+
+def _has_telemetry(run: Run) -> bool:
+    """Return whether anything was sampled. The window of most measurements is too short for it."""
+    return any(one.samples for one in run.record.telemetry or ())
+
+
+def _while_training(measured: Measured, runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with the telemetry of the training step of the same places and repeats; none if there is none."""
+    trained = {
+        (run.measurement.place.nodes, run.measurement.place.device, run.measurement.spec.repeat): run
+        for run in measured.runs
+        if run.measurement.what == "step" and len(run.measurement.place.nodes) == 1 and _has_telemetry(run)
+    }
+    found = []
+    for run in runs:
+        place, repeat = run.measurement.place, run.measurement.spec.repeat
+        steps = [trained.get(((node,), place.device, repeat)) for node in place.nodes]
+        telemetry = [
+            one.model_copy(update={"node": index})
+            for index, step in enumerate(steps)
+            for one in (step.record.telemetry or () if step else ())
+        ]
+        found.append(Run(run.measurement, run.record.model_copy(update={"telemetry": telemetry})))
+    return found if any(map(_has_telemetry, found)) else []
