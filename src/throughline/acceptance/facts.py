@@ -87,13 +87,18 @@ def _telemetry(devices: Sequence[Mapping[str, Any]], machine: Mapping[str, Any])
 def _with_links(machine: dict[str, Any]) -> dict[str, Any]:
     """Add the speeds of a node's network as numbers: the sums of its interfaces, and of its active ports."""
     speeds = [card["gbit_per_s"] for card in machine.get("network") or () if card["gbit_per_s"]]
-    ports = [port for port in machine.get("infiniband") or () if (port["state"] or "").upper().endswith("ACTIVE")]
+    ports = [port for port in machine.get("infiniband") or () if is_active(port["state"])]
     rates = [port["gbit_per_s"] for port in ports if port["gbit_per_s"]]
     return machine | {
         "network_gbit_per_s": sum(speeds) or None,
         "infiniband_gbit_per_s": sum(rates) or None,
         "infiniband_ports": len(ports) if machine.get("infiniband") else None,
     }
+
+
+def is_active(state: str | None) -> bool:
+    """Return whether a port of InfiniBand can carry data."""
+    return state == "active"
 
 
 def _plain(values: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:

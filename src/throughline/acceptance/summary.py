@@ -29,13 +29,17 @@ def fit(fleet: Fleet, standings: Standings) -> str:
     return f"{which} fit: {told}{f'; {lacking} were not compared' if lacking else ''}."
 
 
+def counted(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def _either(words: Sequence[str]) -> str:
     return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
 def other(fleet: Fleet, found: Sequence[Finding], short: Sequence[ExpectedEntry], gaps: Sequence[str]) -> str:
     """Return in one sentence that a fleet is not fit, or that the verdict is open. gaps: why it is open."""
-    nodes = "1 node" if len(fleet.nodes) == 1 else f"{len(fleet.nodes)} nodes"
+    nodes = counted(len(fleet.nodes), "node")
     if not found and not short:
         return f"The verdict on {nodes} is open: {'; '.join(gaps)}."
     names = [finding.place.words for finding in found]

@@ -18,13 +18,14 @@ from throughline.records.acceptance import (
     AcceptanceVerdict,
     FigureEntry,
     StandingEntry,
+    first_of,
     unsure,
 )
 from throughline.study import acceptance as study
 
 STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "not measured": 2}
 """The exit statuses."""
-STARTS = ("not certain", "slow ones", "some places", "the runs", "these figures")
+STARTS = ("not certain", "slow ones", "some places", "the runs", "the pairs", "the devices", "these figures")
 """How sentences begin that are no sentences about a place: `node 3` keeps its small letter."""
 
 
@@ -63,7 +64,7 @@ def judge(asked: study.Acceptance, folder: Path = Path()) -> Acceptance:
         published=limits.published(asked, values),
         missing=measured.missing,
         unjudged=unjudged,
-        remarks=_remarks(standings, measured),
+        remarks=[*_remarks(standings, measured), *limits.remarks(figures)],
         figures=figures,
     )
 
@@ -105,7 +106,7 @@ def _standings(values: Values, tolerance: float) -> dict[FigureKey, dict[Spot, S
 
 def _remarks(standings: Standings, measured: Measured) -> list[str]:
     """Say what limits the verdict: few places, few repeats, and records from different software."""
-    remarks = [*undecided.limits(standings), *_without_peers(standings)]
+    remarks = [*undecided.limits(standings), *_without_peers(standings), *_models(measured)]
     counts = [len(standing.repeats) for places in standings.values() for standing in places.values()]
     if counts and min(counts) < 3:
         remarks.append("some places have fewer than 3 repeats: a short disturbance may look like a slow device")
@@ -113,6 +114,18 @@ def _remarks(standings: Standings, measured: Measured) -> list[str]:
     if len(digests) > len({run.measurement.what for run in measured.runs}):
         remarks.append("the runs were made by different versions of Throughline's code")
     return remarks
+
+
+def _models(measured: Measured) -> Iterator[str]:
+    """Yield which nodes have which devices, if these differ: they are compared all the same."""
+    nodes: dict[str, set[int]] = {}
+    for run in measured.runs:
+        place = run.measurement.place
+        if len(place.nodes) == 1 and run.record.device and run.record.device.name:
+            nodes.setdefault(run.record.device.name, set()).add(place.nodes[0])
+    if len(nodes) > 1:
+        told = (f"{name} in {first_of(f'node {node}' for node in sorted(of))}" for name, of in sorted(nodes.items()))
+        yield f"the devices are of different models, and a slower model looks like a slow device: {'; '.join(told)}"
 
 
 def _without_peers(standings: Standings) -> Iterator[str]:
@@ -191,10 +204,12 @@ def lines(acceptance: Acceptance) -> Iterable[str]:
 def paragraph(acceptance: Acceptance) -> str:
     """Return the verdict as one paragraph for an administrator or a vendor. It names no machine."""
     repeats = max((len(one.repeats) for figure in acceptance.figures for one in figure.standings), default=0)
-    devices = f"{acceptance.devices} x {acceptance.device or 'devices'}"
+    nodes, devices = summary.counted(len(acceptance.nodes), "node"), summary.counted(acceptance.devices, "device")
+    each = " each" if len(acceptance.nodes) > 1 else ""
+    name = f"{acceptance.devices} x {acceptance.device}" if acceptance.device else devices
     how = (
-        f"Measured {acceptance.started or 'never'} to {acceptance.ended or 'never'} on {len(acceptance.nodes)} nodes "
-        f"with {devices} each, {repeats} repeats; a place is called slow if it is more than "
+        f"Measured {acceptance.started or 'never'} to {acceptance.ended or 'never'} on {nodes} "
+        f"with {name}{each}, {summary.counted(repeats, 'repeat')}; a place is called slow if it is more than "
         f"{100 * acceptance.tolerance:g} % slower than its peers and stands out among all places and figures."
     )
     sentences = (f"{one[0].upper()}{one[1:]}" if one.startswith(STARTS) else one for one in [how, *lines(acceptance)])

@@ -327,4 +327,22 @@ def test_the_command_prints_the_verdict_and_its_status_says_it(
     assert accept.main() == 1
     assert "results/acceptance.local.json" in capsys.readouterr().out.splitlines()[-1]
     paragraph = verdict.paragraph(found)
-    assert "\n" not in paragraph and found.findings[0].sentence in paragraph and "8 x" not in paragraph
+    assert "\n" not in paragraph and found.findings[0].sentence in paragraph
+    assert " on 4 nodes with 2 x NVIDIA H100 80GB HBM3 each, 3 repeats; " in paragraph
+
+
+def test_the_paragraph_counts_one_as_one(tmp_path: Path) -> None:
+    found = judged(tmp_path, fleets.asked(nodes=1, devices=1, repeats=1))
+    assert " on 1 node with 1 x NVIDIA H100 80GB HBM3, 1 repeat; " in verdict.paragraph(found)
+
+
+def test_models_that_differ_are_named(tmp_path: Path) -> None:
+    def older(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes[0] >= 2:
+            record["device"]["name"] = "NVIDIA A100-SXM4-80GB"
+
+    found = judged(tmp_path, fleets.asked(measure=["matmul"]), change=older)
+    (told,) = [one for one in found.remarks if one.startswith("the devices are of different models")]
+    assert told.endswith("NVIDIA A100-SXM4-80GB in node 2, node 3; NVIDIA H100 80GB HBM3 in node 0, node 1")
+    assert " on 4 nodes with 2 devices each, 3 repeats; " in verdict.paragraph(found)
+    assert not any("models" in one for one in judged(tmp_path, fleets.asked(measure=["matmul"])).remarks)
