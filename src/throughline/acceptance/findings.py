@@ -282,7 +282,7 @@ def _facts(measured: Measured, worst: Slow, nodes: Sequence[int], slow: set[Spot
     what, kind = worst.key.what, "pair" if worst.key.kind == "link" else worst.key.kind
     runs = [run for run in measured.runs if run.measurement.what == what and run.measurement.place.kind == kind]
     when = ""
-    if not all(map(_has_telemetry, runs)) and (trained := _while_training(measured, runs)):
+    if what != "step" and not all(map(_has_telemetry, runs)) and (trained := _while_training(measured, runs)):
         runs, when = trained, WHILE_TRAINING
     parts = explanations.needed(what, kind, runs[0].measurement.spec.device == "cpu")
     bad = {(spot.nodes[0], spot.device) for spot in slow if spot.kind != "pair"}

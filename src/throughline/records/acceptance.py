@@ -118,13 +118,17 @@ class Finding(Entry):
     sentence: str
 
     def explains(self, place: PlaceEntry) -> bool:
-        """Return whether a place is slow because of this one: a device's node, and everything that a node is in."""
+        """Return whether a place may be slow because of this one: a device's node, and everything that a node is in.
+
+        A node that is slow with other nodes only does not explain what it does alone.
+        """
         own = self.place
         if own.kind == "pair":
             return place.nodes == own.nodes
         if own.kind == "device":
             return place.nodes == own.nodes and place.device in (None, own.device)
-        return bool(set(own.nodes) & set(place.nodes))
+        is_slow_alone = any(one.kind in ("device", "node") for one in self.slow)
+        return bool(set(own.nodes) & set(place.nodes)) and (is_slow_alone or place.kind not in ("device", "node"))
 
 
 class Missing(Entry):

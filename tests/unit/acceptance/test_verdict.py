@@ -91,6 +91,23 @@ def test_a_node_whose_pairs_are_all_slow_is_named_instead_of_its_pairs(tmp_path:
     assert "all-reduce with other nodes" in finding.sentence
 
 
+@pytest.mark.parametrize("step", [True, False])
+def test_what_a_node_did_while_it_trained_may_explain_its_link(tmp_path: Path, step: bool) -> None:
+    """A pair has no training step: those of its nodes alone are asked. Without a step, nothing was sampled."""
+
+    def busy(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes == (3,) and measured.what == "step":
+            record["telemetry"][0]["machine"]["cpu_others_share"] = dict.fromkeys(("mean", "min", "max"), 0.6)
+
+    measure = ["step", "matmul", "all-reduce"] if step else ["matmul", "all-reduce"]
+    made = fleets.asked(kind="cpu", devices=1, measure=measure)
+    (finding,) = judged(tmp_path, made, speed=of(3, None, "all-reduce", slow=0.5), change=busy).findings
+    assert (finding.place.words, finding.cause) == ("node 3", "link")
+    told = "other processes while it trained was 60 %, theirs 1 %; reason: other processes"
+    assert (told in finding.sentence) == step
+    assert ("nothing that was observed explains it" in finding.sentence) != step
+
+
 def test_a_slow_pair_is_named(tmp_path: Path) -> None:
     def share(measured: Measurement) -> float:
         return 0.5 if measured.place.nodes == (1, 3) else 1.0
@@ -233,6 +250,17 @@ def test_the_pairs_of_a_node_that_is_named_are_no_riddle(tmp_path: Path) -> None
     told = {row["slow"] for row in rows if row["place"] == "nodes 0 and 2"}
     assert "because of node 2" in told
     assert "not certain" not in {row["slow"] for row in rows}
+
+
+def test_a_slow_link_explains_no_slow_device(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        shaky = measured.place.nodes == (2,) and measured.what == "memory" and measured.spec.repeat > 1
+        slow = measured.place.kind in ("pair", "all") and 2 in measured.place.nodes
+        return 0.5 if slow else 0.6 if shaky and measured.place.device == 0 else 1.0
+
+    found = judged(tmp_path, speed=share)
+    assert [finding.place.words for finding in found.findings] == ["node 2"]
+    assert found.unsure_in_words()[0].startswith("not certain: node 2, GPU 0 by 40 % (memory) lie")
 
 
 def test_a_slow_gpu_leaves_another_place_of_its_node_uncertain(tmp_path: Path) -> None:
