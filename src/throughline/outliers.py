@@ -2,10 +2,11 @@
 
 A part is slow if three things are true of one of its figures:
 
-* it stands out: its p is below 4 % after Holm's correction for all parts and all figures that are judged together. So
+* it stands out: its p is below 3 % after Holm's correction for all parts and all figures that are judged together. So
   equal parts give an alarm by chance in at most 5 % of all calls.
 * the difference matters: it is slower than the median of the others by more than `tolerance`;
-* it is always there: every repeat is slower than the median of all parts in the same round, by half the tolerance.
+* it is always there: every repeat is slower than the median of all parts in the same round, by half the tolerance. So
+  a part that is slow in two of three repeats is not called slow.
 
 And the slow parts are a minority: if half of them are slow, nobody can tell what is usual.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from throughline.acceptance import facts
+from throughline.acceptance import explanations, facts
 from throughline.acceptance.measured import FigureKey, Measured, Run, Spot
 from throughline.outliers import Standing
-from throughline.records.acceptance import NAMES, Cause, DifferingFact, Finding, SlowFigure
+from throughline.records.acceptance import NAMES, UNSURE, Cause, DifferingFact, Finding, SlowFigure
 
 Standings = Mapping[FigureKey, Mapping[Spot, Standing]]
 HARDWARE = ("matmul", "memory", "copies")
@@ -16,6 +16,7 @@ HARDWARE = ("matmul", "memory", "copies")
 UNEXPLAINED = "nothing that was observed explains it"
 NAMED = 3
 """How many facts a sentence names."""
+WHILE_TRAINING = " while it trained"
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Slow:
 
 
 def find(measured: Measured, standings: Standings) -> list[Finding]:
-    """Return what is slow, the worst first. A node takes the place of its devices if more than half of them are slow.
+    """Return what is slow, the worst first. A node takes the place of its devices or pairs if most of them are slow.
 
     The pairs of a node whose link is slow are not named one by one: the caller has left them out.
     """
@@ -53,7 +54,7 @@ def find(measured: Measured, standings: Standings) -> list[Finding]:
         for spot, standing in places.items()
         if standing.slow
     ]
-    groups = _grouped(slow, _devices_of_nodes(standings))
+    groups = _grouped(slow, _devices_of_nodes(standings), _nodes_of_pairs(standings))
     found = [_finding(measured, standings, spot, group, slow) for spot, group in groups.items()]
     return sorted(found, key=lambda finding: min(one.distance for one in finding.slow))
 
@@ -67,15 +68,34 @@ def _devices_of_nodes(standings: Standings) -> dict[int, set[int]]:
     return devices
 
 
-def _grouped(slow: Iterable[Slow], devices: Mapping[int, set[int]]) -> dict[Spot, list[Slow]]:
+def _nodes_of_pairs(standings: Standings) -> dict[Spot, int]:
+    """Map slow pairs to the node of theirs that is slow in most of its pairs, and in two at least."""
+    found: dict[Spot, int] = {}
+    for key, places in standings.items():
+        if key.kind != "pair" or not any(standing.slow for standing in places.values()):
+            continue
+        shares: dict[int, float] = {}
+        for node in {node for spot in places for node in spot.nodes}:
+            slow = [standing.slow for spot, standing in places.items() if node in spot.nodes]
+            if sum(slow) >= 2 and 2 * sum(slow) > len(slow):
+                shares[node] = sum(slow) / len(slow)
+        for spot, standing in places.items():
+            if standing.slow and shares.keys() & set(spot.nodes):
+                found[spot] = max(sorted(shares.keys() & set(spot.nodes)), key=shares.__getitem__)
+    return found
+
+
+def _grouped(
+    slow: Iterable[Slow], devices: Mapping[int, set[int]], nodes_of_pairs: Mapping[Spot, int]
+) -> dict[Spot, list[Slow]]:
     """Return the figures in which each place is slow. What follows from a slow device is counted as this device's."""
     of_node: dict[int, list[Slow]] = {}
     groups: dict[Spot, list[Slow]] = {}
     for one in slow:
-        if one.key.kind == "pair":
+        if one.key.kind == "pair" and one.spot not in nodes_of_pairs:
             groups.setdefault(one.spot, []).append(one)
         else:
-            of_node.setdefault(one.spot.nodes[0], []).append(one)
+            of_node.setdefault(nodes_of_pairs.get(one.spot, one.spot.nodes[0]), []).append(one)
     for node, found in of_node.items():
         bad = {one.spot.device for one in found if one.key.kind == "device"}
         many = len(bad) >= 2 and 2 * len(bad) > len(devices[node])
@@ -100,7 +120,7 @@ def _behind(slow: Slow) -> float:
 
 def _telling(slow: Slow) -> tuple[bool, float]:
     """Return the order of a place's figures: a machine that is slow alone is slow in its pairs, too."""
-    return slow.key.kind == "link", _behind(slow)
+    return slow.key.kind in ("link", "pair"), _behind(slow)
 
 
 def _finding(
@@ -108,7 +128,8 @@ def _finding(
 ) -> Finding:
     cause, because = _cause(spot, group, standings)
     worst = min(group, key=_telling)
-    differing = _facts(measured, worst, {one.spot for one in slow})
+    nodes = spot.nodes if spot.kind == "node" else worst.spot.nodes
+    differing = _facts(measured, worst, nodes, {one.spot for one in slow})
     return Finding(
         place=spot.entry,
         slow=[one.entry for one in sorted(group, key=_telling)],
@@ -148,6 +169,8 @@ def _name(slow: Slow, spot: Spot) -> str:
     name = NAMES.get((slow.key.what, slow.key.figure), slow.key.what)
     if slow.key.kind == "link":
         return f"{name} with other nodes"
+    if slow.key.kind == "pair" and spot.kind == "node":
+        return f"{name} with node {next(node for node in slow.spot.nodes if node not in spot.nodes)}"
     if slow.key.kind == "node" and spot.kind == "device":
         return f"{name} of its whole node"
     return f"{name} of {slow.spot}" if slow.key.kind == "device" and spot.kind == "node" else name
@@ -160,7 +183,7 @@ def why(differing: Sequence[DifferingFact]) -> str:
     told = [
         f"its {fact.fact} was {fact.here}, theirs {fact.others}"
         for fact in differing
-        if fact.fact != facts.FACTS[0].words
+        if not (fact.why and fact.fact.startswith(explanations.FACTS[0].words))  # it is the reason already
     ][:NAMED]
     reason = next((fact.why for fact in differing if fact.why), None)
     return "; ".join([*told, *([f"reason: {reason}"] if reason else [])])
@@ -171,49 +194,136 @@ def _cause(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cau
     alone = [one for one in group if one.key.kind in ("device", "node")]
     whats = {one.key.what for one in alone}
     if not alone:
-        if spot.kind == "pair":
-            return "link", "it is the link between the two: both are as fast as the others in their other pairs"
-        return "link", "it is the node's link: alone, this node is as fast as the others"
+        return (_cause_of_pair if spot.kind == "pair" else _cause_of_link)(spot, group, standings)
     if bare := sorted({NAMES[one.key.what, one.key.figure] for one in alone if one.key.what in HARDWARE}):
         return "machine", f"it is the machine and not the program: it is slow without training, too ({', '.join(bare)})"
-    bare_known = {
-        NAMES[key.what, key.figure]
-        for key, places in standings.items()
-        for place in places
-        if key.what in HARDWARE and place.nodes[0] == spot.nodes[0] and spot.device in (None, place.device)
-    }
+    equal, behind = _alone(spot, standings, HARDWARE)
     if "all-reduce" in whats:
         return "link", "it is the exchange between the devices of this node" + (
-            f": each alone is as fast as the others ({', '.join(sorted(bare_known))})" if bare_known else ""
+            f": each alone is as fast as the others ({', '.join(equal)})" if equal and not behind else ""
         )
-    if not bare_known:
+    if behind:
+        return "not known", f"whether it is the machine or the program is not known: {', '.join(behind)} may be slow"
+    if not equal:
         return "not known", "whether it is the machine or the program is not known: only the training step was measured"
     return "program", (
-        f"only the training step is slow, and not the hardware under it ({', '.join(sorted(bare_known))} are as fast "
+        f"only the training step is slow, and not the hardware under it ({', '.join(equal)} are as fast "
         "as the others'): look at what a program needs besides, such as the host's processor and the software"
     )
 
 
-def _facts(measured: Measured, worst: Slow, slow: set[Spot]) -> list[DifferingFact]:
-    """Return what differs in the records of a figure. Of a link, the facts are those of its nodes."""
-    kind = "pair" if worst.key.kind == "link" else worst.key.kind
-    runs = [
-        run for run in measured.runs if run.measurement.what == worst.key.what and run.measurement.place.kind == kind
+def _cause_of_pair(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, str]:
+    """Return what the other pairs of both nodes show. Pairs with a node whose link is slow show nothing."""
+    bad = {
+        one.nodes[0]
+        for other, places in standings.items()
+        if other.kind == "link"
+        for one in places
+        if places[one].slow
+    }
+    others: dict[int, list[bool]] = {}
+    for node in spot.nodes:
+        pairs = {
+            one: standing for one, standing in standings[group[0].key].items() if node in one.nodes and one != spot
+        }
+        others[node] = [_is_behind(standing) for one, standing in pairs.items() if not bad & set(one.nodes)]
+    slow = [
+        f"node {node} is slow in {sum(them)} of its {len(them)} other pairs, too"
+        for node, them in others.items()
+        if any(them)
     ]
+    known = [node for node, them in others.items() if them]
+    if slow:
+        return "link", f"it is the link between the two, or the network of one: {'; '.join(slow)}"
+    if len(known) == 2:
+        return "link", "it is the link between the two: both are as fast as the others in their other pairs"
+    if known:
+        (other,) = set(spot.nodes) - set(known)
+        fast = f"node {known[0]} is as fast as the others in its other pairs"
+        return "link", f"it is the link between the two, or the network of node {other}: {fast}"
+    return "link", "it is the link between the two, or the network of one: neither has another pair to compare with"
+
+
+def _cause_of_link(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, str]:
+    """Return what a node shows alone whose pairs are slow. If its entries are no pairs, even its best pair is slow."""
+    pairs = {one.spot for one in group if one.key.kind == "pair"}
+    of_node = {
+        one for places in standings.values() for one in places if one.kind == "pair" and spot.nodes[0] in one.nodes
+    }
+    most = f"{len(pairs)} of its {len(of_node)} pairs are slow, so " if pairs else ""
+    equal, behind = _alone(spot, standings, tuple(what for what, _ in NAMES))
+    if equal and not behind:
+        return (
+            "link",
+            f"{most}it is {'probably ' if pairs else ''}the node's link: alone, this node is as fast as the others",
+        )
+    shown = f"alone, it may be slow, too ({', '.join(behind)})" if behind else "nothing of it was compared alone"
+    return "not known", f"{most}it is the node's link or the node itself: {shown}"
+
+
+def _alone(spot: Spot, standings: Standings, whats: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the figures of a place, or of all devices of a node, that are as fast as the others', and the rest."""
+    equal, behind = set[str](), set[str]()
+    for key, places in standings.items():
+        for place, standing in places.items():
+            is_here = place.nodes == spot.nodes and spot.device in (None, place.device)
+            if key.kind in ("device", "node") and key.what in whats and is_here and standing.others:
+                (behind if _is_behind(standing) else equal).add(NAMES[key.what, key.figure])
+    return sorted(equal - behind), sorted(behind)
+
+
+def _is_behind(standing: Standing) -> bool:
+    """Return whether a place is slow or may be."""
+    return standing.slow or (standing.distance or 0.0) < -UNSURE
+
+
+def _facts(measured: Measured, worst: Slow, nodes: Sequence[int], slow: set[Spot]) -> list[DifferingFact]:
+    """Return what differs in the records of a figure. Of a pair, the facts are those of both nodes."""
+    what, kind = worst.key.what, "pair" if worst.key.kind == "link" else worst.key.kind
+    runs = [run for run in measured.runs if run.measurement.what == what and run.measurement.place.kind == kind]
+    when = ""
+    if what != "step" and not all(map(_has_telemetry, runs)) and (trained := _while_training(measured, runs)):
+        runs, when = trained, WHILE_TRAINING
+    parts = explanations.needed(what, kind, runs[0].measurement.spec.device == "cpu")
     bad = {(spot.nodes[0], spot.device) for spot in slow if spot.kind != "pair"}
     found: list[DifferingFact] = []
-    for node in worst.spot.nodes:
+    for node in nodes:
         own = [run for run in runs if _is_of(run, node, worst.spot.device)]
         places = {(other, run.measurement.place.device) for run in runs for other in run.measurement.place.nodes}
-        own_places = {(one, worst.spot.device) for one in worst.spot.nodes}
+        own_places = {(one, worst.spot.device) for one in nodes}
         peers = sorted(places - own_places - bad, key=str)
         of_peers = [[run for run in runs if _is_of(run, *peer)] for peer in peers]
         alike = [device is not None and device == worst.spot.device for _, device in peers]
-        differing = facts.different(own, of_peers, node, [other for other, _ in peers], alike)
-        several = len(worst.spot.nodes) > 1
+        differing = facts.different(own, of_peers, node, [other for other, _ in peers], alike, parts, when)
+        several = len(nodes) > 1
         found += [one.model_copy(update={"fact": f"{one.fact} (node {node})"}) if several else one for one in differing]
     return found
 
 
 def _is_of(run: Run, node: int, device: int | None) -> bool:
     return node in run.measurement.place.nodes and run.measurement.place.device == device
+
+
+def _has_telemetry(run: Run) -> bool:
+    """Return whether anything was sampled. The window of most measurements is too short for it."""
+    return any(one.samples for one in run.record.telemetry or ())
+
+
+def _while_training(measured: Measured, runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with the telemetry of the training step of the same places and repeats; none if there is none."""
+    trained = {
+        (run.measurement.place.nodes, run.measurement.place.device, run.measurement.spec.repeat): run
+        for run in measured.runs
+        if run.measurement.what == "step" and len(run.measurement.place.nodes) == 1 and _has_telemetry(run)
+    }
+    found = []
+    for run in runs:
+        place, repeat = run.measurement.place, run.measurement.spec.repeat
+        steps = [trained.get(((node,), place.device, repeat)) for node in place.nodes]
+        telemetry = [
+            one.model_copy(update={"node": index})
+            for index, step in enumerate(steps)
+            for one in (step.record.telemetry or () if step else ())
+        ]
+        found.append(Run(run.measurement, run.record.model_copy(update={"telemetry": telemetry})))
+    return found if any(map(_has_telemetry, found)) else []

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from throughline import gpus, statistics
+from throughline.acceptance import facts
 from throughline.acceptance.measured import FigureKey, Measured, Spot, Values
 from throughline.numbers import reading
-from throughline.records.acceptance import NAMES, ExpectedEntry
+from throughline.records.acceptance import NAMES, ExpectedEntry, FigureEntry
 from throughline.study.accept_section import Expectation
 from throughline.study.acceptance import FIGURES, Acceptance
 
 NVLINK = "all NVLinks of a device in one direction, from its datasheet; sums within a switch (SHARP) can exceed it"
+LITTLE = 0.5
+"""If usual pairs reach less than this share of their network, the result says so."""
 LINK = "the speed of the nodes' network, as the system states it"
 
 
@@ -34,7 +37,7 @@ def _compared(one: Expectation, values: Values, tolerance: float | None) -> Expe
         if (key.what, key.figure, key.kind) == (one.what, figure, one.at) and one.size in (None, key.size)
     ]
     key = max(found, key=lambda key: key.size or 0, default=None)
-    facts: dict[str, object] = {
+    asked: dict[str, object] = {
         "what": one.what,
         "at": one.at,
         "figure": figure,
@@ -49,7 +52,7 @@ def _compared(one: Expectation, values: Values, tolerance: float | None) -> Expe
         why = "was not measured" if key is None else f"is measured in {key.unit}"
         sentence = f"{about} {wanted} is {kind}, and the figure {why}."
         rest: dict[str, object] = {"size": one.size, "place": None, "reached": None, "share": None, "short": False}
-        return ExpectedEntry.model_validate({**facts, **rest, "sentence": sentence})
+        return ExpectedEntry.model_validate({**asked, **rest, "sentence": sentence})
     spot, reached = _slowest(values[key], key.less)
     share = one.value / reached if key.less else reached / one.value
     verb = "below" if share < 1 else "above"
@@ -62,7 +65,7 @@ def _compared(one: Expectation, values: Values, tolerance: float | None) -> Expe
         "short": tolerance is not None and share < 1 - tolerance,
         "sentence": f"{about} {reading(reached)} {key.unit} at the slowest ({spot}), {beside} the {kind} {wanted}.",
     }
-    return ExpectedEntry.model_validate({**facts, **found_at})
+    return ExpectedEntry.model_validate({**asked, **found_at})
 
 
 def _at(kind: str) -> str:
@@ -95,20 +98,38 @@ def of_hardware(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
 
 
 def _network(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
-    """Return the bandwidth of the slowest node's network: of all its InfiniBand ports, or of its fastest interface.
+    """Return the bandwidth of a usual node's network: of its active InfiniBand ports, or of its fastest interface.
 
-    A ring of all-reduce sends over a node's network what its bus bandwidth counts. Simulated nodes have no network
+    It is the median of the nodes, so a node whose network has become slow does not lower what is expected of all. A
+    ring of all-reduce sends over a node's network what its bus bandwidth counts. Simulated nodes have no network
     between them.
     """
     if key.figure != "bus_bandwidth":
         return None
-    speeds: list[float] = []
+    speeds: dict[int, list[float]] = {}
     for run in measured.runs:
-        if run.measurement.place.kind not in ("pair", "all") or run.measurement.spec.hosts == "simulated":
+        place = run.measurement.place
+        if place.kind not in ("pair", "all") or run.measurement.spec.hosts == "simulated":
             continue
         for hardware in run.record.hardware or ():
-            ports = [port.gbit_per_s for port in hardware.machine.infiniband or () if port.gbit_per_s]
+            active = [port for port in hardware.machine.infiniband or () if facts.is_active(port.state)]
+            ports = [port.gbit_per_s for port in active if port.gbit_per_s]
             cards = [card.gbit_per_s for card in hardware.machine.network or () if card.gbit_per_s]
             if ports or cards:
-                speeds.append(sum(ports) or max(cards))
-    return (min(speeds) / 8, LINK) if speeds else None
+                speeds.setdefault(place.nodes[hardware.node], []).append(sum(ports) or max(cards))
+    usual = statistics.median([statistics.median(of_node) or 0.0 for of_node in speeds.values()])
+    return (usual / 8, LINK) if usual else None
+
+
+def remarks(figures: Sequence[FigureEntry]) -> Iterator[str]:
+    """Yield whether even a usual pair of nodes reaches much less than its network: then no pair stands out."""
+    for figure in figures:
+        middle = statistics.median([one.median for one in figure.standings])
+        if (figure.kind, figure.judged, figure.limit_source) != ("pair", True, LINK) or not middle or not figure.limit:
+            continue
+        if middle < LITTLE * figure.limit:
+            yield (
+                f"the pairs of nodes reach {100 * middle / figure.limit:.0f} % of their network's speed (median "
+                f"{reading(middle)} of {reading(figure.limit)} {figure.unit}): look whether the exchange takes the "
+                "interface that it should"
+            )

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
 from throughline import outliers, records
-from throughline.acceptance import broken, dates, findings, limits, undecided
+from throughline.acceptance import broken, dates, findings, limits, summary, undecided
+from throughline.acceptance.findings import Standings
 from throughline.acceptance.measured import UNSUPPORTED, FigureKey, Measured, Spot, Values, judged, read
 from throughline.outliers import Peers, Standing
 from throughline.records.acceptance import (
+    NAMES,
     Acceptance,
     AcceptanceVerdict,
     Away,
-    ExpectedEntry,
     FigureEntry,
-    Finding,
-    Missing,
     StandingEntry,
     first_of,
+    unsure,
 )
 from throughline.study import acceptance as study
 
 STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "not measured": 2}
 """The exit statuses."""
-STARTS = ("not certain", "slow ones", "some places", "the runs", "the figures")
+STARTS = (
+    "not certain", "slow ones", "some places", "the runs", "the pairs", "the devices", "the figures", "these figures"
+)  # fmt: skip
 """How sentences begin that are no sentences about a place: `node 3` keeps its small letter."""
-NO_PEERS = "no figure has peers: an acceptance compares at least three devices, nodes or pairs"
 
 
 def judge(asked: study.Acceptance, folder: Path = Path(), away: Mapping[int, str] = MappingProxyType({})) -> Acceptance:
@@ -41,15 +42,18 @@ def judge(asked: study.Acceptance, folder: Path = Path(), away: Mapping[int, str
     expected = limits.expected(asked, values)
     slow_nodes = {finding.place.nodes[0] for finding in found if finding.place.kind != "pair"}
     unjudged = list(undecided.differences(standings, values, asked.tolerance, slow_nodes))
-    has_peers = any(standing.others >= 1 for places in standings.values() for standing in places.values())
-    if not has_peers and not any(one.reached for one in expected):
-        unjudged.append(NO_PEERS)
-    short = [one for one in expected if one.short]
+    if not summary.compared(standings) and not any(one.reached for one in expected):
+        unjudged.append(summary.NO_PEERS)
+    figures = [_figure(key, places, values, standings, measured) for key, places in values.items()]
+    behind = [one for figure in figures if figure.kind != "link" for one in unsure(figure, found, asked.tolerance)]
     absent = [
         Away(node=node, reason=away[node], figures_of=dates.of_node(measured.runs, node)) for node in sorted(away)
     ]
-    lacking = bool(measured.missing or absent or unjudged or any(one.reached is None for one in expected))
-    verdict: AcceptanceVerdict = "outliers" if found or short else "not measured" if lacking else "fit"
+    gaps = list(summary.gaps(measured.missing, absent, unjudged, behind, expected))
+    short = [one for one in expected if one.short]
+    verdict: AcceptanceVerdict = "outliers" if found or short else "not measured" if gaps else "fit"
+    is_fit = verdict == "fit"
+    outcome = summary.fit(asked.fleet, standings) if is_fit else summary.other(asked.fleet, found, short, gaps)
     starts = sorted(run.record.started for run in measured.runs)
     return Acceptance(
         schema_=records.SCHEMA,
@@ -61,15 +65,15 @@ def judge(asked: study.Acceptance, folder: Path = Path(), away: Mapping[int, str
         started=next(iter(starts), None),
         ended=max((run.record.ended for run in measured.runs), default=None),
         verdict=verdict,
-        summary=_summary(verdict, found, short, measured.missing, absent, unjudged, len(asked.fleet.nodes)),
+        summary=outcome,
         findings=found,
         expected=expected,
         published=limits.published(asked, values),
         missing=measured.missing,
         away=absent,
         unjudged=unjudged,
-        remarks=_remarks(standings, measured),
-        figures=[_figure(key, places, values, standings, measured) for key, places in values.items()],
+        remarks=[*_remarks(standings, measured), *limits.remarks(figures)],
+        figures=figures,
     )
 
 
@@ -120,47 +124,9 @@ def _of_both(first: Standing, second: Standing | None, explained: bool) -> Stand
     return replace(second or first, slow=not explained and (first.slow or bool(second and second.slow)))
 
 
-def _summary(
-    verdict: AcceptanceVerdict,
-    found: Sequence[Finding],
-    short: Sequence[ExpectedEntry],
-    missing: Sequence[Missing],
-    away: Sequence[Away],
-    unjudged: Sequence[str],
-    nodes: int,
-) -> str:
-    """Return the outcome in one sentence."""
-    fleet = "1 node" if nodes == 1 else f"{nodes} nodes"
-    gaps = [_runs_missing(missing)] if missing else []
-    gaps += [_nodes_away(away)] if away else []
-    if unjudged:
-        gaps.append(NO_PEERS if NO_PEERS in unjudged else "places differ, and nobody can tell which ones are slow")
-    if verdict == "fit":
-        return f"The {fleet} are fit: no device, node or link is slow." if nodes != 1 else "The node is fit."
-    if verdict == "not measured":
-        return f"The verdict on {fleet} is open: {'; '.join(gaps) or 'not everything that is expected was measured'}."
-    names = [finding.place.words for finding in found if finding.slow]
-    parts = (
-        [f"broken: {', '.join(one.place.words for one in found if not one.slow)}"] if len(found) > len(names) else []
-    )
-    parts += [f"slow: {', '.join(dict.fromkeys(names))}"] if names else []
-    figures = "1 figure is" if len(short) == 1 else f"{len(short)} figures are"
-    parts += [f"{figures} below what is expected"] if short else []
-    return f"Not fit ({fleet}): {'; '.join([*parts, *gaps])}."
-
-
-def _runs_missing(missing: Sequence[Missing]) -> str:
-    places = first_of(one.place.words for one in missing)
-    return f"{len(missing)} run{'s are' if len(missing) > 1 else ' is'} missing ({places})"
-
-
-def _nodes_away(away: Sequence[Away]) -> str:
-    return f"{first_of(f'node {one.node}' for one in away)} {'are' if len(away) > 1 else 'is'} away"
-
-
-def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: Measured) -> list[str]:
+def _remarks(standings: Standings, measured: Measured) -> list[str]:
     """Say what limits the verdict: few places, few repeats, and records from different software."""
-    remarks = list(undecided.limits(standings))
+    remarks = [*undecided.limits(standings), *_without_peers(standings), *_models(measured)]
     counts = [len(standing.repeats) for places in standings.values() for standing in places.values()]
     if counts and min(counts) < 3:
         remarks.append("some places have fewer than 3 repeats: a short disturbance may look like a slow device")
@@ -172,11 +138,34 @@ def _remarks(standings: Mapping[FigureKey, Mapping[Spot, Standing]], measured: M
     return remarks
 
 
+def _models(measured: Measured) -> Iterator[str]:
+    """Yield which nodes have which devices, if these differ: they are compared all the same."""
+    nodes: dict[str, set[int]] = {}
+    for run in measured.runs:
+        place = run.measurement.place
+        if len(place.nodes) == 1 and run.record.device and run.record.device.name:
+            nodes.setdefault(run.record.device.name, set()).add(place.nodes[0])
+    if len(nodes) > 1:
+        told = (f"{name} in {first_of(f'node {node}' for node in sorted(of))}" for name, of in sorted(nodes.items()))
+        yield f"the devices are of different models, and a slower model looks like a slow device: {'; '.join(told)}"
+
+
+def _without_peers(standings: Standings) -> Iterator[str]:
+    """Yield which figures were not compared, if others were."""
+    alone = [
+        f"{NAMES.get((key.what, key.figure), key.what)} ({undecided.KINDS[key.kind]})"
+        for key, places in standings.items()
+        if key.kind in undecided.KINDS and not any(one.others for one in places.values())
+    ]
+    if alone and summary.compared(standings):
+        yield f"these figures were not compared, because nothing else of their kind was measured: {', '.join(alone)}"
+
+
 def _figure(
     key: FigureKey,
     places: Mapping[Spot, Mapping[int, float]],
     values: Values,
-    standings: Mapping[FigureKey, Mapping[Spot, Standing]],
+    standings: Standings,
     measured: Measured,
 ) -> FigureEntry:
     """Return a figure with all of its places. If it is not judged, its distances are known all the same."""
@@ -243,10 +232,12 @@ def lines(acceptance: Acceptance) -> Iterable[str]:
 def paragraph(acceptance: Acceptance) -> str:
     """Return the verdict as one paragraph for an administrator or a vendor. It names no machine."""
     repeats = max((len(one.repeats) for figure in acceptance.figures for one in figure.standings), default=0)
-    devices = f"{acceptance.devices} x {acceptance.device or 'devices'}"
+    nodes, devices = summary.counted(len(acceptance.nodes), "node"), summary.counted(acceptance.devices, "device")
+    each = " each" if len(acceptance.nodes) > 1 else ""
+    name = f"{acceptance.devices} x {acceptance.device}" if acceptance.device else devices
     how = (
-        f"Measured {acceptance.started or 'never'} to {acceptance.ended or 'never'} on {len(acceptance.nodes)} nodes "
-        f"with {devices} each, {repeats} repeats; a place is called slow if it is more than "
+        f"Measured {acceptance.started or 'never'} to {acceptance.ended or 'never'} on {nodes} "
+        f"with {name}{each}, {summary.counted(repeats, 'repeat')}; a place is called slow if it is more than "
         f"{100 * acceptance.tolerance:g} % slower than its peers and stands out among all places and figures."
     )
     sentences = (f"{one[0].upper()}{one[1:]}" if one.startswith(STARTS) else one for one in [how, *lines(acceptance)])

@@ -1,6 +1,6 @@
 """results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -45,14 +45,11 @@ class StandingEntry(Entry):
     p_holm: NonNegative | None
     slow: bool
 
-    @property
-    def is_unsure(self) -> bool:
-        """True if the place is far behind and not called slow, because its peers or its repeats differ too much."""
-        return not self.slow and self.p is not None and (self.distance or 0.0) < -UNSURE
-
 
 UNSURE = 0.1
 """A place that is behind by more than this share without being called slow is named as not certain."""
+MANY, LIKELY = 10, 0.5
+"""With so many peers, this is so only if a place so far behind among equal ones is less likely than this."""
 
 
 class FigureEntry(Entry):
@@ -122,6 +119,19 @@ class Finding(Entry):
     facts: list[DifferingFact]
     sentence: str
 
+    def explains(self, place: PlaceEntry) -> bool:
+        """Return whether a place may be slow because of this one: a device's node, and everything that a node is in.
+
+        A node that is slow with other nodes only does not explain what it does alone.
+        """
+        own = self.place
+        if own.kind == "pair":
+            return place.nodes == own.nodes
+        if own.kind == "device":
+            return place.nodes == own.nodes and place.device in (None, own.device)
+        is_slow_alone = any(one.kind in ("device", "node") for one in self.slow)
+        return bool(set(own.nodes) & set(place.nodes)) and (is_slow_alone or place.kind not in ("device", "node"))
+
 
 class Missing(Entry):
     """A run that was asked for and has no valid record."""
@@ -167,7 +177,7 @@ class Acceptance(Entry):
     """The verdict on a fleet. Real names of nodes are in no key.
 
     asked: what was asked for, from which the verdict follows together with the records; nodes: their numbers;
-    unjudged: figures without enough peers.
+    unjudged: where places differ so that nobody can tell which ones are slow, or that nothing has peers.
     """
 
     schema_: Literal[2] = Field(alias="schema")
@@ -194,9 +204,8 @@ class Acceptance(Entry):
         behind = sorted(
             (one.distance or 0.0, f"{one.place.words} by {-100 * (one.distance or 0.0):.0f} % ({figure.words})")
             for figure in self.figures
-            if figure.kind != "link"
-            for one in figure.standings
-            if one.is_unsure
+            for one in unsure(figure, self.findings, self.tolerance)
+            if figure.kind != "link"  # its pairs are named
         )
         if not behind:
             return []
@@ -226,6 +235,23 @@ class Acceptance(Entry):
                 f"missing ({len(missing)} run{'s' if len(missing) > 1 else ''}): {reason}"
             )
         return texts
+
+
+def unsure(figure: FigureEntry, findings: Sequence[Finding], tolerance: float) -> list[StandingEntry]:
+    """Return the places that are far behind and not called slow, because their peers or their repeats differ too much.
+
+    Places that are behind because of one that a finding names are left out. Many peers tell how much equal places
+    differ: what lies among them is as they are.
+    """
+    return [
+        one
+        for one in figure.standings
+        if not one.slow
+        and one.p is not None
+        and (one.distance or 0.0) < -max(UNSURE, tolerance)
+        and (one.others < MANY or (one.p_holm or 0.0) < LIKELY)
+        and not any(finding.explains(one.place) for finding in findings)
+    ]
 
 
 def first_of(places: Iterable[str]) -> str:

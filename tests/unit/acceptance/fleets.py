@@ -43,7 +43,7 @@ def write(
 
 def record(measured: Measurement, value: float) -> dict[str, Any]:
     """Return a valid record whose figures are `value`."""
-    spec, steps = measured.spec, 10
+    spec, steps = measured.spec, 150 if measured.what == "step" else 10
     per_s = value if measured.what == "step" else 100.0
     window = spec.size.samples_per_step * steps / per_s
     return {
@@ -57,7 +57,10 @@ def record(measured: Measurement, value: float) -> dict[str, Any]:
         "warmup_steps": 2, "step_seconds": [window / steps] * steps, "loss": None, "scaler_skipped_steps": 0,
         "ranks": [], "peak_memory_bytes": None, "loader_stall_share": None,
         "utilization": {"cpu": None, "gpu": None},
-        "telemetry": [_telemetry(node, spec.topology.devices) for node in range(spec.topology.nodes)],
+        "telemetry": [
+            telemetry(node, spec.topology.devices) if window >= 1 else _no_telemetry(node)
+            for node in range(spec.topology.nodes)
+        ],
     }  # fmt: skip
 
 
@@ -74,7 +77,9 @@ def _figures(measured: Measurement, value: float) -> list[dict[str, Any]]:
     ]
 
 
-def _telemetry(node: int, devices: int) -> dict[str, Any]:
+def telemetry(node: int, devices: int) -> dict[str, Any]:
+    """Return what was sampled of a node in a window of 20 s."""
+
     def steady(value: float) -> dict[str, float]:
         return {"mean": value, "min": value, "max": value}
 
@@ -83,4 +88,13 @@ def _telemetry(node: int, devices: int) -> dict[str, Any]:
         "node": node, "interval_s": 1.0, "samples": 20, "cost_cpu_share": 0.001,
         "machine": {"cpu_others_share": steady(0.01)}, "processes": {},
         "devices": [{"index": index, **gpu} for index in range(devices)], "reasons": {},
+    }  # fmt: skip
+
+
+def _no_telemetry(node: int) -> dict[str, Any]:
+    """Return the telemetry of a window that is shorter than the time between two samples."""
+    return {
+        "node": node, "interval_s": 1.0, "samples": 0, "cost_cpu_share": None,
+        "machine": {"cpu_others_share": None}, "processes": {}, "devices": [],
+        "reasons": {"telemetry": "the window of 0.10 s is shorter than the sampling interval"},
     }  # fmt: skip

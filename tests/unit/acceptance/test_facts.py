@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from throughline.acceptance import facts, findings
+from throughline.acceptance import explanations, facts, findings
 from throughline.acceptance.measured import Run
 from throughline.records import RunRecord
 from throughline.records.hardware import GpuFacts, MachineFacts
@@ -23,33 +24,56 @@ GPU = {
     "pcie_width": 16, "pcie_generation": 5, "nvlinks": [True] * 18,
 }  # fmt: skip
 EXPLANATIONS = {
-    "clock": ({"telemetry": {"sm_clock_mhz": 1410.0}}, "its clock was 1,410 MHz, theirs 1,755 MHz"),
+    "clock": ("matmul", {"telemetry": {"sm_clock_mhz": 1410.0}}, "its clock was 1,410 MHz, theirs 1,755 MHz"),
     "power limit": (
+        "matmul",
         {"gpu": {"power_limit_enforced_w": 500.0}},
         "power limit was 500 W, theirs 700 W; reason: lower power",
     ),
-    "temperature": ({"telemetry": {"temperature_c": 84.0}}, "its temperature was 84 °C, theirs 60 °C"),
-    "throttle reasons": ({"telemetry": {"throttle_reasons": ["sw_power_cap"]}}, "reason: power cap"),
-    "ECC": ({"gpu": {"ecc": False}}, "its ECC was no, theirs yes"),
-    "retired pages": ({"gpu": {"pages_retired": 3}}, "its retired pages was 3, theirs 0; reason: faulty memory"),
-    "PCIe width": ({"gpu": {"pcie_width": 8}}, "PCIe width was 8 lanes, theirs 16 lanes; reason: fewer PCIe lanes"),
-    "PCIe speed": ({"gpu": {"pcie_generation": 3}}, "PCIe generation was 3, theirs 5; reason: slower PCIe"),
+    "temperature": ("step", {"telemetry": {"temperature_c": 84.0}}, "its temperature was 84 °C, theirs 60 °C"),
+    "throttle reasons": ("matmul", {"telemetry": {"throttle_reasons": ["sw_power_cap"]}}, "reason: power cap"),
+    "ECC": ("memory", {"gpu": {"ecc": False}}, "its ECC was no, theirs yes"),
+    "retired pages": (
+        "memory",
+        {"gpu": {"pages_retired": 3}},
+        "its retired pages was 3, theirs 0; reason: faulty memory",
+    ),
+    "PCIe width": ("copies", {"gpu": {"pcie_width": 8}}, "was 8 lanes, theirs 16 lanes; reason: fewer PCIe lanes"),
+    "PCIe speed": ("copies", {"gpu": {"pcie_generation": 3}}, "generation was 3, theirs 5; reason: slower PCIe"),
     "NVLink": (
+        "all-reduce",
         {"gpu": {"nvlinks": [True] * 17 + [False]}},
         "active NVLinks was 17, theirs 18; reason: an NVLink is down",
     ),
-    "NUMA node": ({"gpu": {"numa_node": 7}}, "its NUMA node of the GPU was 7, theirs 1; reason: another NUMA node"),
-    "NIC": ({"machine": {"network": [{"name": "a", "gbit_per_s": 10.0}]}}, "was 10 Gbit/s, theirs 100 Gbit/s"),
-    "other processes": ({"others": 0.6}, "processor time of other processes was 60 %, theirs 1 %; reason: other"),
-    "memory speed": ({"machine": {"memory_speed_mt_per_s": 4000}}, "was 4,000 MT/s, theirs 4,800 MT/s; reason: slower"),
-    "governor": ({"machine": {"cpu_governor": "powersave"}}, "CPU governor was powersave, theirs performance"),
+    "NUMA node": (
+        "copies",
+        {"gpu": {"numa_node": 7}},
+        "its NUMA node of the GPU was 7, theirs 1; reason: another NUMA node",
+    ),
+    "NIC": (
+        "pair",
+        {"machine": {"network": [{"name": "a", "gbit_per_s": 10.0}]}},
+        "was 10 Gbit/s, theirs 100 Gbit/s; reason: slower network link",
+    ),
+    "other processes": ("step", {"others": 0.6}, "of other processes was 60 %, theirs 1 %; reason: other processes"),
+    "memory speed": (
+        "copies",
+        {"machine": {"memory_speed_mt_per_s": 4000}},
+        "was 4,000 MT/s, theirs 4,800 MT/s; reason: slower",
+    ),
+    "governor": (
+        "step",
+        {"machine": {"cpu_governor": "powersave"}},
+        "CPU governor was powersave, theirs performance; reason: CPU governor",
+    ),
 }
+"""Map a fact to a figure that it explains, to a GPU that has it, and to the words."""
 
 
 def run(measurement: Measurement, differs: dict[str, Any]) -> Run:
     """Return a run of one GPU with all facts. Two GPUs of a node are on two NUMA nodes."""
     record = fleets.record(measurement, 700.0)
-    telemetry = record["telemetry"][0]
+    telemetry = record["telemetry"][0] = fleets.telemetry(0, 1)
     for name, value in differs.get("telemetry", {}).items():
         steady = value if isinstance(value, list) else dict.fromkeys(("mean", "min", "max"), value)
         telemetry["devices"][0][name] = steady
@@ -65,15 +89,59 @@ def run(measurement: Measurement, differs: dict[str, Any]) -> Run:
     return Run(measurement, RunRecord.model_validate(record))
 
 
-@pytest.mark.parametrize("name", EXPLANATIONS)
-def test_a_fact_that_the_peers_do_not_share_is_named(name: str) -> None:
-    differs, words = EXPLANATIONS[name]
-    made = [one for one in fleets.asked(repeats=1).measurements() if one.what == "matmul"]
+def told(what: str, differs: dict[str, Any], of_peers: Sequence[dict[str, Any]] = ({},) * 7) -> str:
+    """Return what is said of a GPU with these facts. of_peers: the facts of the 7 others; what: its slow figure."""
+    made = [one for one in fleets.asked(repeats=1).measurements() if one.what == "step" and one.place.kind == "device"]
     slow = next(one for one in made if (one.place.nodes, one.place.device) == ((3,), 1))
     others = [one for one in made if one != slow]
-    places = [one.place for one in others]
-    peers = [[run(one, {})] for one in others]
-    same = [place.device == 1 for place in places]
-    nodes = [place.nodes[0] for place in places]
-    assert facts.different([run(slow, {})], peers, 3, nodes, same) == []
-    assert words in findings.why(facts.different([run(slow, differs)], peers, 3, nodes, same))
+    peers = [[run(one, facts_of_it)] for one, facts_of_it in zip(others, of_peers, strict=True)]
+    same = [one.place.device == 1 for one in others]
+    kind = "pair" if what == "pair" else "node" if what == "all-reduce" else "device"
+    parts = explanations.needed("all-reduce" if what == "pair" else what, kind, on_cpu=False)
+    nodes = [one.place.nodes[0] for one in others]
+    return findings.why(facts.different([run(slow, differs)], peers, 3, nodes, same, parts))
+
+
+@pytest.mark.parametrize("name", EXPLANATIONS)
+def test_a_fact_that_the_peers_do_not_share_is_named(name: str) -> None:
+    what, differs, words = EXPLANATIONS[name]
+    assert told(what, {}) == findings.UNEXPLAINED
+    assert words in told(what, differs)
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [("matmul", "PCIe width"), ("matmul", "NIC"), ("matmul", "governor"), ("matmul", "NUMA node"), ("copies", "NIC"),
+     ("copies", "power limit"), ("all-reduce", "NIC"), ("step", "NVLink"), ("pair", "throttle reasons"),
+     ("pair", "retired pages")],
+)  # fmt: skip
+def test_what_does_not_explain_a_figure_is_told_and_is_no_reason(what: str, name: str) -> None:
+    said = told(what, EXPLANATIONS[name][1])
+    assert said.startswith("its ") and "reason:" not in said, said
+
+
+def test_the_fact_that_explains_the_figure_comes_first() -> None:
+    both = {"gpu": {"power_limit_enforced_w": 500.0, "pcie_width": 8}}
+    assert told("matmul", both).endswith("reason: lower power limit")
+    assert told("copies", both).startswith("its PCIe width was 8") and "reason: fewer PCIe" in told("copies", both)
+
+
+def test_one_odd_peer_hides_no_low_clock() -> None:
+    low = {"telemetry": {"sm_clock_mhz": 1410.0}}
+    assert "its clock was 1,410 MHz, theirs 1,755 MHz" in told("matmul", low, [low, *[{}] * 6])
+    assert told("matmul", low, [*[low] * 3, *[{}] * 4]) == findings.UNEXPLAINED, "many peers have it and are not slow"
+
+
+def test_a_clock_within_the_spread_of_the_peers_explains_nothing() -> None:
+    spread = [{"telemetry": {"sm_clock_mhz": 1755.0 + 60 * step}} for step in (-3, -2, -1, 0, 1, 2, 3)]
+    assert told("matmul", {"telemetry": {"sm_clock_mhz": 1560.0}}, spread) == findings.UNEXPLAINED
+    assert "its clock was 1,200 MHz" in told("matmul", {"telemetry": {"sm_clock_mhz": 1200.0}}, spread)
+
+
+def test_a_reason_for_a_lower_clock_counts_beside_reasons_that_some_peers_have() -> None:
+    cap = {"telemetry": {"throttle_reasons": ["sw_power_cap"]}}
+    slowed = {"telemetry": {"throttle_reasons": ["sw_power_cap", "hw_slowdown"]}}
+    some = [cap, {}] * 3 + [cap]
+    assert told("matmul", slowed, some) == "reason: hardware slowdown (temperature or power)"
+    assert told("matmul", cap, some) == findings.UNEXPLAINED
+    assert told("matmul", {}, [cap] * 7) == findings.UNEXPLAINED, "it explains no slow GPU that nothing slows its clock"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from throughline.commands import accept
 from throughline.files import UserError, write_json
 from throughline.records.acceptance import Acceptance
 from throughline.records.visit import unfinished
+from throughline.report.render import acceptance as shown
 from throughline.study.accept_section import Expectation
 from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
@@ -46,20 +48,26 @@ def test_an_equal_fleet_is_fit(tmp_path: Path) -> None:
 
 
 def test_a_slow_gpu_is_named_with_its_clock_and_the_reason(tmp_path: Path) -> None:
+    """Its worst figure is the matrix product, whose window is too short for telemetry."""
+
     def cap(measured: Measurement, record: dict[str, Any]) -> None:
-        if (measured.place.nodes, measured.place.device) == ((3,), 1):
+        if (measured.place.nodes, measured.place.device, measured.what) == ((3,), 1, "step"):
             card = record["telemetry"][0]["devices"][0]
             card["sm_clock_mhz"] = dict.fromkeys(("mean", "min", "max"), 1410.0)
             card["throttle_reasons"] = ["sw_power_cap"]
 
-    found = judged(tmp_path, speed=of(3, 1, "matmul", "step"), change=cap)
+    def share(measured: Measurement) -> float:
+        return of(3, 1, "matmul", slow=0.9)(measured) * of(3, 1, "step", slow=0.95)(measured)
+
+    found = judged(tmp_path, speed=share, change=cap)
     assert verdict.status(found) == 1
     (finding,) = found.findings
     assert (finding.place.words, finding.cause) == ("node 3, GPU 1", "machine")
     assert {one.what for one in finding.slow} == {"matmul", "step"}
     text = finding.sentence
     assert text.startswith("node 3, GPU 1: ") and "% slower than 7 other devices (range of the others ±" in text
-    assert "its clock was 1,410 MHz, theirs 1,755 MHz; reason: power cap." in text
+    assert text.index("matrix product") < text.index("training step")
+    assert "its clock while it trained was 1,410 MHz, theirs 1,755 MHz; reason: power cap." in text
     assert "it is the machine and not the program" in text.lower()
 
 
@@ -99,6 +107,23 @@ def test_pairs_of_a_slow_node_do_not_hide_a_slow_link(tmp_path: Path) -> None:
     assert {finding.place.words for finding in found.findings} == {"node 0", "nodes 1 and 2"}
 
 
+@pytest.mark.parametrize("step", [True, False])
+def test_what_a_node_did_while_it_trained_may_explain_its_link(tmp_path: Path, step: bool) -> None:
+    """A pair has no training step: those of its nodes alone are asked. Without a step, nothing was sampled."""
+
+    def busy(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes == (3,) and measured.what == "step":
+            record["telemetry"][0]["machine"]["cpu_others_share"] = dict.fromkeys(("mean", "min", "max"), 0.6)
+
+    measure = ["step", "matmul", "all-reduce"] if step else ["matmul", "all-reduce"]
+    made = fleets.asked(kind="cpu", devices=1, measure=measure)
+    (finding,) = judged(tmp_path, made, speed=of(3, None, "all-reduce", slow=0.5), change=busy).findings
+    assert (finding.place.words, finding.cause) == ("node 3", "link")
+    told = "other processes while it trained was 60 %, theirs 1 %; reason: other processes"
+    assert (told in finding.sentence) == step
+    assert ("nothing that was observed explains it" in finding.sentence) != step
+
+
 def test_a_slow_pair_is_named(tmp_path: Path) -> None:
     def share(measured: Measurement) -> float:
         return 0.5 if measured.place.nodes == (1, 3) else 1.0
@@ -107,18 +132,66 @@ def test_a_slow_pair_is_named(tmp_path: Path) -> None:
     assert (finding.place.words, finding.cause) == ("nodes 1 and 3", "link")
 
 
+def pairs(*slow: tuple[int, ...]) -> fleets.Share:
+    """Make these pairs slow."""
+    return lambda measured: 0.5 if measured.place.nodes in slow else 1.0
+
+
+@pytest.mark.parametrize(
+    ("how", "slow", "because"),
+    [
+        ({}, [(1, 3)], "it is the link between the two: both are as fast as the others in their other pairs"),
+        ({"nodes": 6}, [(1, 3), (1, 4)], "or the network of one: node 1 is slow in 1 of its 4 other pairs, too"),
+        ({"nodes": 6, "pairs": 1}, [(1, 4)], "or the network of one: neither has another pair to compare with"),
+        ({"nodes": 5, "pairs": 2}, [(0, 4)], "or the network of node 0: node 4 is as fast as the others in"),
+    ],
+)
+def test_what_is_said_of_a_slow_pair_is_known(
+    tmp_path: Path, how: dict[str, Any], slow: list[tuple[int, int]], because: str
+) -> None:
+    found = judged(tmp_path, fleets.asked(**how), speed=pairs(*slow)).findings
+    assert sorted((finding.place.nodes, finding.cause) for finding in found) == [(list(pair), "link") for pair in slow]
+    assert all(because in finding.because for finding in found), [finding.because for finding in found]
+
+
+def test_a_node_that_is_slow_in_most_of_its_pairs_is_named_instead(tmp_path: Path) -> None:
+    (finding,) = judged(tmp_path, speed=pairs((0, 2), (2, 3))).findings
+    assert (finding.place.words, finding.cause) == ("node 2", "link")
+    assert "all-reduce with node " in finding.sentence
+    assert "2 of its 3 pairs are slow, so it is probably the node's link: alone, this node is as" in finding.sentence
+
+
+def test_with_one_repeat_a_node_is_named_once_and_what_nobody_measured_is_not_claimed(tmp_path: Path) -> None:
+    made = fleets.asked(nodes=8, kind="cpu", devices=1, repeats=1, measure=["all-reduce"])
+    (finding,) = judged(tmp_path, made, speed=of(2, None, "all-reduce", slow=0.5)).findings
+    assert (finding.place.words, finding.cause) == ("node 2", "not known")
+    assert finding.because == (
+        "7 of its 7 pairs are slow, so it is the node's link or the node itself: nothing of it was compared alone"
+    )
+
+
+def test_devices_that_are_slow_alone_are_not_called_equal(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        inside = measured.what == "all-reduce" and measured.place.kind == "node"
+        return of(1, None, "all-reduce", slow=0.5)(measured) if inside else of(1, 0, "matmul")(measured)
+
+    found = judged(tmp_path, speed=share).findings
+    (exchange,) = [finding for finding in found if finding.place.words == "node 1"]
+    assert exchange.because == "it is the exchange between the devices of this node"
+
+
 def test_a_node_on_the_processor_is_judged_like_a_device(tmp_path: Path) -> None:
     """Its pairs are slow because the node is: it is named once."""
     made = fleets.asked(kind="cpu", devices=1)
 
     def quota(measured: Measurement, record: dict[str, Any]) -> None:
-        if measured.place.nodes == (3,):
+        if measured.place.nodes == (3,) and measured.what == "step":
             record["telemetry"][0]["machine"]["cpu_others_share"] = dict.fromkeys(("mean", "min", "max"), 0.6)
 
     everything = of(3, None, "step", "matmul", "memory", "all-reduce", slow=0.7)
     (finding,) = judged(tmp_path, made, speed=everything, change=quota).findings
     assert (finding.place.words, finding.cause) == ("node 3", "machine")
-    assert "processor time of other processes was 60 %, theirs 1 %" in finding.sentence
+    assert "processor time of other processes while it trained was 60 %, theirs 1 %" in finding.sentence
 
 
 def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None:
@@ -252,7 +325,8 @@ def test_a_run_without_its_figure_is_missing(tmp_path: Path) -> None:
 
 def test_of_two_nodes_that_differ_the_verdict_is_open(tmp_path: Path) -> None:
     made = fleets.asked(nodes=2, devices=1)
-    assert judged(tmp_path / "equal", made).verdict == "fit"
+    equal = judged(tmp_path / "equal", made)
+    assert equal.summary == "The 2 nodes are fit: no device or node is slow; links were not compared."
     found = judged(tmp_path / "unequal", made, speed=of(1, None, "matmul", slow=0.8))
     assert found.verdict == "not measured"
     assert "of two nobody can tell which one is wrong" in found.unjudged[0]
@@ -272,12 +346,79 @@ def test_two_slow_nodes_of_four_leave_the_verdict_open(tmp_path: Path, slow: tup
     assert any("can be told from the rest: at most 1 of 4 nodes, 1 of 6 pairs;" in one for one in verdict.lines(found))
 
 
-def test_a_place_that_is_far_behind_in_some_repeats_is_named_as_not_certain(tmp_path: Path) -> None:
-    found = judged(tmp_path, speed=lambda one: 0.6 if one.place.nodes == (2,) and one.spec.repeat > 1 else 1.0)
-    assert found.verdict == "fit"
+def sometimes(measured: Measurement) -> float:
+    """Make node 2 slow in two of three repeats."""
+    return 0.6 if measured.place.nodes == (2,) and measured.spec.repeat > 1 else 1.0
+
+
+def test_a_place_that_is_far_behind_in_some_repeats_leaves_the_verdict_open(tmp_path: Path) -> None:
+    found = judged(tmp_path, speed=sometimes)
+    assert (found.verdict, found.findings) == ("not measured", [])
+    assert found.summary.startswith("The verdict on 4 nodes is open: it is not certain whether these are slow: node 2")
     (told,) = [line for line in verdict.lines(found) if line.startswith("not certain: ")]
     assert "node 2 by 40 % (" in told and "more repeats" in told
     assert "Not certain: " in verdict.paragraph(found)
+
+
+def test_what_lies_within_the_tolerance_is_certain_enough(tmp_path: Path) -> None:
+    found = judged(tmp_path, fleets.asked(tolerance=0.5), speed=sometimes)
+    assert (found.verdict, found.unsure_in_words()) == ("fit", [])
+
+
+def test_the_pairs_of_a_node_that_is_named_are_no_riddle(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        return 0.5 if measured.place.kind in ("pair", "all") and 2 in measured.place.nodes else 1.0
+
+    found = judged(tmp_path, speed=share)
+    assert found.summary == "Not fit (4 nodes): slow: node 2."
+    assert found.unsure_in_words() == []
+    shown.write(found, tmp_path / "standings.csv", tmp_path / "pairs.csv")
+    rows = list(csv.DictReader((tmp_path / "standings.csv").open(encoding="utf-8")))
+    told = {row["slow"] for row in rows if row["place"] == "nodes 0 and 2"}
+    assert "because of node 2" in told
+    assert "not certain" not in {row["slow"] for row in rows}
+
+
+def test_a_slow_link_explains_no_slow_device(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        shaky = measured.place.nodes == (2,) and measured.what == "memory" and measured.spec.repeat > 1
+        slow = measured.place.kind in ("pair", "all") and 2 in measured.place.nodes
+        return 0.5 if slow else 0.6 if shaky and measured.place.device == 0 else 1.0
+
+    found = judged(tmp_path, speed=share)
+    assert [finding.place.words for finding in found.findings] == ["node 2"]
+    assert found.unsure_in_words()[0].startswith("not certain: node 2, GPU 0 by 40 % (memory) lie")
+
+
+def test_a_slow_gpu_leaves_another_place_of_its_node_uncertain(tmp_path: Path) -> None:
+    def share(measured: Measurement) -> float:
+        other = (measured.place.nodes, measured.place.device) == ((3,), 0)
+        shaky = 0.6 if other and measured.what == "memory" and measured.spec.repeat > 1 else 1.0
+        return shaky * of(3, 1, "matmul")(measured)
+
+    found = judged(tmp_path, speed=share)
+    assert [finding.place.words for finding in found.findings] == ["node 3, GPU 1"]
+    assert "node 3, GPU 0 by 40 %" in found.unsure_in_words()[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ({}, "The 4 nodes are fit: no device, node or link is slow."),
+        ({"kind": "cpu"}, "The 4 nodes are fit: no node or link is slow."),
+        ({"pairs": "none"}, "The 4 nodes are fit: no device or node is slow; links were not compared."),
+        ({"measure": ["matmul"]}, "The 4 nodes are fit: no device is slow; nodes and links were not compared."),
+        ({"nodes": 1, "devices": 8}, "The node is fit: no device is slow; nodes were not compared."),
+    ],
+)
+def test_a_fit_fleet_says_what_was_compared(tmp_path: Path, how: dict[str, Any], told: str) -> None:
+    made = fleets.asked(**how)
+    found = judged(tmp_path, made)
+    assert found.summary == told
+    alone = [remark for remark in found.remarks if remark.startswith("these figures were not compared")]
+    assert len(alone) == (made.fleet.nodes == (0,))
+    if alone:
+        assert alone[0].endswith(": all-reduce (nodes), all-reduce of a small message (nodes), training step (nodes)")
 
 
 def test_a_single_device_has_no_peers(tmp_path: Path) -> None:
@@ -441,3 +582,24 @@ def test_a_verdict_that_cannot_be_read_is_open_and_not_an_outlier(
         file.write_text(content)
     assert accept.main(file) == 2
     assert capsys.readouterr().err.startswith("error: ")
+
+
+    assert "\n" not in paragraph and found.findings[0].sentence in paragraph
+    assert " on 4 nodes with 2 x NVIDIA H100 80GB HBM3 each, 3 repeats; " in paragraph
+
+
+def test_the_paragraph_counts_one_as_one(tmp_path: Path) -> None:
+    found = judged(tmp_path, fleets.asked(nodes=1, devices=1, repeats=1))
+    assert " on 1 node with 1 x NVIDIA H100 80GB HBM3, 1 repeat; " in verdict.paragraph(found)
+
+
+def test_models_that_differ_are_named(tmp_path: Path) -> None:
+    def older(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes[0] >= 2:
+            record["device"]["name"] = "NVIDIA A100-SXM4-80GB"
+
+    found = judged(tmp_path, fleets.asked(measure=["matmul"]), change=older)
+    (told,) = [one for one in found.remarks if one.startswith("the devices are of different models")]
+    assert told.endswith("NVIDIA A100-SXM4-80GB in node 2, node 3; NVIDIA H100 80GB HBM3 in node 0, node 1")
+    assert " on 4 nodes with 2 devices each, 3 repeats; " in verdict.paragraph(found)
+    assert not any("models" in one for one in judged(tmp_path, fleets.asked(measure=["matmul"])).remarks)

@@ -8,7 +8,7 @@ from typing import Any
 
 from throughline.files import write_text
 from throughline.numbers import percent, reading
-from throughline.records.acceptance import Acceptance, FigureEntry, Finding, StandingEntry
+from throughline.records.acceptance import Acceptance, FigureEntry, Finding, StandingEntry, unsure
 from throughline.report.render import links, table_files, tables
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
@@ -44,15 +44,30 @@ COLUMNS = (
 
 def standings(acceptance: Acceptance) -> Table:
     """Return a line for each place in each figure."""
-    lines = [Line(_entries(figure, one)) for figure in acceptance.figures for one in figure.standings]
+    lines = [
+        Line(_entries(figure, one, verdict))
+        for figure in acceptance.figures
+        for one, verdict in zip(figure.standings, _verdicts(acceptance, figure), strict=True)
+    ]
     return Table(COLUMNS, lines, forms=FORMS)
 
 
-def _entries(figure: FigureEntry, one: StandingEntry) -> list[Entry]:
+def _verdicts(acceptance: Acceptance, figure: FigureEntry) -> Iterator[str]:
+    """Yield a word for each place. If a place is far behind because of one that a finding names, it says which one."""
+    behind = {one.place.words for one in unsure(figure, [], acceptance.tolerance)}
+    for one in figure.standings:
+        because = [finding.place.words for finding in acceptance.findings if finding.explains(one.place)]
+        if one.slow:
+            yield "slow"
+        elif one.place.words in behind:
+            yield f"because of {because[0]}" if because else "not certain"
+        else:
+            yield "as its peers" if figure.judged else "not judged"
+
+
+def _entries(figure: FigureEntry, one: StandingEntry, verdict: str) -> list[Entry]:
     ends = (one.others_low, one.others_high)
     between = NOT_KNOWN if None in ends else f"{_distance(one.others_low)} to {_distance(one.others_high)}"
-    judged = "not certain" if one.is_unsure else "as its peers" if figure.judged else "not judged"
-    verdict = "slow" if one.slow else judged
     return [
         Entry.words(one.place.words),
         Entry.words(figure.words),
