@@ -143,10 +143,9 @@ def _read(measurement: Measurement, folder: Path) -> tuple[RunRecord | None, str
         record = records.read_run_of(folder / measurement.record, measurement.spec)
     except UserError as error:
         return None, error.why or error.what
-    if record.status == "unsupported":
-        return None, f"{UNSUPPORTED}: {record.reason}; another call does not try it again"
     if record.status != "ok":
-        return None, f"{record.status}: {record.reason}"
+        reason = f"{record.status}: {measurement.place.renumbered(record.reason or '')}"
+        return None, f"{reason}; another call does not try it again" if record.status == UNSUPPORTED else reason
     lacking = _lacking(measurement.what, record)
     return (None, lacking) if lacking else (record, "")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from throughline.acceptance.verdict import STATUS
 from throughline.files import UserError
-from throughline.records.acceptance import Acceptance
+from throughline.records.acceptance import Acceptance, unsure
 
 
 def number(name: str, names: Mapping[int, str]) -> int:
@@ -68,7 +68,7 @@ def _open(acceptance: Acceptance, node: int) -> Iterator[str]:
     yield from part.missing_in_words()
     yield from part.away_in_words()
     for figure in acceptance.figures:
-        for standing in figure.standings:
-            if standing.is_unsure and standing.place.nodes == [node]:
+        for standing in unsure(figure, acceptance.findings, acceptance.tolerance):
+            if standing.place.nodes == [node]:
                 yield f"{standing.place.words}: {figure.words} lies behind the others, and it may be chance"
     yield from acceptance.unjudged

@@ -1,8 +1,9 @@
 """Say whether a fleet of nodes is fit, for a prolog or a nightly job.
 
 The exit status is 0 if it is fit, 1 if a device, node or link is slow or broken or a figure is below what is expected,
-and 2 if not everything was measured that the verdict needs, or if there is no verdict to read. With --node it is about
-one node: 1 if a finding names this node or a pair with it, and 2 if the node was not measured or is not known.
+and 2 if not everything was measured that the verdict needs, if nobody can tell whether a place is slow, or if there is
+no verdict to read. With --node it is about one node: 1 if a finding names this node or a pair with it, and 2 if the
+node was not measured or is not known.
 
 file: results/acceptance.json, which `snakemake accept` makes
 node: the name of a node, as results/acceptance.local.json has it
@@ -35,6 +36,6 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
     if verdict.can_be_measured(accepted) and not node:
         print("Next: bring back what is away, mend what failed, and call snakemake accept again in the same way.")
         print("It measures only what is missing.")
-    if names.exists() and not node:
+    if names.exists() and not node and accepted.asked["fleet"]["hosts"] != "simulated":
         print(f"The names of the nodes are in {names}.")
     return status

@@ -6,7 +6,6 @@ machines are masked.
 
 import os
 import re
-from collections.abc import Sequence
 from contextlib import suppress
 
 from throughline import files
@@ -34,17 +33,13 @@ def failure(measured: Measurement, error: UserError) -> Failure:
         broken = [Broken(node=nodes[0], device=None, fault=fault)]
     what = error.what.removeprefix(f"{measured.visit}: ")
     text = files.scrub(f"{what} ({error.why})" if error.why and not broken else what)
-    text = re.sub(r"\bnode ?(\d+)\b", lambda match: _node(int(match[1]), nodes), " ".join(text.split()))
+    text = place.renumbered(" ".join(text.split()), nodes)
     text = re.sub(r"\bGPU (\d+)\b", lambda match: f"GPU {_gpu(place, int(match[1]))}", text)
     return Failure(reason=text[:MOST], broken=broken)
 
 
 def _gpu(place: Place, index: int) -> int:
     return index if place.device is None else place.device
-
-
-def _node(position: int, nodes: Sequence[int]) -> str:
-    return f"node {nodes[position] if position < len(nodes) else position}"
 
 
 def _numbers(place: Place) -> list[int]:

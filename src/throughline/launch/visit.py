@@ -77,7 +77,7 @@ def _measure(measured: Measurement, output: Path, pythons: Mapping[str, str], wh
     except launcher.Stopped:
         raise
     except UserError as error:
-        print(f"{where}: failed: {error}", file=sys.stderr, flush=True)
+        print(f"{where}: failed: {measured.place.renumbered(str(error))}", file=sys.stderr, flush=True)
         return refusals.failure(measured, error)
     print(f"{where}: {record['status']}", flush=True)
     if record["status"] not in AGAIN:

@@ -84,15 +84,17 @@ class Place:
         """The visit that measures this place: that of `node3` also measures the devices of node 3 alone."""
         return self.folder.partition("/")[0]
 
-    def renumbered(self, text: str) -> str:
+    def renumbered(self, text: str, nodes: Sequence[int] | None = None) -> str:
         """Return a text of a run at this place with the numbers that its nodes have in the acceptance.
 
         A run says `node 1`, and `node1` in place of a name. Nodes of NUMA and the names of files stay as they are.
+        nodes: the numbers in the order of the run's ranks, if it is not that of the place.
         """
+        known = self.nodes if nodes is None else nodes
 
         def number(found: re.Match[str]) -> str:
             own = int(found[2])
-            return f"{found[1]}{self.nodes[own] if own < len(self.nodes) else own}"
+            return f"{found[1]}{known[own] if own < len(known) else own}"
 
         return re.sub(r"(?<!NUMA )(?<![\w./-])(node ?)(\d+)\b", number, text)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import math
+import random
 from pathlib import Path
 from typing import Any
 
@@ -482,7 +484,8 @@ def test_the_command_prints_the_verdict_and_its_status_says_it(
     assert accept.main() == 1
     assert "results/acceptance.local.json" in capsys.readouterr().out.splitlines()[-1]
     paragraph = verdict.paragraph(found)
-    assert "\n" not in paragraph and found.findings[0].sentence in paragraph and "8 x" not in paragraph
+    assert "\n" not in paragraph and found.findings[0].sentence in paragraph
+    assert " on 4 nodes with 2 x NVIDIA H100 80GB HBM3 each, 3 repeats; " in paragraph
 
 
 def test_the_command_says_when_it_was_measured_and_what_another_call_may_change(
@@ -584,10 +587,6 @@ def test_a_verdict_that_cannot_be_read_is_open_and_not_an_outlier(
     assert capsys.readouterr().err.startswith("error: ")
 
 
-    assert "\n" not in paragraph and found.findings[0].sentence in paragraph
-    assert " on 4 nodes with 2 x NVIDIA H100 80GB HBM3 each, 3 repeats; " in paragraph
-
-
 def test_the_paragraph_counts_one_as_one(tmp_path: Path) -> None:
     found = judged(tmp_path, fleets.asked(nodes=1, devices=1, repeats=1))
     assert " on 1 node with 1 x NVIDIA H100 80GB HBM3, 1 repeat; " in verdict.paragraph(found)
@@ -603,3 +602,15 @@ def test_models_that_differ_are_named(tmp_path: Path) -> None:
     assert told.endswith("NVIDIA A100-SXM4-80GB in node 2, node 3; NVIDIA H100 80GB HBM3 in node 0, node 1")
     assert " on 4 nodes with 2 devices each, 3 repeats; " in verdict.paragraph(found)
     assert not any("models" in one for one in judged(tmp_path, fleets.asked(measure=["matmul"])).remarks)
+
+
+@pytest.mark.parametrize(("nodes", "outcome"), [(4, "not measured"), (16, "fit")])
+def test_among_many_peers_what_lies_in_their_spread_is_no_doubt(tmp_path: Path, nodes: int, outcome: str) -> None:
+    """All places differ by 20 % from run to run. Sixteen of them show that this is usual."""
+    chance = random.Random(3)
+    found = judged(
+        tmp_path, fleets.asked(nodes=nodes, devices=1, kind="cpu", measure=["matmul"]),
+        speed=lambda _: math.exp(chance.gauss(0, 0.2)),
+    )  # fmt: skip
+    distances = [one.distance or 0.0 for figure in found.figures for one in figure.standings]
+    assert min(distances) < -0.1 and found.verdict == outcome

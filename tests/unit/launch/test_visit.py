@@ -216,5 +216,5 @@ def test_a_reason_has_no_name_of_a_node(tmp_path: Path, monkeypatch: pytest.Monk
     Path(acceptance.LOCAL).write_text(json.dumps({"nodes": {"0": "violet", "3": "me@indigo"}}))
     monkeypatch.setenv("THROUGHLINE_NODES", "indigo violet")
     failure = refusals.failure(place("nodes 0 and 3"), UserError("indigo is lost, node 1 is not"))
-    assert failure.reason == "node 3 is lost, node 0 is not"
+    assert failure.reason == "node3 is lost, node 0 is not"
     assert refusals.failure(place("nodes 0 and 3"), Unfit(0, [ECC])).broken[0].node == 3
