@@ -63,8 +63,8 @@ def measure(project: Project, node: int | None) -> Ranks:
     return Ranks(
         node,
         sorted(table.index[table["slow_in"].notna()]),
-        table["solo_step_distance"].to_dict(),
-        table["waits_s"].to_dict(),
+        dict(zip(table.index.tolist(), table["solo_step_distance"].tolist(), strict=True)),
+        dict(zip(table.index.tolist(), table["waits_s"].tolist(), strict=True)),
         time.monotonic() - start,
     )
 
