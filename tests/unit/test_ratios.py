@@ -95,7 +95,30 @@ def test_the_smallest_loss_is_found_in_nine_of_ten_cases(repeats: int, family: i
     chance, told = random.Random(5), 0
     for _ in range(1000):
         before, after = ([math.exp(chance.gauss(0, 0.01)) for _ in range(repeats)] for _ in range(2))
-        found = ratios.tested(before, [(1 - loss) * speed for speed in after], paired=False)
+        found = ratios.moderated(before, [(1 - loss) * speed for speed in after], usual=0.01**2)
         told += found is not None and found.p * family < ratios.SURE and found.ratio < 1
     assert 0.87 < told / 1000 < 0.93
     assert ratios.least_loss(2, 0.01, family) is None
+
+
+@pytest.mark.parametrize("repeats", [3, 5])
+def test_one_of_many_alike_pairs_is_rarely_called_different(repeats: int) -> None:
+    """Of 20,000 equal pairs at p < 0.1 %, 20 are expected. Their own variance is not needed to be known exactly."""
+    chance = random.Random(11)
+    sides = [[math.exp(chance.gauss(0, 0.01)) for _ in range(repeats)] for _ in range(40_000)]
+    pairs = zip(sides[::2], sides[1::2], strict=True)
+    found = [ratios.moderated(before, after, usual=0.01**2) for before, after in pairs]
+    assert sum(one is not None and one.p < 0.001 for one in found) <= 32
+
+
+def test_many_alike_pairs_tell_a_loss_that_three_repeats_of_one_do_not() -> None:
+    before, after = [100.0, 101.0, 99.0], [94.0, 93.0, 95.0]
+    alone, among = ratios.tested(before, after, paired=False), ratios.moderated(before, after, usual=0.01**2)
+    assert alone and among and among.p < alone.p / 5
+    assert among.ratio == pytest.approx(alone.ratio) and alone.low < among.low < among.ratio < among.high < alone.high
+    assert ratios.moderated(before[:2], after, usual=0.01**2) is None
+
+
+def test_a_pair_that_is_noisier_than_the_others_is_not_called_different_by_their_noise() -> None:
+    noisy = ratios.moderated([100.0, 140.0, 70.0], [80.0, 110.0, 60.0], usual=0.001**2)
+    assert noisy and noisy.p > 0.2

@@ -6,16 +6,19 @@ numbers. The numbers of another cluster say nothing, nor do those from before ac
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from statistics import variance
 from typing import Any
 
 from throughline import ratios, records, statistics
 from throughline.archive import accepted, differing
 from throughline.archive.opening import validated
 from throughline.files import UserError
+from throughline.ratios import Tested
 from throughline.records import RunRecord
 from throughline.records.acceptance import Acceptance, FigureEntry, PlaceEntry, PlaceKind, StandingEntry
 from throughline.records.compared import ComparedAcceptance, ComparedPlace
@@ -25,6 +28,7 @@ from throughline.study import acceptance as study
 
 Key = tuple[str, str, int | None, PlaceKind]
 Spot = tuple[tuple[int, ...], int | None]
+Test = Callable[[Sequence[float], Sequence[float]], Tested | None]
 PLURAL = {"device": "devices", "node": "nodes", "pair": "pairs", "link": "links of nodes"}
 """What the places of a kind are called. Kind `all` has one place."""
 SETTINGS = {
@@ -156,7 +160,7 @@ def _rows(here: Accepted, there: Accepted, key: Key, numbered: bool, name: str) 
     ours, theirs = ({_spot(one): one for one in side.figures[key].standings} for side in (here, there))
     margin = min(here.acceptance.tolerance, there.acceptance.tolerance)
 
-    def row(place: str, whole: bool, one: Sequence[float], other: Sequence[float], paired: bool) -> Row:
+    def row(place: str, whole: bool, one: Sequence[float], other: Sequence[float], test: Test, paired: bool) -> Row:
         before, after = (_speeds(figure, values) for values in (other, one))
         pair = Pair(
             what=f"here over {name}",
@@ -165,7 +169,7 @@ def _rows(here: Accepted, there: Accepted, key: Key, numbered: bool, name: str) 
             other=Value("here", statistics.median(after) or 0.0, tuple(after)),
             kind="acceptances",
             unlike=barred,
-            tested=None if barred else ratios.tested(before, after, paired=paired),
+            tested=None if barred else test(before, after),
             in_rounds=paired,
             family=name,
             margin=margin,
@@ -176,11 +180,25 @@ def _rows(here: Accepted, there: Accepted, key: Key, numbered: bool, name: str) 
     if figure.kind in PLURAL and min(len(ours), len(theirs)) > 1:
         paired = len(both) > 1
         one, other = ([side[spot].median for spot in (both or side)] for side in (ours, theirs))
-        yield row(_all(figure.kind, len(one), len(other)), True, one, other, paired)
+        as_a_whole = partial(ratios.tested, paired=paired)
+        yield row(_all(figure.kind, len(one), len(other)), True, one, other, as_a_whole, paired)
     alone = len(ours) == len(theirs) == 1  # then it is the same place, whatever its number is
-    alike = zip(ours.values(), theirs.values(), strict=True) if alone else ((ours[spot], theirs[spot]) for spot in both)
+    alike = [*zip(ours.values(), theirs.values(), strict=True)] if alone else [(ours[one], theirs[one]) for one in both]
+    test = _test_of_one([[*side.repeats.values()] for sides in alike for side in sides])
     for now, then in alike:
-        yield row(now.place.words, False, [*now.repeats.values()], [*then.repeats.values()], False)
+        yield row(now.place.words, False, [*now.repeats.values()], [*then.repeats.values()], test, False)
+
+
+def _test_of_one(sides: Sequence[Sequence[float]]) -> Test:
+    """Return the test of a single place: Welch's if there is one, otherwise one that knows the noise of all of them.
+
+    sides: the repeats of each place, here and there.
+    """
+    logs = [[math.log(value) for value in side] for side in sides if len(side) > 1]
+    if len(sides) <= 2 or not logs:
+        return partial(ratios.tested, paired=False)
+    squares = sum((len(side) - 1) * variance(side) for side in logs)
+    return partial(ratios.moderated, usual=squares / sum(len(side) - 1 for side in logs))
 
 
 def _spot(standing: StandingEntry) -> Spot:

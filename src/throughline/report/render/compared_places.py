@@ -25,7 +25,8 @@ NAMED = 12
 """How many differences and places are named below a table."""
 TEST = (
     "Places are compared as a whole by a paired t-test on the logarithms of their medians, if both acceptances call "
-    "the same nodes by the same numbers, otherwise by Welch's. A single place is compared by its repeats (Welch). "
+    "the same nodes by the same numbers, otherwise by Welch's. A single place is compared by its repeats: a t-test "
+    "whose variance is averaged with that of all places, because a few repeats hardly tell their own. "
     "Holm's correction counts all lines. Neither side was measured twice, so a verdict is about these runs only."
 )
 LINES = "results/tables/compare_acceptance.csv has every place."
