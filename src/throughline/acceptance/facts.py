@@ -49,7 +49,7 @@ def different(
 
 def _of(run: Run, node: int) -> dict[str, Value]:
     """Return all known facts of a node in one record, by the fact's place and key."""
-    index = run.measurement.place.nodes.index(node)
+    index = run.nodes.index(node)
     record = run.record
     values: dict[str, Value] = {}
     for observed in record.telemetry or ():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from throughline.acceptance import explanations, facts
 from throughline.acceptance.measured import FigureKey, Measured, Run, Spot
@@ -319,11 +319,11 @@ def _while_training(measured: Measured, runs: Sequence[Run]) -> list[Run]:
     found = []
     for run in runs:
         place, repeat = run.measurement.place, run.measurement.spec.repeat
-        steps = [trained.get(((node,), place.device, repeat)) for node in place.nodes]
+        steps = [trained.get(((node,), place.device, repeat)) for node in run.nodes]
         telemetry = [
             one.model_copy(update={"node": index})
             for index, step in enumerate(steps)
             for one in (step.record.telemetry or () if step else ())
         ]
-        found.append(Run(run.measurement, run.record.model_copy(update={"telemetry": telemetry})))
+        found.append(replace(run, record=run.record.model_copy(update={"telemetry": telemetry})))
     return found if any(map(_has_telemetry, found)) else []

@@ -116,7 +116,7 @@ def _network(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
             ports = [port.gbit_per_s for port in active if port.gbit_per_s]
             cards = [card.gbit_per_s for card in hardware.machine.network or () if card.gbit_per_s]
             if ports or cards:
-                speeds.setdefault(place.nodes[hardware.node], []).append(sum(ports) or max(cards))
+                speeds.setdefault(run.nodes[hardware.node], []).append(sum(ports) or max(cards))
     usual = statistics.median([statistics.median(of_node) or 0.0 for of_node in speeds.values()])
     return (usual / 8, LINK) if usual else None
 

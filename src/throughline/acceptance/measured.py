@@ -61,8 +61,14 @@ Values = dict[FigureKey, dict[Spot, dict[int, float]]]
 
 @dataclass(frozen=True)
 class Run:
+    """A valid record. nodes: the numbers of its nodes, in the order in which the record counts them from 0.
+
+    That is Slurm's order, by name. A node that joined later may have a higher number and stand before the others.
+    """
+
     measurement: Measurement
     record: RunRecord
+    nodes: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -93,14 +99,15 @@ def read(acceptance: Acceptance, folder: Path, away: Mapping[int, str]) -> Measu
     """Read every record that is asked for. folder: the one above results/; away: why nodes cannot be measured now."""
     found = Measured([], [], [])
     for visit, measurements in acceptance.visits().items():
-        made, failed = _visited(folder / visit)
+        made, failed, nodes = _visited(folder / visit)
         found.broken.extend(one for failure in failed.values() for one in failure.broken)
         for measurement in measurements:
             record, reason = None, _not_made(measurement, folder, failed, away)
             if measurement.record in made and (folder / measurement.record).exists():
                 record, reason = _read(measurement, folder)
             if record:
-                found.runs.append(Run(measurement, record))
+                known = sorted(nodes) == list(measurement.place.nodes)
+                found.runs.append(Run(measurement, record, nodes if known else measurement.place.nodes))
                 continue
             missing = Missing(
                 place=Spot.of(measurement.place).entry,
@@ -113,14 +120,18 @@ def read(acceptance: Acceptance, folder: Path, away: Mapping[int, str]) -> Measu
     return found
 
 
-def _visited(path: Path) -> tuple[set[str], dict[str, Failure]]:
-    """Return the records that a visit has made, and why others failed. path: its file, which only exists at its end."""
+def _visited(path: Path) -> tuple[set[str], dict[str, Failure], tuple[int, ...]]:
+    """Return the records that a visit has made, why others failed, and its nodes in the order of its runs, if known.
+
+    path: its file, which only exists at its end.
+    """
     if path.exists():
-        return set(read_json(path)["records"]), {}
+        visit = read_json(path)
+        return set(visit["records"]), {}, tuple(visit.get("nodes", ()))
     if unfinished(path).exists():
-        visit = records.read_unfinished(unfinished(path))
-        return set(visit.records), visit.failed
-    return set(), {}
+        begun = records.read_unfinished(unfinished(path))
+        return set(begun.records), begun.failed, ()
+    return set(), {}, ()
 
 
 def _not_made(measurement: Measurement, folder: Path, failed: Mapping[str, Failure], away: Mapping[int, str]) -> str:

@@ -23,7 +23,7 @@ MOST = 300
 
 def failure(measured: Measurement, error: UserError) -> Failure:
     """Return why a measurement failed, and which parts of the machine are broken according to that."""
-    place, nodes = measured.place, _numbers(measured.place)
+    place, nodes = measured.place, in_order(measured.place)
     broken: list[Broken] = []
     if isinstance(error, Unfit) and error.node < len(nodes):
         faults = telemetry_cards.broken(error.faults)
@@ -42,7 +42,7 @@ def _gpu(place: Place, index: int) -> int:
     return index if place.device is None else place.device
 
 
-def _numbers(place: Place) -> list[int]:
+def in_order(place: Place) -> list[int]:
     """Return the numbers of a run's nodes in the order of its ranks, which is Slurm's."""
     names = os.environ.get(files.NODES, "").split()
     with suppress(UserError):

@@ -62,6 +62,7 @@ def visit(
     return {
         "schema": records.SCHEMA,
         "places": list(places),
+        "nodes": refusals.in_order(measurements[0].place),
         "repeat": measurements[0].spec.repeat,
         "records": [measured.record for measured in measurements],
         "started": started,

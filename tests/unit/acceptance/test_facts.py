@@ -86,7 +86,7 @@ def run(measurement: Measurement, differs: dict[str, Any]) -> Run:
     }
     machine = {**dict.fromkeys(MachineFacts.model_fields), **MACHINE, **differs.get("machine", {})}
     record["hardware"] = [{"node": 0, "machine": machine, "devices": [gpu], "reasons": {}}]
-    return Run(measurement, RunRecord.model_validate(record))
+    return Run(measurement, RunRecord.model_validate(record), measurement.place.nodes)
 
 
 def told(what: str, differs: dict[str, Any], of_peers: Sequence[dict[str, Any]] = ({},) * 7) -> str:

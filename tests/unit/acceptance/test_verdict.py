@@ -126,6 +126,28 @@ def test_what_a_node_did_while_it_trained_may_explain_its_link(tmp_path: Path, s
     assert ("nothing that was observed explains it" in finding.sentence) != step
 
 
+def test_facts_of_a_pair_are_those_of_the_node_that_slurm_puts_there(tmp_path: Path) -> None:
+    """Slurm sorts nodes by name: node 3 has joined later, and its name comes first."""
+
+    def old_network(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.kind == "pair":
+            nodes = [3, *(node for node in measured.place.nodes if node != 3)][:2] if 3 in measured.place.nodes else ()
+            for part in record["telemetry"]:
+                is_old = nodes and nodes[part["node"]] == 3
+                part["machine"] = {"cpu_others_share": dict.fromkeys(("mean", "min", "max"), 0.9 if is_old else 0.01)}
+
+    made = fleets.asked(kind="cpu", devices=1, measure=["matmul", "all-reduce"])
+    fleets.write(made, tmp_path, speed=of(3, None, "all-reduce", slow=0.5), change=old_network)
+    for visit, several in made.visits().items():
+        if several[0].place.kind == "pair" and 3 in several[0].place.nodes:
+            other = several[0].place.nodes[0]
+            content = json.loads((tmp_path / visit).read_text())
+            write_json(tmp_path / visit, content | {"nodes": [3, other]})
+    (finding,) = verdict.judge(made, tmp_path).findings
+    assert finding.place.words == "node 3"
+    assert [(fact.here, fact.others) for fact in finding.facts] == [("90 %", "1 %")]
+
+
 def test_a_slow_pair_is_named(tmp_path: Path) -> None:
     def share(measured: Measurement) -> float:
         return 0.5 if measured.place.nodes == (1, 3) else 1.0
