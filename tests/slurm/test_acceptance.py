@@ -90,6 +90,7 @@ def where_and_what(project: Project) -> None:
     assert sorted(ran_on(project)[-len(PLACES) :]) == sorted(nodes)
     for place in PLACES:
         visit = json.loads((project.path / acceptance.VISIT.format(place=place, repeat=1)).read_text())
+        assert sorted(visit["nodes"]) == [int(node) for node in re.findall(r"\d", place)] or place == "all"
         for path in visit["records"]:
             record = json.loads((project.path / path).read_text())
             assert record["status"] == "ok", record["reason"]
