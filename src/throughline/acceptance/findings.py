@@ -1,46 +1,19 @@
-"""Who is slow, in what, whether it is the machine, the program or a link, and what may explain it."""
+"""Who is slow, in what, and what may explain it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from throughline.acceptance import explanations, facts
-from throughline.acceptance.measured import FigureKey, Measured, Run, Spot
-from throughline.outliers import Standing
-from throughline.records.acceptance import NAMES, UNSURE, Cause, DifferingFact, Finding, SlowFigure
+from throughline.acceptance import causes, explanations, facts
+from throughline.acceptance.measured import Measured, Run, Spot
+from throughline.acceptance.slow import Slow, Standings
+from throughline.records.acceptance import NAMES, DifferingFact, Finding
 
-Standings = Mapping[FigureKey, Mapping[Spot, Standing]]
-HARDWARE = ("matmul", "memory", "copies")
-"""Measurements without a training program."""
 UNEXPLAINED = "nothing that was observed explains it"
 NAMED = 3
 """How many facts a sentence names."""
 WHILE_TRAINING = " while it trained"
-
-
-@dataclass(frozen=True)
-class Slow:
-    """A place that is slow in one figure."""
-
-    key: FigureKey
-    spot: Spot
-    standing: Standing
-
-    @property
-    def entry(self) -> SlowFigure:
-        low, high = self.standing.others_range or (0.0, 0.0)
-        return SlowFigure(
-            what=self.key.what,
-            figure=self.key.figure,
-            size=self.key.size,
-            kind=self.key.kind,
-            place=str(self.spot),
-            distance=self.standing.distance or 0.0,
-            others=self.standing.others,
-            others_low=low,
-            others_high=high,
-        )
 
 
 def find(measured: Measured, standings: Standings) -> list[Finding]:
@@ -126,7 +99,7 @@ def _telling(slow: Slow) -> tuple[bool, float]:
 def _finding(
     measured: Measured, standings: Standings, spot: Spot, group: Sequence[Slow], slow: Sequence[Slow]
 ) -> Finding:
-    cause, because = _cause(spot, group, standings)
+    cause, because = causes.of(spot, group, standings)
     worst = min(group, key=_telling)
     nodes = spot.nodes if spot.kind == "node" else worst.spot.nodes
     differing = _facts(measured, worst, nodes, {one.spot for one in slow})
@@ -187,94 +160,6 @@ def why(differing: Sequence[DifferingFact]) -> str:
     ][:NAMED]
     reason = next((fact.why for fact in differing if fact.why), None)
     return "; ".join([*told, *([f"reason: {reason}"] if reason else [])])
-
-
-def _cause(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, str]:
-    """Return whether the machine, the program or a link is slow, and what shows it."""
-    alone = [one for one in group if one.key.kind in ("device", "node")]
-    whats = {one.key.what for one in alone}
-    if not alone:
-        return (_cause_of_pair if spot.kind == "pair" else _cause_of_link)(spot, group, standings)
-    if bare := sorted({NAMES[one.key.what, one.key.figure] for one in alone if one.key.what in HARDWARE}):
-        return "machine", f"it is the machine and not the program: it is slow without training, too ({', '.join(bare)})"
-    equal, behind = _alone(spot, standings, HARDWARE)
-    if "all-reduce" in whats:
-        return "link", "it is the exchange between the devices of this node" + (
-            f": each alone is as fast as the others ({', '.join(equal)})" if equal and not behind else ""
-        )
-    if behind:
-        return "not known", f"whether it is the machine or the program is not known: {', '.join(behind)} may be slow"
-    if not equal:
-        return "not known", "whether it is the machine or the program is not known: only the training step was measured"
-    return "program", (
-        f"only the training step is slow, and not the hardware under it ({', '.join(equal)} are as fast "
-        "as the others'): look at what a program needs besides, such as the host's processor and the software"
-    )
-
-
-def _cause_of_pair(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, str]:
-    """Return what the other pairs of both nodes show. Pairs with a node whose link is slow show nothing."""
-    bad = {
-        one.nodes[0]
-        for other, places in standings.items()
-        if other.kind == "link"
-        for one in places
-        if places[one].slow
-    }
-    others: dict[int, list[bool]] = {}
-    for node in spot.nodes:
-        pairs = {
-            one: standing for one, standing in standings[group[0].key].items() if node in one.nodes and one != spot
-        }
-        others[node] = [_is_behind(standing) for one, standing in pairs.items() if not bad & set(one.nodes)]
-    slow = [
-        f"node {node} is slow in {sum(them)} of its {len(them)} other pairs, too"
-        for node, them in others.items()
-        if any(them)
-    ]
-    known = [node for node, them in others.items() if them]
-    if slow:
-        return "link", f"it is the link between the two, or the network of one: {'; '.join(slow)}"
-    if len(known) == 2:
-        return "link", "it is the link between the two: both are as fast as the others in their other pairs"
-    if known:
-        (other,) = set(spot.nodes) - set(known)
-        fast = f"node {known[0]} is as fast as the others in its other pairs"
-        return "link", f"it is the link between the two, or the network of node {other}: {fast}"
-    return "link", "it is the link between the two, or the network of one: neither has another pair to compare with"
-
-
-def _cause_of_link(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, str]:
-    """Return what a node shows alone whose pairs are slow. If its entries are no pairs, even its best pair is slow."""
-    pairs = {one.spot for one in group if one.key.kind == "pair"}
-    of_node = {
-        one for places in standings.values() for one in places if one.kind == "pair" and spot.nodes[0] in one.nodes
-    }
-    most = f"{len(pairs)} of its {len(of_node)} pairs are slow, so " if pairs else ""
-    equal, behind = _alone(spot, standings, tuple(what for what, _ in NAMES))
-    if equal and not behind:
-        return (
-            "link",
-            f"{most}it is {'probably ' if pairs else ''}the node's link: alone, this node is as fast as the others",
-        )
-    shown = f"alone, it may be slow, too ({', '.join(behind)})" if behind else "nothing of it was compared alone"
-    return "not known", f"{most}it is the node's link or the node itself: {shown}"
-
-
-def _alone(spot: Spot, standings: Standings, whats: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the figures of a place, or of all devices of a node, that are as fast as the others', and the rest."""
-    equal, behind = set[str](), set[str]()
-    for key, places in standings.items():
-        for place, standing in places.items():
-            is_here = place.nodes == spot.nodes and spot.device in (None, place.device)
-            if key.kind in ("device", "node") and key.what in whats and is_here and standing.others:
-                (behind if _is_behind(standing) else equal).add(NAMES[key.what, key.figure])
-    return sorted(equal - behind), sorted(behind)
-
-
-def _is_behind(standing: Standing) -> bool:
-    """Return whether a place is slow or may be."""
-    return standing.slow or (standing.distance or 0.0) < -UNSURE
 
 
 def _facts(measured: Measured, worst: Slow, nodes: Sequence[int], slow: set[Spot]) -> list[DifferingFact]:

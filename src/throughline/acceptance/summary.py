@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from throughline.acceptance.findings import Standings
+from throughline.acceptance.slow import Standings
 from throughline.records.acceptance import Away, ExpectedEntry, Finding, Missing, PlaceKind, StandingEntry, first_of
 from throughline.study.acceptance import Fleet
 

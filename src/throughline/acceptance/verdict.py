@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from throughline import outliers, records
 from throughline.acceptance import broken, dates, findings, limits, summary, undecided
-from throughline.acceptance.findings import Standings
 from throughline.acceptance.measured import UNSUPPORTED, FigureKey, Measured, Spot, Values, judged, read
+from throughline.acceptance.slow import Standings
 from throughline.outliers import Peers, Standing
 from throughline.records.acceptance import (
     NAMES,

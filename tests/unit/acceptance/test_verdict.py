@@ -156,18 +156,18 @@ def test_a_slow_pair_is_named(tmp_path: Path) -> None:
     assert (finding.place.words, finding.cause) == ("nodes 1 and 3", "link")
 
 
-def pairs(*slow: tuple[int, ...]) -> fleets.Share:
-    """Make these pairs slow."""
-    return lambda measured: 0.5 if measured.place.nodes in slow else 1.0
+def pairs(*slow: tuple[int, ...], by: float = 0.5) -> fleets.Share:
+    """Make these pairs slow. by: their share of the usual speed."""
+    return lambda measured: by if measured.place.nodes in slow else 1.0
 
 
 @pytest.mark.parametrize(
     ("how", "slow", "because"),
     [
-        ({}, [(1, 3)], "it is the link between the two: both are as fast as the others in their other pairs"),
-        ({"nodes": 6}, [(1, 3), (1, 4)], "or the network of one: node 1 is slow in 1 of its 4 other pairs, too"),
+        ({}, [(1, 3)], "it is the link between the two: neither of them is nearly as slow in its other pairs"),
+        ({"nodes": 6}, [(1, 3), (1, 4)], "or the network of one: node 1 may be slow in 1 of its 4 other pairs, too"),
         ({"nodes": 6, "pairs": 1}, [(1, 4)], "or the network of one: neither has another pair to compare with"),
-        ({"nodes": 5, "pairs": 2}, [(0, 4)], "or the network of node 0: node 4 is as fast as the others in"),
+        ({"nodes": 5, "pairs": 2}, [(0, 4)], "or the network of node 0: node 4 is not nearly as slow in its"),
     ],
 )
 def test_what_is_said_of_a_slow_pair_is_known(
@@ -176,6 +176,19 @@ def test_what_is_said_of_a_slow_pair_is_known(
     found = judged(tmp_path, fleets.asked(**how), speed=pairs(*slow)).findings
     assert sorted((finding.place.nodes, finding.cause) for finding in found) == [(list(pair), "link") for pair in slow]
     assert all(because in finding.because for finding in found), [finding.because for finding in found]
+
+
+@pytest.mark.parametrize(("speed", "because"), [(0.01, "neither of them is nearly"), (0.5, "node 2 may be slow in 1")])
+def test_a_pair_that_is_a_little_behind_does_not_put_a_slow_link_in_doubt(
+    tmp_path: Path, speed: float, because: str
+) -> None:
+    """The pair of nodes 2 and 3 loses 40 % in two of three repeats."""
+
+    def share(measured: Measurement) -> float:
+        return 0.6 if measured.place.nodes == (2, 3) and measured.spec.repeat < 3 else pairs((1, 2), by=speed)(measured)
+
+    (finding,) = judged(tmp_path, speed=share).findings
+    assert finding.place.nodes == [1, 2] and because in finding.because
 
 
 def test_a_node_that_is_slow_in_most_of_its_pairs_is_named_instead(tmp_path: Path) -> None:
