@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from throughline.acceptance.measured import Spot
-from throughline.acceptance.slow import Slow, Standings
+from throughline.acceptance.slow import Slow, Standings, slow_nodes
 from throughline.outliers import Standing
 from throughline.records.acceptance import NAMES, UNSURE, Cause
 
@@ -39,13 +39,7 @@ def of(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, 
 
 def _cause_of_pair(spot: Spot, group: Sequence[Slow], standings: Standings) -> tuple[Cause, str]:
     """Return what the other pairs of both nodes show. Pairs with a node whose link is slow show nothing."""
-    bad = {
-        one.nodes[0]
-        for other, places in standings.items()
-        if other.kind == "link"
-        for one in places
-        if places[one].slow
-    }
+    bad = slow_nodes(standings, "link")
     others: dict[int, list[bool]] = {}
     for node in spot.nodes:
         pairs = {

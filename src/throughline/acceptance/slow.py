@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from throughline.acceptance.measured import FigureKey, Spot
 from throughline.outliers import Standing
-from throughline.records.acceptance import SlowFigure
+from throughline.records.acceptance import PlaceKind, SlowFigure
 
 Standings = Mapping[FigureKey, Mapping[Spot, Standing]]
 
@@ -34,3 +34,14 @@ class Slow:
             others_low=low,
             others_high=high,
         )
+
+
+def slow_nodes(standings: Standings, *kinds: PlaceKind) -> set[int]:
+    """Return the nodes with a slow figure of these kinds of places."""
+    return {
+        spot.nodes[0]
+        for key, places in standings.items()
+        if key.kind in kinds
+        for spot, standing in places.items()
+        if standing.slow
+    }

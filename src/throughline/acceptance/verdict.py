@@ -11,7 +11,7 @@ from types import MappingProxyType
 from throughline import outliers, records
 from throughline.acceptance import broken, dates, findings, limits, summary, undecided
 from throughline.acceptance.measured import UNSUPPORTED, FigureKey, Measured, Spot, Values, judged, read
-from throughline.acceptance.slow import Standings
+from throughline.acceptance.slow import Standings, slow_nodes
 from throughline.outliers import Peers, Standing
 from throughline.records.acceptance import (
     NAMES,
@@ -86,8 +86,8 @@ def _standings(values: Values, tolerance: float) -> dict[FigureKey, dict[Spot, S
     """
     family = {key: Peers(values[key], key.less) for key in sorted(judged(values), key=str)}
     first = outliers.judge(family, tolerance)
-    network = _slow_nodes(first, "link")
-    away = network | _slow_nodes(first, "device", "node")
+    network = slow_nodes(first, "link")
+    away = network | slow_nodes(first, "device", "node")
     if not away:
         return first
     second = outliers.judge(
@@ -105,17 +105,6 @@ def _standings(values: Values, tolerance: float) -> dict[FigureKey, dict[Spot, S
             for spot, before in places.items()
         }
         for key, places in first.items()
-    }
-
-
-def _slow_nodes(standings: Mapping[FigureKey, Mapping[Spot, Standing]], *kinds: str) -> set[int]:
-    """Return the nodes with a slow figure of these kinds of places."""
-    return {
-        spot.nodes[0]
-        for key, places in standings.items()
-        if key.kind in kinds
-        for spot, standing in places.items()
-        if standing.slow
     }
 
 
