@@ -122,7 +122,7 @@ def _network(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
 
 
 def remarks(figures: Sequence[FigureEntry]) -> Iterator[str]:
-    """Yield whether even a usual pair of nodes reaches much less than its network: then no pair stands out."""
+    """Yield a sentence if even a usual pair of nodes reaches much less than its network: then no pair stands out."""
     for figure in figures:
         middle = statistics.median([one.median for one in figure.standings])
         if (figure.kind, figure.judged, figure.limit_source) != ("pair", True, LINK) or not middle or not figure.limit:
