@@ -8,7 +8,7 @@ whoever is free. What takes longest begins first, so that no worker is alone at 
 at the machine's load has the mark `alone`: it runs later, with the machine for itself.
 
 Outside unit/ tests have real processes with real time limits: what fails there is tried once more. At most three tests
-of a call are tried again (pyproject.toml). pytest prints their first errors, and names them at the end of the run.
+of a call are tried again (pyproject.toml). pytest prints their first errors, and names them at its end (RERUN).
 """
 
 from __future__ import annotations
@@ -106,31 +106,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.flaky(reruns=1))
     if hasattr(config, "workerinput"):
         items.sort(key=lambda item: FOLDERS.index(folder[item]))
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tried-again", metavar="FILE", type=Path, help="add to it which tests were tried again")
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # behind the list of skipped tests, at the end
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> Iterator[None]:
-    yield
-    if hasattr(config, "workerinput"):
-        return
-    lines = [f"tried again: {report.nodeid}: {error(report)}" for report in terminalreporter.stats.get("rerun", ())]
-    if lines:
-        terminalreporter.write_sep("=", "tried again", yellow=True, bold=True)
-        terminalreporter.write_line("\n".join(lines))
-    if lines and (file := config.getoption("--tried-again")):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a", encoding="utf-8") as stream:
-            stream.writelines(f"{line}\n" for line in lines)
-
-
-def error(report: pytest.TestReport) -> str:
-    """The line that says what failed: the exception with its message, without the values that pytest shows below."""
-    crash = getattr(report.longrepr, "reprcrash", None)
-    return str(crash.message).partition("\n")[0] if crash else str(report.longrepr).strip().rpartition("\n")[2]
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -17,10 +17,11 @@ from subprocess import Popen
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 
 from clones import Clone, copy, job_counts
 from process_helpers import alive, needs, until, workers_below, works
-from report_fixture import HOSTILE, record
+from report_fixture import HOSTILE, observed, record
 from throughline import processes
 from throughline.records import read_run, read_summary
 from throughline.study import config, runs
@@ -133,7 +134,13 @@ PLANTED = """
 corpus: {name: little, sequences: {32: 5}}
 runs: {device: cpu, repeats: 1}
 benchmarks:
-  quick: {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {fp32: [2, 4, 8, 16]}, options: {data: synthetic}}
+  quick:
+    model: bert-tiny
+    sequence: 32
+    topologies: [1n1g]
+    batch: {fp32: [2, 4, 8, 16]}
+    options: {data: synthetic}
+    remarks: EVIL
   lone: {model: bert-tiny, sequence: 32, topologies: [1n2g], batch: {fp32: [4]}, options: {data: synthetic}}
 """
 SHELL = "'; touch pwned; $(touch pwned) `touch pwned` \" "
@@ -159,14 +166,18 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, dict[str, Any]]]:
-    """A clone in which every run has a made-up record with hostile texts. The second value maps path to record."""
-    clone = copy(tmp_path_factory.mktemp("planted") / 'it\'s "here"; $(touch pwned)', PLANTED)
+    """A clone with hostile text in its configuration and in a made-up record of every run; and path -> record."""
+    evil = HOSTILE + SHELL
+    configuration = PLANTED.replace("EVIL", json.dumps(evil))
+    clone = copy(tmp_path_factory.mktemp("planted") / 'it\'s "here"; $(touch pwned)', configuration)
     specs = runs.expand(config.load([clone.path / "small.yaml"], {}))
-    evil = SHELL + HOSTILE
     found: dict[str, dict[str, Any]] = {}
     for spec in specs:
-        value = record(spec.values(), 100.0, warnings=[evil], framework={"torch": evil})
+        value = observed(record(spec.values(), 100.0, warnings=[evil], framework={"torch": evil}))
         value["device"]["name"] = evil
+        value["telemetry"][0]["devices"][0]["throttle_reasons"] = [evil]
+        value["telemetry"][0]["reasons"] = {"machine.cpu_steal_share": evil}
+        value["work"]["convention"]["attention"] = evil
         value["environment"]["variables"] = {"NCCL_ALGO": evil}
         found[spec.record] = value
         (clone.path / spec.record).parent.mkdir(parents=True)
@@ -219,7 +230,7 @@ def test_hostile_text_in_records_is_inert(planted: tuple[Clone, dict[str, dict[s
     path = next(name for name in values if "bz16" in name)
     (clone.path / path).write_text(
         json.dumps(
-            record(values[path]["spec"], None, status="invalid", reason=SHELL + HOSTILE, device=values[path]["device"])
+            record(values[path]["spec"], None, status="invalid", reason=HOSTILE + SHELL, device=values[path]["device"])
         )
     )
     clone.made("results/report.html")
@@ -227,6 +238,10 @@ def test_hostile_text_in_records_is_inert(planted: tuple[Clone, dict[str, dict[s
     page = Page(clone.path / "results/report.html")
     assert page.tags.count("script") == 1 and "img" not in page.tags and page.handlers == []
     assert "<script>alert(1)</script>" in page.text
+    tables = clone.files("results/*/tables/*")
+    assert {Path(name).name for name in tables} >= {
+        f"{name}.{kind}" for name in ("throughput", "use", "work") for kind in ("csv", "md", "tex")
+    }
     for name in clone.files("results/*/tables/*.csv"):
         with (clone.path / name).open(newline="", encoding="utf-8") as file:
             cells = [cell for row in csv.reader(file) for cell in row]
@@ -234,6 +249,10 @@ def test_hostile_text_in_records_is_inert(planted: tuple[Clone, dict[str, dict[s
     for name in clone.files("results/*/tables/*.tex"):
         latex = (clone.path / name).read_text(encoding="utf-8")
         assert r"\input{" not in latex.replace(r"\textbackslash{}input", "") and " $(" not in latex, name
+    for name in clone.files("results/*/tables/*.md"):
+        markdown = (clone.path / name).read_text(encoding="utf-8")
+        html = MarkdownIt("commonmark").enable("table").render(markdown)
+        assert not re.search(r"<script|href=\"(?!\.\./bz)|<h1|<strong>b", html), name
 
 
 SECRETS = {

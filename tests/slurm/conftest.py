@@ -30,7 +30,7 @@ TRY = ROOT / "slurm" / "try"
 CONFIGURATION = """
 corpus:
   name: little
-  parts: 2
+  parts: 1
   shards: {training: 2, test: 1}
   sequences: {32: 5, 512: 80}
   masking: {copies: 1}
@@ -49,7 +49,7 @@ benchmarks:
      batch: {fp32: [4]}}
   long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
-    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 60}}
+    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 15}}
   limit:
     {model: bert-tiny, sequence: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
      options: {data: synthetic, memory_limit_mb: 700}}

@@ -11,7 +11,7 @@ import zipfile
 
 import pytest
 
-from slurm.conftest import Project, until
+from slurm.conftest import Cluster, Project, copied, until
 from throughline import records
 from throughline.commands import accept
 from throughline.study import acceptance
@@ -23,6 +23,12 @@ SHORT = """accept:
 LOST = "try1"
 PAIRS = ((0, 1), (0, 2), (1, 2))
 PLACES = {f"node{number}" for number in range(3)} | {f"pair_{a}_{b}" for a, b in PAIRS} | {"all"}
+
+
+@pytest.fixture(scope="module")
+def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A project of its own: an acceptance writes a file that names the nodes."""
+    return copied(tmp_path_factory.mktemp("acceptance") / "project", cluster)
 
 
 def findings(project: Project) -> set[str]:

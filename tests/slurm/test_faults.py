@@ -68,10 +68,9 @@ def test_a_requeued_job_and_a_node_that_goes_down(finished: tuple[Project, str])
     for topology in ("1n1g", "2n1g"):
         shutil.rmtree(project.record(topology, "capped").parent, ignore_errors=True)
     process = project.start(*(target(topology, "capped") for topology in ("1n1g", "2n1g")))
-    requeued, struck = project.job("1n1g", "capped"), project.job("2n1g", "capped")
-    lost = project.cluster.nodes_of(struck)[1]
+    project.cluster.ask("scontrol", "requeue", project.job("1n1g", "capped"))
+    lost = project.cluster.nodes_of(project.job("2n1g", "capped"))[1]
     ranks = project.ranks("capped", "2n1g")
-    project.cluster.ask("scontrol", "requeue", requeued)
     project.cluster.take_down(lost)
     process.communicate(timeout=800)
     assert process.returncode == 1 and not any(alive(pid) for pid in ranks.values())

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -67,14 +66,6 @@ def test_a_target_that_is_not_configured_is_answered_with_those_there_are(
     assert not any(words in failed.stdout for words in SNAKEMAKE_S_OWN), failed.stdout
 
 
-def test_hostile_text_is_inert(clone: Callable[[str], Clone]) -> None:
-    evil = "'; touch pwned; $(touch pwned) `touch pwned` <script>alert(1)</script> \\\\input{x}"
-    hostile = clone(SMALL.replace("repeats: 1}", f'repeats: 1, remarks: "{evil}"}}'))
-    hostile.made("results/report.html", "results/other/tables")
-    assert not list(hostile.path.parent.rglob("pwned"))
-    assert "<script>alert(1)" not in (hostile.path / "results/report.html").read_text(encoding="utf-8")
-
-
 def test_a_dump_by_a_hostile_name_is_only_a_missing_file(clone: Callable[[str], Clone]) -> None:
     hostile = clone(SMALL.replace("name: little", 'name: little\n  dump: "$(touch pwned)/x.xml"'))
     failed = hostile.snakemake("corpus")
@@ -96,13 +87,14 @@ def test_a_dry_run_says_that_the_logs_of_an_import_are_not_there(clone: Callable
     assert job_counts(importing.made("--dry-run").stdout)["imported"] == 1
 
 
-@pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
-def test_presets_pass_a_dry_run(preset: Path, planned: Clone) -> None:
-    command = [sys.executable, "-m", "snakemake", "--dry-run", "--configfile", f"presets/{preset.name}"]
+@pytest.mark.parametrize("preset", ["nvidia-bert-phases", "dlperf-insightface", "accept-cpu"])
+def test_presets_pass_a_dry_run(preset: str, planned: Clone) -> None:
+    """tests/unit/study expands all presets."""
+    command = [sys.executable, "-m", "snakemake", "--dry-run", "--configfile", f"presets/{preset}.yaml"]
     done = subprocess.run(command, cwd=planned.path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    planned_runs = job_counts(done.stdout + done.stderr).get("run", 0)  # presets of an acceptance have none
-    assert planned_runs == len(runs.expand(load([preset])))
+    planned_runs = job_counts(done.stdout + done.stderr).get("run", 0)
+    assert planned_runs == len(runs.expand(load([ROOT / f"presets/{preset}.yaml"])))
 
 
 def test_the_command_that_repeats_a_run_of_a_preset_plans_that_run(

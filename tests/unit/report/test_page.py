@@ -16,10 +16,7 @@ import pytest
 
 from report_fixture import (
     CPU,
-    HOSTILE,
     jitter,
-    record,
-    spec,
     write_record,
     write_series,
     write_study,
@@ -183,21 +180,6 @@ def test_a_benchmark_may_be_called_like_a_section_of_the_page(tmp_path: Path) ->
     page.write(tmp_path, places[:4], [], EXPECTED, tmp_path / "report.html")
     _, reader = read(tmp_path / "report.html")
     assert len(places) == len(names) and len(reader.ids) == len(set(reader.ids))
-
-
-def test_hostile_text_is_inert(tmp_path: Path) -> None:
-    device = {**CPU, "name": "<img src=x onerror=alert(1)>"}
-    run = record(spec(), 100.0, warnings=[HOSTILE], device=device, framework={"torch": '"><svg onload=alert(1)>'})
-    bad = record(spec(repeat=2), None, status="invalid", reason=HOSTILE, device=device)
-    place = tmp_path / "bert/bz32_fp32.json"
-    summary.write([write_record(tmp_path, run), write_record(tmp_path, bad)], place, repeats=2, remarks=HOSTILE)
-    page.write(tmp_path, [place], [], None, tmp_path / "report.html")
-    text, reader = read(tmp_path / "report.html")
-    assert reader.tags.count("script") == 1
-    assert "img" not in reader.tags
-    assert reader.handlers == []
-    assert not [link for link in reader.links if "javascript" in link]
-    assert "<script>alert(1)</script>" in text
 
 
 def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from markdown_it import MarkdownIt
 
-from report_fixture import CPU, HOSTILE, jitter, observed, record, spec, write_record, write_series
+from report_fixture import CPU, jitter, observed, record, spec, write_record, write_series
 from throughline.report.analysis import cells, summary
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, page
@@ -247,25 +246,6 @@ def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
         assert (rows[-1]["status"], rows[-1][key]) == ("oom", "")
     assert "| 96 | fp32 | torch | 1n2g | OOM |" in (tmp_path / "tables/cost.md").read_text()
     assert "8583 / 16160" in (tmp_path / "tables/memory.md").read_text()
-
-
-def test_hostile_reasons_are_inert(tmp_path: Path) -> None:
-    run = observed(record(spec(), 100.0))
-    run["telemetry"][0]["devices"][0]["throttle_reasons"] = [HOSTILE]
-    run["telemetry"][0]["reasons"] = {"machine.cpu_steal_share": HOSTILE}
-    run["work"]["convention"]["attention"] = HOSTILE
-    group = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1, terms=TERMS)])
-    write_tables(Scope(group), tmp_path / "tables")
-    with (tmp_path / "tables/use.csv").open(encoding="utf-8", newline="") as stream:
-        (row,) = csv.DictReader(stream)
-    assert row["throttle_reasons"].startswith("'=")
-    whole = group[0].summary
-    assert whole
-    html = page.render(Results({tmp_path / "s.json": whole}), [], None, tmp_path / "r.html")
-    assert "<script>alert" not in html
-    latex = (tmp_path / "tables/use.tex").read_text() + (tmp_path / "tables/work.tex").read_text()
-    assert r"\input{/etc" not in latex and r"\textbackslash{}input" in latex
-    assert "<script" not in MarkdownIt("commonmark").render((tmp_path / "tables/work.md").read_text())
 
 
 def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:

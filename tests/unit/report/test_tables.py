@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from markdown_it import MarkdownIt
 
-from report_fixture import HOSTILE, record, spec, write_record, write_series, write_study, write_summaries
+from report_fixture import record, spec, write_record, write_series, write_study, write_summaries
 from throughline import numbers
 from throughline.files import UserError
 from throughline.records import read_equivalence, read_summary
@@ -111,24 +110,6 @@ def test_switches_are_in_the_title(tmp_path: Path, graph: bool | str, words: str
         f"{words} & W/O padding & "
         "W/ accumulation of 4 & W/ synthetic data"
     )
-
-
-def test_hostile_text_is_inert(tmp_path: Path) -> None:
-    run = record(spec(), None, status="invalid", reason=HOSTILE)
-    found = summary.summarize([write_record(tmp_path, run)], repeats=1, remarks=HOSTILE)
-    write_tables(Scope(cells.groups([found])), tmp_path / "tables")
-    (cell,) = rows(tmp_path / "tables/throughput.csv")
-    assert cell["reasons"].startswith("'=")
-    html = MarkdownIt("commonmark").enable("table").render((tmp_path / "tables/throughput.md").read_text())
-    assert "<script" not in html
-    assert "href" not in html
-    assert "<h1" not in html
-    assert "<strong>b" not in html
-    assert "&lt;script&gt;" in html
-    latex = (tmp_path / "tables/throughput.tex").read_text()
-    assert r"\input{/etc" not in latex
-    assert r"\textbackslash{}input\{/etc/passwd\}" in latex
-    assert r"\$x\$" in latex
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r\n=1"])

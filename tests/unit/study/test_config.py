@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from throughline import workloads
 from throughline.checks import workloads_page
-from throughline.study import config, config_errors, config_reference
+from throughline.study import config, config_errors, config_reference, runs
 from throughline.study.benchmark import Benchmark, Options
 from throughline.study.config import ConfigError, load
 from throughline.study.corpus_section import Corpus, ShardFolder
@@ -251,13 +252,13 @@ def test_the_shipped_configuration_spells_out_the_defaults() -> None:
     assert shipped.benchmarks["bert"].options == Options()
 
 
-@pytest.mark.parametrize("preset", sorted((ROOT / "presets").glob("*.yaml")), ids=lambda path: path.stem)
-def test_presets_are_valid_and_share_no_names(preset: Path) -> None:
-    others = [ROOT / "config.yaml", *(path for path in (ROOT / "presets").glob("*.yaml") if path != preset)]
-    mine = load([preset])
-    for other in (load([path]) for path in others):
-        assert not set(mine.benchmarks) & set(other.benchmarks)
-        assert mine.corpus.name != other.corpus.name or mine.corpus == other.corpus
+def test_presets_ask_for_runs_and_share_no_names() -> None:
+    presets = {path.stem: load([path]) for path in [ROOT / "config.yaml", *(ROOT / "presets").glob("*.yaml")]}
+    without = {name for name, preset in presets.items() if not runs.expand(preset)}
+    assert without == {"accept-cpu", "accept-h100"}
+    for one, other in itertools.combinations(presets.values(), 2):
+        assert not set(one.benchmarks) & set(other.benchmarks)
+        assert one.corpus.name != other.corpus.name or one.corpus == other.corpus
 
 
 def test_reference_and_schema_are_up_to_date() -> None:
