@@ -137,7 +137,10 @@ GPT2 = Plan(
 )  # fmt: skip
 DRY = Plan(
     model="bert-tiny",
-    rows=[Row("bert-tiny", 2, "bf16", limit_s=240), Row("bert-tiny", 2, "tf32", ())],
+    rows=[
+        Row("bert-tiny", 2, "bf16", limit_s=240), Row("bert-tiny", 2, "tf32", ()),
+        *(Row(model, 2, "bf16", ("plain",), limit_s=240) for model in ("gpt2-tiny", "resnet-tiny")),
+    ],
     sequence=32, predictions=5, check_batch=2, check_steps=2, checks=CHECKS,
     matrix=[
         ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
