@@ -64,9 +64,8 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        ignored = shutil.ignore_patterns("__pycache__")
         for name in ("src", "workflow", "envs"):
-            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+            shutil.copytree(ROOT / name, folder / name)
         register(folder)
         self.manifest = training_fixtures.corpus(folder / "data")
 

@@ -21,9 +21,10 @@ from typing import Any
 
 import pytest
 
+from clones import ROOT, checkout
+from throughline import recipes
 from throughline.rank import heartbeat
 
-ROOT = Path(__file__).parents[2]
 AT_WORK = ("warm-up", "training")
 TRY = ROOT / "slurm" / "try"
 
@@ -161,7 +162,7 @@ class Project:
         """Start `snakemake ... --profile slurm` in its own process group, with both streams in stdout."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
         command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", *arguments]
-        command += ["--slurm-init-seconds-before-status-checks", "6"]
+        command += ["--slurm-init-seconds-before-status-checks", "1"]
         if "--configfile" not in arguments:
             command += ["--configfile", "cluster.yaml"]
         process = subprocess.Popen(
@@ -223,6 +224,13 @@ class Project:
             and worker.phase in AT_WORK
         }
 
+    def rest(self, topology: str) -> list[int]:
+        """Stop the ranks of a run, so that they leave the processor to others. Return their process ids."""
+        ranks = list(self.ranks("long", topology).values())
+        for pid in ranks:
+            os.kill(pid, signal.SIGSTOP)
+        return ranks
+
     def record(self, topology: str, benchmark: str = "long") -> Path:
         return self.path / f"results/{benchmark}/bz4_fp32/torch/{topology}/run1.json"
 
@@ -267,7 +275,7 @@ def until(done: Callable[[], bool], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not done():
         assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.3)
+        time.sleep(0.5)
 
 
 @pytest.fixture(scope="session")
@@ -276,17 +284,7 @@ def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Proje
 
 
 def copied(path: Path, cluster: Cluster) -> Project:
-    """Copy the checkout, without what git ignores."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-    )
-    for name in filter(None, os.fsdecode(listed.stdout).split("\0")):
-        if (ROOT / name).is_file():
-            (path / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, path / name)
+    checkout(path)
     (path / "cluster.yaml").write_text(CONFIGURATION)
     return Project(path, cluster)
 
@@ -298,7 +296,19 @@ def cleared(request: pytest.FixtureRequest) -> Iterator[None]:
         request.getfixturevalue("project").clear()
 
 
+OTHERS = ("mxnet-horovod", "paddle", "tensorflow", "jax")
+TWO_NODES = [f"results/{name}/bz4_fp32/torch/2n2g/run1.json" for name in ("split", "crossed")]
+"""Runs of a model that is split over two nodes."""
+
+
+def others() -> list[str]:
+    """Return the runs of the other libraries whose environments are built."""
+    built = [name for name in OTHERS if Path(recipes.ready(name) or "").is_file()]
+    return [f"results/others/bz4_fp32/{name}/2n1g/run1.json" for name in built]
+
+
 @pytest.fixture(scope="session")
 def finished(project: Project) -> tuple[Project, str]:
-    """The project after the quick benchmark with its summary and tables, and what Snakemake printed."""
-    return project, project.run("results/quick/bz4_fp32.json", "results/quick/tables")
+    """The project after the quick benchmark with its summary and tables and after all other runs that nothing disturbs,
+    and what Snakemake printed."""
+    return project, project.run("results/quick/bz4_fp32.json", "results/quick/tables", *TWO_NODES, *others())

@@ -8,15 +8,15 @@ import re
 import socket
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from slurm.conftest import Project, until
-from throughline import recipes, records
+from slurm.conftest import OTHERS, TWO_NODES, Project, others, until
+from throughline import records
 from throughline.console.console import in_queue
 
-OTHERS = ("mxnet-horovod", "paddle", "tensorflow", "jax")
 TOPOLOGIES = {"1n1g": 1, "1n2g": 1, "2n2g": 2, "4n2g": 4}
 
 
@@ -42,8 +42,8 @@ def test_the_jobs_ran_on_the_nodes(finished: tuple[Project, str]) -> None:
     completed = [line for line in ledger if line.partition("JobId=")[2].partition(" ")[0] in submitted]
     assert len(completed) == len(submitted) > 10
     assert all("JobState=COMPLETED" in line for line in completed)
-    nodes = [re.search(r"NodeCnt=(\d+)", line) for line in completed]
-    assert sorted(int(found[1]) for found in nodes if found)[-2:] == [2, 4]
+    nodes = Counter(int(found[1]) for line in completed if (found := re.search(r"NodeCnt=(\d+)", line)))
+    assert (nodes[2], nodes[4]) == (1 + len(TWO_NODES) + len(others()), 1)
     (accelerated,) = [line for line in completed if "Partition=gpu" in line]
     assert "NodeList=try5 " in accelerated, "runs.slurm puts 1n1g there"
 
@@ -74,14 +74,13 @@ def test_a_rank_with_a_gpu_has_all_cores_of_its_node(finished: tuple[Project, st
     assert cores_of_ranks(records.read_run(project.record("1n1g", "quick"))) == {2}
 
 
-def test_a_model_split_over_two_nodes(project: Project) -> None:
+def test_a_model_split_over_two_nodes(finished: tuple[Project, str]) -> None:
     """In one run, everything is split over four ranks. In the other, the model is split over the two ranks of each
     node, and the optimizer's states over the nodes."""
-    runs = [project.record("2n2g", name) for name in ("split", "crossed")]
-    project.run(*(str(run.relative_to(project.path)) for run in runs))
-    for run in map(records.read_run, runs):
+    project, _ = finished
+    split, crossed = (records.read_run(project.path / run) for run in TWO_NODES)
+    for run in (split, crossed):
         assert (run.status, [rank.node for rank in run.ranks]) == ("ok", [0, 0, 1, 1]), run.reason
-    split, crossed = (records.read_run(run) for run in runs)
     assert (split.settings or {})["sharding"].startswith("weights, gradients")
     assert (crossed.settings or {})["sharding"].startswith("the optimizer's states")
 
@@ -90,12 +89,9 @@ def test_other_libraries_on_two_nodes(finished: tuple[Project, str]) -> None:
     """horovodrun reaches the second node through srun. All others use the addresses of their ranks. Slurm does not give
     a run more cores than it requests: without GPUs that is one for each thread."""
     project, _ = finished
-    for name in OTHERS:
-        if not Path(recipes.ready(name) or "").is_file():
-            pytest.skip(f"the environment of {name} is not built (make frameworks)")
-    runs = [f"results/others/bz4_fp32/{name}/2n1g/run1.json" for name in OTHERS]
-    project.run(*runs)
-    for run in runs:
+    if len(others()) < len(OTHERS):
+        pytest.skip("not all environments are built (make frameworks)")
+    for run in others():
         record = records.read_run(project.path / run)
         assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1]), record.reason
         assert cores_of_ranks(record) == {1}

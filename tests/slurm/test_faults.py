@@ -29,6 +29,7 @@ def test_a_killed_rank_a_cancelled_job_and_a_time_limit(finished: tuple[Project,
     ranks = [pid for name in ("2n1g", "1n1g", "1n2g") for pid in project.ranks("long", name).values()]
     assert len(ranks) == 5 and len(project.cluster.nodes_of(killed)) == 2
     project.cluster.ask("scontrol", "update", f"JobId={limited}", "TimeLimit=1")
+    project.rest("1n2g")
     os.kill(project.ranks("long", "2n1g")[1], signal.SIGKILL)
     project.cluster.ask("scancel", cancelled)
     process.communicate(timeout=800)
@@ -93,7 +94,7 @@ def test_snakemake_killed_and_started_again_while_its_job_runs(finished: tuple[P
     project, _ = finished
     first = project.start(target("1n1g"))
     job = project.job("1n1g")
-    pid = project.ranks("long", "1n1g")[0]
+    (pid,) = project.rest("1n1g")
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
     assert alive(pid), "its job goes on"

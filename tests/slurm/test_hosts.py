@@ -210,7 +210,6 @@ def test_a_run_over_ssh_and_what_refuses_it_on_the_second_host(hosts: Hosts, tmp
     record = records.read_run(run.record)
     assert (record.status, [rank.node for rank in record.ranks]) == ("ok", [0, 1])
     assert any(text.startswith("node 1: other processes use ") for text in record.warnings)
-    assert "try1" not in run.record.read_text() + run.record.with_suffix(".log").read_text()
     hosts.daemons[1].send_signal(signal.SIGTERM)
     hosts.daemons[1].wait()
     assert "entry 2 of runs.hosts cannot be reached through ssh" in run.ends(1, *options, PATH=path)
@@ -226,4 +225,3 @@ def test_horovod_in_a_slurm_job_has_a_sampler_on_each_node(cluster: Cluster, tmp
     run = horovod_run(tmp_path, "salloc", "--quiet", "--nodes=2", "--exclusive", "--nodelist=try1,try2")
     run.ends(0, **cluster.variables)
     assert sampled_nodes(run) == [0, 1]
-    assert "try1" not in run.record.read_text() + run.record.with_suffix(".log").read_text()

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from clones import ROOT, SMALL, Clone, copy, job_counts
+from clones import ONE, ROOT, SMALL, Clone, copy, job_counts
 
-__all__ = ["ROOT", "SMALL", "Clone", "job_counts"]
+__all__ = ["ONE", "ROOT", "SMALL", "Clone", "job_counts"]
 
 
 @pytest.fixture(scope="session")

@@ -89,10 +89,10 @@ def test_the_closing_words_follow_from_what_was_asked_for(finished: tuple[Clone,
         assert "Finished" not in nothing and "report" not in nothing
 
 
-@pytest.mark.parametrize("options", [[], ["--quiet", "all"]], ids=["", "quiet"])
-def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone], options: list[str]) -> None:
+def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None:
+    """Also in a quiet call, which has no plan."""
     impossible = clone(LONG.replace("1n1g", "2n1g"))  # nothing names the second machine
-    failed = impossible.snakemake("results/quick/bz4_fp32.json", *options, **impossible.console)
+    failed = impossible.snakemake("results/quick/bz4_fp32.json", "--quiet", "all", **impossible.console)
     assert failed.returncode == 1
     record = "results/quick/bz4_fp32/torch/2n1g/run1"
     at = failed.stdout.index(f"failed: {record}.json\n")
@@ -103,7 +103,7 @@ def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone], options
     assert again[1:3] == ["  for the same reason as before", f"  log:  {record[:-1]}2.log"]
     assert "Traceback" not in failed.stdout and "CalledProcessError" not in failed.stdout
     assert failed.stdout.count("Not everything could be made") == 1
-    assert ("The plan:" in failed.stdout) is (not options)
+    assert "The plan:" not in failed.stdout
 
 
 @pytest.fixture

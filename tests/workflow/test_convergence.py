@@ -24,17 +24,17 @@ from throughline.report.topics import convergence
 from throughline.spec import canonical
 from throughline.study.benchmark import Convergence
 
-from .conftest import ROOT, Clone
+from .conftest import ROOT, SMALL, Clone
 
 SETTINGS = Convergence(steps=30, evaluate_every=6, samples=50)
 FEW = Convergence(steps=2, evaluate_every=2, samples=50)
 
 
 @pytest.fixture(scope="module")
-def manifest(clone: Callable[[], Clone]) -> Path:
+def manifest(clone: Callable[[str], Clone]) -> Path:
     """The sample of Wikipedia."""
     made = "data/little/seq32/manifest.json"
-    small = clone()
+    small = clone(SMALL.replace("parts: 2", "parts: 1"))
     small.made(made)
     return small.path / made
 
@@ -162,9 +162,10 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     assert convergence.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
 
-    words = command(framework, "1n2g", manifest, tmp_path / "second/curve.json", FEW)
-    begins_from(cut, words, tmp_path)
-    begins_from_no_other(cut, words, tmp_path)
+    if framework == "torch":  # test_a_run_goes_on_from_what_a_kill_leaves has a checkpoint of numpy arrays
+        words = command(framework, "1n2g", manifest, tmp_path / "second/curve.json", FEW)
+        begins_from(cut, words, tmp_path)
+        begins_from_no_other(cut, words, tmp_path)
 
 
 @pytest.mark.parametrize("framework", ["tensorflow"])

@@ -16,7 +16,7 @@ from corpus_helpers import content, same
 from throughline.records import read_run, read_summary
 from throughline.spec import Topology
 
-from .conftest import SMALL, Clone, job_counts
+from .conftest import ONE, SMALL, Clone, job_counts
 
 RECORDS = {
     f"results/{cell}/torch/{topology}/run{repeat}.json"
@@ -187,8 +187,7 @@ def test_gpt2_reads_the_tokens_of_the_same_articles(finished: tuple[Clone, str])
 
 
 def test_masks_can_be_drawn_while_reading(clone: Callable[[str], Clone]) -> None:
-    small = SMALL.replace("{copies: 1}", "{copies: 1, dynamic: true}").replace("training: 2", "training: 1")
-    drawn = clone(small.replace("parts: 2", "parts: 1"))
+    drawn = clone(ONE.replace("{copies: 1}", "{copies: 1, dynamic: true}"))
     drawn.made("results/other/bz4_bf16.json")
     record = read_run(drawn.path / "results/other/bz4_bf16/torch/1n1g/run1.json")
     assert record.status == "ok" and record.settings is not None
@@ -198,14 +197,14 @@ def test_masks_can_be_drawn_while_reading(clone: Callable[[str], Clone]) -> None
 
 
 def test_a_corpus_can_keep_its_shards_alone(clone: Callable[[str], Clone]) -> None:
-    kept = clone(SMALL.replace("name: little", "name: little\n  keep: shards\n  extractor: throughline"))
+    kept = clone(ONE.replace("name: little", "name: little\n  keep: shards\n  extractor: throughline"))
     kept.made("corpus")
     assert not kept.files("data/little/articles/*.jsonl", "data/little/tokens/*")
     assert "Nothing to be done" in kept.made("corpus").stdout
-    before, lost = hashes(kept), kept.path / "data/little/seq64/training_0001.hdf5"
+    before, lost = hashes(kept), kept.path / "data/little/seq32/training_0000.hdf5"
     lost.unlink()
     refused = kept.snakemake("corpus")
-    assert refused.returncode != 0 and "seq64/training_0001.hdf5 is made of articles that" in refused.stdout
+    assert refused.returncode != 0 and "seq32/training_0000.hdf5 is made of articles that" in refused.stdout
     assert "set corpus.keep: all" in refused.stdout and "Traceback" not in refused.stdout
     assert not kept.files("data/little/articles/*.jsonl")
     (kept.path / "small.yaml").write_text((kept.path / "small.yaml").read_text().replace("keep: shards", "keep: all"))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import io
-import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -98,12 +95,7 @@ def test_the_lock_lets_one_in_and_names_the_holder(tmp_path: Path, monkeypatch: 
         assert len(texts) == 1
 
 
-def test_the_environment_names_no_machine_and_no_path() -> None:
-    text = json.dumps(environment.describe("torch", "bert-tiny"))
-    for private in (socket.gethostname(), str(Path.home()) + "/", str(Path(__file__).parent)):
-        assert private not in text
-    if len(getpass.getuser()) > 4:
-        assert getpass.getuser() not in text
+def test_the_environment_says_what_the_machine_has() -> None:
     described = environment.describe("torch", "bert-tiny")
     assert described["cpu_cores"] >= 1 and described["memory_bytes"] > 2**28
     assert described["commit"] is None or len(described["commit"]) >= 40
