@@ -1,8 +1,8 @@
 """Helper process, in the environment of transformers: the loss and every gradient of one batch in double precision, by
 our PyTorch form, which is the reference of a proof, and by transformers' own model.
 
-Argument: a specification as JSON. It prints both losses, the relative difference of each gradient, and which gradients
-are zero.
+Arguments: specifications as JSON. It prints a line for each: both losses, the relative difference of each gradient, and
+which gradients are zero.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ def trained(form: Any, network: Any, batch: dict[str, Any]) -> tuple[float, dict
     return float(loss.detach()), form.weights(network)
 
 
-def main() -> None:
-    spec = frameworks.specification(json.loads(sys.argv[1]))
+def compared(spec: RunSpec) -> dict[str, Any]:
     torch.manual_seed(3)
     ours, theirs = (workloads.form(spec.model, library) for library in ("torch", "transformers"))
     own, other = ours.build(spec, FACTS), theirs.build(spec, FACTS)
@@ -61,8 +60,6 @@ def main() -> None:
     theirs.load(other, {name: array.copy() for name, array in ours.weights(own).items()})
     assert type(other.model).__module__.startswith("transformers.models"), "that is not transformers' model"
     batch = batch_of(spec)
-    in_single = torch.Tensor.float  # GPT-2's loss casts scores to fp32, which would round them
-    torch.Tensor.float = lambda tensor: tensor if tensor.dtype == torch.float64 else in_single(tensor)  # type: ignore
     loss, gradients = trained(ours, own, batch)
     their_loss, their_gradients = trained(theirs, other, batch)
     assert gradients.keys() == their_gradients.keys()
@@ -73,7 +70,14 @@ def main() -> None:
         for name, gradient in gradients.items()
     }
     zero = [name for name, norm in norms.items() if norm < least]
-    print(json.dumps({"losses": [loss, their_loss], "off": off, "zero": zero}))
+    return {"losses": [loss, their_loss], "off": off, "zero": zero}
+
+
+def main() -> None:
+    in_single = torch.Tensor.float  # GPT-2's loss casts scores to fp32, which would round them
+    torch.Tensor.float = lambda tensor: tensor if tensor.dtype == torch.float64 else in_single(tensor)  # type: ignore
+    for text in sys.argv[1:]:
+        print(json.dumps(compared(frameworks.specification(json.loads(text)))))
 
 
 if __name__ == "__main__":

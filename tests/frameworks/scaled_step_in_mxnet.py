@@ -1,7 +1,7 @@
 """Helper process, in MXNet's environment: steps with AMP's loss scaler, in fp32, because a CPU has no fp16.
 
-Argument: a specification (JSON). The process takes the same step with and without the scaler, and then one that
-overflows. It prints by how much the weights differ, and what the overflow did.
+Arguments: specifications (JSON). For each the process takes the same step with and without the scaler, and then one
+that overflows. It prints a line: by how much the weights differ, and what the overflow did.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ def weights(rank: Any) -> dict[str, Any]:
     return {name: array for name, array in rank.states().items() if name.startswith("weight ")}
 
 
-def main() -> None:
-    spec = frameworks.specification(json.loads(sys.argv[1]))
+def stepped(spec: RunSpec) -> dict[str, Any]:
     amp.amp._amp_initialized, amp.amp._loss_scaler = True, LossScaler()  # what amp.init does beside the types
     after = []
     for scaled in (False, True):
@@ -58,7 +57,12 @@ def main() -> None:
     rank.step(batches)  # it overflows as well if a gradient keeps the infinity
     finite = all(np.isfinite(array).all() for array in weights(rank).values())
     found = {"moved": moved, "differ": differ, "still": still, "finite": finite, "scale": scale}
-    print(json.dumps({**found, "skipped": rank.skipped()}))
+    return {**found, "skipped": rank.skipped()}
+
+
+def main() -> None:
+    for text in sys.argv[1:]:
+        print(json.dumps(stepped(frameworks.specification(json.loads(text)))))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ def test_split_it_computes_what_it_computes_whole(case: str, tmp_path: Path, mon
     topology, kind, more, options = CASES[case]
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, **SIZES, **more}))
     made = configuration.of_map({"transformers": str(tmp_path / "config.json"), "task": "clm"})
+    monkeypatch.setattr(equivalence, "STEPS", 10)
     monkeypatch.setenv(configuration.FILES, json.dumps({made.sha256: str(made.file)}))
     spec = training_fixtures.spec(
         framework="torch", topology=topology, precision="fp32", model=str(made), task="clm", config_sha256=made.sha256,

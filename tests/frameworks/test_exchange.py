@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,33 +12,61 @@ import training_fixtures
 from framework_lab import python
 from throughline import frameworks
 from throughline.checks import equivalence, reference
+from throughline.frameworks.rank import load
 from throughline.launch import launcher
 from throughline.launch.request import RunRequest
 from throughline.rank.data import Manifest
+from throughline.spec import RunSpec
 
 ALWAYS = ("hf-trainer",)
 """Frameworks that always exchange gradients, and say so."""
+AS_TORCH = ("hf-loop",)
+"""Frameworks that have the code of `torch` for it."""
 
 
-@pytest.mark.parametrize("framework", [name for name in frameworks.NAMES if name not in ALWAYS])
-def test_every_rank_trains_alone(framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    interpreter = python(framework)
-    manifest = training_fixtures.corpus(tmp_path / "data")
+@dataclass(frozen=True)
+class Alone:
+    """What all runs start from, and the losses of each rank if it trains alone."""
+
+    manifest: Path
+    weights: Path
+    losses: list[list[float]]
+
+
+def spec_of(framework: str) -> RunSpec:
     plain = equivalence.settings(training_fixtures.spec(framework=framework, topology="1n2g"), steps=6)
-    spec = replace(plain, options=replace(plain.options, exchange=False))
-    weights, place = tmp_path / "weights.npz", tmp_path / "run1.json"
+    return replace(plain, options=replace(plain.options, exchange=False))
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Alone:
+    folder, spec = tmp_path_factory.mktemp("alone"), spec_of("torch")
+    manifest, weights = training_fixtures.corpus(folder / "data"), folder / "weights.npz"
     data = Manifest(manifest, "corpus")
     reference.initial(spec, data, weights)
+    sources = ([reference.batches_of(spec, data, rank)] for rank in (0, 1))
+    return Alone(manifest, weights, [reference.train(spec, data, weights, source).losses for source in sources])
+
+
+def test_frameworks_that_are_left_out_have_the_code_of_torch() -> None:
+    for name in AS_TORCH:
+        assert load(name).exchange is load("torch").exchange  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("framework", [name for name in frameworks.NAMES if name not in ALWAYS + AS_TORCH])
+def test_every_rank_trains_alone(alone: Alone, framework: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interpreter = python(framework)
+    spec, place = spec_of(framework), tmp_path / "run1.json"
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # compiles faster
     record = launcher.run(
         RunRequest(
-            spec=spec, record=place, log=place.with_suffix(".log"), manifest=manifest, weights=weights,
+            spec=spec, record=place, log=place.with_suffix(".log"), manifest=alone.manifest, weights=alone.weights,
             python=interpreter or sys.executable,
         )
     )  # fmt: skip
     assert record["status"] == "ok" and not record["spec"]["options"]["exchange"]
     assert "exchange" not in record["settings"]["timed_step"]
-    for rank in (0, 1):
-        alone = reference.train(spec, data, weights, [reference.batches_of(spec, data, rank)]).losses
-        assert record["ranks"][rank]["loss"] == pytest.approx(alone, rel=equivalence.TOLERANCE)
+    for rank, losses in zip(record["ranks"], alone.losses, strict=True):
+        assert rank["loss"] == pytest.approx(losses, rel=equivalence.TOLERANCE)
     assert record["ranks"][0]["loss"] != pytest.approx(record["ranks"][1]["loss"], rel=1e-3)

@@ -8,54 +8,53 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 import training_fixtures
 from framework_lab import python
 
 HERE = Path(__file__).parent
 
 
-def ran(helper: str, argument: str) -> dict[str, Any]:
+def ran(helper: str, *arguments: str) -> list[dict[str, Any]]:
+    """Return what one process finds for each argument."""
     done = subprocess.run(
-        [python("mxnet-horovod"), str(HERE / helper), argument],
+        [python("mxnet-horovod"), str(HERE / helper), *arguments],
         env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return [json.loads(line) for line in done.stdout.splitlines()[-len(arguments) :]]
 
 
-@pytest.mark.parametrize(
-    ("model", "half", "whole"),
-    [
-        (
-            "bert",
-            ("FullyConnected", "_contrib_interleaved_matmul_selfatt_qk"),
-            ("LayerNorm", "softmax", "log_softmax", "_contrib_interleaved_matmul_selfatt_valatt"),
-        ),
-        ("resnet", ("Convolution", "FullyConnected", "BatchNorm"), ("log_softmax", "mean")),
-    ],
-)
-def test_amp_gives_products_half_precision_and_the_loss_single(
-    model: str, half: tuple[str, ...], whole: tuple[str, ...]
-) -> None:
+TYPES = {
+    "bert": (
+        ("FullyConnected", "_contrib_interleaved_matmul_selfatt_qk"),
+        ("LayerNorm", "softmax", "log_softmax", "_contrib_interleaved_matmul_selfatt_valatt"),
+    ),
+    "resnet": (("Convolution", "FullyConnected", "BatchNorm"), ("log_softmax", "mean")),
+}
+"""Model -> its operations in half precision, and those in single precision."""
+
+
+def test_amp_gives_products_half_precision_and_the_loss_single() -> None:
     """The product of attention with the values takes fp32, as MXNet's lists have it: the softmax before it gives it."""
-    types = ran("types_in_mxnet.py", model)
-    assert {name: types[name] for name in half} == {name: ["float16"] for name in half}
-    assert {name: types[name] for name in whole} == {name: ["float32"] for name in whole}
-    assert types["weights"] == types["loss"] == ["float32"], "the optimizer updates whole weights"
+    for (half, whole), types in zip(TYPES.values(), ran("types_in_mxnet.py", *TYPES), strict=True):
+        assert {name: types[name] for name in half} == {name: ["float16"] for name in half}
+        assert {name: types[name] for name in whole} == {name: ["float32"] for name in whole}
+        assert types["weights"] == types["loss"] == ["float32"], "the optimizer updates whole weights"
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "lamb"])
-def test_the_loss_scale_changes_no_update_and_an_overflow_makes_none(optimizer: str) -> None:
+def test_the_loss_scale_changes_no_update_and_an_overflow_makes_none() -> None:
     """With clipping and accumulation, whose gradients carry the scale."""
-    spec = training_fixtures.spec(
-        framework="mxnet-horovod", model="resnet-tiny", image=33, classes=10,
-        optimizer={"name": optimizer, "learning_rate": 0.1},
-        options={"data": "synthetic", "accumulate": 2, "clip": "global_norm"},
-    )  # fmt: skip
-    found = ran("scaled_step_in_mxnet.py", json.dumps(spec.values()))
-    assert found["moved"] > 1e-4 and found["differ"] < 1e-4 * found["moved"]
-    assert found["still"] and found["scale"] == 2**15
-    assert found["finite"] and found["skipped"] == 1, "gradients are zero again after an overflow"
+    specs = [
+        training_fixtures.spec(
+            framework="mxnet-horovod", model="resnet-tiny", image=33, classes=10,
+            optimizer={"name": optimizer, "learning_rate": 0.1},
+            options={"data": "synthetic", "accumulate": 2, "clip": "global_norm"},
+        )
+        for optimizer in ("sgd", "lamb")
+    ]  # fmt: skip
+    for spec, found in zip(
+        specs, ran("scaled_step_in_mxnet.py", *(json.dumps(spec.values()) for spec in specs)), strict=True
+    ):
+        assert found["moved"] > 1e-4 and found["differ"] < 1e-4 * found["moved"], spec.optimizer
+        assert found["still"] and found["scale"] == 2**15, spec.optimizer
+        assert found["finite"] and found["skipped"] == 1, "gradients are zero again after an overflow"

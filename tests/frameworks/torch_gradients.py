@@ -1,12 +1,18 @@
-"""Helper process: gradients of one step on fixed batches, as `torch` computes them. Arguments: rank, world, output."""
+"""Helper process: gradients of one step on fixed batches, as one rank and as two ranks compute them.
+
+Argument: a folder. It forks the ranks, so PyTorch is imported only once.
+"""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import rank_helpers
 import training_fixtures
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.spec import RunSpec
@@ -21,8 +27,7 @@ def batch(rank: int, spec: RunSpec) -> dict[str, Any]:
     return made
 
 
-def main() -> None:
-    rank, world, output = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+def gradients(folder: Path, world: int, rank: int) -> None:
     spec = training_fixtures.spec(options={"dropout": 0.0})
     framework = TorchDDP(spec, rank, rank, world, "cpu")
     framework.join()
@@ -33,8 +38,13 @@ def main() -> None:
     for index in mine:
         loss = framework.parallel(**framework.deliver(framework.data(batch(index, spec)))) / len(mine)
         loss.backward()
-    np.savez(output, *[parameter.grad.numpy() for parameter in framework.parameters])
+    rank_helpers.tell(folder, world, rank, [parameter.grad.numpy() for parameter in framework.parameters])
     framework.close()
+
+
+def main() -> None:
+    for world in (1, 2):
+        rank_helpers.fork(world, partial(gradients, Path(sys.argv[1]), world))
 
 
 if __name__ == "__main__":

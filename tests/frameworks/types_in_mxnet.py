@@ -1,6 +1,6 @@
 """Helper process, in MXNet's environment: the types of all operations of a model under AMP.
 
-Argument: bert or resnet. The process prints, for each operation, the types that its outputs have.
+Arguments: bert, resnet. For each the process prints a line: the types that the outputs of each operation have.
 """
 
 import json
@@ -24,12 +24,11 @@ INPUTS = {
 """Shapes and types of the batch's arrays, as a form's `batch` makes them."""
 
 
-def main() -> None:
-    amp.init("float16")  # before the model is made, as a rank does
-    inputs = INPUTS[sys.argv[1]]
+def types(model: str) -> dict[str, list[str]]:
+    inputs = INPUTS[model]
     network = (
         bert.BertForPretraining("bert-tiny", 30522, 0.1)
-        if sys.argv[1] == "bert"
+        if model == "bert"
         else in_mxnet.ResNet(resnet.Shape((1, 2), width=8, expansion=4), resnet.Parameters(image=33, classes=7))
     )
     loss = network(*map(mx.sym.var, inputs))
@@ -37,13 +36,19 @@ def main() -> None:
     inside = loss.get_internals()
     inside.infer_shape(**{name: shape for name, (shape, _) in inputs.items()})
     weights, outputs, _ = inside.infer_type(**{name: kind for name, (_, kind) in inputs.items()})
-    types: dict[str, set[str]] = {}
+    found: dict[str, set[str]] = {}
     for name, kind in zip(inside.list_outputs(), outputs, strict=True):
-        types.setdefault(nodes.get(name.removesuffix("_output"), "other"), set()).add(kind.__name__)
+        found.setdefault(nodes.get(name.removesuffix("_output"), "other"), set()).add(kind.__name__)
     named = dict(zip(inside.list_arguments(), weights, strict=True))
-    types["weights"] = {kind.__name__ for name, kind in named.items() if name not in inputs}
-    types["loss"] = {outputs[-1].__name__}
-    print(json.dumps({name: sorted(kinds) for name, kinds in types.items()}))
+    found["weights"] = {kind.__name__ for name, kind in named.items() if name not in inputs}
+    found["loss"] = {outputs[-1].__name__}
+    return {name: sorted(kinds) for name, kinds in found.items()}
+
+
+def main() -> None:
+    amp.init("float16")  # before the model is made, as a rank does
+    for model in sys.argv[1:]:
+        print(json.dumps(types(model)))
 
 
 if __name__ == "__main__":
