@@ -74,9 +74,9 @@ def test_the_newest_dump_is_found_when_it_is_downloaded_and_then_kept(
 ) -> None:
     """A corpus that was made from a dated dump keeps it when its configuration says `latest`: nothing is made again."""
     manifest, cut_into = "data/little/seq32/manifest.json", "data/little/dump/parts.json"
-    dated = named(CLOSED)
-    latest = dated.replace(NAME, "enwiki-latest")
     with Server() as server:
+        dated = named(server.address)
+        latest = dated.replace(NAME, "enwiki-latest")
         monkeypatch.setenv("THROUGHLINE_OFFICIAL", server.address)
         server.publish(NAME, {SINGLE: dump()})
         server.list("enwiki")
