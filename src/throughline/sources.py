@@ -31,6 +31,7 @@ def every_module(package: str) -> list[ModuleType]:
     return [importlib.import_module(f"{package}.{found.name}") for found in pkgutil.iter_modules(folder)]
 
 
+@cache
 def module(name: str) -> Path | None:
     """Return the file of a module such as `throughline.rank.worker`; a package's file is its `__init__.py`.
 

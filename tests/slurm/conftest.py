@@ -59,6 +59,14 @@ benchmarks:
      convergence: {steps: 120, evaluate_every: 10, samples: 8}}
 """
 
+SNAKEMAKE = """
+from snakemake.cli import main
+from snakemake_executor_plugin_slurm import Executor
+Executor.next_seconds_between_status_checks = property(lambda self: 2, lambda self, seconds: None)
+main()
+"""
+"""Snakemake, which asks Slurm every two seconds. By itself, it would ask ten seconds later each time."""
+
 
 def missing() -> str | None:
     """Return why this machine cannot have a cluster; None if it can."""
@@ -161,8 +169,7 @@ class Project:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start `snakemake ... --profile slurm` in its own process group, with both streams in stdout."""
         variables = {name: value for name, value in os.environ.items() if not name.startswith("SNAKEMAKE")}
-        command = [sys.executable, "-m", "snakemake", "--cores", "all", "--profile", "slurm", *arguments]
-        command += ["--slurm-init-seconds-before-status-checks", "1"]
+        command = [sys.executable, "-c", SNAKEMAKE, "--cores", "all", "--profile", "slurm", *arguments]
         if "--configfile" not in arguments:
             command += ["--configfile", "cluster.yaml"]
         process = subprocess.Popen(
