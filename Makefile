@@ -1,7 +1,7 @@
 # make run        set up, run config.yaml as it stands, end at results/report.html
 # make submit     the same as a Slurm job, which goes on after you log out (slurm/submit.sh)
 # make test       set up, check the style, run every test; TESTS="tests/slurm": only these
-# make test-fast  only the unit tests
+# make test-fast  only the unit tests, without those of some seconds
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
 # make doctor     show what this machine can do, what is missing, and how to get it
 # make demo-report  make docs/demo-report.html, an example of a report, from the records in docs/demo/
@@ -62,7 +62,7 @@ test: $(VENV)/test.ready $(if $(TESTS),,lint)
 	  exit $$status
 
 test-fast: $(VENV)/test.ready
-	@$(ACTIVATE) && python -m pytest tests/unit -n logical
+	@$(ACTIVATE) && python -m pytest tests/unit -m "not slow" -n logical
 
 # PyTorch's CUDA build (2.7 GB, an environment of its own) on a double of CUDA. It is no part of `make test`.
 test-gpu-dry: $(VENV)/test.ready

@@ -42,6 +42,7 @@ def fleet(seed: int, parts: int, repeats: int, heavy: bool) -> dict[str, Peers[i
     return figures
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("parts", "acceptances"), [(4, 150), (16, 100), (128, 60)])
 @pytest.mark.parametrize("heavy", [False, True])
 def test_equal_parts_are_rarely_called_slow(parts: int, acceptances: int, heavy: bool) -> None:

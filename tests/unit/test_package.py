@@ -29,6 +29,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next((folder / "made").glob("*.whl"))
 
 
+@pytest.mark.slow
 def test_the_wheel_has_every_file_of_the_library_and_its_tables(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
@@ -42,6 +43,7 @@ def test_the_wheel_has_every_file_of_the_library_and_its_tables(wheel: Path) -> 
     assert [f"Requires-Dist: {pin}" in metadata for pin in pins] == [True] * len(pins)
 
 
+@pytest.mark.slow
 def test_an_installation_without_a_clone_finds_its_tables(wheel: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", "--system-site-packages", tmp_path], check=True)
     python = str(tmp_path / "bin/python")

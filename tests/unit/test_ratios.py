@@ -101,6 +101,7 @@ def test_the_smallest_loss_is_found_in_nine_of_ten_cases(repeats: int, family: i
     assert ratios.least_loss(2, 0.01, family) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("repeats", [3, 5])
 def test_one_of_many_alike_pairs_is_rarely_called_different(repeats: int) -> None:
     """Of 20,000 equal pairs at p < 0.1 %, 20 are expected. Their own variance is not needed to be known exactly."""

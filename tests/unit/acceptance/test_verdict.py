@@ -49,6 +49,7 @@ def test_an_equal_fleet_is_fit(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_slow_gpu_is_named_with_its_clock_and_the_reason(tmp_path: Path) -> None:
     """Its worst figure is the matrix product, whose window is too short for telemetry."""
 
@@ -161,6 +162,7 @@ def pairs(*slow: tuple[int, ...], by: float = 0.5) -> fleets.Share:
     return lambda measured: by if measured.place.nodes in slow else 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "slow", "because"),
     [

@@ -109,6 +109,7 @@ def refused(folder: Path) -> None:
     write_json(folder / unfinished(VISIT), {"schema": 2, "records": made, "failed": failed})
 
 
+@pytest.mark.slow
 def test_who_was_away_and_what_was_refused_is_packed_and_checked(tmp_path: Path) -> None:
     """The verdict rests on both, and no record says either."""
     archive = accepted(tmp_path, change=refused, away={0: "it is down"})
@@ -169,6 +170,7 @@ def test_a_changed_figure_is_found(
     assert any(found in str(one) for one in told), list(map(str, told))
 
 
+@pytest.mark.slow
 def test_what_was_left_out_swapped_or_added_is_found(unpacked: Files, tmp_path: Path) -> None:
     def differences(files: Files) -> str:
         return "\n".join(map(str, check.check(packed(files, tmp_path / "a.zip")).differences))

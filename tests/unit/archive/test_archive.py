@@ -118,6 +118,7 @@ def other_products(record: Any) -> None:
         rank["matmul_flops_per_s"] = 2 * record["work"]["matmul_flops_per_s"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "found"),
     [
@@ -212,6 +213,7 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], unpacked: Files, t
 DEEP = b"[" * 200_000 + b"]" * 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "content", "why"),
     [
@@ -263,6 +265,7 @@ def test_an_archive_of_a_newer_format_is_left_to_newer_programs(unpacked: Files,
         check.check(packed(newer, tmp_path / "a.zip", honest=True))
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_bytes(unpacked: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, content in unpacked.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

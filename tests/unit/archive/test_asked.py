@@ -52,6 +52,7 @@ def again(paths: list[Path], folder: Path) -> None:
     exports.write([group.summary for group in own if group.summary], folder)
 
 
+@pytest.mark.slow
 def test_a_repeat_that_was_left_out_of_everything(
     unpacked: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -66,6 +67,7 @@ def test_a_repeat_that_was_left_out_of_everything(
     assert len(told) == 5
 
 
+@pytest.mark.slow
 def test_other_rules_excuse_words_and_no_numbers(
     unpacked: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +139,7 @@ def test_rows_are_those_of_the_manifest(unpacked: Files) -> None:
     assert not list(asked.rows("r", run, {MANIFEST: [], "other": 1}))
 
 
+@pytest.mark.slow
 def test_the_records_of_the_demo_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """140 honest records of eight frameworks. The demo keeps neither telemetry nor the records of proofs."""
     monkeypatch.chdir(tmp_path)

@@ -61,6 +61,7 @@ def test_json_with_millions_of_values_is_not_parsed(files: Files, tmp_path: Path
         opening.as_json(folder / f"{RUN}.json")
 
 
+@pytest.mark.slow
 def test_large_json_is_refused_and_two_million_steps_are_read(
     files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,6 +95,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): content(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.slow
 def test_the_same_content_from_any_parts_in_any_order_and_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_the_same_content_from_any_parts_in_any_order_and_place(
     assert all(str(tmp_path) not in text.decode(errors="replace") for text in one.values())
 
 
+@pytest.mark.slow
 def test_several_sources_are_mixed_and_no_ids_clash(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The sources are a piece of the sample, a second wiki, and texts in two forms. The page ids of the second wiki are
     the numbers of the texts' documents."""

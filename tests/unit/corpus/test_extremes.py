@@ -63,6 +63,7 @@ def shard_of(folder: Path, words: Vocabulary, texts: list[str]) -> tuple[dict[st
     return read_shard(path), tokens.read(folder / "tokens.hdf5")[0]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(TEXT, max_size=6))
 def test_any_text(folder: Path, words: Vocabulary, texts: list[str]) -> None:
@@ -83,6 +84,7 @@ def test_special_tokens_in_the_text_are_text(folder: Path, words: Vocabulary) ->
     assert ((originals == words.cls).sum(axis=1) == 1).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", PLANES, ids=[f"plane {plane}" for plane in range(17)])
 def test_every_plane_of_unicode(folder: Path, words: Vocabulary, text: str) -> None:
     shard_of(folder, words, [f"Before {text} after. Then {text * 50}." for _ in range(3)])

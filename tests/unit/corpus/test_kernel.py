@@ -71,6 +71,7 @@ def both(words: Vocabulary) -> tuple[WordPiece, WordPiece]:
     return WordPiece(words), plainly(lambda: WordPiece(words))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.lists(TEXT, max_size=6))
 @example(["", "\n\n", "a", "\u2003\n \n"])
@@ -229,6 +230,7 @@ def test_elements() -> None:
     assert np.array_equal(out, data)
 
 
+@pytest.mark.slow
 def test_many_processes_build_it_once(tmp_path: Path) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text(f'#!/bin/sh\necho once >> {tmp_path}/calls\nexec gcc "$@"\n')
@@ -242,6 +244,7 @@ def test_many_processes_build_it_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", ["no compiler", "a compiler that fails", "no place", "switched off"])
 def test_without_a_compiler_the_same_tokens(tmp_path: Path, words: Vocabulary, broken: str) -> None:
     """The file is the same, and one line says why it took longer (no line if the user asked for it)."""

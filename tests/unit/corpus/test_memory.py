@@ -20,6 +20,7 @@ from throughline.corpus.text import tokens
 PARAMETERS = Parameters(16, 3, probability=0.3, copies=2)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     articles=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=12),

@@ -124,6 +124,7 @@ def test_a_chunk_that_unpacks_to_another_size(tmp_path: Path, how: str, lacking:
     assert "input_ids does not unpack" in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ours", "theirs", "checksums"])
 def test_a_chunk_that_would_fill_the_memory(tmp_path: Path, how: str) -> None:
     """A process that may use only 256 MiB more than it has reads a chunk that unpacks to 512 MiB."""

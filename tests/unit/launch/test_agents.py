@@ -114,6 +114,7 @@ def test_a_sampler_that_cannot_start_is_named_and_holds_nothing_up(tmp_path: Pat
     assert (tmp_path / "started").exists()
 
 
+@pytest.mark.slow
 def test_a_sampler_that_does_not_end_is_killed(tmp_path: Path) -> None:
     ready = shlex.quote(messages.line(Ready([])))
     agents, output = with_starter(tmp_path, f"echo {ready}; echo $$; [ $4 = 1 ] || exec cat; exec sleep 600")
@@ -125,6 +126,7 @@ def test_a_sampler_that_does_not_end_is_killed(tmp_path: Path) -> None:
     assert not any(alive(int(line.split()[-1])) for line in output if line.startswith("[telemetry]"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_an_agent_that_is_killed_ends_a_run_with_a_starter(tmp_path: Path, killed: int) -> None:
     """Its sampler ends with it, and so does the starter, which is on the first node."""

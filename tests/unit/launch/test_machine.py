@@ -63,6 +63,7 @@ exec(sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_a_driver_that_fails_is_no_machine_without_gpus(tmp_path: Path) -> None:
     """PyTorch only prints a warning in this case, and answers that there is no GPU."""
     pytest.importorskip("torch")

@@ -118,6 +118,7 @@ class WORKLOAD:
 """
 
 
+@pytest.mark.slow
 def test_the_code_of_a_run_is_that_of_its_framework_and_its_workload(tmp_path: Path) -> None:
     """A change in another workload or framework leaves all repeats of this run in one group."""
     copy = tmp_path / "throughline"

@@ -88,6 +88,7 @@ def test_without_a_driver_there_is_a_reason(tmp_path: Path) -> None:
     assert facts == [] and reads == [[], [], []] and "Not Found" in why
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answers", "refused"),
     [
@@ -154,6 +155,7 @@ def test_a_broken_gpu_is_told_from_a_busy_one() -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("visible", "answers", "names"),
     [

@@ -155,6 +155,7 @@ def test_surroundings_data_and_remarks(results: Path) -> None:
     assert "snakemake results/bert/bz32_fp32.json" in text
 
 
+@pytest.mark.slow
 def test_it_is_the_same_every_time(results: Path) -> None:
     """Checked in two processes, in which sets of benchmarks, frameworks, precisions and topologies have opposite
     orders."""

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from matplotlib.text import Text
 
 from report_fixture import jitter, record, spec, write_record, write_series, write_study, write_summaries
@@ -25,6 +26,7 @@ def groups_of(root: Path) -> list[cells.Group]:
     return cells.groups([read_summary(path) for path in write_summaries(root, write_study(root))])
 
 
+@pytest.mark.slow
 def test_files_and_determinism(tmp_path: Path) -> None:
     groups = groups_of(tmp_path)
     write_plots(Scope(groups), tmp_path / "one")

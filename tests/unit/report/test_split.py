@@ -155,6 +155,7 @@ def test_where_the_loader_is_the_limit_a_sentence_says_so(tmp_path: Path, synthe
     assert two.startswith("torch 1n2g waits 60 % of its time for data")  # there is no synthetic run to compare with
 
 
+@pytest.mark.slow
 def test_files_and_page(tmp_path: Path, study: tuple[list[cells.Group], list[cells.Group]]) -> None:
     groups, derived = study
     write_plots(Scope(groups, derived), tmp_path / "plots")

@@ -38,6 +38,7 @@ def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes
     return summary.summarize(paths, repeats=1)
 
 
+@pytest.mark.slow
 def test_a_sweep_has_the_cells_that_differ_in_one_number_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [written(tmp_path, "batches", batch, batch / 64, embedding=8) for batch in (256, 64, 128)]
     tables = [written(tmp_path, f"v{size}", 64, size / 1000, vocabulary=size) for size in (4000, 1000, 2000)]
@@ -67,6 +68,7 @@ def test_two_points_are_no_sweep(tmp_path: Path) -> None:
     assert not sweeps(cells.groups([written(tmp_path, "two", batch, 1.0) for batch in (1, 2)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["synthetic", "real"])
 def test_every_table_and_plot_says_that_data_are_made_up(tmp_path: Path, data: str) -> None:
     every = {

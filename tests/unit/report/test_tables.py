@@ -141,6 +141,7 @@ def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
     assert line in (tmp_path / "tables/throughput.md").read_text()
 
 
+@pytest.mark.slow
 def test_the_tensor_that_is_furthest_off_stands_in_the_table(tmp_path: Path) -> None:
     """With what was not compared; a proof of an older version has no such table, and its plot has the losses alone."""
     proof = json.loads((GOLDEN / "equivalence.json").read_text())

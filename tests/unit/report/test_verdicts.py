@@ -448,6 +448,7 @@ def test_the_margin_of_the_configuration_is_that_of_the_verdict(tmp_path: Path) 
     assert Summary.model_validate_json(json.dumps(old)).margin == 0.05, "a summary that is older than the margin"
 
 
+@pytest.mark.slow
 def test_simulated_reports_are_rarely_wrong_and_decide(monkeypatch: pytest.MonkeyPatch) -> None:
     """The short form of benchmarks/verdicts.py, with fixed seeds."""
     place = importlib.util.spec_from_file_location("verdicts", BENCHMARKS / "verdicts.py")

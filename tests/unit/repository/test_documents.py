@@ -98,6 +98,7 @@ def test_a_configuration_is_valid(snippet: Snippet, tmp_path: Path, monkeypatch:
     runs.expand(load(["config.yaml"]))
 
 
+@pytest.mark.slow
 def test_snakemake_plans_what_is_shown(tmp_path: Path) -> None:
     """Snakemake knows the options, and the workflow knows the targets. All targets of config.yaml are planned in one
     call."""
@@ -184,6 +185,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in texts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_somewhere(page: Path) -> None:
     for token in tokens(page):

@@ -27,6 +27,7 @@ def test_flops_agree_with_the_known_figures(model: str, sequence: int, predictio
     assert flops == pytest.approx(published, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "sequence", "predictions"), [("bert-tiny", 32, 5), *((model, 128, 20) for model in bert.SHAPES)]
 )
@@ -302,6 +303,7 @@ def test_samples_that_cannot_be_packed_are_refused(real: np.ndarray, fault: str)
         bert.unpadded(batch_of(given))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [None, torch.float16, torch.bfloat16])
 def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_tokens(kind: Any) -> None:
     """The meta device checks the shapes and types that a GPU's kernels would get, also compiled. It has no numbers.

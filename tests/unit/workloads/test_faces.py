@@ -25,6 +25,7 @@ def spec(model: str = "iresnet-tiny", **parameters: Any) -> RunSpec[faces.Parame
     return example(model, faces.Parameters(**{"classes": 10, **parameters}), options=Options(dropout=0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", faces.WORKLOAD.models)
 def test_networks_have_the_published_sizes_and_the_work_that_is_counted(model: str) -> None:
     form = workloads.form(model, "torch")
@@ -62,6 +63,7 @@ def test_made_up_faces_of_a_class_are_alike_and_of_all_classes() -> None:
     assert max(apart[:2]) < 0.5 * min(apart[2:])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("classifier", "half"), [("data_parallel", None), ("partial", torch.bfloat16)])
 def test_a_rank_learns(classifier: str, half: Any) -> None:
     torch.manual_seed(0)

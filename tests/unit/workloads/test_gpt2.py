@@ -31,6 +31,7 @@ def test_flops_agree_with_the_known_figures(model: str, per_token: float, per_se
     assert flops / 1024 == pytest.approx(per_token, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", ["gpt2-tiny", "gpt2-medium"])
 def test_flops_agree_with_a_count_of_the_real_operations(model: str) -> None:
     from torch.utils.flop_counter import FlopCounterMode

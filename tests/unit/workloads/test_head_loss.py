@@ -77,6 +77,7 @@ class Largest(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [None, torch.bfloat16])
 def test_no_tensor_has_the_scores_of_all_positions(kind: Any) -> None:
     """A GPU's step on the meta device. No tensor has batch x sequence x vocabulary elements."""

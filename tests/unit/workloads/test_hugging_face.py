@@ -98,6 +98,7 @@ def tensors(arrays: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", WORKLOAD.models)
 def test_a_shape_has_the_parameters_that_are_published(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = form().build(in_a_rank(model, monkeypatch), {}, torch.device("meta"))
@@ -316,6 +317,7 @@ def test_dropout_is_that_of_the_file_or_off(dropout: float, tmp_path: Path, monk
     assert set(form().settings(network)["dropout"]) == {dropout}
 
 
+@pytest.mark.slow
 def test_nothing_is_downloaded() -> None:
     """Checked in a new process, because the library reads the variable when it is imported first."""
     module = type(form()).__module__
@@ -324,6 +326,7 @@ def test_nothing_is_downloaded() -> None:
     subprocess.run([sys.executable, "-c", code], env=variables, check=True, timeout=300)
 
 
+@pytest.mark.slow
 def test_weights_come_back_as_they_were(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = in_a_rank(tiny("gpt2", tmp_path), monkeypatch)
     one, other = (form().build(spec, {}, torch.device("cpu")) for _ in range(2))

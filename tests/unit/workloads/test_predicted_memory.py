@@ -69,6 +69,7 @@ def tracked(spec: RunSpec[Any], copies: bool = False) -> int:
         return int(of_device["Total"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "precision", "options"),
     [
@@ -86,6 +87,7 @@ def test_the_prediction_is_what_the_tracker_counts(content: Any, precision: str,
     assert predicted == pytest.approx(tracked(spec), rel=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [CONTENT, MIXTURE])
 def test_a_copy_of_the_weights_stays_to_the_end_of_a_step(content: Any) -> None:
     spec = asked(content, "bf16")

@@ -164,6 +164,7 @@ def test_no_rank_alone_decides_the_latency() -> None:
     assert [one["value"] for one in outcome._of_steps(SPEC, ranks)] == pytest.approx([3.0, 3.0, 3.0])
 
 
+@pytest.mark.slow
 def test_unique_ids_are_the_mean_of_all_batches_of_all_ranks() -> None:
     batches = [wide_deep.WORKLOAD.synthetic(300, SPEC, seed) for seed in range(4)]
     unique = [len(np.unique(batch["ids"])) for batch in batches]

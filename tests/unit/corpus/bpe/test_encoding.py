@@ -54,6 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_rebuilt_files_are_the_published_ones(folder: Path) -> None:
     digests = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
     assert digests == vocabulary.FILES
@@ -139,6 +140,7 @@ def ids_of(encoder: Encoder, texts: list[str]) -> list[list[int]]:
     return [ids.tolist() for ids in found]
 
 
+@pytest.mark.slow
 def test_articles_and_odd_texts_equal_tiktoken(encoder: Encoder, tiktoken: Any, articles: list[str]) -> None:
     assert sum(map(len, articles)) > 500_000
     texts = [*TRICKY, *articles]

@@ -92,6 +92,7 @@ def stored(one: Path, shard: str = "training_0000") -> np.ndarray:
         return np.asarray(stream["tokens"][:])
 
 
+@pytest.mark.slow
 def test_the_same_shards_for_any_parts_and_memory(
     tmp_path: Path, one: Path, words: Path, texts: dict[int, str]
 ) -> None:

@@ -77,6 +77,7 @@ def all_pairs(found: Documents, parameters: Parameters, stream: randomness.Strea
     return segment_pairs.Pairs(*(np.concatenate(column) for column in columns))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(lengths=LENGTHS, parameters=PARAMETERS)
 def test_pairs_equal_a_plain_reading_of_the_rules(

@@ -66,6 +66,7 @@ def taken(corpus: Manifest, rank: int, world: int, size: int, count: int) -> lis
     return [row for batch in itertools.islice(source, count) for row in told_apart(batch)]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(lengths=LENGTHS, parameters=PARAMETERS, epoch=st.integers(0, 3))
 def test_any_documents_keep_every_promise(

@@ -234,6 +234,7 @@ def bomb() -> bytes:
     return b"".join([packer.compress(block) for _ in range(160)] + [packer.flush()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("before", [HEADER + PAGES[0], HEADER + PAGES[0][:-20]])
 def test_a_file_that_unpacks_without_end(tmp_path: Path, bomb: bytes, before: str, parts: int) -> None:

@@ -21,6 +21,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> dict[int, str]:
     return articles(ODD[0], tmp_path_factory.mktemp("published"), 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.what)
 def test_an_odd_dump(odd: Odd, tmp_path: Path, published: dict[int, str]) -> None:
     if odd.error is not None:

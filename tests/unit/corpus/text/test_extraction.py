@@ -33,6 +33,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return extracted([SAMPLE], 1, tmp_path_factory.mktemp("whole"))
 
 
+@pytest.mark.slow
 def test_the_sample(whole: bytes) -> None:
     articles = [json.loads(line) for line in whole.splitlines()]
     assert len(articles) == 106
@@ -40,10 +41,12 @@ def test_the_sample(whole: bytes) -> None:
     assert "&lt;" not in whole.decode()
 
 
+@pytest.mark.slow
 def test_the_sample_in_parts(whole: bytes, tmp_path: Path) -> None:
     assert extracted([SAMPLE], 3, tmp_path) == whole
 
 
+@pytest.mark.slow
 def test_every_packing_of_some_pages_gives_the_same_articles(tmp_path: Path) -> None:
     text = bz2.decompress(SAMPLE.read_bytes())
     pages = list(part_pages.pages(dumps.cut([SAMPLE], 1), 0))[20:80]

@@ -69,6 +69,7 @@ def in_hash_order(found: tokens.Documents) -> tokens.Documents:
     return taken(found, np.argsort(tokens.place(found.ids), kind="stable"))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     lengths=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=4), min_size=0, max_size=12),

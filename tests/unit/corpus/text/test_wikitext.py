@@ -112,6 +112,7 @@ PIECES = [
 LEFT = re.compile(r"\{\{|\}\}|\[\[|\]\]|''|<!--|-->|</?(?:b|br|ref|math|nowiki)\s*/?>|__TOC__|[\x01\r\xa0]|\n\n|  ")
 
 
+@pytest.mark.slow
 @settings(max_examples=1000, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
 def test_no_markup_is_left(markup: str) -> None:
@@ -155,6 +156,7 @@ REPEATED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("piece", REPEATED)
 def test_a_long_repetition_takes_time_in_proportion(piece: str) -> None:
     """Each text takes about a tenth of a second. If a pass were quadratic, one text would take minutes, and all of them
@@ -184,6 +186,7 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, str]]
     return theirs, ours
 
 
+@pytest.mark.slow
 def test_the_same_articles_in_the_same_form(both: tuple[list[dict[str, str]], list[dict[str, str]]]) -> None:
     without_text = [[{key: one[key] for key in ("id", "revid", "url", "title")} for one in found] for found in both]
     assert len(without_text[1]) == 106 and without_text[0] == without_text[1]
@@ -222,6 +225,7 @@ def test_less_is_lost_than_by_wikiextractor(both: tuple[list[dict[str, str]], li
     assert len(ours) > 1.2 * len(theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.what)
 def test_an_odd_dump(odd: Odd, tmp_path: Path) -> None:
     if odd.error is not None:
