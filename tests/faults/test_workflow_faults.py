@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -63,7 +64,7 @@ def said(process: Popen[str], status: int = 0) -> str:
 
 
 def test_snakemake_is_killed_in_the_middle_of_a_run(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    clone = copy(tmp_path / "clone", SYNTHETIC.format(repeats=2, at_most_s=5))
+    clone = copy(tmp_path / "clone", SYNTHETIC.format(repeats=2, at_most_s=3))
     first = start(clone, SUMMARY)
     until(lambda: (clone.path / FIRST).exists() and workers_below(first.pid))
     everything = processes.descendants(first.pid)
@@ -83,15 +84,23 @@ def test_snakemake_is_killed_in_the_middle_of_a_run(tmp_path: Path, start: Calla
 
 
 def test_two_workflows_at_once_do_not_measure_at_once(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    # The second Snakemake first has to start. When it comes to its run, the first one is still measuring.
-    lengths = {"one": 25, "other": 5}
-    quick, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=s)) for name, s in lengths.items())
+    """The first one's rank stands still until the second one waits for it."""
+    quick, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=3)) for name in ("one", "other"))
     first = start(quick, SUMMARY)
     until(lambda: workers_below(first.pid))
+    (rank,) = workers_below(first.pid)
+    os.kill(rank, signal.SIGSTOP)
     second = start(other, SUMMARY)
-    said(first)
-    waited = re.search(r"waiting for the devices: process (\d+) measures (\S+) since 20", said(second))
+    assert second.stdout is not None
+    goes_on = threading.Timer(120, os.kill, (rank, signal.SIGCONT))  # if no line is the one that we wait for
+    goes_on.start()
+    line = next(line for line in second.stdout if "waiting for the devices: " in line)
+    goes_on.cancel()
+    os.kill(rank, signal.SIGCONT)
+    waited = re.search(r"waiting for the devices: process (\d+) measures (\S+) since 20", line)
     assert waited and waited[2] == FIRST
+    said(first)
+    said(second)
     before, after = (read_run(clone.path / FIRST) for clone in (quick, other))
     assert before.status == after.status == "ok"
     assert before.ended <= after.started
@@ -166,7 +175,8 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, dict[str, Any]]]:
-    """A clone with hostile text in its configuration and in a made-up record of every run; and path -> record."""
+    """A clone with hostile text in its configuration and in a made-up record of every run, one of them invalid; and
+    path -> record."""
     evil = HOSTILE + SHELL
     configuration = PLANTED.replace("EVIL", json.dumps(evil))
     clone = copy(tmp_path_factory.mktemp("planted") / 'it\'s "here"; $(touch pwned)', configuration)
@@ -179,6 +189,8 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, 
         value["telemetry"][0]["reasons"] = {"machine.cpu_steal_share": evil}
         value["work"]["convention"]["attention"] = evil
         value["environment"]["variables"] = {"NCCL_ALGO": evil}
+        if spec.batch == 16:
+            value = record(spec.values(), None, status="invalid", reason=evil, device=value["device"])
         found[spec.record] = value
         (clone.path / spec.record).parent.mkdir(parents=True)
         (clone.path / spec.record).write_text(json.dumps(value))
@@ -226,13 +238,7 @@ def test_without_a_baseline_the_report_is_made_and_no_speedup(planted: tuple[Clo
 
 
 def test_hostile_text_in_records_is_inert(planted: tuple[Clone, dict[str, dict[str, Any]]]) -> None:
-    clone, values = planted
-    path = next(name for name in values if "bz16" in name)
-    (clone.path / path).write_text(
-        json.dumps(
-            record(values[path]["spec"], None, status="invalid", reason=HOSTILE + SHELL, device=values[path]["device"])
-        )
-    )
+    clone, _ = planted
     clone.made("results/report.html")
     assert not list(clone.path.parent.rglob("pwned"))
     page = Page(clone.path / "results/report.html")
