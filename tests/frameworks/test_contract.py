@@ -63,6 +63,7 @@ def test_over_mpi(lab: Lab, framework: str) -> None:
     record = lab.run(framework, topology="1n2g", options={"controller": "mpi"})
     assert record.status == "ok"
     assert record.environment["framework"]["controller"] == "mpi"
+    assert re.fullmatch(r"not built|\d+\.\d+\.\d+", record.environment["framework"]["horovod_nccl"])
 
 
 def test_on_gpus_horovod_does_not_block_the_host_unless_the_user_says_so() -> None:
@@ -105,11 +106,6 @@ def test_horovod_exchanges_on_gpus_as_the_options_say(kind: str, built: int, wan
         with pytest.raises(workloads.Unsupported, match=reason):
             horovod.join(library, options, kind)
     assert met == ([] if reason else ["init"])
-
-
-@pytest.mark.parametrize("framework", HOROVOD)
-def test_a_record_says_whether_horovod_has_nccl(lab: Lab, framework: str) -> None:
-    assert re.fullmatch(r"not built|\d+\.\d+\.\d+", lab.run(framework).environment["framework"]["horovod_nccl"])
 
 
 def test_the_number_of_nccl_is_a_version() -> None:
@@ -197,11 +193,11 @@ def test_too_much_memory_is_a_result_of_mxnet_as_well(lab: Lab) -> None:
 @pytest.mark.parametrize("phase", ["join", "training"])
 def test_a_deadlock_is_a_failure_that_names_its_phase(lab: Lab, phase: str) -> None:
     """The ranks wait for one another, as MXNet's once did: the devices are busy, but no step is done."""
-    limit = ("--hang-after", "30")  # the ranks must start within these seconds
+    limit = ("--hang-after", "15")  # the ranks must start within these seconds
     done, record = lab.launch("fake", *limit, topology="1n2g", variables={"FAKE_HANGS_IN": phase})
     assert done.returncode == 1
     where = {"join": "join", "training": "warm-up, step 0 of 2"}[phase]
-    assert "no progress for 30 s: rank " in done.stderr and f" in {where}" in done.stderr
+    assert "no progress for 15 s: rank " in done.stderr and f" in {where}" in done.stderr
     assert not record.exists()
     assert "most recent call first" in record.with_suffix(".log").read_text()
 
