@@ -17,7 +17,11 @@ NO_PIECES = Pieces((), (), ())
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table. gpu_expected.py says what a card should reach in it."""
+    """A line of the table. gpu_expected.py says what a card should reach in it.
+
+    limit_s: seconds for all contestants, which get ready one after the other. On an H200, a compiled step was ready
+    after 25 s (BERT-base), 20 s (GPT-2) and 70 s (ResNet-50), that of transformers after 60, 50 and 60 s.
+    """
 
     model: str
     batch: int
@@ -83,7 +87,7 @@ FEW = [32, 256]
 FULL = Plan(
     model="bert-base",
     rows=[
-        Row("bert-base", 256, "bf16", ("trainer", "plain", "plain compiled"), limit_s=95),
+        Row("bert-base", 256, "bf16", ("trainer", "plain", "plain compiled"), limit_s=180),
         Row("bert-base", 32, "bf16", ("trainer", "plain", "ours again", "recorded"), graph=True),
         Row("bert-large", 256, "bf16", ("trainer", "plain"), limit_s=60),
         Row("bert-base", 256, "tf32", ("trainer", "plain")),
@@ -107,7 +111,7 @@ PICTURES = [64, 128, 256, 512]
 RESNET = Plan(
     model="resnet50",
     rows=[
-        Row("resnet50", 256, "bf16", ("plain", "plain compiled", "ours again"), limit_s=140),
+        Row("resnet50", 256, "bf16", ("plain", "plain compiled", "ours again"), limit_s=240),
         Row("resnet50", 256, "bf16", ("plain compiled",), limit_s=80, graph=True),
         Row("resnet50", 256, "tf32", ("plain",), limit_s=80),
         Row("resnet50", 128, "fp32", ("plain",), limit_s=60),
@@ -123,7 +127,7 @@ SOME = [8, 16, 32, 64]
 GPT2 = Plan(
     model="gpt2-small",
     rows=[
-        Row("gpt2-small", 32, "bf16", ("trainer", "plain compiled"), limit_s=120),
+        Row("gpt2-small", 32, "bf16", ("trainer", "plain compiled"), limit_s=160),
         Row("gpt2-small", 64, "bf16", ("plain compiled", "ours again"), limit_s=75),
         Row("gpt2-small", 16, "bf16", ("plain compiled",), limit_s=60),
         Row("gpt2-medium", 16, "bf16", ("plain compiled",), limit_s=80),
