@@ -177,6 +177,14 @@ def test_every_program_that_a_page_names_is_there() -> None:
                 assert there, f"{page.name}: {token.content}: no file {name}"
 
 
+def test_every_test_that_a_page_names_is_there() -> None:
+    found = {
+        name for path in (ROOT / "tests").rglob("*.py") for name in re.findall(r"def (test_\w+)", path.read_text())
+    }
+    named = {name for page in PAGES for name in re.findall(r"::(test_\w+)", page.read_text(encoding="utf-8"))}
+    assert named and not named - found
+
+
 def anchors(page: Path) -> set[str]:
     """Return the anchors that GitHub makes from the headings of a page."""
     blocks = MARKDOWN.parse(page.read_text(encoding="utf-8"))
