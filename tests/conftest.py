@@ -27,11 +27,8 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE)]
 os.environ["THROUGHLINE_CONSOLE"] = "snakemake"
 
 SHARED = {
-    "slurm/test_cluster.py": "project",
-    "slurm/test_faults.py": "project",
-    "slurm/test_long_runs.py": "project",
-    "slurm/test_acceptance.py": "a cluster whose nodes are lost",
-    "slurm/test_hosts.py": "a cluster whose nodes are lost",
+    "slurm/test_guard.py": "",
+    "slurm/": "cluster",
     "workflow/test_all_frameworks.py": "whole job",
     "workflow/test_main_job.py": "whole job",
     "workflow/test_configuration_errors.py::test_a_target_that_is_not_configured": "whole job",
@@ -62,7 +59,7 @@ SHARED = {
     "faults/test_workflow_faults.py::test_hostile": "planted records",
     "unit/": "",
 }
-"""How tests begin that share a fixture -> its name. Unit tests share those of their module."""
+"""How tests begin that share a fixture -> its name. Those without a name share the fixtures of their module."""
 
 FOLDERS = ("slurm", "gpu", "workflow", "frameworks", "faults", "unit")
 """In the order in which they begin side by side: who waits longest first, what is short last."""
