@@ -27,39 +27,42 @@ os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE)]
 os.environ["THROUGHLINE_CONSOLE"] = "snakemake"
 
 SHARED = {
-    "slurm/test_guard.py": "",
     "slurm/": "cluster",
     "workflow/test_all_frameworks.py": "whole job",
     "workflow/test_main_job.py": "whole job",
     "workflow/test_configuration_errors.py::test_a_target_that_is_not_configured": "whole job",
     "workflow/test_console.py": "whole job",
-    "workflow/test_convergence.py": "corpus to learn from",
-    "workflow/test_report_browser.py": "report",
-    "workflow/test_elsewhere.py": "elsewhere",
-    "frameworks/test_contract.py": "steps of two frameworks",
-    "frameworks/test_equivalence.py::test_fifty_steps": "proof of all frameworks",
-    "frameworks/test_reading.py": "dynamic corpus",
-    "frameworks/test_jax.py": "steps of JAX",
-    "frameworks/test_tensorflow.py": "steps of TensorFlow",
-    "frameworks/test_decoders.py": "decoders in transformers",
-    "frameworks/test_decoder_layouts.py": "layouts of decoders",
-    "frameworks/test_resnet.py::test_training_on_two": "proof of ResNet",
-    "frameworks/test_independent_reference.py": "gradients in transformers",
-    "frameworks/test_paddle_on_gpus.py": "Paddle as on GPUs",
-    "frameworks/test_torch_collectives.py::test_an_operation": "collective operations",
-    "frameworks/test_torch_wide_deep.py": "ranks that split tables",
-    "frameworks/test_torch_sharding.py": "ranks that split states",
-    "frameworks/test_torch_tensor.py": "ranks that share a replica",
-    "frameworks/test_torch_faces.py": "ranks that split a classifier",
-    "frameworks/test_torch_untrained.py": "run without training",
-    "faults/test_corpus_faults.py": "large shard",
-    "faults/test_sanitizers.py": "kernel with sanitizers",
-    "faults/test_workflow_faults.py::test_records_that": "planted records",
-    "faults/test_workflow_faults.py::test_without_a_baseline": "planted records",
-    "faults/test_workflow_faults.py::test_hostile": "planted records",
-    "unit/": "",
 }
-"""How tests begin that share a fixture -> its name. Those without a name share the fixtures of their module."""
+"""How tests of several modules begin that share a fixture -> its name."""
+IN_ONE_MODULE = (
+    "slurm/test_guard.py",
+    "workflow/test_convergence.py",
+    "workflow/test_elsewhere.py",
+    "workflow/test_report_browser.py",
+    "frameworks/test_contract.py",
+    "frameworks/test_decoder_layouts.py",
+    "frameworks/test_decoders.py",
+    "frameworks/test_equivalence.py::test_fifty_steps",
+    "frameworks/test_independent_reference.py",
+    "frameworks/test_jax.py",
+    "frameworks/test_paddle_on_gpus.py",
+    "frameworks/test_reading.py",
+    "frameworks/test_resnet.py::test_training_on_two",
+    "frameworks/test_tensorflow.py",
+    "frameworks/test_torch_collectives.py::test_an_operation",
+    "frameworks/test_torch_faces.py",
+    "frameworks/test_torch_sharding.py",
+    "frameworks/test_torch_tensor.py",
+    "frameworks/test_torch_untrained.py",
+    "frameworks/test_torch_wide_deep.py",
+    "faults/test_corpus_faults.py",
+    "faults/test_sanitizers.py",
+    "faults/test_workflow_faults.py::test_records_that",
+    "faults/test_workflow_faults.py::test_without_a_baseline",
+    "faults/test_workflow_faults.py::test_hostile",
+    "unit/",
+)
+"""How tests begin that share the fixtures of their module."""
 
 FOLDERS = ("slurm", "gpu", "workflow", "frameworks", "faults", "unit")
 """In the order in which they begin side by side: who waits longest first, what is short last."""
@@ -68,8 +71,9 @@ FOLDERS = ("slurm", "gpu", "workflow", "frameworks", "faults", "unit")
 def shared(test: str) -> str:
     """What the test shares with others, which have to run in the same worker; else its own name."""
     place = test.split("tests/", 1)[-1]
-    found = next((name for start, name in SHARED.items() if place.startswith(start)), place)
-    return found or place.partition("::")[0]
+    if place.startswith(IN_ONE_MODULE):
+        return place.partition("::")[0]
+    return next((name for start, name in SHARED.items() if place.startswith(start)), place)
 
 
 @pytest.hookimpl(optionalhook=True)
