@@ -90,9 +90,7 @@ def arrays(check: Path) -> dict[str, np.ndarray]:
 
 
 def weights(check: Path) -> dict[str, np.ndarray]:
-    """The weights of a finished check."""
-    if check.read_text().count("mxnet-horovod"):
-        return {name: array for name, array in arrays(check).items() if name.startswith("weight ")}
+    """The weights of a finished check in PyTorch."""
     states = torch.load(last_checkpoint(check), weights_only=True)["weights"]
     return {name: tensor.numpy() for name, tensor in states.items()}
 
@@ -121,12 +119,12 @@ def begins_from_no_other(first: Path, words: list[str], locks: Path) -> None:
     assert "no weights for bert-tiny" in said and "they are those of bert-mini" in said
 
 
-@pytest.mark.parametrize("framework", ["torch", "mxnet-horovod"])
-def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manifest: Path, framework: str) -> None:
+def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manifest: Path) -> None:
+    """tests/frameworks/test_contract.py goes on from checkpoints of the other frameworks."""
     whole, cut = tmp_path / "whole/curve.json", tmp_path / "cut/curve.json"
-    ends(command(framework, "1n2g", manifest, whole), tmp_path)
+    ends(command("torch", "1n2g", manifest, whole), tmp_path)
 
-    words, folder = command(framework, "1n2g", manifest, cut), cut.with_suffix(".checkpoints")
+    words, folder = command("torch", "1n2g", manifest, cut), cut.with_suffix(".checkpoints")
     process = start(words, tmp_path, start_new_session=True)
     until(lambda: len(checkpoints(folder)) >= 2)
     os.killpg(process.pid, signal.SIGKILL)
@@ -162,10 +160,9 @@ def test_a_killed_run_resumes_and_ends_at_the_same_losses(tmp_path: Path, manife
     assert convergence.read(place).verdict.verdict == "pass"
     assert place.with_suffix(".svg").stat().st_size > 5000
 
-    if framework == "torch":  # test_a_run_goes_on_from_what_a_kill_leaves has a checkpoint of numpy arrays
-        words = command(framework, "1n2g", manifest, tmp_path / "second/curve.json", FEW)
-        begins_from(cut, words, tmp_path)
-        begins_from_no_other(cut, words, tmp_path)
+    words = command("torch", "1n2g", manifest, tmp_path / "second/curve.json", FEW)
+    begins_from(cut, words, tmp_path)
+    begins_from_no_other(cut, words, tmp_path)
 
 
 @pytest.mark.parametrize("framework", ["tensorflow"])
