@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,12 @@ def python(framework: str) -> str:
         message = f"the environment of {framework} is not built: make frameworks"
         pytest.fail(message) if REQUIRED else pytest.skip(message)
     return recipes.python_of(recipes.name_of(marker))
+
+
+def built(names: Iterable[str]) -> dict[str, str]:
+    """Map those of these frameworks whose environments are built to their interpreters."""
+    markers = {name: recipes.ready(name) for name in names}
+    return {name: python(name) for name, marker in markers.items() if marker is None or marker.is_file()}
 
 
 def needs(program: str) -> None:

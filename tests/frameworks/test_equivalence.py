@@ -19,8 +19,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import training_fixtures
-from framework_lab import Lab, python
-from throughline import frameworks, recipes, records, workloads
+from framework_lab import Lab, built, python
+from throughline import frameworks, records, workloads
 from throughline.checks import equivalence, reference, updates
 from throughline.checks.reference_process import Asked, Trained
 from throughline.frameworks.rank import load
@@ -47,8 +47,7 @@ def proven(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[records.
     With what is hardest to do on several devices: a norm over all gradients, of several micro-batches. The rate changes
     with every step: NVIDIA's schedule of BERT's first phase.
     """
-    markers = {name: recipes.ready(name) for name in frameworks.NAMES}
-    pythons = {name: python(name) for name, marker in markers.items() if marker is None or marker.is_file()}
+    pythons = built(frameworks.NAMES)
     options, optimizer = {"clip": "global_norm", "accumulate": 2}, {"schedule": PHASE_1}
     specs = [
         training_fixtures.spec(

@@ -13,8 +13,7 @@ import pytest
 import torch
 
 import training_fixtures
-from framework_lab import python
-from throughline import recipes
+from framework_lab import built, python
 from throughline.checks import equivalence
 from throughline.spec import example
 from throughline.workloads import resnet
@@ -74,8 +73,7 @@ def compare(own: Any, arrays: dict[str, Any], stated: dict[str, Any], found: dic
 @pytest.fixture(scope="module")
 def proven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """One proof of every framework whose environment is built, so the reference is computed once."""
-    markers = {name: recipes.ready(name) for name in FRAMEWORKS}
-    pythons = {name: python(name) for name, marker in markers.items() if marker is None or marker.is_file()}
+    pythons = built(FRAMEWORKS)
     parameters = {"model": "resnet-tiny", "image": 33, "classes": 10}
     optimizer = {"name": "sgd", "momentum": 0.875, "weight_decay": 1e-4}
     options = {"data": "synthetic", "accumulate": 2, "clip": "global_norm"}

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from clones import ROOT, checkout
-from throughline import recipes
+from framework_lab import built
 from throughline.rank import heartbeat
 
 AT_WORK = ("warm-up", "training")
@@ -310,8 +310,7 @@ TWO_NODES = [f"results/{name}/bz4_fp32/torch/2n2g/run1.json" for name in ("split
 
 def others() -> list[str]:
     """Return the runs of the other libraries whose environments are built."""
-    built = [name for name in OTHERS if Path(recipes.ready(name) or "").is_file()]
-    return [f"results/others/bz4_fp32/{name}/2n1g/run1.json" for name in built]
+    return [f"results/others/bz4_fp32/{name}/2n1g/run1.json" for name in built(OTHERS)]
 
 
 @pytest.fixture(scope="session")
