@@ -1,7 +1,7 @@
 # make run        set up, run config.yaml as it stands, end at results/report.html
 # make submit     the same as a Slurm job, which goes on after you log out (slurm/submit.sh)
 # make test       set up, check the style, run every test; TESTS="tests/slurm": only these
-# make test-fast  only the unit tests, without those of some seconds
+# make test-fast  only the unit tests, without the slow ones
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
 # make doctor     show what this machine can do, what is missing, and how to get it
 # make demo-report  make docs/demo-report.html, an example of a report, from the records in docs/demo/

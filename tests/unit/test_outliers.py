@@ -65,6 +65,7 @@ def test_one_repeat_finds_what_is_far_slower() -> None:
     assert not slow({"step": Peers({part: {1: value} for part, value in enumerate((100.0, 70.0, 140.0, 60.0))})})
 
 
+@pytest.mark.slow
 def test_without_the_correction_equal_parts_would_be_called_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outliers.statistics, "holm", lambda p_values: list(p_values))
     assert sum(bool(slow(fleet(seed, 128, 3, False))) for seed in range(20)) > 10

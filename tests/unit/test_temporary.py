@@ -35,6 +35,7 @@ def agents(folder: Path, rank: str) -> Agents:
     return Agents(order, folder, lambda line: None, ())
 
 
+@pytest.mark.slow
 def test_what_a_killed_agent_left_goes_with_the_next_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,7 @@ def call() -> workflow_call.WorkflowCall:
     return workflow_call.read([], VALUES, WORKFLOW, False, print)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "why", "next_step"),
     [

@@ -44,6 +44,7 @@ def _size(figure: FigureEntry) -> int:
     return figure.size or 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("usual", "odd", "expected"),
     [

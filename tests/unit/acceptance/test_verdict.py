@@ -39,6 +39,7 @@ def of(node: int, device: int | None, *whats: str, slow: float = 0.93) -> fleets
     return share
 
 
+@pytest.mark.slow
 def test_an_equal_fleet_is_fit(tmp_path: Path) -> None:
     found = judged(tmp_path)
     assert (found.verdict, found.findings, found.missing, found.unjudged) == ("fit", [], [], [])
@@ -86,6 +87,7 @@ def test_a_node_takes_the_place_of_its_slow_devices(tmp_path: Path) -> None:
     assert (finding.place.words, finding.place.kind, finding.cause) == ("node 1", "node", "machine")
 
 
+@pytest.mark.slow
 def test_a_node_whose_pairs_are_all_slow_is_named_instead_of_its_pairs(tmp_path: Path) -> None:
     def share(measured: Measurement) -> float:
         return 0.5 if measured.place.kind in ("pair", "all") and 2 in measured.place.nodes else 1.0
@@ -233,6 +235,7 @@ def test_a_node_on_the_processor_is_judged_like_a_device(tmp_path: Path) -> None
     assert "processor time of other processes while it trained was 60 %, theirs 1 %" in finding.sentence
 
 
+@pytest.mark.slow
 def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None:
     made = fleets.asked()
     fleets.write(made, tmp_path)
@@ -340,6 +343,7 @@ def test_a_node_that_lacks_a_gpu_is_named_if_others_have_theirs(
     assert [one.place.words for one in found.findings] == (["node 3"] if status == 1 else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [None, 0.0, -1.0])
 def test_a_figure_that_is_no_positive_number_is_missing(tmp_path: Path, value: float | None) -> None:
     """Otherwise its place would vanish, and the fleet would be fit without it."""
@@ -440,6 +444,7 @@ def test_a_slow_gpu_leaves_another_place_of_its_node_uncertain(tmp_path: Path) -
     assert "node 3, GPU 0 by 40 %" in found.unsure_in_words()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "told"),
     [
@@ -466,6 +471,7 @@ def test_a_single_device_has_no_peers(tmp_path: Path) -> None:
     assert "no figure has peers" in found.unjudged[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("value", "status", "word"), [(690.0, 0, "above"), (705.0, 0, "below"), (794.5, 1, "below")])
 def test_what_is_expected_is_compared_with_the_slowest(tmp_path: Path, value: float, status: int, word: str) -> None:
     row = Expectation(what="matmul", at="device", value=value, unit="TFLOPS", source="a published table")

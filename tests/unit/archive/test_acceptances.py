@@ -88,6 +88,7 @@ def unpacked(archive: Path) -> Files:
         return {name: opened.read(name) for name in opened.namelist()}
 
 
+@pytest.mark.slow
 def test_an_acceptance_is_packed_without_names_and_holds(archive: Path, unpacked: Files) -> None:
     found = check.check(archive)
     assert not found.differences
@@ -131,6 +132,7 @@ def test_who_was_away_and_what_was_refused_is_packed_and_checked(tmp_path: Path)
     assert f"{RESULT}: it cannot be derived" in differences(with_value(files, note, lambda value: value.clear()))
 
 
+@pytest.mark.slow
 def test_short_names_of_nodes_are_masked_when_they_are_packed(tmp_path: Path) -> None:
     folder = accepted(tmp_path).parents[1]
     write_json(folder / LOCAL, {"nodes": {"0": "n1", "1": "g7", "2": "node9"}})
@@ -155,6 +157,7 @@ def other_visit(visit: Any) -> None:
     visit["records"].pop()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "change", "found"),
     [

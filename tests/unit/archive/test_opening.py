@@ -50,6 +50,7 @@ def test_a_file_that_nobody_asks_for_is_checked_too(
         pass
 
 
+@pytest.mark.slow
 def test_json_with_millions_of_values_is_not_parsed(files: Files, tmp_path: Path) -> None:
     chance = random.Random(1)
     block = b",".join(chance.choice((b"{}", b"[]")) for _ in range(1 << 17))

@@ -339,6 +339,7 @@ def published() -> list[dict[str, str]]:
         return [row for row in csv.DictReader(stream) if row["published"]]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the published logs are not at {SHARED}")
 def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> None:
     rows = published()

@@ -154,6 +154,7 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
     assert made() == plainly(made)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject, words: Vocabulary) -> None:
@@ -177,6 +178,7 @@ def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject
             assert compiled == row_checks.counted(block, words)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) -> None:

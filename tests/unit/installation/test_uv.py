@@ -57,6 +57,7 @@ def test_pips_settings_are_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (variables["UV_INDEX_STRATEGY"], variables["UV_PYTHON_DOWNLOADS"]) == ("unsafe-best-match", "never")
 
 
+@pytest.mark.slow
 def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wheel(tmp_path / "wheels")
     command = [*INSTALL, str(tmp_path / "there"), "tiny"]

@@ -68,6 +68,7 @@ def test_who_needs_one(framework: str, compiles: bool, needed: bool) -> None:
     assert compiler.is_needed(spec) == needed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("cards", "compiles", "refused"), [(CARDS, True, True), (CARDS, False, False), (machine.NO_GPUS, True, False)]
 )

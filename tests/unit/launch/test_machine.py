@@ -36,6 +36,7 @@ def test_what_a_framework_prints_before_its_answer_is_not_in_the_way(tmp_path: P
     assert asked(python(tmp_path, answer)) == Gpus("cuda", 2, "H100", True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "words"),
     [
@@ -72,6 +73,7 @@ def test_a_driver_that_fails_is_no_machine_without_gpus(tmp_path: Path) -> None:
     assert "CUDA initialization: Error 803" in str(error.value.why)
 
 
+@pytest.mark.slow
 def test_a_real_framework_without_gpus_says_so() -> None:
     torch = pytest.importorskip("torch")
     if torch.cuda.is_available():
@@ -79,6 +81,7 @@ def test_a_real_framework_without_gpus_says_so() -> None:
     assert asked(sys.executable) == machine.NO_GPUS
 
 
+@pytest.mark.slow
 def test_a_node_whose_gpus_cannot_be_asked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "seen").touch()
     monkeypatch.setattr(sys, "executable", python(tmp_path, "echo 'RuntimeError: no driver' >&2; exit 1"))

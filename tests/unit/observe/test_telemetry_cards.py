@@ -174,6 +174,7 @@ def test_a_slice_of_a_card_is_watched_and_not_the_card(
     assert (refused, marked, why, [card["name"] for card in facts]) == ([], [], None, names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slices", [0, 2])
 def test_a_slice_that_nobody_names_is_not_watched_and_the_run_is_marked(library: Path, slices: int) -> None:
     refused, marked, facts, reads, _, why = asked(library, mig=1, slices=slices)

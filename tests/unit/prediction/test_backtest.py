@@ -7,6 +7,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from throughline import sources
 from throughline.prediction.intervals import FILE, KINDS
 
@@ -25,6 +27,7 @@ def found() -> dict[tuple[str, str], benchmark.Judged]:
     return benchmark.backtest(asked()) | benchmark.never_seen(asked())
 
 
+@pytest.mark.slow
 def test_the_last_line_is_within_the_aim() -> None:
     judged = found()["more nodes", benchmark.OURS]
     assert judged.median < 0.035

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from throughline.records import read_summary
 from throughline.report import demo
 from throughline.report.render import page
@@ -14,6 +16,7 @@ KEPT, PAGE = DOCS / "demo", DOCS / "demo-report.html"
 PRIVATE = re.compile(r"/(?:home|root|work|tmp|usr/local)/|\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|https?://(?!www\.w3\.org)")
 
 
+@pytest.mark.slow
 def test_the_kept_records_make_a_page(tmp_path: Path) -> None:
     """All records are summarized. The page shows only one benchmark, because plots take time."""
     places = demo.summaries(KEPT, tmp_path)

@@ -94,6 +94,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.slow
 def test_it_is_one_file_that_loads_nothing(results: Path) -> None:
     html = (results / "report.html").read_text(encoding="utf-8")
     _, reader = read(results / "report.html")
@@ -251,6 +252,7 @@ def test_only_a_framework_that_is_told_apart_from_all_others_has_a_star(
     assert [line.row.framework for line in found if line.leads] == ([starred] if starred else [])
 
 
+@pytest.mark.slow
 def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
     """It has no entry in the contents. If its benchmark is missing, it is shown like any other."""
     summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)

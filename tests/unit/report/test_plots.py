@@ -79,6 +79,7 @@ def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
     assert "2n2g" in text
 
 
+@pytest.mark.slow
 def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
     group = groups_of(tmp_path)[0]
     one, two = (

@@ -112,6 +112,7 @@ def test_far_predictions_say_so_in_the_same_sentence(made: Predictions) -> None:
     assert "predicted" in far and "extrapolation to 32 times as many devices as were measured" in far
 
 
+@pytest.mark.slow
 def test_the_page_shows_them_apart(root: Path, made: Predictions) -> None:
     path = root / "results/bert/predictions.json"
     write_json(path, made.model_dump(by_alias=True))

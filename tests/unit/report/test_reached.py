@@ -89,6 +89,7 @@ def test_shares_are_those_of_the_published_table(results: tuple[Path, Results]) 
     assert found["forward_backward"].intensity is None
 
 
+@pytest.mark.slow
 def test_tables_and_curves_in_files(results: tuple[Path, Results]) -> None:
     root, found = results
     groups = [group for group in cells.groups(found.present.values()) if group.benchmark == "bert_layer"]

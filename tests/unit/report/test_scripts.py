@@ -23,6 +23,7 @@ def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object) -> ob
     return left.value.code
 
 
+@pytest.mark.slow
 def test_records_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = tmp_path / "results"
     records = write_series(results, {"1n1g": jitter(100.0), "1n2g": jitter(190.0)})

@@ -89,6 +89,7 @@ def test_every_table_and_plot_says_that_data_are_made_up(tmp_path: Path, data: s
     assert (text.count(f"<li>{topics.MADE_UP}</li>") > 2) == (data == "synthetic")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("scaling", "batches"), [("weak", ["64 / 64", "64 / 128"]), ("strong", ["64 / 64", "32 / 64"])]
 )

@@ -143,6 +143,7 @@ def test_make_has_every_target() -> None:
             assert known or REPLACED.search(word), f"{page}: {line}: make knows no {word}"
 
 
+@pytest.mark.slow
 def test_python_finds_every_program_and_its_options() -> None:
     for page, line in commands("python"):
         words = shlex.split(line)[1:]

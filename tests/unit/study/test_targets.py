@@ -90,6 +90,7 @@ def test_of_many_targets_the_most_similar_are_named() -> None:
     assert "zzz is not in the configuration. It holds: 0, 1, 2 and 6 more" in str(absent("zzz", map(str, range(9))))
 
 
+@pytest.mark.slow
 def test_a_target_of_a_preset_is_answered_with_the_command(targets: Targets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(presets.WORKFLOW)
     target = "results/gpt2/bz2_fp32.json"

@@ -52,6 +52,7 @@ def test_the_classifier_counts_with_the_classes_that_a_step_computes_with() -> N
     assert exchange(spec(classifier="partial")) and not exchange(spec())
 
 
+@pytest.mark.slow
 def test_made_up_faces_of_a_class_are_alike_and_of_all_classes() -> None:
     one, again, other = (faces.WORKLOAD.synthetic(400, spec(), seed) for seed in (1, 1, 2))
     assert all(np.array_equal(one[name], again[name]) for name in one)

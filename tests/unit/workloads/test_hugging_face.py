@@ -110,6 +110,7 @@ def test_every_file_of_a_shape_has_a_name() -> None:
     assert {path.stem for path in configuration.RESOURCES.iterdir()} == set(WORKLOAD.models)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(work.GATED | work.PLAIN | set(architecture.KINDS)))
 def test_flops_are_what_torch_counts(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = in_a_rank(tiny(kind, tmp_path), monkeypatch)

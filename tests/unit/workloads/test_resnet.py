@@ -36,6 +36,7 @@ def test_flops_agree_with_the_known_figures(model: str, image: int, each: float)
     assert resnet.flops(resnet.SHAPES[model], image, 1000) == pytest.approx(each, rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "image"), [("resnet-tiny", 75), ("resnet18", 64), ("resnet50", 224)])
 def test_flops_agree_with_a_count_of_the_real_operations(model: str, image: int) -> None:
     from torch.utils.flop_counter import FlopCounterMode
@@ -165,6 +166,7 @@ def in_torch_optimizer(ours: Any) -> Any:
     return optimizers.build(settings, list(ours.parameters()))
 
 
+@pytest.mark.slow
 def test_compiled_in_parts_loss_gradients_and_statistics_are_the_same() -> None:
     """The stem, every stage and the loss are each one graph."""
     from torch._dynamo.testing import CompileCounter

@@ -73,6 +73,7 @@ def test_other_frameworks_cannot(framework: str, why: str) -> None:
     assert not frameworks.features(framework, "matmul")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "attention", "parameters"),
     [

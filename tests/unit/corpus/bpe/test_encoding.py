@@ -148,6 +148,7 @@ def test_articles_and_odd_texts_equal_tiktoken(encoder: Encoder, tiktoken: Any, 
         assert found == tiktoken.encode_ordinary(text), text[:200]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(TEXT, max_size=6))
 def test_any_text_equals_both(encoder: Encoder, tiktoken: Any, package: Tokenizer, texts: list[str]) -> None:

@@ -41,6 +41,7 @@ def packings() -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 200])
 @pytest.mark.parametrize("name", packings())
 def test_every_packing_gives_the_same_pages(tmp_path: Path, name: str, parts: int) -> None:

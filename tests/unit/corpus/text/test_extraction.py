@@ -134,6 +134,7 @@ def test_a_failing_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body
     assert not (tmp_path / "a.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_a_program_that_hangs_is_stopped_with_all_it_forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     note = tmp_path / "pids"
     body = f"import os, time\nos.fork()\nopen({str(note)!r}, 'a').write(f'{{os.getpid()}} ')\ntime.sleep(600)\n"

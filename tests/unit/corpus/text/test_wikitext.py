@@ -126,6 +126,7 @@ def test_any_text_is_taken(markup: str) -> None:
     assert isinstance(plain_text(markup), str)
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(OPENERS), max_size=12).map("".join))
 def test_what_is_never_closed_takes_no_line_but_its_own(markup: str) -> None:
@@ -144,6 +145,7 @@ NESTED = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(NESTED)
 def test_what_is_closed_goes_whole(inner: str) -> None:
@@ -193,6 +195,7 @@ def test_the_same_articles_in_the_same_form(both: tuple[list[dict[str, str]], li
     assert list(both[0][0]) == list(both[1][0])
 
 
+@pytest.mark.slow
 def test_the_number_of_parts_changes_nothing(
     both: tuple[list[dict[str, str]], list[dict[str, str]]], tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def test_capitals_and_accents_stay(ours_cased: WordPiece, cased: Path) -> None:
     assert [entries[i] for i in ids] == ["NASA", "Hello", "e", "##\u0301", "Ünï"]
 
 
+@pytest.mark.slow
 def test_transformers_agrees(ours: WordPiece, path: Path) -> None:
     transformers = pytest.importorskip("transformers")
     tokenizer = transformers.BertTokenizerFast(vocab=str(path), do_lower_case=True)
