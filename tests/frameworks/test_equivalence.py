@@ -189,9 +189,8 @@ def test_weights_in_parts_are_the_reference(lab: Lab, tmp_path: Path) -> None:
     assert updates["verdict"] == "equal" and len(updates["tensors"]) == 44, updates
 
 
-def never(losses: list[float]) -> bool:
-    """Every step is made."""
-    return False
+Until = Callable[[list[float]], bool] | None
+"""Whether these losses are enough to see, so that a training ends. None: it makes all its steps."""
 
 
 class Proof:
@@ -204,10 +203,8 @@ class Proof:
     def expected(self, spec: RunSpec) -> list[float]:
         return reference.train(spec, self.manifest, self.weights).losses
 
-    def losses(
-        self, spec: RunSpec, spoil: Callable[[Any], None] | None = None, until: Callable[[list[float]], bool] = never
-    ) -> list[float]:
-        """Of every step; `spoil` changes what has been built. A training that `until` has seen enough of ends."""
+    def losses(self, spec: RunSpec, spoil: Callable[[Any], None] | None = None, until: Until = None) -> list[float]:
+        """Of every step; `spoil` changes what has been built."""
         rank = self.built(spec)
         return self.trained(rank, spec, spoil, until)
 
@@ -225,7 +222,7 @@ class Proof:
         rank: Any,
         spec: RunSpec,
         spoil: Callable[[Any], None] | None = None,
-        until: Callable[[list[float]], bool] = never,
+        until: Until = None,
     ) -> list[float]:
         rank.optimizer()
         if spoil:
@@ -238,7 +235,7 @@ class Proof:
             losses.append(rank.step(list(itertools.islice(made, spec.options.accumulate))))
             if rank.skipped() > len(self.skipped):
                 self.skipped.append(step)
-            if until is not never and until(rank.losses(losses)):
+            if until and until(rank.losses(losses)):
                 break
         return cast("list[float]", rank.losses(losses))
 
