@@ -34,7 +34,7 @@ from throughline import files
 from throughline.study.acceptance import LOCAL, RESULT
 
 ASKED = """accept:
-  {nodes: 4, repeats: 2, threads: 1, at_least_s: 0.5, device: cpu, measure: [matmul, all-reduce],
+  {nodes: 4, repeats: 2, threads: 1, min_seconds: 0.5, device: cpu, measure: [matmul, all-reduce],
    sizes: {matmul: [256], all_reduce: [1024, 1048576]}}
 """
 KINDS = ("clean", "node", "link", "both", "network")

@@ -47,7 +47,7 @@ STAND_INS = {
 
 
 def parameters(length: int) -> str:
-    return json.dumps({"sequence": length, "predictions": LENGTHS[length], "copies": COPIES})
+    return json.dumps({"sequence_length": length, "predictions": LENGTHS[length], "dupe_factor": COPIES})
 
 
 def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Costs:
@@ -161,7 +161,7 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
             table.add(f"{length}, {who}", *(f"{found[who][name]:.6g}" for name in names))
         drawn = []
         for seed in range(SEEDS):
-            given = Parameters(length, predictions, copies=COPIES, seed=seed)
+            given = Parameters(length, predictions, dupe_factor=COPIES, seed=seed)
             pairs = segment_pairs.examples(documents, given, "training", 0).pairs
             tokens_of_row = float(pairs.a_length.mean() + pairs.b_length.mean()) + 3
             drawn.append((len(pairs), tokens_of_row, float(pairs.random_next.mean())))

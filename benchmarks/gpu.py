@@ -238,13 +238,13 @@ class Run:
         def spec(**given: Any) -> RunSpec:
             return self.plan.spec(row.model, row.batch, row.precision, self.given.device, **given)
 
-        usual = {"options": self.options(graph=row.graph and self.given.device == "cuda")}
+        usual = {"options": self.options(cuda_graph=row.graph and self.given.device == "cuda")}
         rivals: dict[str, dict[str, Any]] = {
             "trainer": {"framework": "hf-trainer"}, "plain": {"framework": "hf-loop"},
             "plain compiled": {"framework": "hf-loop", "options": self.options()}, "ours again": usual,
-            "recorded": {"options": self.options(graph="step")},
+            "recorded": {"options": self.options(cuda_graph="step")},
             "eager": {"options": self.options(compile=False)}, "auto": {"options": self.options(compile="auto")},
-            "graph of the passes": {"options": self.options(graph=self.given.device == "cuda")},
+            "graph of the passes": {"options": self.options(cuda_graph=self.given.device == "cuda")},
             "lamb": {"options": self.options(), "optimizer": {"name": "lamb", "learning_rate": 1e-4}},
         }  # fmt: skip
         ours = spec(**usual)
@@ -276,38 +276,40 @@ class Run:
 
     def real(self) -> None:
         for real in self.plan.real:
-            name = f"{self.plan.model}, batch {real.batch}, bf16, {real.sequence} tokens"
+            name = f"{self.plan.model}, batch {real.batch}, bf16, {real.sequence_length} tokens"
             print(f"real text: {name} ...", flush=True)
-            row = {"name": name, "batch": real.batch, "sequence": real.sequence}
+            row = {"name": name, "batch": real.batch, "sequence_length": real.sequence_length}
             self.value["real"].append(row | self.tried(self._real, real, real.limit_s))
             self.results.save()
 
     def _real(self, real: Real, limit_s: float) -> dict[str, Any]:
         start, manifest, predictions = time.monotonic(), self.given.shards, real.predictions
         content = json.loads(manifest.read_text()) if manifest else {}
-        if manifest and content["sequence"] == real.sequence:
+        if manifest and content["sequence_length"] == real.sequence_length:
             predictions = content["predictions"]
         else:
             manifest = make_shards(self.folder, real)
 
         def contestant(resident: bool = False, **options: Any) -> tuple[RunSpec, dict[str, Any]]:
             spec = self.plan.spec(
-                self.plan.model, real.batch, "bf16", self.given.device, sequence=real.sequence,
+                self.plan.model, real.batch, "bf16", self.given.device, sequence_length=real.sequence_length,
                 predictions=predictions, options=self.options(**{"data": "real", **options}),
             )  # fmt: skip
             return spec, {"manifest": manifest, "resident": resident}
 
         every = {
             "ours": contestant(), "resident": contestant(resident=True), "full length": contestant(data="synthetic"),
-            "unpadded": contestant(unpadded=True),
-            "unpadded, not compiled": contestant(unpadded=True, compile=False),
+            "remove_padding": contestant(remove_padding=True),
+            "unpadded, not compiled": contestant(remove_padding=True, compile=False),
         }  # fmt: skip
         asked = {label: every[label] for label in ("ours", *real.rivals)}
         measured = self._contest(asked, limit_s - (time.monotonic() - start))
         share = real_token_share(manifest)
         if measured["status"] == "ok":
             speeds = {label: real.batch / seconds for label, seconds in measured["seconds"].items()}
-            tokens = {label: speed * real.sequence * share for label, speed in speeds.items() if label != "full length"}
+            tokens = {
+                label: speed * real.sequence_length * share for label, speed in speeds.items() if label != "full length"
+            }
             measured |= {"samples_per_s": speeds, "real_tokens_per_s": tokens}
         return {"real_token_share": share, "given": manifest == self.given.shards, **measured}
 

@@ -33,7 +33,7 @@ GENTLE = 2e-5
 
 
 def cell(combination: list[Any], batch: int, status: str, **more: Any) -> dict[str, Any]:
-    switches = dict(zip(("precision", "compile", "checkpointing"), combination, strict=True))
+    switches = dict(zip(("precision", "compile", "activation_checkpointing"), combination, strict=True))
     empty = {"samples_per_s": None, "peak_memory_bytes": None, "reason": None}
     return {"work": [*combination, batch], **switches, "batch": batch, "status": status, **empty, **more}
 
@@ -68,7 +68,7 @@ def card(plan: Plan, device: str, _: dict[str, Any]) -> Iterator[dict[str, Any]]
 def largest(figure: str, sizes: Sequence[int], device: str, precision: str = "fp32") -> float:
     """Return the largest figure of a micro-benchmark over these sizes, in its unit."""
     model = "copies" if figure == "within_device" else figure
-    rank = built(specification(model, 1, precision=precision, device=device, sizes=sizes, at_least_s=0.2))
+    rank = built(specification(model, 1, precision=precision, device=device, sizes=sizes, min_seconds=0.2))
     return max(value or 0.0 for name, _, value in rank.form.figures(rank.network) if name == figure)
 
 
@@ -96,7 +96,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     import numpy as np
 
     batch, graph = plan.check_batch, "step" if compiled and text == "full" else False
-    options = {"dropout": 0.0, "compile": compiled, "graph": graph, "unpadded": text == "packed"}
+    options = {"dropout": 0.0, "compile": compiled, "cuda_graph": graph, "remove_padding": text == "packed"}
     gentle = {} if plan.model.startswith("resnet") else {"optimizer": {"name": "adamw", "learning_rate": GENTLE}}
     rank = built(plan.spec(plan.model, batch, precision, device, options=options, **gentle))
     rank.optimizer()
@@ -104,10 +104,10 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     for seed, arrays in enumerate(synthetic(rank.spec)):
         if text != "full":
             draw = np.random.Generator(np.random.Philox(key=seed))
-            lengths = draw.integers(plan.sequence // 4, plan.sequence + 1, (batch, 1))
-            arrays["mask"] = (np.arange(plan.sequence) < lengths).astype("i1")
+            lengths = draw.integers(plan.sequence_length // 4, plan.sequence_length + 1, (batch, 1))
+            arrays["mask"] = (np.arange(plan.sequence_length) < lengths).astype("i1")
             arrays["positions"][arrays["positions"] >= lengths] = 0
-        batches.append(rank.deliver(rank.data(bert.unpadded(arrays) if text == "packed" else arrays)))
+        batches.append(rank.deliver(rank.data(bert.without_padding(arrays) if text == "packed" else arrays)))
     losses = [rank.step([batches[step % BATCHES]]) for step in range(plan.check_steps)]
     rank.sync()
     return rank.losses(losses), rank.recorded is not None
@@ -168,8 +168,8 @@ def matrix(plan: Plan, device: str, given: dict[str, Any]) -> Iterator[dict[str,
     end = time.monotonic() + given["seconds"]
     torch._dynamo.config.recompile_limit = 64
     for combination, group in itertools.groupby(given["work"], lambda piece: piece[:3]):
-        precision, compiled, checkpointing = combination
-        options = {"compile": compiled, "checkpointing": checkpointing}
+        precision, compiled, activation_checkpointing = combination
+        options = {"compile": compiled, "activation_checkpointing": activation_checkpointing}
         spec = plan.spec(plan.model, 1, precision, device, options=options)
         rank: Any = None
         full = False
@@ -239,7 +239,7 @@ def traffic(spec: RunSpec) -> float | None:
         return None
     module: Any = gpt2 if spec.model in gpt2.SHAPES else bert
     shape, width = module.SHAPES[spec.model], 2 if spec.precision in ("bf16", "fp16") else 4
-    activations: float = spec.batch * spec.parameters.sequence * shape.hidden * 16 * width * 2 * 3 * shape.layers
+    activations: float = spec.batch * spec.parameters.sequence_length * shape.hidden * 16 * width * 2 * 3 * shape.layers
     weights: float = shape.layers * 12 * shape.hidden**2 + module.padded(module.VOCABULARY) * shape.hidden
     return activations + (28 + width) * weights
 
@@ -265,20 +265,24 @@ def make_shards(folder: Path, real: Real) -> Path:
     import h5py
     import numpy as np
 
-    (count, rows), sequence, predictions = real.shards, real.sequence, real.predictions
+    (count, rows), sequence_length, predictions = real.shards, real.sequence_length, real.predictions
     vocabulary = bert.VOCABULARY
-    folder = folder / f"seq{sequence}"
+    folder = folder / f"seq{sequence_length}"
     folder.mkdir()
     draw = np.random.Generator(np.random.Philox(key=7))
     entries = []
     for number in range(count):
-        lengths = np.where(draw.random(rows) < real.full, sequence, draw.integers(sequence // 4, sequence + 1, rows))
-        tokens = np.arange(sequence) < lengths[:, None]
-        chosen = np.sort(draw.random((rows, sequence // 4 - 1)).argsort(axis=1)[:, :predictions] + 1, axis=1)
+        lengths = np.where(
+            draw.random(rows) < real.full,
+            sequence_length,
+            draw.integers(sequence_length // 4, sequence_length + 1, rows),
+        )
+        tokens = np.arange(sequence_length) < lengths[:, None]
+        chosen = np.sort(draw.random((rows, sequence_length // 4 - 1)).argsort(axis=1)[:, :predictions] + 1, axis=1)
         arrays = {
-            "input_ids": (draw.integers(1000, vocabulary, (rows, sequence)) * tokens).astype("i4"),
+            "input_ids": (draw.integers(1000, vocabulary, (rows, sequence_length)) * tokens).astype("i4"),
             "input_mask": tokens.astype("i1"),
-            "segment_ids": ((np.arange(sequence) >= lengths[:, None] // 2) & tokens).astype("i1"),
+            "segment_ids": ((np.arange(sequence_length) >= lengths[:, None] // 2) & tokens).astype("i1"),
             "masked_lm_positions": chosen.astype("i4"),
             "masked_lm_ids": draw.integers(1000, vocabulary, chosen.shape).astype("i4"),
             "next_sentence_labels": draw.integers(0, 2, rows).astype("i1"),
@@ -288,7 +292,12 @@ def make_shards(folder: Path, real: Real) -> Path:
             for name, array in arrays.items():
                 file.create_dataset(name, data=array, compression="gzip", compression_opts=1, shuffle=True)
         entries.append({"file": path.name, "split": "training", "rows": rows})
-    content = {"sequence": sequence, "predictions": predictions, "vocabulary": {"size": vocabulary}, "shards": entries}
+    content = {
+        "sequence_length": sequence_length,
+        "predictions": predictions,
+        "vocabulary": {"size": vocabulary},
+        "shards": entries,
+    }
     manifest = folder / "manifest.json"
     manifest.write_text(json.dumps(content))
     return manifest

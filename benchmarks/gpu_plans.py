@@ -36,7 +36,7 @@ class Real:
     """Samples that are read from shards. If the shards are made here, a share `full` of the samples has every token,
     and the others have a random length."""
 
-    sequence: int
+    sequence_length: int
     predictions: int
     batch: int
     full: float
@@ -54,7 +54,7 @@ class Plan:
 
     model: str
     rows: list[Row]
-    sequence: int
+    sequence_length: int
     predictions: int
     check_batch: int
     check_steps: int
@@ -73,7 +73,7 @@ class Plan:
 
     def spec(self, model: str, batch: int, precision: str, device: str, **given: Any) -> RunSpec:
         """Return the specification of a training run on one device, with the plan's sizes."""
-        sizes = {"sequence": self.sequence, "predictions": self.predictions, "image": self.image}
+        sizes = {"sequence_length": self.sequence_length, "predictions": self.predictions, "image": self.image}
         return specification(model, batch, precision=precision, device=device, label_smoothing=0.0, **sizes | given)
 
 
@@ -93,7 +93,7 @@ FULL = Plan(
         Row("bert-base", 256, "tf32", ("trainer", "plain")),
         Row("bert-base", 256, "fp32", ("plain",)),
     ],
-    sequence=128, predictions=20, check_batch=32, check_steps=8, checks=CHECKS + COMPILED_CHECKS,
+    sequence_length=128, predictions=20, check_batch=32, check_steps=8, checks=CHECKS + COMPILED_CHECKS,
     matrix=[
         ("bf16", False, False, SIZES), ("fp16", False, False, SIZES), ("tf32", False, False, SIZES),
         ("fp32", False, False, SIZES), ("bf16", False, True, SIZES), ("bf16", True, False, SIZES),
@@ -103,8 +103,8 @@ FULL = Plan(
     ],
     peak_sizes=(4096, 8192, 12288), checks_s=90,
     real=(
-        Real(128, 20, 256, full=0.8, rivals=("resident", "unpadded", "full length")),
-        Real(512, 80, 64, full=0.4, rivals=("unpadded", "unpadded, not compiled"), shards=(2, 2048), limit_s=60),
+        Real(128, 20, 256, full=0.8, rivals=("resident", "remove_padding", "full length")),
+        Real(512, 80, 64, full=0.4, rivals=("remove_padding", "unpadded, not compiled"), shards=(2, 2048), limit_s=60),
     ),
 )  # fmt: skip
 PICTURES = [64, 128, 256, 512]
@@ -116,7 +116,7 @@ RESNET = Plan(
         Row("resnet50", 256, "tf32", ("plain",), limit_s=80),
         Row("resnet50", 128, "fp32", ("plain",), limit_s=60),
     ],
-    sequence=0, predictions=0, check_batch=32, check_steps=2,
+    sequence_length=0, predictions=0, check_batch=32, check_steps=2,
     checks=[*CHECKS[:4], ("bf16", True, "full"), ("fp32", True, "full")],
     matrix=[
         ("bf16", True, False, PICTURES), ("bf16", False, False, PICTURES), ("fp16", True, False, PICTURES[1:3]),
@@ -132,7 +132,7 @@ GPT2 = Plan(
         Row("gpt2-small", 16, "bf16", ("plain compiled",), limit_s=60),
         Row("gpt2-medium", 16, "bf16", ("plain compiled",), limit_s=80),
     ],
-    sequence=1024, predictions=0, check_batch=4, check_steps=8,
+    sequence_length=1024, predictions=0, check_batch=4, check_steps=8,
     checks=[*CHECKS[:4], ("bf16", True, "full")],
     matrix=[
         ("bf16", True, False, SOME), ("bf16", True, True, SOME), ("bf16", False, False, SOME),
@@ -145,11 +145,11 @@ DRY = Plan(
         Row("bert-tiny", 2, "bf16", limit_s=240), Row("bert-tiny", 2, "tf32", ()),
         *(Row(model, 2, "bf16", ("plain",), limit_s=240) for model in ("gpt2-tiny", "resnet-tiny")),
     ],
-    sequence=32, predictions=5, check_batch=2, check_steps=2, checks=CHECKS,
+    sequence_length=32, predictions=5, check_batch=2, check_steps=2, checks=CHECKS,
     matrix=[
         ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
     ],
-    real=(Real(32, 5, 4, full=0.8, rivals=("resident", "unpadded", "full length"), shards=(2, 64), limit_s=240),),
+    real=(Real(32, 5, 4, full=0.8, rivals=("resident", "remove_padding", "full length"), shards=(2, 64), limit_s=240),),
     seconds=0.01, rounds=2, peak_sizes=(128,), copy_bytes=1 << 22, card_s=240, checks_s=240, image=64,
 )  # fmt: skip
 DRY_GPT2 = replace(
@@ -168,7 +168,7 @@ STEPS = Plan(
         Row("bert-base", 32, "bf16", WAYS, limit_s=140),
         Row("gpt2-small", 8, "bf16", ("eager", "recorded", "ours again"), limit_s=110),
     ],
-    sequence=128, predictions=20, check_batch=32, check_steps=4, checks=[("bf16", True, "full")], matrix=[],
+    sequence_length=128, predictions=20, check_batch=32, check_steps=4, checks=[("bf16", True, "full")], matrix=[],
     checks_s=90, pieces_s=80, pieces=Pieces(),
 )  # fmt: skip
 DRY_STEPS = replace(

@@ -128,7 +128,7 @@ def _real(rows: list[dict[str, Any]]) -> list[str]:
     lines += [line(*names, "a step takes so many times"), "|---|--:|--:|--:|--:|---|"]
     words = {
         "resident": "that of the same batches on the device", "full length": "that of full samples without a mask",
-        "unpadded": "that of the real tokens alone", "unpadded, not compiled": "that of the real tokens, not compiled",
+        "remove_padding": "that of the real tokens alone", "unpadded, not compiled": "that of the real tokens, not compiled",
     }  # fmt: skip
     for row in rows:
         if row["status"] != "ok":
@@ -136,7 +136,7 @@ def _real(rows: list[dict[str, Any]]) -> list[str]:
             continue
         others = [f"{Ratio(**each).inverse()} {words[label]}" for label, each in row["ratios"].items()]
         others += [f"not compared with {words[label]}: {reason}" for label, reason in row["refused"].items()]
-        tokens = [number(row["real_tokens_per_s"].get(label), ",.0f") for label in ("ours", "unpadded")]
+        tokens = [number(row["real_tokens_per_s"].get(label), ",.0f") for label in ("ours", "remove_padding")]
         speed = f"{row['samples_per_s']['ours']:,.0f}"
         lines += [line(row["name"], f"{row['real_token_share']:.1%}", speed, *tokens, "; ".join(others))]
     return lines if rows else [*lines, "not measured"]
@@ -150,7 +150,9 @@ def _matrix(cells: list[dict[str, Any]]) -> list[str]:
     for cell in cells:
         memory = f" ({cell['peak_memory_bytes'] / 1e9:.1f})" if cell["peak_memory_bytes"] else ""
         text = f"{cell['samples_per_s']:,.0f}{memory}" if cell["status"] == "ok" else cell["status"]
-        table.setdefault((cell["precision"], cell["compile"], cell["checkpointing"]), {})[cell["batch"]] = text
+        table.setdefault((cell["precision"], cell["compile"], cell["activation_checkpointing"]), {})[cell["batch"]] = (
+            text
+        )
     for (precision, *switches), found in table.items():
         words = ["yes" if on else "no" for on in switches]
         lines += [line(precision, *words, *(found.get(size, "") for size in sizes))]

@@ -214,7 +214,7 @@ def specification(model: str, batch: int, **given: Any) -> RunSpec:
     known = {*(each.name for each in fields(RunSpec)), *usual}
     rest = {name: value for name, value in given.items() if name in known}
     rest["options"] = {"data": "synthetic", **rest.get("options", {})}
-    return frameworks.specification({**usual, "model": model, "batch_per_device": batch, **rest})
+    return frameworks.specification({**usual, "model": model, "batch": batch, **rest})
 
 
 def _described(path: str) -> tuple[str, dict[str, str]]:

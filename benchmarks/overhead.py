@@ -49,7 +49,12 @@ def configuration(runs: int) -> str:
     """Return a configuration of `runs` runs that read no corpus: batch sizes x 10 topologies x 10 repeats."""
     batches = list(range(1, runs // (TOPOLOGIES * REPEATS) + 1))
     topologies = [f"1n{devices}g" for devices in range(1, TOPOLOGIES + 1)]
-    wide = {"sequence": 32, "topologies": topologies, "batch": {"fp32": batches}, "options": {"data": "synthetic"}}
+    wide = {
+        "sequence_length": 32,
+        "topologies": topologies,
+        "batch": {"fp32": batches},
+        "options": {"data": "synthetic"},
+    }
     corpus = {"sequences": {"32": 5}, "shards": {"training": 1, "test": 0}, "parts": 1}
     runs_of_all = {"repeats": REPEATS, "device": "cpu"}
     return json.dumps({"corpus": corpus, "runs": runs_of_all, "benchmarks": {"wide": wide}})

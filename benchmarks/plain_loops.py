@@ -127,7 +127,7 @@ def ours(kind: Any, spec: Any, joined: Any, arrays: list[Any], weights: Any) -> 
 
     rank = kind(spec, joined.rank, joined.rank, joined.world, "cpu")
     if hasattr(joined, "together"):
-        rank.together = joined.together if workloads.of(spec.model).own_exchange(spec) else None
+        rank.together = joined.together if workloads.of(spec.model).own_gradient_sync(spec) else None
     rank.device()
     rank.model(workloads.of(spec.model).facts(None))
     if weights:

@@ -38,18 +38,20 @@ class Series:
     framework: str
     family: tuple[object, ...]
     batch: float
-    accumulate: int
+    gradient_accumulation: int
     step_s: Mapping[tuple[int, int], float]
     """(nodes, devices of each node) -> seconds."""
 
     def point(self, place: tuple[int, int]) -> Point:
-        return Point(*place, (self.step_s[place],), self.samples(place), accumulate=self.accumulate)
+        return Point(
+            *place, (self.step_s[place],), self.samples(place), gradient_accumulation=self.gradient_accumulation
+        )
 
     def target(self, place: tuple[int, int]) -> Target:
-        return Target(*place, self.samples(place), self.accumulate)
+        return Target(*place, self.samples(place), self.gradient_accumulation)
 
     def samples(self, place: tuple[int, int]) -> int:
-        return round(self.batch * place[0] * place[1] * self.accumulate)
+        return round(self.batch * place[0] * place[1] * self.gradient_accumulation)
 
     @property
     def nodes(self) -> list[int]:
@@ -78,9 +80,9 @@ def series() -> list[Series]:
         if key and step_s and row.nodes and row.devices:
             steps[key][row.nodes, row.devices // row.nodes].append(step_s)
     found: list[Series] = []
-    for (source, framework, family, batch, accumulate), places in steps.items():
+    for (source, framework, family, batch, gradient_accumulation), places in steps.items():
         middles = {place: sum(values) / len(values) for place, values in sorted(places.items(), key=_size)}
-        one = Series(source, framework, family, batch, accumulate, middles)  # type: ignore[arg-type]
+        one = Series(source, framework, family, batch, gradient_accumulation, middles)  # type: ignore[arg-type]
         if len(middles) > 1 and not any(_same(one, other) for other in found):
             found.append(one)
     return found
@@ -95,7 +97,7 @@ def unseen() -> list[Series]:
     steps: dict[tuple[str, ...], dict[tuple[int, int], float]] = defaultdict(dict)
     with UNSEEN.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
-            nodes, tokens = int(row["nodes"]), int(row["batch_per_device"]) * int(row["sequence"])
+            nodes, tokens = int(row["nodes"]), int(row["batch_per_device"]) * int(row["sequence_length"])
             key = row["model"], row["device"], row["options"], row["batch_per_device"]
             steps[key][nodes, int(row["devices"]) // nodes] = tokens / int(row["tokens_per_s_per_device"])
     return [Series("llm-foundry", "PyTorch", key, float(key[-1]), 1, places) for key, places in steps.items()]
@@ -105,7 +107,7 @@ def questions(all_series: Iterable[Series]) -> list[Question]:
     everything = list(all_series)
     families: dict[tuple[object, ...], list[Series]] = defaultdict(list)
     for one in everything:
-        families[one.source, one.family, one.accumulate].append(one)
+        families[one.source, one.family, one.gradient_accumulation].append(one)
     asked = [question for one in everything for question in (*_between(one), *_inside(one))]
     return asked + [question for family in families.values() for question in _strong(family)]
 
@@ -154,9 +156,9 @@ def _key(row: Result) -> tuple[object, ...] | None:
     if batch is None or row.model == LOOKUPS or ("tensor" in row.options and "tensor 1, pipeline 1" not in row.options):
         return None
     family = (
-        row.software, row.model, str(row.parameters), row.sequence, row.precision, row.device, row.options,
+        row.software, row.model, str(row.parameters), row.sequence_length, row.precision, row.device, row.options,
     )  # fmt: skip
-    return row.source, row.framework, family, batch, row.accumulate or 1
+    return row.source, row.framework, family, batch, row.gradient_accumulation or 1
 
 
 def _step_s(row: Result) -> float | None:
@@ -165,7 +167,7 @@ def _step_s(row: Result) -> float | None:
         return float(row.printed["seconds_per_step"])
     speed, batch = row.samples_per_s, row.global_batch
     if batch is None and row.batch_per_device and row.devices:
-        batch = row.batch_per_device * row.devices * (row.accumulate or 1)
+        batch = row.batch_per_device * row.devices * (row.gradient_accumulation or 1)
     return 2 * batch / sum(speed) if speed and batch else None
 
 

@@ -6,7 +6,7 @@ Each node is a network namespace of Linux behind one link of `--mbit` (tc tbf); 
 exchange real gradients with PyTorch's gloo. Their computing is a sleep of `--compute` seconds, with a speed of each
 rank and a noise of each step, so two cores are enough for all of them. First 1n1g, 1n2g and 2n2g are measured, then
 the larger topologies are predicted and printed, and only then they are measured. Each is predicted twice: from the
-steps alone, and with the compute, the exchange alone and the spread of the ranks, as the extra `noexchange` and
+steps alone, and with the compute, the exchange alone and the spread of the ranks, as the extra `no_gradient_sync` and
 `runs.network` measure them. Needs root, iproute2 and PyTorch.
 """
 
@@ -133,7 +133,7 @@ def study(mbit: float, compute_s: float) -> None:
         table = harness.Table("topology", "from", "predicted", "interval", "measured", "error", "inside", left=2)
         for place in ASKED:
             point = measure(Topology.parse(place), Path(name, place), compute_s)
-            speed = point.samples_per_step / point.middle_s
+            speed = point.global_batch / point.middle_s
             for way in ways:
                 answer = made[place, way]
                 error = f"{100 * (answer.samples_per_s / speed - 1):+.1f} %"

@@ -42,7 +42,7 @@ def summarized(results: Path, batch: int) -> tuple[Path, float]:
         for power, topology in enumerate(TOPOLOGIES):
             speed = (100 + 7 * number) * (1 + batch / 256) * 1.9**power
             versions = {framework: "1.0", "cuda": "13.0"}
-            settings = {"framework": framework, "batch_per_device": batch, "framework_versions": versions}
+            settings = {"framework": framework, "batch": batch, "framework_versions": versions}
             records += write_series(results, {topology: jitter(speed)}, complete=True, **settings)
     summary = results / f"bert/bz{batch}_fp32.json"
     return summary, harness.script("summarize", *records, asked=5, output=summary).cpu_seconds

@@ -36,7 +36,9 @@ class ResNetInTransformers(TransformersForm[Parameters]):
             num_labels=spec.parameters.classes,
         )
         model: Any = ResNetForImageClassification(config)
-        return Pretrained(model.to(memory_format=torch.channels_last), inputs, bool(spec.options.checkpointing))
+        return Pretrained(
+            model.to(memory_format=torch.channels_last), inputs, bool(spec.options.activation_checkpointing)
+        )
 
     @torch.no_grad()
     def load(self, network: Pretrained, weights: Arrays) -> None:

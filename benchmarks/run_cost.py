@@ -75,7 +75,7 @@ def measure(given: Any) -> tuple[dict[str, float], dict[str, float]]:
     """Make one run. Return the seconds of every stage, and the CPU-seconds of every kind of process."""
     spec = harness.specification(
         given.model, 4, framework=given.framework, topology=given.topology, device="cpu", protocol=PROTOCOL,
-        steps={"warmup": 2, "timed": 100}, sequence=32, predictions=5,
+        steps={"warmup": 2, "timed": 100}, sequence_length=32, predictions=5,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

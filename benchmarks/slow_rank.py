@@ -28,7 +28,7 @@ CONFIGURATION = """
 runs: {repeats: 4, threads: 1, steps: {warmup: 2, timed: 10}}
 benchmarks:
   ranked:
-    {model: bert-tiny, sequence: 32, topologies: [4n1g], batch: {fp32: [4]}, extras: [noexchange],
+    {model: bert-tiny, sequence_length: 32, topologies: [4n1g], batch: {fp32: [4]}, extras: [no_gradient_sync],
      options: {data: synthetic}}
 """
 TABLE = "results/ranked/tables"

@@ -44,8 +44,8 @@ def main() -> None:
 
 def measure(given: Any, telemetry: bool) -> dict[str, Any]:
     """Make one run and return its record."""
-    steps = {"warmup": 10, "timed": 100_000, "at_most_s": given.seconds}
-    sizes = {"topology": given.topology, "sequence": 32, "predictions": 5}
+    steps = {"warmup": 10, "timed": 100_000, "max_total_seconds": given.seconds}
+    sizes = {"topology": given.topology, "sequence_length": 32, "predictions": 5}
     spec = harness.specification(given.model, given.batch, steps=steps, protocol=PROTOCOL, **sizes)
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder, spec.record)

@@ -38,7 +38,7 @@ def main() -> None:
     every = []
     for row in given.rows:
         model, batch, precision = row.rsplit(":", 2)
-        sizes = {"sequence": 128, "predictions": 20, "image": 64, "label_smoothing": 0.0}
+        sizes = {"sequence_length": 128, "predictions": 20, "image": 64, "label_smoothing": 0.0}
         ours = specification(model, int(batch), precision=precision, device="cpu", threads=given.threads, **sizes)
         asked = {label: (ours, {"clock": given.clock}) for label in ("ours", *others)}
         for label in ("hf-trainer", "hf-loop"):

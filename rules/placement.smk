@@ -56,10 +56,10 @@ def reserved_devices(pending):
 def cores_of_spec(spec):
     """Cores that a run needs on each node.
 
-    On CPUs: one for each thread of its ranks. With GPUs on Slurm: all cores of the node, because batches are prepared
+    On CPUs: one for each thread of its ranks, or for each process that decodes pictures, whichever are more. With GPUs on Slurm: all cores of the node, because batches are prepared
     there and devices are driven from there. Inside a Slurm job: what Slurm has granted.
     """
-    threads = shape_of_spec(spec).devices * spec.threads
+    threads = shape_of_spec(spec).devices * max(spec.threads, spec.decoders)
     if INSIDE.is_submitted:
         return int(os.environ.get("SLURM_CPUS_PER_TASK", threads))
     if not INSIDE.submits or device_of_spec(spec) == "cpu":

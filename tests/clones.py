@@ -21,11 +21,11 @@ corpus:
   parts: 2
   shards: {training: 2, test: 1}
   sequences: {32: 5, 64: 10}
-  masking: {copies: 1}
+  masking: {dupe_factor: 1}
 runs: {device: cpu, repeats: 2, steps: {warmup: 2, timed: 4}}
 benchmarks:
-  quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g], batch: {fp32: [4]}}
-  other: {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {bf16: [4]}, repeats: 1}
+  quick: {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 1n2g], batch: {fp32: [4]}}
+  other: {model: bert-tiny, sequence_length: 32, topologies: [1n1g], batch: {bf16: [4]}, repeats: 1}
 """
 
 ONE = (

@@ -78,7 +78,7 @@ def any_parameters(**chosen: st.SearchStrategy[int]) -> st.SearchStrategy[Parame
     """A strategy for parameters of every kind, for small documents. `chosen` replaces strategies of single ones."""
     return st.builds(
         Parameters,
-        sequence=st.integers(8, 40),
+        sequence_length=st.integers(8, 40),
         predictions=st.integers(1, 5),
         probability=st.floats(0.01, 0.9),
         short_sequences=st.sampled_from([0.0, 0.1, 1.0]),

@@ -23,7 +23,7 @@ REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
 NAMES = [*frameworks.NAMES, "fake"]
 LIBRARIES = "    libraries = {"
 FORM = """    libraries = {
-        "numpy": frozenset({"devices", "accumulation", "clipping", "bf16", "compile"}),"""
+        "numpy": frozenset({"devices", "gradient_accumulation", "clipping", "bf16", "compile"}),"""
 
 
 def register(root: Path) -> None:

@@ -31,7 +31,7 @@ DLPERF_BERT_BS64_FP16 = {
 
 OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-6}
 OPTIONS = {
-    "clip": "none", "accumulate": 1, "compile": False, "checkpointing": False, "data": "real",
+    "clip": "none", "gradient_accumulation": 1, "compile": False, "activation_checkpointing": False, "data": "real",
     "bucket_mb": 25, "dropout": 0.1, "memory_limit_mb": None,
 }  # fmt: skip
 V100 = {"kind": "cuda", "name": "Tesla V100-SXM2-16GB", "count": 8, "fp16_native": True}
@@ -41,9 +41,9 @@ CPU = {"kind": "cpu", "name": "AMD EPYC 9554 64-Core Processor", "count": 2, "fp
 def spec(**changes: Any) -> dict[str, Any]:
     """Return a run specification with every key. `changes` replace keys; nested keys are merged."""
     value: dict[str, Any] = {
-        "benchmark": "bert", "framework": "torch", "model": "bert-base", "sequence": 128, "predictions": 20,
-        "batch_per_device": 32, "precision": "fp32", "topology": "1n1g", "repeat": 1,
-        "steps": {"warmup": 20, "timed": 100, "at_most_s": None}, "seed": 42, "device": "auto", "threads": 1,
+        "benchmark": "bert", "framework": "torch", "model": "bert-base", "sequence_length": 128, "predictions": 20,
+        "batch": 32, "precision": "fp32", "topology": "1n1g", "repeat": 1,
+        "steps": {"warmup": 20, "timed": 100, "max_total_seconds": None}, "seed": 42, "device": "auto", "threads": 1,
         "optimizer": dict(OPTIMIZER), "options": dict(OPTIONS),
         "corpus": {"name": "sample", "digest": "0123456789ab"}, "protocol": 1,
     }  # fmt: skip
@@ -74,9 +74,9 @@ def record(
     ok = status == "ok"
     asked = run["steps"]["timed"]
     steps = (asked if steps_timed is None else steps_timed) if ok else 0
-    replicas = world_of(run["topology"]) // run["options"].get("tensor", 1)
-    total = run["batch_per_device"] * (1 if run.get("scaling") == "strong" else replicas)
-    samples = total * run["options"]["accumulate"] * steps
+    replicas = world_of(run["topology"]) // run["options"].get("tensor_parallel", 1)
+    total = run["batch"] * (1 if run.get("scaling") == "strong" else replicas)
+    samples = total * run["options"]["gradient_accumulation"] * steps
     window = samples / samples_per_s if ok and samples_per_s else None
     step = window / steps if window else 0.0
     ranks = [
@@ -214,7 +214,7 @@ def write_study(root: Path) -> dict[str, list[Path]]:
             for repeat in range(1, 8)
         ],
     }  # fmt: skip
-    torch16 = {"batch_per_device": 64, "precision": "fp16"}
+    torch16 = {"batch": 64, "precision": "fp16"}
     for topology, statuses in {"1n2g": ["ok"] * 3 + ["invalid"] * 2, "1n4g": ["unsupported"] * 5}.items():
         for repeat, status in enumerate(statuses, start=1):
             reason = {

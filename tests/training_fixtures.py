@@ -18,21 +18,23 @@ from throughline.study.runs import PROTOCOL, read_spec
 VOCABULARY = 1000
 
 
-def corpus(folder: Path, *, shards: int = 3, rows: int = 40, sequence: int = 32, predictions: int = 5) -> Path:
+def corpus(folder: Path, *, shards: int = 3, rows: int = 40, sequence_length: int = 32, predictions: int = 5) -> Path:
     """Write shards as NVIDIA's script does (gzip 4, i4 and i1, nothing else in the file); return the manifest."""
     folder.mkdir(parents=True, exist_ok=True)
     draw = np.random.default_rng(7)
     entries = []
     for shard in range(shards):
-        lengths = draw.integers(sequence // 2, sequence + 1, rows)
-        real = np.arange(sequence) < lengths[:, None]
+        lengths = draw.integers(sequence_length // 2, sequence_length + 1, rows)
+        real = np.arange(sequence_length) < lengths[:, None]
         counts = draw.integers(1, predictions + 1, rows)
         used = np.arange(predictions) < counts[:, None]
-        positions = np.sort(draw.permuted(np.tile(np.arange(1, sequence // 2), (rows, 1)), axis=1)[:, :predictions])
+        positions = np.sort(
+            draw.permuted(np.tile(np.arange(1, sequence_length // 2), (rows, 1)), axis=1)[:, :predictions]
+        )
         arrays = {
-            "input_ids": (draw.integers(10, 60, (rows, sequence)) * real).astype("i4"),
+            "input_ids": (draw.integers(10, 60, (rows, sequence_length)) * real).astype("i4"),
             "input_mask": real.astype("i1"),
-            "segment_ids": ((np.arange(sequence) > sequence // 2) & real).astype("i1"),
+            "segment_ids": ((np.arange(sequence_length) > sequence_length // 2) & real).astype("i1"),
             "masked_lm_positions": (positions * used).astype("i4"),
             "masked_lm_ids": (draw.integers(10, 60, (rows, predictions)) * used).astype("i4"),
             "next_sentence_labels": draw.integers(0, 2, rows).astype("i1"),
@@ -53,7 +55,7 @@ def corpus(folder: Path, *, shards: int = 3, rows: int = 40, sequence: int = 32,
     manifest = folder / "manifest.json"
     content = {
         "schema": 1,
-        "sequence": sequence,
+        "sequence_length": sequence_length,
         "predictions": predictions,
         "vocabulary": {"size": VOCABULARY},
         "content_digest": "ab" * 32,
@@ -70,18 +72,20 @@ def spec(**changes: Any) -> RunSpec:
         "benchmark": "bert",
         "framework": "torch",
         "model": "bert-tiny",
-        "sequence": 32,
+        "sequence_length": 32,
         "predictions": 5,
-        "batch_per_device": 4,
+        "batch": 4,
         "precision": "fp32",
         "topology": "1n1g",
         "repeat": 1,
-        "steps": {"warmup": 2, "timed": 4, "at_most_s": None},
+        "steps": {"warmup": 2, "timed": 4, "max_total_seconds": None},
         "device": "cpu",
         "corpus": {"name": "sample", "digest": "0123456789ab"},
         "protocol": PROTOCOL,
     }
-    for name in {"gpt": ("predictions",), "res": ("sequence", "predictions")}.get(str(changes.get("model"))[:3], ()):
+    for name in {"gpt": ("predictions",), "res": ("sequence_length", "predictions")}.get(
+        str(changes.get("model"))[:3], ()
+    ):
         del value[name]
     for key, change in changes.items():
         value[key] = value[key] | change if isinstance(value.get(key), dict) and isinstance(change, dict) else change

@@ -208,7 +208,7 @@ class Measured(Message):
 
     facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
     figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained;
-    at_least_s: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the rank;
+    min_window_seconds: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the rank;
     proof: None outside a proof.
     """
 
@@ -228,7 +228,7 @@ class Measured(Message):
     window: Window
     memory: Memory
     network: Network | None
-    at_least_s: float = 0.0
+    min_window_seconds: float = 0.0
     batches_ahead: int = 0
     rounding: Rounding | None = None
     proof: Proven | None = None

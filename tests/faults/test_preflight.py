@@ -46,7 +46,7 @@ def test_a_busy_processor_is_refused_when_strict_and_marked_otherwise(tmp_path: 
         errors = strict.end(1)
         assert "this machine is busy: other processes use " in errors and "runs.strict" in errors
         assert not strict.record.exists() and "Traceback" not in errors
-        marked = Launched(tmp_path, manifest, steps={"timed": 10_000, "at_most_s": 2.5})
+        marked = Launched(tmp_path, manifest, steps={"timed": 10_000, "max_total_seconds": 2.5})
         marked.end(0)
     record = records.read_run(marked.record)
     warnings = record.warnings
@@ -117,7 +117,7 @@ def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, 
 
 
 def test_a_sampler_that_is_killed_costs_its_figures_and_nothing_else(tmp_path: Path, manifest: Path) -> None:
-    run = Launched(tmp_path, manifest, steps={"timed": 10_000, "at_most_s": 1.5})
+    run = Launched(tmp_path, manifest, steps={"timed": 10_000, "max_total_seconds": 1.5})
 
     def samplers() -> list[int]:
         below = processes.descendants(run.process.pid)

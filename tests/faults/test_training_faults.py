@@ -36,7 +36,7 @@ SCRIPT = ROOT / "workflow" / "scripts" / "run_training.py"
 LONG = {"warmup": 2, "timed": 100_000}
 OTHERS = ("jax", "paddle", "tensorflow")
 """Frameworks whose libraries have their own collectives and allocators."""
-SECONDS = {"warmup": 2, "timed": 100_000, "at_most_s": 2.0}
+SECONDS = {"warmup": 2, "timed": 100_000, "max_total_seconds": 2.0}
 """Long enough to disturb it."""
 
 
@@ -256,7 +256,7 @@ def test_a_wrong_shard_is_named_with_its_repair(launched: Callable[..., Launched
 
 
 def test_other_lengths_than_the_shards_are_an_error(launched: Callable[..., Launched]) -> None:
-    errors = launched(sequence=128, predictions=20).end(1)
+    errors = launched(sequence_length=128, predictions=20).end(1)
     assert "holds sequences of 32 tokens with 5 predictions" in errors
 
 

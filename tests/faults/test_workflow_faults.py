@@ -28,10 +28,10 @@ from throughline.records import read_run, read_summary
 from throughline.study import config, runs
 
 SYNTHETIC = """
-corpus: {{name: little, parts: 1, shards: {{training: 1, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
-runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, at_most_s: {at_most_s}}}}}
+corpus: {{name: little, parts: 1, shards: {{training: 1, test: 1}}, sequences: {{32: 5}}, masking: {{dupe_factor: 1}}}}
+runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, max_total_seconds: {max_total_seconds}}}}}
 benchmarks:
-  quick: {{model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {{fp32: [4]}}, options: {{data: synthetic}}}}
+  quick: {{model: bert-tiny, sequence_length: 32, topologies: [1n1g], batch: {{fp32: [4]}}, options: {{data: synthetic}}}}
 """
 SUMMARY = "results/quick/bz4_fp32.json"
 FIRST, SECOND = (f"results/quick/bz4_fp32/torch/1n1g/run{repeat}.json" for repeat in (1, 2))
@@ -64,7 +64,7 @@ def said(process: Popen[str], status: int = 0) -> str:
 
 
 def test_snakemake_is_killed_in_the_middle_of_a_run(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    clone = copy(tmp_path / "clone", SYNTHETIC.format(repeats=2, at_most_s=3))
+    clone = copy(tmp_path / "clone", SYNTHETIC.format(repeats=2, max_total_seconds=3))
     first = start(clone, SUMMARY)
     until(lambda: (clone.path / FIRST).exists() and workers_below(first.pid))
     everything = processes.descendants(first.pid)
@@ -85,7 +85,9 @@ def test_snakemake_is_killed_in_the_middle_of_a_run(tmp_path: Path, start: Calla
 
 def test_two_workflows_at_once_do_not_measure_at_once(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
     """The first one's rank stands still until the second one waits for it."""
-    quick, other = (copy(tmp_path / name, SYNTHETIC.format(repeats=1, at_most_s=3)) for name in ("one", "other"))
+    quick, other = (
+        copy(tmp_path / name, SYNTHETIC.format(repeats=1, max_total_seconds=3)) for name in ("one", "other")
+    )
     first = start(quick, SUMMARY)
     until(lambda: workers_below(first.pid))
     (rank,) = workers_below(first.pid)
@@ -108,7 +110,7 @@ def test_two_workflows_at_once_do_not_measure_at_once(tmp_path: Path, start: Cal
 
 @pytest.mark.parametrize("how", ["rights", "mount"])
 def test_results_that_cannot_be_written(tmp_path: Path, start: Callable[..., Popen[str]], how: str) -> None:
-    clone = copy(tmp_path / 'it\'s "read only"', SYNTHETIC.format(repeats=1, at_most_s=5))
+    clone = copy(tmp_path / 'it\'s "read only"', SYNTHETIC.format(repeats=1, max_total_seconds=5))
     results = clone.path / "results"
     if how == "mount":
         mount = 'mount --bind "$0" "$0" && mount -o remount,ro,bind "$0"'
@@ -129,7 +131,9 @@ def test_results_that_cannot_be_written(tmp_path: Path, start: Callable[..., Pop
 
 
 def test_what_failed_and_what_to_do_is_said_last(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
-    configuration = SYNTHETIC.format(repeats=1, at_most_s=5).replace("1n1g", "2n1g")  # nothing names the second machine
+    configuration = SYNTHETIC.format(repeats=1, max_total_seconds=5).replace(
+        "1n1g", "2n1g"
+    )  # nothing names the second machine
     clone = copy(tmp_path / "clone", configuration)
     record = FIRST.replace("1n1g", "2n1g")
     last = said(start(clone, SUMMARY), status=1).splitlines()[-3:]
@@ -145,12 +149,12 @@ runs: {device: cpu, repeats: 1}
 benchmarks:
   quick:
     model: bert-tiny
-    sequence: 32
+    sequence_length: 32
     topologies: [1n1g]
     batch: {fp32: [2, 4, 8, 16]}
     options: {data: synthetic}
     remarks: EVIL
-  lone: {model: bert-tiny, sequence: 32, topologies: [1n2g], batch: {fp32: [4]}, options: {data: synthetic}}
+  lone: {model: bert-tiny, sequence_length: 32, topologies: [1n2g], batch: {fp32: [4]}, options: {data: synthetic}}
 """
 SHELL = "'; touch pwned; $(touch pwned) `touch pwned` \" "
 
@@ -284,7 +288,7 @@ def addresses() -> set[str]:
 
 def test_outputs_name_no_machine(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
     """Make a whole job with verbose libraries, on a machine and for a user with distinctive names."""
-    configuration = SYNTHETIC.format(repeats=1, at_most_s=3).replace(", options: {data: synthetic}", "")
+    configuration = SYNTHETIC.format(repeats=1, max_total_seconds=3).replace(", options: {data: synthetic}", "")
     clone = copy(tmp_path / "home" / USER / "project", configuration.replace("1n1g", "1n2g"))
     home = clone.path.parent
     named = ["unshare", "--uts", "bash", "-c", 'hostname "$0" && exec "$@"', HOST]

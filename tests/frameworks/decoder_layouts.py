@@ -52,15 +52,15 @@ KINDS: dict[str, dict[str, Any]] = {
     "phi3": {"pad_token_id": 3},
     "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "pad_token_id": None},
 }
-GLOBAL, EACH, TWICE = {"clip": "global_norm"}, {"clip": "norm"}, {"accumulate": 2}
-ALL, SELECTIVE = {"checkpointing": True}, {"checkpointing": "selective"}
-STATES, ONCE, FULL = ({"sharding": name} for name in ("optimizer", "optimizer_gradients", "full"))
-GROUPS, TENSOR, EXPERTS = {"replicate": 2}, {"tensor": 2}, {"experts": 2}
+GLOBAL, EACH, TWICE = {"clip": "global_norm"}, {"clip": "norm"}, {"gradient_accumulation": 2}
+ALL, SELECTIVE = {"activation_checkpointing": True}, {"activation_checkpointing": "selective"}
+STATES, ONCE, FULL = ({"sharding": name} for name in ("zero1", "shard_grad_op", "full_shard"))
+GROUPS, TENSOR, EXPERTS = {"hybrid_shard_groups": 2}, {"tensor_parallel": 2}, {"expert_parallel": 2}
 DOCUMENTS = {"attention": "document"}
 """A parameter of the workload: documents do not see each other."""
 CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "layers": (2, "llama", TENSOR | TWICE | GLOBAL),
-    "layers over four": (4, "gemma2", {"tensor": 4} | EACH | ALL),
+    "layers over four": (4, "gemma2", {"tensor_parallel": 4} | EACH | ALL),
     "layers, biases": (2, "qwen2", TENSOR | SELECTIVE),
     "layers, windows": (2, "gemma3_text", TENSOR),
     "layers, packed": (4, "phi3", TENSOR | STATES | GLOBAL),
@@ -76,7 +76,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "weights gathered once in groups": (4, "phi3", ONCE | GROUPS | EACH),
     "weights": (2, "gpt_oss", FULL | SELECTIVE),
     "weights in groups": (4, "qwen3_moe", FULL | GROUPS | GLOBAL),
-    "experts": (2, "qwen2_moe", EXPERTS | TWICE | GLOBAL),
+    "expert_parallel": (2, "qwen2_moe", EXPERTS | TWICE | GLOBAL),
     "experts, two ranks hold the same": (4, "gpt_oss", EXPERTS | EACH | SELECTIVE),
     "experts and weights": (2, "qwen3_moe", EXPERTS | FULL | ALL),
     "experts and weights gathered once": (4, "mixtral", EXPERTS | ONCE | TWICE),
@@ -102,7 +102,7 @@ def spec(kind: str, world: int, options: dict[str, Any]) -> RunSpec:
     model = configuration.of_map({"transformers": os.environ["FOLDER"] + f"/{kind}.json", "task": "clm"})
     return training_fixtures.spec(
         framework="torch", topology=f"1n{world}g", precision="fp32", model=str(model), task="clm",
-        config_sha256=model.sha256, sequence=SEQUENCE, batch=BATCH, steps={"warmup": 0, "timed": STEPS},
+        config_sha256=model.sha256, sequence_length=SEQUENCE, batch=BATCH, steps={"warmup": 0, "timed": STEPS},
         optimizer={"learning_rate": 1e-3}, **{name: options[name] for name in DOCUMENTS if name in options},
         options={"data": "synthetic", "dropout": 0.0} | {k: v for k, v in options.items() if k not in DOCUMENTS},
     )  # fmt: skip
@@ -110,7 +110,7 @@ def spec(kind: str, world: int, options: dict[str, Any]) -> RunSpec:
 
 def batches(asked: RunSpec, replica: int) -> list[dict[str, Any]]:
     """Return the micro-batches of a replica in all steps."""
-    seeds = (1000 * replica + number for number in range(STEPS * asked.options.accumulate))
+    seeds = (1000 * replica + number for number in range(STEPS * asked.options.gradient_accumulation))
     return [workloads.of(asked.model).synthetic(BATCH, asked, seed) for seed in seeds]
 
 
@@ -140,7 +140,7 @@ def trained(asked: RunSpec, case: str, folder: Path, losses: list[float], number
         right = {name: array + initial[name] for name, array in file.items()}
     rank.load(initial)
     rank.optimizer()
-    own, count = batches(asked, rank.replica), asked.options.accumulate
+    own, count = batches(asked, rank.replica), asked.options.gradient_accumulation
     every = [own[step * count : (step + 1) * count] for step in range(STEPS)]
     with Sent() as sent:
         found = [rank.step([rank.deliver(rank.data(batch)) for batch in step]) for step in every[:1]]
@@ -170,7 +170,7 @@ def main() -> None:
     for case, (world, kind, options) in CASES.items():
         asked, weights = spec(kind, world, options), folder / "weights.npz"
         reference.initial(asked, None, weights)
-        if asked.options.experts > 1:
+        if asked.options.expert_parallel > 1:
             only_the_first(weights)
         sources = [iter(batches(asked, replica)) for replica in range(asked.size.replicas)]
         updates = Asked({str(STEPS): str(folder / "updates.npz")})

@@ -33,10 +33,10 @@ LEAST = 1e-6
 """A gradient whose norm is a smaller share of the largest is compared with this share."""
 
 
-def spec_of(path: Path, sequence: int, attention: str) -> RunSpec[Any]:
+def spec_of(path: Path, sequence_length: int, attention: str) -> RunSpec[Any]:
     model = configuration.of_map({"transformers": str(path), "task": "clm"})
     os.environ[configuration.FILES] = json.dumps({model.sha256: str(path)})
-    values = json.loads(os.environ["SPEC"]) | {"model": str(model), "sequence": sequence, "task": "clm"}
+    values = json.loads(os.environ["SPEC"]) | {"model": str(model), "sequence_length": sequence_length, "task": "clm"}
     return frameworks.specification(values | {"config_sha256": model.sha256, "attention": attention})
 
 
@@ -77,9 +77,9 @@ def with_masks(window: int, **given: Any) -> dict[str, Any]:
     return {**given, "attention_mask": masks}
 
 
-def compared(path: Path, sequence: int, attention: str) -> dict[str, Any]:
+def compared(path: Path, sequence_length: int, attention: str) -> dict[str, Any]:
     torch.manual_seed(len(path.stem))
-    spec = spec_of(path, sequence, attention)
+    spec = spec_of(path, sequence_length, attention)
     ours, theirs = (workloads.form(spec.model, library) for library in ("torch", "transformers"))
     own = ours.build(spec, {}).double()
     drawn(own)
@@ -109,10 +109,10 @@ def compared(path: Path, sequence: int, attention: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    folder, sequence = sys.argv[1:]
+    folder, sequence_length = sys.argv[1:]
     for path in sorted(Path(folder).iterdir()):
         for attention in ("sample", "document"):
-            print(json.dumps(compared(path, int(sequence), attention)), flush=True)
+            print(json.dumps(compared(path, int(sequence_length), attention)), flush=True)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ ASKED: dict[str, dict[str, Any]] = {
     "amp": {"precision": "fp16"},
     "bf16": {"precision": "bf16"},
     "compile": {"options": {"compile": True}},
-    "checkpointing": {"options": {"checkpointing": True}},
-    "unpadded": {"options": {"unpadded": True}},
+    "activation_checkpointing": {"options": {"activation_checkpointing": True}},
+    "remove_padding": {"options": {"remove_padding": True}},
 }
 
 
@@ -58,7 +58,7 @@ def built(framework: Any, spec: RunSpec, weights: dict[str, Any]) -> Any:
 
 def steps(rank: Any, spec: RunSpec, which: range) -> list[float]:
     """Make steps with batches that are the same for every framework; return the losses."""
-    count = spec.options.accumulate
+    count = spec.options.gradient_accumulation
     losses = []
     for step in which:
         batches = [batch(spec, 10 + step * count + turn) for turn in range(count)]

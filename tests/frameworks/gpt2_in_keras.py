@@ -68,7 +68,7 @@ def main() -> None:
     found["causal"], found["causal_settings"] = trained(causal, tokens["optioned"]), causal.settings()
     with_dropout = changed(plain, {"dropout": 0.1})
     dropping, third = built(framework, with_dropout, weights, seed=2)
-    recomputing, _ = built(framework, changed(with_dropout, {"checkpointing": True}), weights, seed=2)
+    recomputing, _ = built(framework, changed(with_dropout, {"activation_checkpointing": True}), weights, seed=2)
     found["dropped"], found["recomputed"] = (trained(one, tokens["optioned"][:, :1]) for one in (dropping, recomputing))
     found["repeated"] = all(np.array_equal(first[name], again[name]) for name in weights)
     found["without_seed"] = [name for name, one in first.items() if one.std() and np.array_equal(one, third[name])]

@@ -92,8 +92,8 @@ def main() -> None:
     rank.restore(checkpoint)
     found["resumed"] = steps(rank, spec, range(2, 4))
     found["donated"] = donated(framework, spec, weights)
-    other = built(framework, changed(spec, {"checkpointing": True}), weights)
-    found["checkpointing"] = steps(other, spec, range(2))
+    other = built(framework, changed(spec, {"activation_checkpointing": True}), weights)
+    found["activation_checkpointing"] = steps(other, spec, range(2))
 
     # Loss scaling is tried with a model in fp32, because a CPU has no fp16.
     rank.spec = changed(spec, precision="fp16")

@@ -110,7 +110,7 @@ def main() -> None:
         tf.zeros((1 << 20, 1 << 20, 1 << 8))
     except tf.errors.OpError as error:
         found["out_of_memory"] = rank.is_out_of_memory(error)
-    _, found["checkpointing"] = trained(options={"checkpointing": True})
+    _, found["activation_checkpointing"] = trained(options={"activation_checkpointing": True})
     _, found["compile"] = trained(options={"compile": True})
     half, found["fp16"] = trained(precision="fp16")
     half.scale.assign(3e38)

@@ -52,10 +52,10 @@ def test_the_whole_script_runs_and_records_what_fails(tmp_path: Path) -> None:
 
     (real,) = value["real"]
     assert real["status"] == "ok" and 0.8 < real["real_token_share"] < 1
-    assert set(real["ratios"]) == {"resident", "full length", "unpadded"}
-    assert set(real["real_tokens_per_s"]) == {"ours", "resident", "unpadded"}
+    assert set(real["ratios"]) == {"resident", "full length", "remove_padding"}
+    assert set(real["real_tokens_per_s"]) == {"ours", "resident", "remove_padding"}
 
-    cells = {(one["precision"], one["checkpointing"], one["batch"]): one for one in value["matrix"]}
+    cells = {(one["precision"], one["activation_checkpointing"], one["batch"]): one for one in value["matrix"]}
     assert cells["bf16", False, 4]["status"] == cells["fp32", True, 2]["status"] == "ok"
     assert cells["bf16", False, 4]["samples_per_s"] > 0 and cells["bf16", False, 4]["peak_memory_bytes"] > 1e8
     assert cells["bf16", False, 1 << 34]["status"] == cells["bf16", False, 1 << 35]["status"] == "out of memory"

@@ -34,7 +34,7 @@ def horovod_options(**changes: Any) -> Options:
 
 def test_a_new_framework_on_two_devices(lab: Lab) -> None:
     """tests/workflow/test_all_frameworks.py checks the same for the real frameworks."""
-    record = lab.run("fake", topology="1n2g", options={"accumulate": 2}, steps={"at_most_s": 3600})
+    record = lab.run("fake", topology="1n2g", options={"gradient_accumulation": 2}, steps={"max_total_seconds": 3600})
     assert (record.status, record.reason) == ("ok", None)
     assert (record.steps_timed, record.warmup_steps, len(record.step_seconds), len(record.loss)) == (4, 2, 4, 4)
     assert record.window_s is not None and record.samples_per_s == pytest.approx(2 * 4 * 2 * 4 / record.window_s)
@@ -47,13 +47,13 @@ def test_a_new_framework_on_two_devices(lab: Lab) -> None:
 @pytest.mark.alone
 @pytest.mark.parametrize("framework", ["fake", "hf-trainer", "jax", "tensorflow", "torch"])
 def test_one_device_without_reading(lab: Lab, framework: str) -> None:
-    steps = {"warmup": 30, "timed": 10_000, "at_most_s": 2.0}
+    steps = {"warmup": 30, "timed": 10_000, "max_total_seconds": 2.0}
     record = lab.run(framework, options={"data": "synthetic", "dropout": 0.0}, optimizer={"name": "lamb"}, steps=steps)
     assert record.status == "ok" and record.data is None and record.window_s is not None
     assert sum(record.step_seconds) == pytest.approx(record.window_s, rel=0.2, abs=0.05)
     if framework != "fake":
         assert 3 <= record.steps_timed < 10_000 and record.window_s < 4
-        assert any("at_most_s 2" in warning for warning in record.warnings)
+        assert any("max_total_seconds 2" in warning for warning in record.warnings)
         assert record.settings is not None and record.settings["optimizer"] == "lamb"
 
 
@@ -160,7 +160,7 @@ def test_binding_to_the_numa_node_of_a_gpu_needs_one(lab: Lab) -> None:
 
 
 def test_a_layout_that_a_form_does_not_have_is_a_result(lab: Lab) -> None:
-    record = lab.run("torch", topology="1n2g", options={"tensor": 2})
+    record = lab.run("torch", topology="1n2g", options={"tensor_parallel": 2})
     assert record.status == "unsupported"
     assert record.reason is not None and "cannot be cut" in record.reason
 
@@ -207,9 +207,12 @@ OWN = ("attention", "vocabulary_head")
 STEPPED = ("torch", "mxnet-horovod", "hf-loop", "paddle", "tensorflow")
 OPTIONS: list[dict[str, Any]] = [
     {"optimizer": {"name": "adam", "weight_decay": 0.1, "epsilon": 1e-6}},
-    {"optimizer": {"name": "adamw", "weight_decay": 0.1}, "options": {"clip": "global_norm", "accumulate": 2}},
+    {
+        "optimizer": {"name": "adamw", "weight_decay": 0.1},
+        "options": {"clip": "global_norm", "gradient_accumulation": 2},
+    },
     {"optimizer": {"name": "lamb", "weight_decay": 0.1}, "options": {"clip": "value"}},
-    {"optimizer": {"name": "adam"}, "options": {"clip": "norm", "accumulate": 2}},
+    {"optimizer": {"name": "adam"}, "options": {"clip": "norm", "gradient_accumulation": 2}},
     {"optimizer": {"name": "sgd", "weight_decay": 0.1}},
     {"optimizer": {"name": "bertadam", "weight_decay": 0.1, "learning_rate": 3e-5}},
 ]
@@ -302,7 +305,7 @@ def test_features_are_what_the_files_do(losses: dict[str, Any]) -> None:
         refused = found["refused"]
         features = frameworks.of(framework).features
         assert set(refused) & features == frameworks.of(framework).gpus_only & ASKED.keys(), framework
-        assert not {"compile", "checkpointing", "unpadded", "bf16"} - features - set(refused)
+        assert not {"compile", "activation_checkpointing", "remove_padding", "bf16"} - features - set(refused)
 
 
 def test_weights_of_another_network_are_refused() -> None:

@@ -36,7 +36,7 @@ def compiled_anew() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("content", "precision", "checkpointing", "attention", "kinds", "copies"),
+    ("content", "precision", "activation_checkpointing", "attention", "kinds", "copies"),
     [
         (LLAMA, "bf16", "selective", "sample", 1, False),
         (LLAMA, "bf16", False, "sample", 1, True),
@@ -46,16 +46,16 @@ def compiled_anew() -> Iterator[None]:
     ids=["llama", "llama with a half copy", "mixture", "windows, documents and a half copy"],
 )
 def test_one_graph_for_all_equal_layers(
-    content: Any, precision: str, checkpointing: Any, attention: str, kinds: int, copies: bool
+    content: Any, precision: str, activation_checkpointing: Any, attention: str, kinds: int, copies: bool
 ) -> None:
     from torch._dynamo.testing import CompileCounterWithBackend
     from torch._dynamo.utils import counters
 
     counters.clear()
     spec = training_fixtures.spec(
-        model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence=64, precision=precision,
+        model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence_length=64, precision=precision,
         attention=attention,
-        options={"data": "synthetic", "checkpointing": checkpointing},
+        options={"data": "synthetic", "activation_checkpointing": activation_checkpointing},
     )  # fmt: skip
     spec = replace(spec, content=content)
     rank = TorchDDP(spec, 0, 0, 1, "cpu")

@@ -43,7 +43,7 @@ def specify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         options = {"data": "synthetic", "fp8_scaling": recipe, **given.pop("options", {})}
         return training_fixtures.spec(
             framework="torch", topology="1n1g", precision=precision, model=str(model), task="clm",
-            config_sha256=model.sha256, options=options, **{"sequence": 32, "batch": 2, **given},
+            config_sha256=model.sha256, options=options, **{"sequence_length": 32, "batch": 2, **given},
         )  # fmt: skip
 
     return made
@@ -90,13 +90,13 @@ def test_in_fp8_it_learns_as_in_bf16(recipe: str, specify: Any) -> None:
 
 
 @pytest.mark.parametrize("recipe", ["tensorwise", "rowwise"])
-@pytest.mark.parametrize("checkpointing", [True, "selective"])
-def test_gradients_and_how_they_are_computed(recipe: str, checkpointing: Any, specify: Any) -> None:
+@pytest.mark.parametrize("activation_checkpointing", [True, "selective"])
+def test_gradients_and_how_they_are_computed(recipe: str, activation_checkpointing: Any, specify: Any) -> None:
     """They are close to those in bf16. Recomputed, they are the same to the last bit."""
     here, half = passed(specify("fp8", recipe)), passed(specify("bf16"))
     for ours, theirs in zip(here, half, strict=True):
         assert ours.ndim == 0 or 0.97 < torch.cosine_similarity(ours.flatten(), theirs.flatten(), dim=0) < 0.999999
-    again = passed(specify("fp8", recipe, options={"checkpointing": checkpointing}))
+    again = passed(specify("fp8", recipe, options={"activation_checkpointing": activation_checkpointing}))
     assert all(torch.equal(one, other) for one, other in zip(here, again, strict=True))
 
 
@@ -151,7 +151,7 @@ def test_its_record_and_what_it_refuses(specify: Any) -> None:
     mixture = {**SIZES, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
     for refused, why in (
         (specify("fp8", sizes=mixture), "experts are not written in fp8"),
-        (specify("fp8", sequence=15, batch=1), "batch x sequence = 15"),
+        (specify("fp8", sequence_length=15, batch=1), "batch x sequence = 15"),
         (specify("fp8", sizes={**SIZES, "intermediate_size": 168}), "a feed-forward part of 168"),
     ):
         with pytest.raises(workloads.Unsupported, match=why):

@@ -37,7 +37,7 @@ def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setenv(configuration.FILES, json.dumps({model.sha256: str(file)}))
         options = {"data": "synthetic", **changes.pop("options", {})}
         spec = training_fixtures.spec(
-            topology="1n1g", model=str(model), task="clm", config_sha256=model.sha256, sequence=24, batch=2,
+            topology="1n1g", model=str(model), task="clm", config_sha256=model.sha256, sequence_length=24, batch=2,
             options=options, **{"precision": "bf16", **changes},
         )  # fmt: skip
         both = tuple(TorchDDP(spec, 0, 0, 1, "cpu") for _ in range(2))
@@ -55,7 +55,7 @@ def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_changes_no_number(ranks: Any, kind: str) -> None:
     for seed in (1, 2):
-        plain, copied = ranks(kind, seed, options={"accumulate": 2, "clip": "global_norm"})
+        plain, copied = ranks(kind, seed, options={"gradient_accumulation": 2, "clip": "global_norm"})
         assert copied.copied is not None
         same(plain, copied)
 
@@ -64,10 +64,10 @@ def test_scaled_it_computes_the_same(ranks: Any) -> None:
     same(*ranks("qwen2", precision="fp16", options={"clip": "norm"}))
 
 
-@pytest.mark.parametrize("checkpointing", [True, "selective"])
-def test_with_checkpointing_there_is_no_copy(ranks: Any, checkpointing: Any) -> None:
+@pytest.mark.parametrize("activation_checkpointing", [True, "selective"])
+def test_with_checkpointing_there_is_no_copy(ranks: Any, activation_checkpointing: Any) -> None:
     """A copy would stay where a layer's casts go after its passes."""
-    assert ranks("qwen2", options={"checkpointing": checkpointing})[1].copied is None
+    assert ranks("qwen2", options={"activation_checkpointing": activation_checkpointing})[1].copied is None
 
 
 def test_compiled_and_recorded_it_computes_the_same(ranks: Any) -> None:

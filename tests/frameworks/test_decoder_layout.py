@@ -23,8 +23,13 @@ EXPERTS = {
     "num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 48, "norm_topk_prob": True, "head_dim": 16,
 }  # fmt: skip
 CASES: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
-    "a mixture of experts": ("1n2g", "qwen3_moe", EXPERTS, {"sharding": "optimizer_gradients", "accumulate": 2}),
-    "every layer and its weights": ("1n4g", "llama", {}, {"tensor": 2, "sharding": "full", "clip": "global_norm"}),
+    "a mixture of experts": ("1n2g", "qwen3_moe", EXPERTS, {"sharding": "shard_grad_op", "gradient_accumulation": 2}),
+    "every layer and its weights": (
+        "1n4g",
+        "llama",
+        {},
+        {"tensor_parallel": 2, "sharding": "full_shard", "clip": "global_norm"},
+    ),
 }
 
 
@@ -37,7 +42,7 @@ def test_split_it_computes_what_it_computes_whole(case: str, tmp_path: Path, mon
     monkeypatch.setenv(configuration.FILES, json.dumps({made.sha256: str(made.file)}))
     spec = training_fixtures.spec(
         framework="torch", topology=topology, precision="fp32", model=str(made), task="clm", config_sha256=made.sha256,
-        sequence=64, batch=4, options={"data": "synthetic", "dropout": 0.0, **options},
+        sequence_length=64, batch=4, options={"data": "synthetic", "dropout": 0.0, **options},
     )  # fmt: skip
     proof = equivalence.prove([spec], None, {}, tmp_path / "proof")
     found = proof["frameworks"]["torch"][topology]

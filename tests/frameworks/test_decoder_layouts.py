@@ -27,10 +27,10 @@ from decoder_layouts import CASES, KINDS  # noqa: E402
 
 MIXTURES = ("qwen2_moe", "qwen3_moe", "mixtral", "gpt_oss")
 VALUES = {
-    "sharding": ("none", "optimizer", "optimizer_gradients", "full"),
-    "tensor": (1, 2),
-    "experts": (1, 2),
-    "replicate": (1, 2),
+    "sharding": ("none", "zero1", "shard_grad_op", "full_shard"),
+    "tensor_parallel": (1, 2),
+    "expert_parallel": (1, 2),
+    "hybrid_shard_groups": (1, 2),
 }
 
 
@@ -52,13 +52,13 @@ def test_it_trains_like_one_process_with_the_whole_model(told: dict[str, list[di
         assert max(rank["off"].values()) < 1e-9, max(rank["off"].items(), key=lambda pair: pair[1])
 
 
-def reason(kind: str, sharding: str, tensor: int, experts: int, replicate: int) -> str | None:
+def reason(kind: str, sharding: str, tensor: int, experts: int, hybrid_shard_groups: int) -> str | None:
     """Return a part of the reason why these options do not go together; None if they do."""
-    if replicate > 1 and sharding == "none":
+    if hybrid_shard_groups > 1 and sharding == "none":
         return "every replica keeps a copy anyway"
     if experts > 1 and tensor > 1:
         return "choose one of them"
-    if experts > 1 and sharding == "optimizer":
+    if experts > 1 and sharding == "zero1":
         return "hold different experts"
     return "has no experts" if experts > 1 and kind not in MIXTURES else None
 
@@ -82,7 +82,7 @@ def test_every_combination_is_supported_or_has_a_reason(tmp_path: Path, monkeypa
     for kind in KINDS:
         base = decoder_layouts.spec(kind, 8, {})
         for chosen in product(*VALUES.values(), (False, True, "selective")):
-            options = dict(zip([*VALUES, "checkpointing"], chosen, strict=True))
+            options = dict(zip([*VALUES, "activation_checkpointing"], chosen, strict=True))
             found = refused(replace(base, options=replace(base.options, **options)))
             expected = reason(kind, *chosen[:4])
             assert (found is None) == (expected is None), (kind, options, found)
@@ -92,13 +92,16 @@ def test_every_combination_is_supported_or_has_a_reason(tmp_path: Path, monkeypa
 
 def lies(options: Mapping[str, Any]) -> tuple[str, bool, bool, bool] | None:
     """Return the part of the options that a proof has to cover; None if every replica has a whole copy."""
-    found = options.get("sharding", "none"), *(options.get(name, 1) > 1 for name in ("tensor", "experts", "replicate"))
+    found = (
+        options.get("sharding", "none"),
+        *(options.get(name, 1) > 1 for name in ("tensor_parallel", "expert_parallel", "hybrid_shard_groups")),
+    )
     return None if found == ("none", False, False, False) else found  # type: ignore[return-value]
 
 
 def test_every_architecture_is_proven() -> None:
     assert set(architecture.KINDS) == set(KINDS) == {kind for _, kind, _ in CASES.values()}
-    cut = {kind for _, kind, options in CASES.values() if options.get("tensor")}
+    cut = {kind for _, kind, options in CASES.values() if options.get("tensor_parallel")}
     assert set(KINDS) - cut == {"mistral", "qwen3_moe"}, "llama and mixtral are cut in the same way"
 
 

@@ -102,7 +102,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dic
     for number, scaling in enumerate(ROTARY):
         content = configuration("llama", draw) | {"rope_scaling": scaling}
         (folder / f"rotary-{number}.json").write_text(json.dumps(content))
-    named = {"model": "llama-3.1-8b", "task": "clm", "config_sha256": "ab" * 32, "sequence": SEQUENCE}
+    named = {"model": "llama-3.1-8b", "task": "clm", "config_sha256": "ab" * 32, "sequence_length": SEQUENCE}
     spec = training_fixtures.spec(**named, options={"data": "synthetic", "dropout": 0.0})
     done = subprocess.run(
         [python("hf-loop"), str(HELPER), str(folder), str(SEQUENCE)],

@@ -48,7 +48,7 @@ def proven(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[records.
     with every step: NVIDIA's schedule of BERT's first phase.
     """
     pythons = built(frameworks.NAMES)
-    options, optimizer = {"clip": "global_norm", "accumulate": 2}, {"schedule": PHASE_1}
+    options, optimizer = {"clip": "global_norm", "gradient_accumulation": 2}, {"schedule": PHASE_1}
     specs = [
         training_fixtures.spec(
             framework=framework, topology=topology, precision=precision, options=options, optimizer=optimizer
@@ -164,7 +164,7 @@ def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Pat
 
 
 def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_path: Path) -> None:
-    spec = training_fixtures.spec(options={"tensor": 2})
+    spec = training_fixtures.spec(options={"tensor_parallel": 2})
     (request,) = equivalence.requests([replace(spec, topology=Topology(1, 2))]).values()
     assert [(str(one.topology), one.size.replicas) for one in request] == [("1n2g", 1)]
     result = equivalence.prove(request, lab.manifest, {}, tmp_path / "equivalence")
@@ -179,7 +179,7 @@ def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_
 
 def test_weights_in_parts_are_the_reference(lab: Lab, tmp_path: Path) -> None:
     """One framework alone has a proof where replicas split something; one replica has nothing to split."""
-    spec = training_fixtures.spec(topology="1n2g", options={"sharding": "full", "clip": "global_norm"})
+    spec = training_fixtures.spec(topology="1n2g", options={"sharding": "full_shard", "clip": "global_norm"})
     (request,) = equivalence.requests([spec]).values()
     result = equivalence.prove(request, lab.manifest, {}, tmp_path / "equivalence")
     ((topology, found),) = result["frameworks"]["torch"].items()
@@ -232,7 +232,7 @@ class Proof:
         self.skipped: list[int] = []
         losses = []
         for step in range(1, spec.steps.timed + 1):
-            losses.append(rank.step(list(itertools.islice(made, spec.options.accumulate))))
+            losses.append(rank.step(list(itertools.islice(made, spec.options.gradient_accumulation))))
             if rank.skipped() > len(self.skipped):
                 self.skipped.append(step)
             if until and until(rank.losses(losses)):
@@ -301,9 +301,9 @@ def test_every_optimizer_is_its_paper_and_small_differences_are_noticed(proof: P
     "options",
     [
         {"clip": "value"},
-        {"clip": "norm", "accumulate": 2},
-        {"unpadded": True},
-        {"compile": True, "checkpointing": True},
+        {"clip": "norm", "gradient_accumulation": 2},
+        {"remove_padding": True},
+        {"compile": True, "activation_checkpointing": True},
     ],
     ids=str,
 )
@@ -312,8 +312,8 @@ def test_every_option_that_is_measured_is_the_reference(proof: Proof, options: d
     spec = equivalence.settings(training_fixtures.spec(options=options), steps=20)
     found = equivalence.judged(proof.losses(spec), proof.expected(spec), 1e-6)
     assert found.verdict == "equal", found.reason
-    if options.get("accumulate"):
-        half = proof.losses(changed(spec, "options", accumulate=1))
+    if options.get("gradient_accumulation"):
+        half = proof.losses(changed(spec, "options", gradient_accumulation=1))
         assert equivalence.judged(half, found.loss, equivalence.TOLERANCE).verdict == "different"
 
 
@@ -448,7 +448,7 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
     paths = report_fixture.write_series(tmp_path, {"1n1g": [100.0] * 3})
     losses = {"loss": [1.0, 2.0], "difference": [0.0, 3e-3], "largest_difference": 3e-3, "at_step": 2}
     content = {
-        "schema": 1, "benchmark": "bert", "model": "bert-tiny", "sequence": 32, "batch_size_per_device": 32, "steps": 2,
+        "schema": 1, "benchmark": "bert", "model": "bert-tiny", "sequence_length": 32, "batch_size_per_device": 32, "steps": 2,
         "tolerance": 1e-4, "reference": "r", "limits": "l", "reference_loss": {"1": [1.0, 2.0]},
         "optimizer": values(training_fixtures.spec().optimizer),
         "frameworks": {"torch": {"1n1g": {"verdict": "different", "reason": "its loss is off by 3.0e-03", **losses}}},

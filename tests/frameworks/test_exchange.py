@@ -1,4 +1,4 @@
-"""Without exchange (extra `noexchange`) every rank trains exactly like a single process that reads this rank's rows."""
+"""Without exchange (extra `no_gradient_sync`) every rank trains exactly like a single process that reads this rank's rows."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Alone:
 
 def spec_of(framework: str) -> RunSpec:
     plain = equivalence.settings(training_fixtures.spec(framework=framework, topology="1n2g"), steps=6)
-    return replace(plain, options=replace(plain.options, exchange=False))
+    return replace(plain, options=replace(plain.options, gradient_sync=False))
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def test_every_rank_trains_alone(alone: Alone, framework: str, tmp_path: Path, m
             python=interpreter or sys.executable,
         )
     )  # fmt: skip
-    assert record["status"] == "ok" and not record["spec"]["options"]["exchange"]
-    assert "exchange" not in record["settings"]["timed_step"]
+    assert record["status"] == "ok" and not record["spec"]["options"]["gradient_sync"]
+    assert "gradient_sync" not in record["settings"]["timed_step"]
     for rank, losses in zip(record["ranks"], alone.losses, strict=True):
         assert rank["loss"] == pytest.approx(losses, rel=equivalence.TOLERANCE)
     assert record["ranks"][0]["loss"] != pytest.approx(record["ranks"][1]["loss"], rel=1e-3)

@@ -27,14 +27,14 @@ DEVIATIONS = {"positions": 0.01, "layers.0.mix": 0.01, "layers.1.down": 0.01, "l
 
 def spec(**changes: Any) -> RunSpec:
     options = {"data": "synthetic", "dropout": 0.0, **changes.pop("options", {})}
-    return training_fixtures.spec(model="gpt2-tiny", sequence=16, position_init=0.01, options=options, **changes)
+    return training_fixtures.spec(model="gpt2-tiny", sequence_length=16, position_init=0.01, options=options, **changes)
 
 
 PLAIN = spec(optimizer={"name": "sgd", "learning_rate": 1.0, "momentum": 0.0, "weight_decay": 0.0})
 """With these constants, one step moves every weight by its gradient."""
 OPTIONED = spec(
     optimizer={"name": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1},
-    options={"clip": "global_norm", "accumulate": 2, "checkpointing": True},
+    options={"clip": "global_norm", "gradient_accumulation": 2, "activation_checkpointing": True},
     gelu="erf",
 )
 

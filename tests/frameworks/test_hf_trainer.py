@@ -35,7 +35,9 @@ def held_out(lab: Lab) -> Lab:
 
 
 def test_a_whole_job_on_two_ranks(held_out: Lab) -> None:
-    record = held_out.run("hf-trainer", topology="1n2g", job=JOB, options={"accumulate": 2, "clip": "global_norm"})
+    record = held_out.run(
+        "hf-trainer", topology="1n2g", job=JOB, options={"gradient_accumulation": 2, "clip": "global_norm"}
+    )
     assert (record.status, record.reason) == ("ok", None)
     assert (record.warmup_steps, record.steps_timed, record.steps_asked) == (0, 8, 8)
     assert record.loss is not None and len(record.loss) == 8 and all(loss and 4 < loss < 15 for loss in record.loss)
@@ -71,8 +73,8 @@ def test_only_frameworks_with_jobs_train_one() -> None:
     ("changes", "reason"),
     [
         ({"precision": "fp16"}, "fp16 on GPUs only"),
-        ({"options": {"sharding": "full"}, "topology": "1n2g"}, "FSDP on GPUs only"),
-        ({"options": {"exchange": False}, "topology": "1n2g"}, "always exchanges"),
+        ({"options": {"sharding": "full_shard"}, "topology": "1n2g"}, "FSDP on GPUs only"),
+        ({"options": {"gradient_sync": False}, "topology": "1n2g"}, "always exchanges"),
         ({"options": {"clip": "value"}}, "global norm only"),
     ],
 )

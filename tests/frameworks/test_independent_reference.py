@@ -19,8 +19,8 @@ HELPER = Path(__file__).with_name("gradients_in_transformers.py")
 
 CASES: dict[str, tuple[dict[str, Any], int]] = {
     "bert": ({"model": "bert-tiny"}, 46),
-    "gpt2": ({"model": "gpt2-tiny", "sequence": 16}, 36),
-    "gpt2 with another gelu": ({"model": "gpt2-tiny", "sequence": 16, "gelu": "erf"}, 36),
+    "gpt2": ({"model": "gpt2-tiny", "sequence_length": 16}, 36),
+    "gpt2 with another gelu": ({"model": "gpt2-tiny", "sequence_length": 16, "gelu": "erf"}, 36),
 }
 """Name -> what is compared, and how many tensors it has."""
 

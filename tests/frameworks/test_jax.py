@@ -67,7 +67,7 @@ def test_optimizers_and_clipping_are_those_of_the_reference(found: dict[str, Any
         np.testing.assert_allclose(found["updated"][f"{number} {place}"], weight.numpy(), rtol=2e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("option", ["checkpointing", "scaled"])
+@pytest.mark.parametrize("option", ["activation_checkpointing", "scaled"])
 def test_options_train_the_same(found: dict[str, Any], option: str) -> None:
     assert found[option] == pytest.approx(found["plain"], rel=2e-6)
 

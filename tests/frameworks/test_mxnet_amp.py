@@ -48,7 +48,7 @@ def test_the_loss_scale_changes_no_update_and_an_overflow_makes_none() -> None:
         training_fixtures.spec(
             framework="mxnet-horovod", model="resnet-tiny", image=33, classes=10,
             optimizer={"name": optimizer, "learning_rate": 0.1},
-            options={"data": "synthetic", "accumulate": 2, "clip": "global_norm"},
+            options={"data": "synthetic", "gradient_accumulation": 2, "clip": "global_norm"},
         )
         for optimizer in ("sgd", "lamb")
     ]  # fmt: skip

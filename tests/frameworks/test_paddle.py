@@ -25,7 +25,7 @@ VOCABULARY = 40_000
 OPTIMIZER = {"name": "adamw", "learning_rate": 0.01, "epsilon": 1e-3, "weight_decay": 1.0}
 CASES: list[dict[str, Any]] = [
     {"options": {"compile": True}},
-    {"gelu": "erf", "residual_init": "plain", "position_init": 0.01, "options": {"checkpointing": True}},
+    {"gelu": "erf", "residual_init": "plain", "position_init": 0.01, "options": {"activation_checkpointing": True}},
 ]
 
 
@@ -37,7 +37,7 @@ def test_loss_gradients_step_and_settings_of_gpt2_are_pytorchs(tmp_path: Path) -
     networks, scatter, specs = [], [], []
     for number, case in enumerate(CASES):
         changes = {"optimizer": OPTIMIZER, **case, "options": {"data": "synthetic", "dropout": 0.0, **case["options"]}}
-        spec = training_fixtures.spec(framework="paddle", model="gpt2-tiny", sequence=12, **changes)
+        spec = training_fixtures.spec(framework="paddle", model="gpt2-tiny", sequence_length=12, **changes)
         specs.append(spec)
         torch.manual_seed(number)
         networks.append(in_torch.FORM.build(specs[-1], {"vocabulary": VOCABULARY}))
@@ -85,9 +85,9 @@ def test_gpt2_on_two_devices_is_the_reference(tmp_path: Path, monkeypatch: pytes
     """A few steps are enough: an exchange can only spoil the gradient of the table that input and output share."""
     monkeypatch.setenv("THROUGHLINE_LOCKS", str(tmp_path))
     monkeypatch.setattr(equivalence, "STEPS", 4)
-    options = {"data": "synthetic", "accumulate": 2, "clip": "global_norm"}
+    options = {"data": "synthetic", "gradient_accumulation": 2, "clip": "global_norm"}
     spec = training_fixtures.spec(
-        framework="paddle", model="gpt2-tiny", sequence=8, batch_per_device=1, topology="1n2g", options=options
+        framework="paddle", model="gpt2-tiny", sequence_length=8, batch_per_device=1, topology="1n2g", options=options
     )
     found = equivalence.prove([spec], None, {"paddle": python("paddle")}, tmp_path / "equivalence")
     one = found["frameworks"]["paddle"]["1n2g"]

@@ -17,7 +17,7 @@ from framework_lab import python
 from throughline import files, frameworks
 from throughline.corpus.shards import Parameters, making, manifest, verification
 
-PARAMETERS = Parameters(32, 5, copies=1, dynamic=True)
+PARAMETERS = Parameters(32, 5, dupe_factor=1, dynamic=True)
 CODE = """
 import hashlib, itertools, sys
 from pathlib import Path

@@ -76,7 +76,7 @@ def proven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     pythons = built(FRAMEWORKS)
     parameters = {"model": "resnet-tiny", "image": 33, "classes": 10}
     optimizer = {"name": "sgd", "momentum": 0.875, "weight_decay": 1e-4}
-    options = {"data": "synthetic", "accumulate": 2, "clip": "global_norm"}
+    options = {"data": "synthetic", "gradient_accumulation": 2, "clip": "global_norm"}
     specs = [
         training_fixtures.spec(topology="1n2g", framework=name, optimizer=optimizer, options=options, **parameters)
         for name in pythons

@@ -66,7 +66,9 @@ def test_memory_that_is_refused_is_recognized(found: dict[str, Any]) -> None:
     assert found["out_of_memory"] is True
 
 
-@pytest.mark.parametrize(("option", "tolerance"), [("checkpointing", 2e-6), ("compile", 2e-6), ("fp16", 1e-3)])
+@pytest.mark.parametrize(
+    ("option", "tolerance"), [("activation_checkpointing", 2e-6), ("compile", 2e-6), ("fp16", 1e-3)]
+)
 def test_options_train_the_same(found: dict[str, Any], option: str, tolerance: float) -> None:
     assert found[option] == pytest.approx(found["plain"], rel=tolerance)
     assert option != "fp16" or found[option] != found["plain"]

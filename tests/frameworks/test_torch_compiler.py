@@ -25,7 +25,7 @@ def rank_of(**options: Any) -> TorchDDP:
 def test_a_record_says_how_parts_were_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[dict[str, Any]] = []
     monkeypatch.setattr(torch, "compile", lambda part, **given: calls.append(given) or part)
-    fixed, changing = (rank_of(compile=True, unpadded=unpadded) for unpadded in (False, True))
+    fixed, changing = (rank_of(compile=True, remove_padding=remove_padding) for remove_padding in (False, True))
     assert [call["dynamic"] for call in calls] == [False] * len(fixed.network.parts) + [None] * len(
         changing.network.parts
     )

@@ -70,7 +70,7 @@ def test_one_rank(tmp_path: Path, manifest: Path) -> None:
 
 
 def test_two_ranks_with_accumulation(tmp_path: Path, manifest: Path) -> None:
-    record = measure(tmp_path, manifest, topology="1n2g", options={"accumulate": 2, "clip": "global_norm"})
+    record = measure(tmp_path, manifest, topology="1n2g", options={"gradient_accumulation": 2, "clip": "global_norm"})
     assert record.status == "ok" and record.window_s is not None
     assert [rank.rank for rank in record.ranks] == [0, 1]
     assert min(rank.window_start_s for rank in record.ranks) == 0
@@ -79,11 +79,15 @@ def test_two_ranks_with_accumulation(tmp_path: Path, manifest: Path) -> None:
 
 
 OPTIONS: list[dict[str, Any]] = [
-    {"precision": "bf16", "optimizer": {"name": "lamb"}, "options": {"clip": "value", "checkpointing": True}},
+    {
+        "precision": "bf16",
+        "optimizer": {"name": "lamb"},
+        "options": {"clip": "value", "activation_checkpointing": True},
+    },
     {
         "precision": "fp16",
         "optimizer": {"name": "adam"},
-        "options": {"clip": "norm", "accumulate": 2, "data": "synthetic", "dropout": 0.0},
+        "options": {"clip": "norm", "gradient_accumulation": 2, "data": "synthetic", "dropout": 0.0},
     },
 ]
 
@@ -103,7 +107,7 @@ def test_every_option_trains(tmp_path: Path, manifest: Path, changes: dict[str, 
 
 def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: Path, manifest: Path) -> None:
     padded, packed = (
-        measure(tmp_path / str(left_out), manifest, options={"dropout": 0.0, "unpadded": left_out})
+        measure(tmp_path / str(left_out), manifest, options={"dropout": 0.0, "remove_padding": left_out})
         for left_out in (False, True)
     )
     assert packed.loss == pytest.approx(padded.loss, rel=1e-5)
@@ -118,7 +122,7 @@ def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: 
 @pytest.mark.alone
 def test_compiled(tmp_path: Path, manifest: Path) -> None:
     # As in test_equivalence.py, so that Inductor finds these kernels in its cache.
-    options = {"compile": True, "checkpointing": True, "dropout": 0.0}
+    options = {"compile": True, "activation_checkpointing": True, "dropout": 0.0}
     record = measure(tmp_path, manifest, options=options, steps={"warmup": 2, "timed": 2})
     assert record.status == "ok"
     log = (tmp_path / record.spec.record).with_suffix(".log").read_text()
@@ -139,9 +143,9 @@ def test_nothing_learned_in_a_long_window_is_invalid(tmp_path: Path, manifest: P
 
 
 def test_a_cap_on_time_makes_fewer_steps_with_a_warning(tmp_path: Path, manifest: Path) -> None:
-    steps = {"warmup": 50, "timed": 10_000, "at_most_s": 3.0}
+    steps = {"warmup": 50, "timed": 10_000, "max_total_seconds": 3.0}
     record = measure(tmp_path, manifest, topology="1n2g", steps=steps)
     assert record.status == "ok"
     assert 3 <= record.steps_timed == len(record.step_seconds) < 10_000 and 2 <= record.warmup_steps <= 50
-    assert any("at_most_s 3" in warning for warning in record.warnings)
+    assert any("max_total_seconds 3" in warning for warning in record.warnings)
     assert not any(math.isnan(loss or math.nan) for loss in record.loss)

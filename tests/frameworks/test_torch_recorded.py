@@ -1,4 +1,4 @@
-"""A whole step that is recorded once (`graph: step`) trains as one that is not. A CPU replays by calling it again."""
+"""A whole step that is recorded once (`cuda_graph: step`) trains as one that is not. A CPU replays by calling it again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RATE = 2.0**-13
 """With this schedule every rate is a number of fp32. So a learning rate in a tensor rounds nothing."""
 STEPS = 4
 CASES: dict[str, dict[str, Any]] = {
-    "adamw": {"optimizer": {"schedule": SCHEDULE}, "options": {"clip": "global_norm", "accumulate": 2}},
+    "adamw": {"optimizer": {"schedule": SCHEDULE}, "options": {"clip": "global_norm", "gradient_accumulation": 2}},
     "adam": {"optimizer": {"name": "adam"}, "precision": "bf16", "options": {"dropout": 0.1}},
     "lamb": {"optimizer": {"name": "lamb", "schedule": SCHEDULE}, "options": {"clip": "norm"}},
     "scaler": {"precision": "fp16", "options": {"clip": "value"}},
@@ -49,7 +49,7 @@ def rank_of(changes: dict[str, Any], world: int = 1) -> TorchDDP:
 def train(rank: TorchDDP, steps: range = range(1, STEPS + 1)) -> list[float]:
     """Make these steps, each with its learning rate and batches, and return their losses."""
     rates, losses = rank.spec.optimizer.rates(), []
-    workload, each = workloads.of(rank.spec.model), rank.options.accumulate
+    workload, each = workloads.of(rank.spec.model), rank.options.gradient_accumulation
     for step in steps:
         if rates:
             rank.set_rate(rates(step))
@@ -88,7 +88,7 @@ def test_the_same_work_is_done_by_a_step_and_its_recording() -> None:
     assert len(set(calls)) == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"accumulate": 2}, {"sharding": "optimizer"}, {"exchange_dtype": "bf16"}])
+@pytest.mark.parametrize("options", [{}, {"gradient_accumulation": 2}, {"sharding": "zero1"}, {"reduce_dtype": "bf16"}])
 def test_replicas_are_recorded_after_the_passes_that_pytorch_asks_for(options: dict[str, Any]) -> None:
     import torch.distributed as dist
 
@@ -148,17 +148,17 @@ def test_a_batch_of_another_shape_is_an_error() -> None:
     ("kind", "world", "options", "why"),
     [
         ("cpu", 1, {}, "exists on GPUs only"),
-        ("cuda", 1, {"checkpointing": True}, "a recomputation reads"),
-        ("cuda", 1, {"unpadded": True}, "every batch has another shape"),
-        ("cuda", 2, {"sharding": "full"}, "and not one with FSDP2"),
-        ("cuda", 2, {"sharding": "optimizer_gradients"}, "and not one with FSDP2"),
-        ("cuda", 2, {"tensor": 2}, "whole replicas"),
+        ("cuda", 1, {"activation_checkpointing": True}, "a recomputation reads"),
+        ("cuda", 1, {"remove_padding": True}, "every batch has another shape"),
+        ("cuda", 2, {"sharding": "full_shard"}, "and not one with FSDP2"),
+        ("cuda", 2, {"sharding": "shard_grad_op"}, "and not one with FSDP2"),
+        ("cuda", 2, {"tensor_parallel": 2}, "whole replicas"),
     ],
 )
 def test_a_whole_step_that_cannot_be_recorded_is_unsupported(
     kind: str, world: int, options: dict[str, Any], why: str
 ) -> None:
-    spec = training_fixtures.spec(options={"graph": "step", **options})
+    spec = training_fixtures.spec(options={"cuda_graph": "step", **options})
     with pytest.raises(Unsupported, match=why):
         TorchDDP(spec, 0, 0, world, kind).device()
 
@@ -179,6 +179,6 @@ def test_the_memory_of_a_recording_counts_in_the_window(monkeypatch: pytest.Monk
 
 
 def test_tables_that_are_updated_by_rows_say_why_they_cannot_be_recorded() -> None:
-    spec = replace(training_fixtures.spec(options={"graph": "step"}), model="wide-deep")
+    spec = replace(training_fixtures.spec(options={"cuda_graph": "step"}), model="wide-deep")
     with pytest.raises(Unsupported, match="count their steps on the host"):
         frameworks.refuse(spec)

@@ -16,32 +16,53 @@ from throughline.frameworks.rank import load
 from throughline.workloads import Unsupported
 
 HELPER = Path(__file__).with_name("torch_sharding.py")
-KINDS = ("none", "optimizer", "optimizer_gradients", "full")
+KINDS = ("none", "zero1", "shard_grad_op", "full_shard")
 CASES: dict[str, dict[str, Any]] = {
-    "adamw": {"model": "gpt2-tiny", "options": {"accumulate": 2, "clip": "global_norm"}},
-    "adam": {"precision": "bf16", "optimizer": {"name": "adam"}, "options": {"clip": "norm", "checkpointing": True}},
-    "tensor": {"model": "gpt2-tiny", "precision": "fp16", "options": {"tensor": 2, "clip": "global_norm"}},
-    "hf-loop": {"framework": "hf-loop", "model": "gpt2-tiny", "options": {"accumulate": 2, "clip": "global_norm"}},
-    "lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "value"}, "overflows": True},
-    "halves": {"precision": "bf16", "options": {"accumulate": 2, "clip": "global_norm"}, "gathered": "bfloat16"},
-    "half_exchange": {
+    "adamw": {"model": "gpt2-tiny", "options": {"gradient_accumulation": 2, "clip": "global_norm"}},
+    "adam": {
+        "precision": "bf16",
+        "optimizer": {"name": "adam"},
+        "options": {"clip": "norm", "activation_checkpointing": True},
+    },
+    "tensor_parallel": {
         "model": "gpt2-tiny",
-        "options": {"accumulate": 2, "clip": "global_norm", "exchange_dtype": "bf16"},
+        "precision": "fp16",
+        "options": {"tensor_parallel": 2, "clip": "global_norm"},
+    },
+    "hf-loop": {
+        "framework": "hf-loop",
+        "model": "gpt2-tiny",
+        "options": {"gradient_accumulation": 2, "clip": "global_norm"},
+    },
+    "lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "value"}, "overflows": True},
+    "halves": {
+        "precision": "bf16",
+        "options": {"gradient_accumulation": 2, "clip": "global_norm"},
+        "gathered": "bfloat16",
+    },
+    "reduce_dtype": {
+        "model": "gpt2-tiny",
+        "options": {"gradient_accumulation": 2, "clip": "global_norm", "reduce_dtype": "bf16"},
     },
 }
 
 
 def kinds(case: str) -> tuple[str, ...]:
-    """Return the kinds of sharding that fit a case. `optimizer_gradients` splits the same parts as `full`, so one case
+    """Return the kinds of sharding that fit a case. `shard_grad_op` splits the same parts as `full_shard`, so one case
     for it is enough."""
-    fitting = {"adamw": KINDS, "tensor": KINDS[:2], "halves": ("none", "full"), "half_exchange": KINDS[:1]}
-    return fitting.get(case, ("none", "optimizer", "full"))
+    fitting = {
+        "adamw": KINDS,
+        "tensor_parallel": KINDS[:2],
+        "halves": ("none", "full_shard"),
+        "reduce_dtype": KINDS[:1],
+    }
+    return fitting.get(case, ("none", "zero1", "full_shard"))
 
 
 GROUPS = {
-    "2": ("adamw", "adam", "lamb", "halves", "half_exchange", "hf-loop"),
+    "2": ("adamw", "adam", "lamb", "halves", "reduce_dtype", "hf-loop"),
     "4": ("adamw",),
-    "4 in pairs": ("tensor",),
+    "4 in pairs": ("tensor_parallel",),
 }
 """Group of processes -> the cases that they train."""
 TRAININGS = [
@@ -97,12 +118,12 @@ def test_what_a_rank_holds_after_a_step(folder: Path, group: str) -> None:
     (parameters,) = {rank["weights"] for rank in kept["none"]}
     whole = {"weights": parameters, "gradients": parameters, "states": 2 * parameters}
     assert kept["none"] == [whole] * world
-    for rank in kept["optimizer"]:
+    for rank in kept["zero1"]:
         assert (rank["weights"], rank["gradients"]) == (parameters, parameters)
-    assert sum(rank["states"] for rank in kept["optimizer"]) == 2 * parameters
+    assert sum(rank["states"] for rank in kept["zero1"]) == 2 * parameters
     # The states of one tensor are on one rank. These tensors are small enough for an even distribution.
-    assert max(rank["states"] for rank in kept["optimizer"]) < 1.1 * 2 * parameters / world
-    for kind in ("optimizer_gradients", "full"):
+    assert max(rank["states"] for rank in kept["zero1"]) < 1.1 * 2 * parameters / world
+    for kind in ("shard_grad_op", "full_shard"):
         for name, numbers in whole.items():
             assert sum(rank[name] for rank in kept[kind]) == numbers
             assert max(rank[name] for rank in kept[kind]) < 1.01 * numbers / world
@@ -110,12 +131,12 @@ def test_what_a_rank_holds_after_a_step(folder: Path, group: str) -> None:
 
 def test_an_exchange_in_bf16_rounds_gradients_and_nothing_else(folder: Path) -> None:
     for rank, (half, full) in enumerate(
-        zip(*(told(folder, "2", f"{case}_none") for case in ("half_exchange", "adamw")), strict=True)
+        zip(*(told(folder, "2", f"{case}_none") for case in ("reduce_dtype", "adamw")), strict=True)
     ):
         assert half["losses"][0] == full["losses"][0]
         assert half["losses"] != full["losses"]
         np.testing.assert_allclose(half["losses"], full["losses"], rtol=3e-4)
-        assert (half["settings"]["exchange_dtype"], "exchange_dtype" in full["settings"]) == ("bf16", False)
+        assert (half["settings"]["reduce_dtype"], "reduce_dtype" in full["settings"]) == ("bf16", False)
         assert half["read"] == []
         weights = [np.load(folder / f"2_half_exchange_none_{one}.npz") for one in (0, rank)]
         for name in weights[0].files:
@@ -125,7 +146,7 @@ def test_an_exchange_in_bf16_rounds_gradients_and_nothing_else(folder: Path) -> 
 
 @pytest.mark.parametrize("kind", KINDS[2:])
 def test_parts_of_gradients_are_exchanged_in_fp32(kind: str) -> None:
-    spec = training_fixtures.spec(topology="1n2g", options={"sharding": kind, "exchange_dtype": "bf16"})
+    spec = training_fixtures.spec(topology="1n2g", options={"sharding": kind, "reduce_dtype": "bf16"})
     with pytest.raises(Unsupported, match="in fp32"):
         load("torch")(spec, 0, 0, 2, "cpu").device()
 
@@ -133,19 +154,19 @@ def test_parts_of_gradients_are_exchanged_in_fp32(kind: str) -> None:
 def test_a_record_says_what_is_shared_out(folder: Path) -> None:
     words = {kind: told(folder, "2", f"adamw_{kind}")[0]["settings"]["sharding"] for kind in KINDS}
     assert words["none"] == "none"
-    assert "8 bytes" in words["optimizer"]
-    assert all("16 bytes" in words[kind] for kind in ("optimizer_gradients", "full"))
+    assert "8 bytes" in words["zero1"]
+    assert all("16 bytes" in words[kind] for kind in ("shard_grad_op", "full_shard"))
     assert len(set(words.values())) == 4
     halves = told(folder, "2", "halves_full")[0]["settings"]["sharding"]
-    assert halves == words["full"] + "; blocks are gathered in bfloat16, and gradients summed in float32"
+    assert halves == words["full_shard"] + "; blocks are gathered in bfloat16, and gradients summed in float32"
 
 
 @pytest.mark.parametrize(
     ("world", "options", "why"),
     [
         (1, {}, "needs several"),
-        (2, {"tensor": 2}, "needs several"),
-        (2, {"exchange": False}, "options.exchange has to be true"),
+        (2, {"tensor_parallel": 2}, "needs several"),
+        (2, {"gradient_sync": False}, "options.gradient_sync has to be true"),
     ],
 )
 @pytest.mark.parametrize("kind", KINDS[1:])
@@ -156,6 +177,6 @@ def test_what_cannot_be_shared_out_is_unsupported(kind: str, world: int, options
 
 
 def test_horovod_shares_nothing_out() -> None:
-    spec = training_fixtures.spec(framework="torch-horovod", topology="1n2g", options={"sharding": "optimizer"})
+    spec = training_fixtures.spec(framework="torch-horovod", topology="1n2g", options={"sharding": "zero1"})
     with pytest.raises(Unsupported, match="Horovod gives every rank all gradients"):
         frameworks.refuse(spec)

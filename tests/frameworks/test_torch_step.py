@@ -66,20 +66,20 @@ def built(spec: RunSpec, kind: str) -> TorchDDP:
 
 def batch(rank: TorchDDP, seed: int, masked: bool = False) -> Any:
     arrays = bert.WORKLOAD.synthetic(4, rank.spec, seed)
-    if masked or rank.options.unpadded:
+    if masked or rank.options.remove_padding:
         lengths = torch.tensor([32, 20, 32, 30])[:, None].numpy()
         arrays["mask"] = (torch.arange(32).numpy() < lengths).astype("int8")
         arrays["positions"][arrays["positions"] >= lengths] = 0
-    return rank.data(bert.unpadded(arrays) if rank.options.unpadded else arrays)
+    return rank.data(bert.without_padding(arrays) if rank.options.remove_padding else arrays)
 
 
 STEPS: list[dict[str, Any]] = [
     {},
-    {"precision": "bf16", "options": {"clip": "global_norm", "accumulate": 2}},
+    {"precision": "bf16", "options": {"clip": "global_norm", "gradient_accumulation": 2}},
     {"precision": "fp16", "options": {"clip": "norm"}},
     {"precision": "fp16", "optimizer": {"name": "lamb"}},
-    {"optimizer": {"name": "lamb"}, "options": {"clip": "value", "checkpointing": True}},
-    {"precision": "bf16", "options": {"unpadded": True, "checkpointing": True}},
+    {"optimizer": {"name": "lamb"}, "options": {"clip": "value", "activation_checkpointing": True}},
+    {"precision": "bf16", "options": {"remove_padding": True, "activation_checkpointing": True}},
 ]
 
 
@@ -90,7 +90,7 @@ def test_a_step_reads_no_value(changes: dict[str, Any], masked: bool) -> None:
     losses = []
     with Reading() as reading:
         for step in range(2):
-            micro = [batch(rank, 10 * step + turn, masked) for turn in range(rank.options.accumulate)]
+            micro = [batch(rank, 10 * step + turn, masked) for turn in range(rank.options.gradient_accumulation)]
             losses.append(rank.step([rank.deliver(each) for each in micro]))
             rank.mark()
     assert not reading.found
@@ -145,7 +145,7 @@ class Counting(torch.nn.Module):
 
 
 @pytest.mark.parametrize("changing", [["running_mean"], []])
-@pytest.mark.parametrize("exchange", [True, False])
+@pytest.mark.parametrize("gradient_sync", [True, False])
 def test_no_buffer_is_exchanged_in_a_step(monkeypatch: pytest.MonkeyPatch, changing: list[str], exchange: bool) -> None:
     """Count the buffers that rank 0 broadcasts in three steps of two micro-batches. A group of one rank broadcasts like
     any other."""
@@ -160,7 +160,7 @@ def test_no_buffer_is_exchanged_in_a_step(monkeypatch: pytest.MonkeyPatch, chang
     with monkeypatch.context() as patched:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         try:
-            options = {"exchange": exchange, "accumulate": 2}
+            options = {"gradient_sync": exchange, "gradient_accumulation": 2}
             spec = training_fixtures.spec(topology="1n2g", options=options)
             one = TorchDDP(spec, 0, 0, 2, "cpu")
             one.device()
@@ -180,41 +180,41 @@ def test_no_buffer_is_exchanged_in_a_step(monkeypatch: pytest.MonkeyPatch, chang
 
 def test_without_padding_a_cpu_compiles_nothing() -> None:
     with pytest.raises(Unsupported, match="attention without padding has other shapes"):
-        framework(options={"compile": True, "unpadded": True})
+        framework(options={"compile": True, "remove_padding": True})
 
 
 @pytest.mark.parametrize(
     ("kind", "world", "options", "why"),
     [
         ("cpu", 1, {"compile": True}, "exists on GPUs only"),
-        ("cuda", 2, {"compile": True}, "on one device only; options.graph: step records the exchange"),
+        ("cuda", 2, {"compile": True}, "on one device only; options.cuda_graph: step records the exchange"),
         ("cuda", 1, {}, "set options.compile as well"),
-        ("cuda", 1, {"compile": True, "checkpointing": True}, "a recomputation reads"),
-        ("cuda", 1, {"compile": True, "unpadded": True}, "every batch has another shape"),
+        ("cuda", 1, {"compile": True, "activation_checkpointing": True}, "a recomputation reads"),
+        ("cuda", 1, {"compile": True, "remove_padding": True}, "every batch has another shape"),
     ],
 )
 def test_a_step_that_cannot_be_recorded_is_unsupported(
     kind: str, world: int, options: dict[str, Any], why: str
 ) -> None:
-    spec = training_fixtures.spec(options={"graph": True, **options})
+    spec = training_fixtures.spec(options={"cuda_graph": True, **options})
     with pytest.raises(Unsupported, match=why):
         TorchDDP(spec, 0, 0, world, kind).device()
 
 
 @pytest.mark.parametrize("batch_size", [1, 4096])
-@pytest.mark.parametrize("graph", [False, True, "step"])
+@pytest.mark.parametrize("cuda_graph", [False, True, "step"])
 def test_the_option_alone_decides_whether_steps_are_recorded(
     monkeypatch: pytest.MonkeyPatch, batch_size: int, graph: Any
 ) -> None:
     """The work of a step and the number of devices do not decide it. So all runs of a series run the same program."""
     monkeypatch.setattr(TorchDDP, "device", lambda self: None)
-    spec = training_fixtures.spec(batch_per_device=batch_size, options={"compile": True, "graph": graph})
+    spec = training_fixtures.spec(batch_per_device=batch_size, options={"compile": True, "cuda_graph": graph})
     rank = TorchDDP(spec, 0, 0, 1, "cpu")
     rank.model(bert.WORKLOAD.facts(None))
     rank.optimizer()
     assert (rank.replayed is not None) == (graph is True)
     assert (rank.recorded is not None) == (graph == "step")
-    assert rank.settings()["graph"] == graph
+    assert rank.settings()["cuda_graph"] == graph
 
 
 @pytest.mark.parametrize("data", ["real", "synthetic"])
@@ -223,8 +223,8 @@ def test_the_option_alone_decides_whether_steps_are_recorded(
     [
         ("fp16", {}, "mem_efficient"),
         ("tf32", {}, "mem_efficient"),
-        ("fp32", {"options": {"unpadded": True}}, "mem_efficient"),
-        ("bf16", {"options": {"unpadded": True}}, "flash"),
+        ("fp32", {"options": {"remove_padding": True}}, "mem_efficient"),
+        ("bf16", {"options": {"remove_padding": True}}, "flash"),
         ("bf16", {"model": "gpt2-tiny", "options": {"dropout": 0.0}}, "cudnn"),
     ],
 )
@@ -303,7 +303,7 @@ def test_gradients_that_stay_in_place_are_written_anew() -> None:
 @pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
 def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(tmp_path: Path, kind: str) -> None:
     """Checked with dropout. The resumed training records at a step at which the other one has long been recorded."""
-    options = {"dropout": 0.3, **({"compile": True, "graph": True} if kind == "cuda" else {})}
+    options = {"dropout": 0.3, **({"compile": True, "cuda_graph": True} if kind == "cuda" else {})}
 
     def recorded() -> TorchDDP:
         rank = framework(kind, options=options)
@@ -339,17 +339,17 @@ def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(tmp_path:
 
 
 GPU_STEPS: list[dict[str, Any]] = [
-    {"precision": precision, "options": {"compile": graph, "graph": graph, "clip": clip}}
+    {"precision": precision, "options": {"compile": graph, "cuda_graph": graph, "clip": clip}}
     for precision in ("fp32", "tf32", "bf16", "fp16")
     for graph, clip in ((False, "none"), (True, "global_norm"))
 ]
 GPU_STEPS += [
-    {"precision": precision, "options": {"graph": "step", "clip": "norm"}, "optimizer": {"name": name}}
+    {"precision": precision, "options": {"cuda_graph": "step", "clip": "norm"}, "optimizer": {"name": name}}
     for precision, name in product(("bf16", "fp16"), ("adamw", "lamb"))
 ]
 GPU_STEPS.append({"precision": "fp16", "optimizer": {"name": "lamb"}})
-GPU_STEPS += [{"precision": precision, "options": {"unpadded": True}} for precision in ("fp32", "bf16", "fp16")]
-GPU_STEPS.append({"precision": "bf16", "options": {"unpadded": True, "compile": True}})
+GPU_STEPS += [{"precision": precision, "options": {"remove_padding": True}} for precision in ("fp32", "bf16", "fp16")]
+GPU_STEPS.append({"precision": "bf16", "options": {"remove_padding": True, "compile": True}})
 
 
 def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -428,11 +428,11 @@ def test_the_window_never_waits_for_the_gpu(changes: dict[str, Any]) -> None:
 
 @NEEDS_GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("graph", [True, "step"])
+@pytest.mark.parametrize("cuda_graph", [True, "step"])
 def test_a_recorded_step_trains_as_one_that_is_not(precision: str, graph: Any) -> None:
     found = []
     for recorded in (False, graph):
-        options = {"compile": bool(recorded), "graph": recorded, "dropout": 0.0, "accumulate": 2}
+        options = {"compile": bool(recorded), "cuda_graph": recorded, "dropout": 0.0, "gradient_accumulation": 2}
         rank = framework("cuda", precision=precision, options=options)
         assert ((rank.replayed or rank.recorded) is not None) == bool(recorded)
         losses = [rank.step([rank.deliver(batch(rank, 2 * step + turn)) for turn in (0, 1)]) for step in range(6)]
@@ -446,8 +446,8 @@ def test_a_step_of_gpt2_reads_no_value(kind: str) -> None:
     """Checked with an eager step. On a GPU also with a compiled and recorded step, which has the same losses."""
     found = []
     for compiled in (False, True)[: 1 + (kind == "cuda")]:
-        options = {"dropout": 0.0, "clip": "global_norm", "compile": compiled, "graph": compiled}
-        rank = framework(kind, model="gpt2-tiny", sequence=32, precision="bf16", options=options)
+        options = {"dropout": 0.0, "clip": "global_norm", "compile": compiled, "cuda_graph": compiled}
+        rank = framework(kind, model="gpt2-tiny", sequence_length=32, precision="bf16", options=options)
         ready = [rank.data(gpt2.WORKLOAD.synthetic(4, rank.spec, seed)) for seed in range(4)]
         losses = [rank.step([rank.deliver(ready[0])]) for _ in range(2)]
         rank.sync()
@@ -464,7 +464,7 @@ def test_a_step_of_gpt2_reads_no_value(kind: str) -> None:
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
 def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -> None:
     found = []
-    for options in ({}, {"unpadded": True, "compile": compiled}):
+    for options in ({}, {"remove_padding": True, "compile": compiled}):
         rank = framework("cuda", precision=precision, options={"dropout": 0.0, **options})
         losses = []
         for seed in range(6):
@@ -472,7 +472,7 @@ def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -
             lengths = torch.tensor([32, 20 + seed, 32, 30 - seed])
             arrays["mask"] = (torch.arange(32) < lengths[:, None]).to(torch.int8).numpy()
             arrays["positions"][arrays["positions"] >= lengths.numpy()[:, None]] = 0
-            losses.append(rank.step([rank.deliver(rank.data(bert.unpadded(arrays) if options else arrays))]))
+            losses.append(rank.step([rank.deliver(rank.data(bert.without_padding(arrays) if options else arrays))]))
         rank.sync()
         found.append(rank.losses(losses))
     assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)

@@ -59,7 +59,7 @@ def _small_vocabulary() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("tensor", [2, WORLD], ids=["two replicas of two ranks", "one replica of four"])
+@pytest.mark.parametrize("tensor_parallel", [2, WORLD], ids=["two replicas of two ranks", "one replica of four"])
 @pytest.mark.parametrize("name", EXACT)
 def test_losses_and_gradients_are_those_of_the_whole_model(
     told: dict[int, Told], folder: Path, weights: dict[str, Any], name: str, tensor: int
@@ -165,13 +165,16 @@ def test_a_replica_on_two_nodes_counts_its_samples_once(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"framework": "torch-horovod", "model": "gpt2-tiny", "sequence": 16}, "Horovod averages over all ranks"),
+        (
+            {"framework": "torch-horovod", "model": "gpt2-tiny", "sequence_length": 16},
+            "Horovod averages over all ranks",
+        ),
         ({"model": "bert-tiny"}, "the layers of bert models cannot be cut"),
     ],
 )
 def test_where_it_is_missing_a_run_says_why(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(workloads.Unsupported, match=why):
-        frameworks.refuse(training_fixtures.spec(topology="1n4g", options={"tensor": 2}, **changes))
+        frameworks.refuse(training_fixtures.spec(topology="1n4g", options={"tensor_parallel": 2}, **changes))
 
 
 def test_a_convergence_check_needs_whole_replicas() -> None:

@@ -28,7 +28,7 @@ def run(place: Path, **block: Any) -> records.RunRecord:
     """Return the record of a whole run with two ranks."""
     pytest.importorskip("torch")
     usual = {"topologies": ["1n2g"], "steps": {"warmup": 2, "timed": 5}, "batch": {"fp32": [1]}}
-    usual |= {"device": "cpu", "repeats": 1, "at_least_s": 0.01}
+    usual |= {"device": "cpu", "repeats": 1, "min_seconds": 0.01}
     (spec,) = runs.expand(load([], {"benchmarks": {"b": {**usual, **block}}}))
     record = place / spec.record.removeprefix("results/")
     record.parent.mkdir(parents=True)

@@ -106,7 +106,7 @@ def nobody() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("sharding", "gathered"), [("optimizer_gradients", 5), ("full", 9)], ids=["once a step", "for each pass"]
+    ("sharding", "gathered"), [("shard_grad_op", 5), ("full_shard", 9)], ids=["once a step", "for each pass"]
 )
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_a_step_exchanges_each_block_as_often_as_its_sharding_says(

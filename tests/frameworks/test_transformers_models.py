@@ -65,7 +65,7 @@ def described(folder: Path, shape: str, **changes: Any) -> dict[str, str]:
 )
 def test_the_preset_of_llama_with_two_narrow_layers(framework: str, architecture: str, tmp_path: Path) -> None:
     """As in the preset, but not compiled: bf16, everything split over the ranks, recomputed layers, clipping."""
-    narrow = {"model": described(tmp_path, "llama-3.1-8b", **NARROW), "sequence": 64, "topologies": ["1n2g"]}
+    narrow = {"model": described(tmp_path, "llama-3.1-8b", **NARROW), "sequence_length": 64, "topologies": ["1n2g"]}
     block = {**narrow, "frameworks": [framework], "batch": {"bf16": [2]}, "options": {"compile": False}}
     config = load([ROOT / "presets/llama-8b.yaml"], {"runs": CPU, "benchmarks": {"llama_8b": block}})
     record = measured(tmp_path, config, tokens(tmp_path))
@@ -83,7 +83,7 @@ def test_the_preset_of_llama_with_two_narrow_layers(framework: str, architecture
 def test_masked_words_of_an_encoder(tmp_path: Path) -> None:
     changes = {"num_hidden_layers": 1, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 2}
     model = described(tmp_path, "deberta-v3-base", **changes, vocab_size=1200)
-    block = {"model": model, "sequence": 32, "frameworks": ["hf-loop"], "batch": {"fp32": [4]}}
+    block = {"model": model, "sequence_length": 32, "frameworks": ["hf-loop"], "batch": {"fp32": [4]}}
     config = load([], {"runs": CPU, "benchmarks": {"encoder": block}})
     record = measured(tmp_path, config, training_fixtures.corpus(tmp_path / "data"))
     assert (record.status, record.reason) == ("ok", None)
@@ -95,7 +95,7 @@ def test_masked_words_of_an_encoder(tmp_path: Path) -> None:
 def test_the_preset_of_small_decoders(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its first run of a block, with made-up batches and fewer steps."""
     monkeypatch.chdir(ROOT)
-    short = {"steps": {"warmup": 1, "timed": 3, "at_most_s": None}}
+    short = {"steps": {"warmup": 1, "timed": 3, "max_total_seconds": None}}
     config = load([ROOT / "presets/decoder-cpu.yaml"], {"runs": short})
     chosen = config.model_copy(update={"benchmarks": {block: config.benchmarks[block]}})
     record = measured(tmp_path, chosen, tokens(tmp_path))

@@ -19,7 +19,7 @@ RANKS, COUNT = 2, 4
 
 def told(model: str, rank: int) -> dict[str, Any]:
     form = workloads.form(model, "torch")
-    sizes = collectives.WORKLOAD.parameters(sizes=(4 * COUNT, 64), at_least_s=0.001)
+    sizes = collectives.WORKLOAD.parameters(sizes=(4 * COUNT, 64), min_seconds=0.001)
     network = form.build(example(model, sizes), {}, torch.device("cpu"))
     call, moved = network.made(4 * COUNT)
     given, taken = (call.args[0], call.args[0]) if model == "all-reduce" else (call.args[1], call.args[0])

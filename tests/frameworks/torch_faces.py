@@ -68,7 +68,7 @@ def spec(classifier: str, world: int) -> RunSpec:
     """Return the specification of a training of the whole network."""
     plain = {
         "benchmark": "faces", "framework": "torch", "model": "iresnet-tiny", "classes": CLASSES,
-        "classifier": classifier, "precision": "fp32", "batch_per_device": FACES, "topology": f"1n{world}g",
+        "classifier": classifier, "precision": "fp32", "batch": FACES, "topology": f"1n{world}g",
         "repeat": 1, "device": "cpu", "protocol": PROTOCOL, "steps": {"warmup": 0, "timed": STEPS},
         "optimizer": {"name": "sgd", "learning_rate": 1e-2, "momentum": 0.9, "weight_decay": 5e-4},
         "options": {"data": "synthetic", "dropout": 0.0},

@@ -25,7 +25,7 @@ from throughline.frameworks.torch.ddp import TorchDDP
 
 STEPS = 3
 VOCABULARY = 200
-GROUPS = ("averaging", "tensor", "mesh", "sharing", "holding", "experts", "together")
+GROUPS = ("averaging", "tensor_parallel", "mesh", "sharing", "holding", "expert_parallel", "together")
 """What a rank knows of its groups of ranks after `join`."""
 OVERFLOW = 1
 """The step in which the case with the loss scaler overflows, in one number of one rank."""
@@ -65,7 +65,7 @@ def trained(rank: TorchDDP, overflows: bool) -> tuple[dict[str, Any], dict[str, 
     held: dict[str, int] = {}
     rank.update.register_step_pre_hook(lambda *_: held.update(gradients=numbers(p.grad for p in rank.parameters)))
     losses, read = [], []
-    passes, model, count = rank.passes, workloads.of(spec.model), spec.options.accumulate
+    passes, model, count = rank.passes, workloads.of(spec.model), spec.options.gradient_accumulation
     for step in range(STEPS):
         rank.passes = partial(overflowing, rank, passes) if overflows and step == OVERFLOW else passes
         seeds = [1 + (step * count + turn) * rank.replicas + rank.replica for turn in range(count)]

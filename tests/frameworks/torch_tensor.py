@@ -34,21 +34,21 @@ from throughline.workloads.in_torch_operations import dropped
 WORLD, STEPS, BATCH = 4, 3, 2
 VOCABULARY = 1000
 EXACT: dict[str, dict[str, Any]] = {
-    "adamw": {"options": {"clip": "global_norm", "accumulate": 2}},
+    "adamw": {"options": {"clip": "global_norm", "gradient_accumulation": 2}},
     "lamb": {"optimizer": {"name": "lamb", "learning_rate": 1e-2}, "options": {"clip": "norm"}},
-    "adam": {"optimizer": {"name": "adam"}, "options": {"checkpointing": True}},
+    "adam": {"optimizer": {"name": "adam"}, "options": {"activation_checkpointing": True}},
 }
 """Cases in double precision, which are compared with one process that has the whole model."""
 OTHERS: dict[str, dict[str, Any]] = {
     "plain": {},
     "compiled": {"options": {"compile": True}},
     "dropout": {"options": {"dropout": 0.25}},
-    "recomputed": {"options": {"dropout": 0.25, "checkpointing": True}},
+    "recomputed": {"options": {"dropout": 0.25, "activation_checkpointing": True}},
     "bf16": {"precision": "bf16"},
     "fp16": {"precision": "fp16", "options": {"clip": "global_norm"}},
     "overflow": {"precision": "fp16"},
     "overflow lamb": {"precision": "fp16", "optimizer": {"name": "lamb"}},
-    "no exchange": {"options": {"exchange": False}},
+    "no exchange": {"options": {"gradient_sync": False}},
 }
 DRAWN = 4096
 """The size of a mask that is drawn at the place where attention draws its own."""
@@ -57,9 +57,9 @@ DRAWN = 4096
 def spec(name: str, tensor: int) -> RunSpec:
     case = {**EXACT, **OTHERS}[name]
     optimizer = {"learning_rate": 1e-3, "weight_decay": 0.1, **case.get("optimizer", {})}
-    options = {"data": "synthetic", "dropout": 0.0, "tensor": tensor, **case.get("options", {})}
+    options = {"data": "synthetic", "dropout": 0.0, "tensor_parallel": tensor, **case.get("options", {})}
     plain = {
-        "benchmark": "gpt2", "framework": "torch", "model": "gpt2-tiny", "sequence": 16, "batch_per_device": BATCH,
+        "benchmark": "gpt2", "framework": "torch", "model": "gpt2-tiny", "sequence_length": 16, "batch": BATCH,
         "precision": "fp32", "topology": f"1n{WORLD}g", "repeat": 1, "device": "cpu", "protocol": PROTOCOL,
         "steps": {"warmup": 0, "timed": STEPS},
     }  # fmt: skip
@@ -68,7 +68,7 @@ def spec(name: str, tensor: int) -> RunSpec:
 
 def micro_batches(asked: RunSpec, step: int, replica: int) -> list[dict[str, Any]]:
     """Return the micro-batches of a replica in a step."""
-    count = asked.options.accumulate
+    count = asked.options.gradient_accumulation
     seeds = (1000 * replica + step * count + turn for turn in range(count))
     return [gpt2.WORKLOAD.synthetic(BATCH, asked, seed) for seed in seeds]
 

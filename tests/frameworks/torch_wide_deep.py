@@ -35,7 +35,7 @@ def spec(table: str, update: str, world: int, **changed: Any) -> RunSpec:
     plain = {
         "benchmark": "clicks", "framework": "torch", "model": "wide-deep", "vocabulary": VOCABULARY,
         "embedding": COLUMNS, "hidden": 2, "width": 32, "table": table, "update": update, "precision": "fp32",
-        "batch_per_device": BATCH // world, "topology": f"1n{world}g", "repeat": 1, "device": "cpu",
+        "batch": BATCH // world, "topology": f"1n{world}g", "repeat": 1, "device": "cpu",
         "protocol": PROTOCOL, "steps": {"warmup": 0, "timed": STEPS},
         "optimizer": {"name": "adamw", "learning_rate": 1e-2, "weight_decay": 0.1},
         "options": {"data": "synthetic", "dropout": 0.0},
@@ -63,7 +63,7 @@ def dense(table: in_torch.Table) -> Any:
 def trained(asked: RunSpec, joined: TorchDDP, weights: dict[str, Any] | None) -> dict[str, Any]:
     """Train; return the results of a rank."""
     rank = TorchDDP(asked, joined.rank, joined.rank, joined.world, "cpu")
-    rank.together = joined.together if wide_deep.WORKLOAD.own_exchange(asked) else None
+    rank.together = joined.together if wide_deep.WORKLOAD.own_gradient_sync(asked) else None
     rank.device()
     rank.model({})
     told: dict[str, Any] = {"held": sum(table.weight.numel() for table in rank.network.tables)}

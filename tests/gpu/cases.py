@@ -30,8 +30,8 @@ CARDS = {
 """Map each card to the variables of the double that describe it."""
 
 SMALL: dict[str, dict[str, Any]] = {
-    "bert": {"sequence": 32, "predictions": 5},
-    "gpt2": {"sequence": 32},
+    "bert": {"sequence_length": 32, "predictions": 5},
+    "gpt2": {"sequence_length": 32},
     "resnet": {"image": 64, "classes": 100},
     "wide_deep": {
         "vocabulary": 10_000,
@@ -42,9 +42,9 @@ SMALL: dict[str, dict[str, Any]] = {
         "width": 64,
     },
     "faces": {"classes": 1000, "classifier": "data_parallel"},
-    "layers": {"sequence": 64, "at_least_s": 0.01},
-    "micro": {"sizes": [256], "at_least_s": 0.01},
-    "collectives": {"sizes": [65_536], "at_least_s": 0.01},
+    "layers": {"sequence_length": 64, "min_seconds": 0.01},
+    "micro": {"sizes": [256], "min_seconds": 0.01},
+    "collectives": {"sizes": [65_536], "min_seconds": 0.01},
 }  # fmt: skip
 """Parameters by the folder of a workload, small enough for a step in milliseconds. Every value can be replaced."""
 DECODERS = {
@@ -60,11 +60,11 @@ def specification(model: str, precision: str, words: dict[str, str]) -> dict[str
     """Return the JSON values of the specification that the words describe. Raise ValueError for an unknown key."""
     more: dict[str, Any] = {}
     if decoder := DECODERS.get(model):
-        model, more = str(decoder), {"task": "clm", "sequence": 64, "config_sha256": decoder.sha256}
+        model, more = str(decoder), {"task": "clm", "sequence_length": 64, "config_sha256": decoder.sha256}
     workload = workloads.of(model)
     world = int(words.get("ranks", "1"))
     value: dict[str, Any] = {
-        "benchmark": "lane", "framework": "torch", "model": model, "batch_per_device": 4 if workload.has_batch else 1,
+        "benchmark": "lane", "framework": "torch", "model": model, "batch": 4 if workload.has_batch else 1,
         "precision": precision, "topology": str(Topology(1, world)), "repeat": 1, "device": "cuda", "protocol": 0,
         "options": {"data": "synthetic"}, "optimizer": {}, **SMALL.get(str(workloads.folder(model)), {}), **more,
     }  # fmt: skip
@@ -79,7 +79,7 @@ def specification(model: str, precision: str, words: dict[str, str]) -> dict[str
         elif key in optimizer:
             value["optimizer"][key] = content
         elif key not in OURS:
-            value["batch_per_device" if key == "batch" else key] = content
+            value["batch" if key == "batch" else key] = content
     spec: RunSpec[Any] = frameworks.specification(value)
     return spec.values()
 

@@ -6,12 +6,12 @@ from itertools import product
 OURS = ("fp32", "tf32", "bf16", "fp16")
 HALF = ("bf16", "fp16")
 CARDS = {"V100": ("fp32", "fp16"), "T4": ("fp32", "fp16", "bf16"), "A100": ("tf32", "bf16", "fp16")}
-SHARDINGS = ("none", "optimizer", "optimizer_gradients", "full")
+SHARDINGS = ("none", "zero1", "shard_grad_op", "full_shard")
 
 KNOWN: dict[str, str] = {
     f"mixture-tiny {precision}{option}": "PyTorch's grouped product reads where groups end on the host, except in bf16"
     for precision in ("fp32", "fp16")
-    for option in ("", " accumulate=2", " checkpointing=true")
+    for option in ("", " gradient_accumulation=2", " activation_checkpointing=true")
 } | {
     f"{case} framework=hf-loop{ranks}": "transformers reads a value of a batch when it makes a causal mask"
     for case, ranks in (("gpt2-tiny bf16", " ranks=8"), ("llama-tiny bf16", ""))
@@ -43,10 +43,15 @@ def alone() -> Iterator[str]:
         "optimizer=lamb",
         "optimizer=sgd",
     )
-    everywhere += ("accumulate=2", "optimizer=lamb clip=global_norm")
+    everywhere += ("gradient_accumulation=2", "optimizer=lamb clip=global_norm")
     more = {
-        "bert-tiny": ("dropout=0", "unpadded=true", "checkpointing=true", "unpadded=true checkpointing=true"),
-        "gpt2-tiny": ("dropout=0", "checkpointing=true"),
+        "bert-tiny": (
+            "dropout=0",
+            "remove_padding=true",
+            "activation_checkpointing=true",
+            "remove_padding=true activation_checkpointing=true",
+        ),
+        "gpt2-tiny": ("dropout=0", "activation_checkpointing=true"),
         "resnet-tiny": ("channels_last=false",),
     }
     for model, options in more.items():
@@ -57,24 +62,38 @@ def alone() -> Iterator[str]:
 
 def together() -> Iterator[str]:
     """Eight ranks with whole replicas: every kind of sharding."""
-    options = ("", "optimizer=lamb", "clip=norm", "clip=global_norm", "accumulate=2", "checkpointing=true")
+    options = (
+        "",
+        "optimizer=lamb",
+        "clip=norm",
+        "clip=global_norm",
+        "gradient_accumulation=2",
+        "activation_checkpointing=true",
+    )
     for precision, sharding, option in product(HALF, SHARDINGS, options):
         yield f"bert-tiny {precision} ranks=8 sharding={sharding} {option}"
     for sharding in SHARDINGS:
         yield f"gpt2-tiny bf16 ranks=8 sharding={sharding}"
-    for precision, option in product(HALF, ("", "optimizer=sgd", "accumulate=2")):
+    for precision, option in product(HALF, ("", "optimizer=sgd", "gradient_accumulation=2")):
         yield f"resnet-tiny {precision} ranks=8 {option}"
     for precision in HALF:
-        yield f"bert-tiny {precision} ranks=8 unpadded=true"
-        yield f"bert-tiny {precision} ranks=8 exchange=false"
+        yield f"bert-tiny {precision} ranks=8 remove_padding=true"
+        yield f"bert-tiny {precision} ranks=8 gradient_sync=false"
         yield f"bert-tiny {precision} ranks=8 warmup=99"  # DistributedDataParallel reads its timers at times
 
 
 def split() -> Iterator[str]:
     """Eight ranks of which two or four share a replica."""
-    options = ("", "checkpointing=true", "sharding=optimizer", "clip=global_norm", "optimizer=lamb", "accumulate=2")
+    options = (
+        "",
+        "activation_checkpointing=true",
+        "sharding=zero1",
+        "clip=global_norm",
+        "optimizer=lamb",
+        "gradient_accumulation=2",
+    )
     for precision, tensor, option in product(HALF, (2, 4), options):
-        yield f"gpt2-tiny {precision} ranks=8 tensor={tensor} {option}"
+        yield f"gpt2-tiny {precision} ranks=8 tensor_parallel={tensor} {option}"
 
 
 def tables() -> Iterator[str]:
@@ -95,12 +114,18 @@ def faces() -> Iterator[str]:
 def decoders() -> Iterator[str]:
     """Decoders with and without a copy of their weights in 16 bits, and their layouts. Which experts a token chooses
     depends on values, and the double has none."""
-    for precision, option in product(("fp32", *HALF), ("", "accumulate=2", "checkpointing=true")):
+    for precision, option in product(("fp32", *HALF), ("", "gradient_accumulation=2", "activation_checkpointing=true")):
         yield f"llama-tiny {precision} {option}"
         yield f"mixture-tiny {precision} {option}"
-    for option in ("", "sharding=optimizer", "sharding=full", "tensor=2", "sharding=full tensor=2"):
+    for option in (
+        "",
+        "sharding=zero1",
+        "sharding=full_shard",
+        "tensor_parallel=2",
+        "sharding=full_shard tensor_parallel=2",
+    ):
         yield f"llama-tiny bf16 ranks=8 {option}"
-    yield "mixture-tiny bf16 ranks=8 sharding=full"
+    yield "mixture-tiny bf16 ranks=8 sharding=full_shard"
     yield "llama-tiny fp8"
 
 
@@ -125,7 +150,7 @@ def untrained() -> Iterator[str]:
 
 def cards() -> Iterator[str]:
     """Every form on older cards: it finds kernels in every precision that the card has, or is refused with a reason."""
-    models = ("bert-tiny", "bert-tiny dropout=0", "bert-tiny unpadded=true", "gpt2-tiny", "gpt2-tiny dropout=0",
+    models = ("bert-tiny", "bert-tiny dropout=0", "bert-tiny remove_padding=true", "gpt2-tiny", "gpt2-tiny dropout=0",
               "resnet-tiny", "iresnet-tiny", "bert-layer", "gpt2-layer")  # fmt: skip
     for model, (card, precisions) in product(models, CARDS.items()):
         name, _, option = model.partition(" ")
@@ -135,31 +160,31 @@ def cards() -> Iterator[str]:
 def compiled() -> Iterator[str]:
     """The compiler is slow, so there are few."""
     yield "bert-tiny bf16 compile=true"
-    yield "bert-tiny bf16 compile=true unpadded=true"
+    yield "bert-tiny bf16 compile=true remove_padding=true"
     yield "bert-tiny bf16 compile=true ranks=8"
-    yield "bert-tiny bf16 compile=true graph=true"
+    yield "bert-tiny bf16 compile=true cuda_graph=true"
     yield "gpt2-tiny bf16 compile=true"
-    yield "gpt2-tiny bf16 compile=true ranks=8 sharding=full"
+    yield "gpt2-tiny bf16 compile=true ranks=8 sharding=full_shard"
     yield "resnet-tiny bf16 compile=true"
 
 
 def recorded() -> Iterator[str]:
     """Whole steps as a CUDA graph, and what cannot be one."""
-    yield "bert-tiny bf16 graph=step compile=true"
-    for option in ("", "clip=norm optimizer=lamb", "accumulate=2 clip=global_norm"):
-        yield f"bert-tiny bf16 graph=step {option}"
-        yield f"bert-tiny fp16 graph=step {option}"
-        yield f"bert-tiny fp16 graph=step ranks=8 {option}"
-    yield "bert-tiny fp32 graph=step optimizer=adam clip=value"
+    yield "bert-tiny bf16 cuda_graph=step compile=true"
+    for option in ("", "clip=norm optimizer=lamb", "gradient_accumulation=2 clip=global_norm"):
+        yield f"bert-tiny bf16 cuda_graph=step {option}"
+        yield f"bert-tiny fp16 cuda_graph=step {option}"
+        yield f"bert-tiny fp16 cuda_graph=step ranks=8 {option}"
+    yield "bert-tiny fp32 cuda_graph=step optimizer=adam clip=value"
     for precision in HALF:
-        yield f"gpt2-tiny {precision} graph=step ranks=8"
-        yield f"resnet-tiny {precision} graph=step optimizer=sgd"
-        yield f"resnet-tiny {precision} graph=step optimizer=sgd ranks=8"
-    yield "bert-tiny bf16 graph=step ranks=8 compile=true"
-    yield "bert-tiny bf16 graph=step ranks=8 exchange=false"
-    yield "bert-tiny fp16 graph=step ranks=8 sharding=optimizer optimizer=lamb clip=norm"
-    for refused in ("checkpointing=true", "unpadded=true", "ranks=8 sharding=full"):
-        yield f"bert-tiny bf16 graph=step {refused}"
-    yield "gpt2-tiny bf16 graph=step ranks=8 tensor=2"
-    yield "iresnet-tiny bf16 graph=step"
-    yield "wide-deep fp32 graph=step update=lazy"
+        yield f"gpt2-tiny {precision} cuda_graph=step ranks=8"
+        yield f"resnet-tiny {precision} cuda_graph=step optimizer=sgd"
+        yield f"resnet-tiny {precision} cuda_graph=step optimizer=sgd ranks=8"
+    yield "bert-tiny bf16 cuda_graph=step ranks=8 compile=true"
+    yield "bert-tiny bf16 cuda_graph=step ranks=8 gradient_sync=false"
+    yield "bert-tiny fp16 cuda_graph=step ranks=8 sharding=zero1 optimizer=lamb clip=norm"
+    for refused in ("activation_checkpointing=true", "remove_padding=true", "ranks=8 sharding=full_shard"):
+        yield f"bert-tiny bf16 cuda_graph=step {refused}"
+    yield "gpt2-tiny bf16 cuda_graph=step ranks=8 tensor_parallel=2"
+    yield "iresnet-tiny bf16 cuda_graph=step"
+    yield "wide-deep fp32 cuda_graph=step update=lazy"

@@ -30,7 +30,7 @@ PLAIN, BACKWARD = "fmhaSoftmax", "fmhaSoftmaxBackward"
     ],
 )
 def test_attention_is_cudnns_where_keras_has_it(model: str, dropout: float, calls: dict[str, int]) -> None:
-    given: dict[str, Any] = {"sequence": 128} if model.startswith("gpt2") else {}
+    given: dict[str, Any] = {"sequence_length": 128} if model.startswith("gpt2") else {}
     options = {"data": "synthetic", "dropout": dropout}
     spec = training_fixtures.spec(framework="jax", model=model, precision="bf16", options=options, **given)
     done = subprocess.run(

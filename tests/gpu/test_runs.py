@@ -96,18 +96,18 @@ def test_a_run_ends_in_a_whole_record(dry: Dry, topology: str) -> None:
     ("model", "changes"),
     [
         ("bert-tiny", {"precision": "fp16"}),
-        ("bert-tiny", {"precision": "bf16", "options": {"unpadded": True}}),
-        ("bert-tiny", {"precision": "fp16", "topology": "1n2g", "options": {"graph": "step", "clip": "norm"}}),
-        ("gpt2-tiny", {"precision": "bf16", "topology": "1n2g", "options": {**SYNTHETIC, "sharding": "full"}}),
+        ("bert-tiny", {"precision": "bf16", "options": {"remove_padding": True}}),
+        ("bert-tiny", {"precision": "fp16", "topology": "1n2g", "options": {"cuda_graph": "step", "clip": "norm"}}),
+        ("gpt2-tiny", {"precision": "bf16", "topology": "1n2g", "options": {**SYNTHETIC, "sharding": "full_shard"}}),
         ("resnet-tiny", {"precision": "bf16", "options": SYNTHETIC, "image": 64, "classes": 100}),
     ],
-    ids=["fp16", "unpadded", "recorded", "sharded", "pictures"],
+    ids=["fp16", "remove_padding", "recorded", "sharded", "pictures"],
 )
 def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) -> None:
     record = dry.run(model=model, **changes)
     assert record.peak_memory_bytes
     assert record.settings
-    assert record.settings["graph"] == changes.get("options", {}).get("graph", False)
+    assert record.settings["cuda_graph"] == changes.get("options", {}).get("cuda_graph", False)
 
 
 def test_a_run_on_a_double_is_no_result(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_a_run_whose_products_are_nonsense_is_invalid_and_ranks_have_tf32_off(tm
 
 
 def test_too_little_memory_ends_as_out_of_memory(dry: Dry) -> None:
-    options, few = SYNTHETIC | {"checkpointing": False}, {"NULL_CUDA_MIB": "300"}
+    options, few = SYNTHETIC | {"activation_checkpointing": False}, {"NULL_CUDA_MIB": "300"}
     said, record = dry.launch(more=few, options=options, batch_per_device=512, precision="bf16")
     assert record["status"] == "oom", said
     assert "out of memory" in record["reason"].lower()

@@ -90,13 +90,13 @@ def test_a_recorded_step_is_launched_with_one_call(rows: dict[str, dict[str, str
     row = rows[" ".join(case.split())]
     if not row["note"]:
         assert row["graphs"] == "1"
-        assert int(row["by_host"]) <= 1 + 5 * (2 if "accumulate" in case else 1) + 1 + 2
+        assert int(row["by_host"]) <= 1 + 5 * (2 if "gradient_accumulation" in case else 1) + 1 + 2
 
 
 def test_no_recorded_step_uses_memory_that_was_freed(tmp_path: Path) -> None:
     asked = [" ".join(case.split()) for case in matrix.recorded() if "compile" not in case]
     # It is not in the table: when a thread of PyTorch lets go of the rounded gradients, and so the peak, differs.
-    asked.append("bert-tiny bf16 graph=step ranks=8 exchange_dtype=bf16")
+    asked.append("bert-tiny bf16 graph=step ranks=8 reduce_dtype=bf16")
     found = counted(asked, tmp_path / "results", checked=True)
     assert {case: one["error"] for case, one in found.items() if "error" in one} == {}
     assert sum("steps" in one for one in found.values()) > 10

@@ -34,28 +34,28 @@ corpus:
   parts: 1
   shards: {training: 2, test: 1}
   sequences: {32: 5, 512: 80}
-  masking: {copies: 1}
+  masking: {dupe_factor: 1}
 runs: {repeats: 1, steps: {warmup: 2, timed: 4}}
 benchmarks:
-  quick: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n2g, 4n2g], batch: {fp32: [4]},
+  quick: {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 1n2g, 2n2g, 4n2g], batch: {fp32: [4]},
           slurm: {1n1g: {partition: gpu}, 1n2g: {constraint: plain}}}
   split:
-    {model: gpt2-tiny, sequence: 32, topologies: [2n2g], batch: {fp32: [4]}, steps: {warmup: 1, timed: 2},
-     options: {data: synthetic, sharding: full}}
+    {model: gpt2-tiny, sequence_length: 32, topologies: [2n2g], batch: {fp32: [4]}, steps: {warmup: 1, timed: 2},
+     options: {data: synthetic, sharding: full_shard}}
   crossed:
-    {model: gpt2-tiny, sequence: 32, topologies: [2n2g], batch: {fp32: [4]}, steps: {warmup: 1, timed: 2},
-     options: {data: synthetic, sharding: optimizer, tensor: 2}}
+    {model: gpt2-tiny, sequence_length: 32, topologies: [2n2g], batch: {fp32: [4]}, steps: {warmup: 1, timed: 2},
+     options: {data: synthetic, sharding: zero1, tensor_parallel: 2}}
   others:
-    {model: bert-tiny, sequence: 32, frameworks: [mxnet-horovod, paddle, tensorflow, jax], topologies: [2n1g],
+    {model: bert-tiny, sequence_length: 32, frameworks: [mxnet-horovod, paddle, tensorflow, jax], topologies: [2n1g],
      batch: {fp32: [4]}}
-  long: {model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
+  long: {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
   capped:
-    {model: bert-tiny, sequence: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, at_most_s: 15}}
+    {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, max_total_seconds: 15}}
   limit:
-    {model: bert-tiny, sequence: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
+    {model: bert-tiny, sequence_length: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
      options: {data: synthetic, memory_limit_mb: 700}}
   both:
-    {model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {fp32: [4]},
+    {model: bert-tiny, sequence_length: 32, topologies: [2n1g], batch: {fp32: [4]},
      convergence: {steps: 120, evaluate_every: 10, samples: 8}}
 """
 

@@ -35,12 +35,12 @@ from throughline.study.config import load
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFIGURATION = """
-corpus: {{name: little, parts: 2, shards: {{training: 2, test: 1}}, sequences: {{32: 5}}, masking: {{copies: 1}}}}
-runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, at_most_s: 6}}}}
+corpus: {{name: little, parts: 2, shards: {{training: 2, test: 1}}, sequences: {{32: 5}}, masking: {{dupe_factor: 1}}}}
+runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, max_total_seconds: 6}}}}
 benchmarks:
-  soak: {{model: bert-tiny, sequence: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {{fp32: [4]}}}}
+  soak: {{model: bert-tiny, sequence_length: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {{fp32: [4]}}}}
   long:
-    {{model: bert-tiny, sequence: 32, topologies: [2n1g], batch: {{fp32: [4]}}, repeats: 1,
+    {{model: bert-tiny, sequence_length: 32, topologies: [2n1g], batch: {{fp32: [4]}}, repeats: 1,
      convergence: {{steps: {steps}, evaluate_every: 100, samples: 8}}}}
 """
 FINISHED = (

@@ -17,7 +17,7 @@ from throughline.commands import accept
 from throughline.study import acceptance
 
 SHORT = """accept:
-  {nodes: 2, repeats: 1, threads: 1, at_least_s: 0.5, device: cpu, measure: [matmul, all-reduce],
+  {nodes: 2, repeats: 1, threads: 1, min_seconds: 0.5, device: cpu, measure: [matmul, all-reduce],
    sizes: {matmul: [256], all_reduce: [1024, 1048576]}}
 """
 LOST = "try1"

@@ -132,7 +132,7 @@ def horovod_run(folder: Path, *before: str, **changes: Any) -> Run:
     """Return a call with torch-horovod, of a window that is long enough to be sampled."""
     marker = Path(recipes.ready("torch-horovod") or "")
     needs(marker.is_file() and shutil.which("mpirun") is not None, "mpirun, and make frameworks")
-    changes = {"steps": {"timed": 20, "at_least_s": 3.0}} | changes
+    changes = {"steps": {"timed": 20, "min_window_seconds": 3.0}} | changes
     run = Run(folder, *before, framework="torch-horovod", **changes)
     run.command += ["--python", recipes.python_of(recipes.name_of(marker))]
     return run
@@ -164,7 +164,7 @@ def samplers(folder: Path) -> dict[str, int]:
 
 def test_a_sampler_that_dies_and_a_launcher_that_is_killed(hosts: Hosts, tmp_path: Path) -> None:
     """The run goes on without the figures of a node, and says so. The end of the launcher ends all on both hosts."""
-    run = horovod_run(tmp_path, hosts="ssh", steps={"timed": 20, "at_least_s": 8.0})
+    run = horovod_run(tmp_path, hosts="ssh", steps={"timed": 20, "min_window_seconds": 8.0})
     command = [*run.command, "--hosts", *hosts.names]
     variables = {"THROUGHLINE_LOCKS": str(tmp_path / "locks"), "PATH": f"{hosts.bin}:{os.environ['PATH']}"}
 

@@ -70,7 +70,7 @@ def test_a_framework_that_cannot_change_the_rate_says_so() -> None:
 )
 def test_mistakes(schedule: dict[str, Any], mistake: str) -> None:
     with pytest.raises(ConfigError, match=mistake):
-        load([], {"benchmarks": {"b": {"sequence": 32, "optimizer": {"schedule": schedule}}}})
+        load([], {"benchmarks": {"b": {"sequence_length": 32, "optimizer": {"schedule": schedule}}}})
 
 
 def test_a_proof_goes_through_the_whole_course_with_the_same_mean_rate() -> None:

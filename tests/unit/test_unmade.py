@@ -11,7 +11,7 @@ from throughline import unmade, workflow_call
 from throughline.study.presets import WORKFLOW
 
 VALUES: dict[str, Any] = {
-    "benchmarks": {"b": {"sequence": 32, "batch": {"fp32": [8], "fp16": [64]}, "topologies": ["1n1g", "1n2g"]}}
+    "benchmarks": {"b": {"sequence_length": 32, "batch": {"fp32": [8], "fp16": [64]}, "topologies": ["1n1g", "1n2g"]}}
 }
 RULES = ["all", "corpus", "report"]
 

@@ -18,9 +18,9 @@ APART = [name for name in frameworks.NAMES if name not in ("torch", "hf-loop", "
 """Frameworks with an environment of their own. The others run in that of the workflow, or add only transformers."""
 RECORDS = [f"{CELL}/{name}/1n2g/run1.json" for name in APART]
 SHORTER = {
-    "sequence: 128": "sequence: 32",
+    "sequence_length: 128": "sequence_length: 32",
     "fp32: [8]": "fp32: [2]",
-    "    optimizer:": "    options: {accumulate: 2, clip: global_norm}\n    optimizer:",
+    "    optimizer:": "    options: {gradient_accumulation: 2, clip: global_norm}\n    optimizer:",
 }
 
 
@@ -35,7 +35,7 @@ def shortened() -> str:
         assert text.count(preset) == 1
         text = text.replace(preset, short)
     common = SMALL.partition("benchmarks:")[0]
-    common = common.replace("repeats: 2", "repeats: 1").replace("timed: 4", "timed: 4, at_most_s: 3600")
+    common = common.replace("repeats: 2", "repeats: 1").replace("timed: 4", "timed: 4, max_total_seconds: 3600")
     return f"{common}benchmarks:\n{text}"
 
 

@@ -20,9 +20,9 @@ from .conftest import ROOT, Clone
 
 RECORD = "results/quick/bz4_fp32/torch/1n2g/run2.json"
 LONG = """
-runs: {device: cpu, repeats: 2, steps: {warmup: 2, timed: 100000, at_most_s: 300}}
+runs: {device: cpu, repeats: 2, steps: {warmup: 2, timed: 100000, max_total_seconds: 300}}
 benchmarks:
-  quick: {model: bert-tiny, sequence: 32, topologies: [1n1g], batch: {fp32: [4]}, options: {data: synthetic}}
+  quick: {model: bert-tiny, sequence_length: 32, topologies: [1n1g], batch: {fp32: [4]}, options: {data: synthetic}}
 """
 
 

@@ -215,7 +215,7 @@ def shards(published: Path, tmp_path: Path) -> Path:
         for number, name in enumerate(("training_9", "training_10", "test_9")):
             found = documents([[7, 9, 20, 3] * 9, [12, 30, 5] * 9, [number + 1] * 9], words)
             write_tokens(tmp_path / "tokens.hdf5", found, words)
-            parameters = Parameters(length, predictions, copies=2)
+            parameters = Parameters(length, predictions, dupe_factor=2)
             path = folder / f"wikicorpus_en_{name}.hdf5"
             making.make(tmp_path / "tokens.hdf5", published, parameters, "training", number, path)
     return tmp_path / "someone's data"
@@ -231,7 +231,7 @@ def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], sha
     for name in ("train", "val"):
         np.arange(900, dtype="<u2").tofile(shards / f"{name}.bin")
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*.*")}
-    text = "  text: {model: gpt2-tiny, sequence: 48, topologies: [1n1g], batch: {fp32: [4]}, repeats: 1}\n"
+    text = "  text: {model: gpt2-tiny, sequence_length: 48, topologies: [1n1g], batch: {fp32: [4]}, repeats: 1}\n"
     fresh = clone(adopting(shards) + text)
     counts = job_counts(fresh.made("corpus").stdout)
     assert (counts["adopt"], counts["verify"], counts["manifest"]) == (6, 6, 2)
@@ -245,13 +245,13 @@ def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], sha
     ]  # fmt: skip
     assert str(shards) not in str(manifest)
     read = Manifest(fresh.path / "data/adopted/seq32/manifest.json", "corpus")
-    own = bert.Parameters(sequence=32, predictions=5)
+    own = bert.Parameters(sequence_length=32, predictions=5)
     read.fits(workloads.of("bert-tiny"), own, 2)
     read.check(read.shards)
     assert len(next(batches(read, 1, 0, 2, 8))["input_ids"]) == 8
     asked = load([fresh.path / "small.yaml"]).corpus
     assert manifest["parameters_digest"].startswith(asked.identity("seq32").digest)
-    tokens = Manifest(fresh.path / "data/adopted/bpe/manifest.json", "corpus", gpt2.Parameters(sequence=48), 1)
+    tokens = Manifest(fresh.path / "data/adopted/bpe/manifest.json", "corpus", gpt2.Parameters(sequence_length=48), 1)
     tokens.check([*tokens.shards, *tokens.held_out])
     rows = next(batches(tokens, 1, 0, 1, 8))["tokens"]
     assert rows.shape == (8, 49) and (np.diff(rows.astype(int)) == 1).all()

@@ -170,7 +170,7 @@ def test_gpt2_reads_the_tokens_of_the_same_articles(finished: tuple[Clone, str])
     failed = clone.snakemake("data/little/bpe/manifest.json")
     assert failed.returncode != 0 and "snakemake --force data/little/bpe/training_0001.hdf5" in failed.stdout
     shard.unlink()
-    block = "text: {model: gpt2-tiny, sequence: 48, topologies: [1n2g], batch: {fp32: [2]}, repeats: 1}"
+    block = "text: {model: gpt2-tiny, sequence_length: 48, topologies: [1n2g], batch: {fp32: [2]}, repeats: 1}"
     try:
         (clone.path / "small.yaml").write_text(SMALL.partition("  quick:")[0] + f"  {block}\n")
         again = job_counts(clone.made("corpus", "results/text/bz2_fp32.json").stdout)
@@ -187,7 +187,7 @@ def test_gpt2_reads_the_tokens_of_the_same_articles(finished: tuple[Clone, str])
 
 
 def test_masks_can_be_drawn_while_reading(clone: Callable[[str], Clone]) -> None:
-    drawn = clone(ONE.replace("{copies: 1}", "{copies: 1, dynamic: true}"))
+    drawn = clone(ONE.replace("{dupe_factor: 1}", "{dupe_factor: 1, dynamic: true}"))
     drawn.made("results/other/bz4_bf16.json")
     record = read_run(drawn.path / "results/other/bz4_bf16/torch/1n1g/run1.json")
     assert record.status == "ok" and record.settings is not None

@@ -23,7 +23,7 @@ runs: {device: cpu, repeats: 1, steps: {warmup: 2, timed: 4}}
 benchmarks:
   both:
     model: bert-tiny
-    sequence: 32
+    sequence_length: 32
     frameworks: [fake, torch]
     topologies: [1n1g]
     batch: {fp32: [2]}
@@ -34,7 +34,7 @@ runs: {device: abacus, repeats: 1, steps: {warmup: 2, timed: 4}}
 benchmarks:
   toys:
     model: bert-tiny
-    sequence: 32
+    sequence_length: 32
     frameworks: [toy]
     topologies: [1n1g, 1n2g]
     batch: {fp32: [2]}

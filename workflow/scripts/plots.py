@@ -2,7 +2,7 @@
 
 summaries: bz<b>_<precision>.json of the benchmark
 output_dir: folder: bz<b>_<precision>_{throughput,speedup,split}.{svg,png} and precisions.{svg,png}
-extras: summaries of noexchange and synthetic
+extras: summaries of no_gradient_sync and synthetic
 predictions: predictions.json of the benchmark, if there is one
 """
 

@@ -3,7 +3,7 @@
 summaries: bz<b>_<precision>.json of the benchmark
 output: predictions.json
 asked: the topologies to predict and the deadline, as JSON
-extras: summaries of noexchange and synthetic
+extras: summaries of no_gradient_sync and synthetic
 """
 
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ spec: specification of one of the runs, as JSON; records that do not fit it are 
 remarks: text to show under the tables
 equivalence: equivalence.json, if the benchmark has one
 strict: fail on warnings instead of writing them down
-terms: goals, prices and task_samples, as JSON
+terms: goals, prices and total_samples, as JSON
 """
 
 from pathlib import Path

@@ -33,7 +33,7 @@ PLURAL = {"device": "devices", "node": "nodes", "pair": "pairs", "link": "links 
 """What the places of a kind are called. Kind `all` has one place."""
 SETTINGS = {
     "benchmark", "binding", "device", "framework", "hosts", "network", "optimizer", "options", "protocol", "repeat",
-    "seed", "sizes", "steps", "threads", "at_least_s",
+    "seed", "sizes", "steps", "threads", "decode_workers", "min_seconds",
 }  # fmt: skip
 """The keys of a specification that do not change the work of a measurement. A size is a part of its figure."""
 

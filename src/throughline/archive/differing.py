@@ -57,8 +57,8 @@ def _facts(side: Side) -> Iterator[tuple[str, Any]]:
         for part in ("options", "optimizer", "steps"):
             for name, value in advice.flat(_plain(getattr(summary, part))).items():
                 yield f"{part}.{name}", value
-        if summary.samples_per_step:  # then the options state no accumulation, and each topology has its own
-            yield "options.accumulate", side.group.size(side.row).accumulate
+        if summary.global_batch:  # then the options state no accumulation, and each topology has its own
+            yield "options.gradient_accumulation", side.group.size(side.row).gradient_accumulation
 
 
 def _named(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -77,7 +77,7 @@ def _means(record: Any) -> list[float]:
 
 def of_search(name: str, search: MaxBatch) -> Found:
     """Yield a largest size that the tries of a search do not bear out."""
-    size = "batch_per_device" if search.quantity == "batch" else "size"
+    size = "batch" if search.quantity == "batch" else "size"
     for framework, largest in search.frameworks.items():
         fits = [getattr(one, size) for one in largest.tries if one.status == "fits"]
         if largest.status == "ok":

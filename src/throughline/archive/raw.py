@@ -23,7 +23,7 @@ STEPS_EXCEED, STEPS_EXCEED_S = 5e-4, 1e-4
 """The same for two clocks that disagree, the host's and the device's."""
 MOST_LOOKS = 4
 """A run may take so many warm-up steps to learn its speed, even if fewer were asked for."""
-SHORTENED = re.compile(r"at_most_s [^:]+: (\d+) of (\d+) warm-up and (\d+) of \d+ timed steps")
+SHORTENED = re.compile(r"max_total_seconds [^:]+: (\d+) of (\d+) warm-up and (\d+) of \d+ timed steps")
 SKIPPED_AT_MOST = 0.01
 """The largest share of steps that the scaler of fp16 may skip in a valid run. Others have no scaler."""
 
@@ -120,7 +120,7 @@ def _sum(file: str, run: RunRecord) -> Iterator[Difference]:
 def _counts(file: str, run: RunRecord) -> Iterator[Difference]:
     """Yield numbers of steps that were not asked for, or that a run without a fault cannot have."""
     asked, done = run.spec.steps.warmup, run.warmup_steps
-    if run.spec.steps.at_most_s is None and run.window_at_least_s is None:
+    if run.spec.steps.max_total_seconds is None and run.window_at_least_s is None:
         yield from between(file, done, asked, "warmup_steps")
     elif done > max(asked, MOST_LOOKS):
         yield Difference(file, "warmup_steps", f"it states {done}, and a run takes {max(asked, MOST_LOOKS)} at most")

@@ -63,10 +63,19 @@ LIMITS = (
     "whose second moment's root is near epsilon, one bit decides the direction."
 )
 GROUPS = 2
-"""Groups of replicas in a proof with `options.replicate`."""
+"""Groups of replicas in a proof with `options.hybrid_shard_groups`."""
 FP32: Precision = "fp32"
-AS_MEASURED = ("clip", "accumulate", "compile", "checkpointing", "unpadded", "data", "sharding", "tensor")
-RARE = ("replicate", "experts")
+AS_MEASURED = (
+    "clip",
+    "gradient_accumulation",
+    "compile",
+    "activation_checkpointing",
+    "remove_padding",
+    "data",
+    "sharding",
+    "tensor_parallel",
+)
+RARE = ("hybrid_shard_groups", "expert_parallel")
 """Options that a proof names only where a benchmark has them."""
 
 
@@ -83,32 +92,40 @@ def _needs_proof(block: Sequence[RunSpec]) -> bool:
     first = block[0]
     several = len({spec.framework for spec in block}) > 1
     split = any(getattr(first.parameters, name) != value for name, value in workloads.whole(first.model).items())
-    own_exchange = workloads.of(first.model).own_exchange(first) and any(spec.size.replicas > 1 for spec in block)
-    return several or split or own_exchange or first.options.layout != Layout()
+    own_gradient_sync = workloads.of(first.model).own_gradient_sync(first) and any(
+        spec.size.replicas > 1 for spec in block
+    )
+    return several or split or own_gradient_sync or first.options.layout != Layout()
 
 
 def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     """Return the runs of a benchmark's proof.
 
     Every framework runs in fp32 on one replica of the model and, if the benchmark uses several replicas, on two. With
-    sharding it runs on two replicas only, because one replica alone has nothing to shard, and with `replicate` on two
+    sharding it runs on two replicas only, because one replica alone has nothing to shard, and with `hybrid_shard_groups` on two
     groups of two (see `_spread`). Every other measured
     precision runs on the smaller of these topologies. The batch is the benchmark's smallest batch of a replica (in
     fp32, if the benchmark measures fp32), but not smaller than the workload's proof needs. The largest topology comes
     last.
     """
     base = min(
-        block, key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica, -spec.options.accumulate)
+        block,
+        key=lambda spec: (spec.precision != "fp32", spec.size.batch_per_replica, -spec.options.gradient_accumulation),
     )
     several = any(spec.size.replicas > 1 for spec in block)
     alone = not several or base.options.layout.sharding == "none"
     batch = max(base.size.batch_per_replica, workloads.of(base.model).proven_batch)
-    base = replace(base, batch=batch, scaling="weak", samples_per_step=None, repeat=1, hosts=None)
+    base = replace(base, batch=batch, scaling="weak", global_batch=None, repeat=1, hosts=None)
     others = [precision for precision in dict.fromkeys(spec.precision for spec in block) if precision != "fp32"]
     most = max(spec.size.replicas for spec in block)
     counts = _spread(base.options.layout, most) or [1] * alone + [2] * several
     return [
-        replace(base, framework=framework, topology=Topology(1, replicas * base.options.tensor), precision=precision)
+        replace(
+            base,
+            framework=framework,
+            topology=Topology(1, replicas * base.options.tensor_parallel),
+            precision=precision,
+        )
         for framework in dict.fromkeys(spec.framework for spec in block)
         for replicas in counts
         for precision in (FP32, *(others if replicas == counts[0] else ()))
@@ -121,9 +138,13 @@ def _spread(layout: Layout, most: int) -> list[int]:
     Two groups each split the whole. Ranks that share experts are proven alone, and together with others that hold the
     same experts if the benchmark has so many.
     """
-    if layout.replicate != 1:
-        return [GROUPS * max(2, layout.experts)]
-    return [layout.experts] + [2 * layout.experts] * (most > layout.experts) if layout.experts > 1 else []
+    if layout.hybrid_shard_groups != 1:
+        return [GROUPS * max(2, layout.expert_parallel)]
+    return (
+        [layout.expert_parallel] + [2 * layout.expert_parallel] * (most > layout.expert_parallel)
+        if layout.expert_parallel > 1
+        else []
+    )
 
 
 def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
@@ -137,8 +158,8 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
     rate, decay = float(f"{RATE[optimizer.name] / mean:.3g}"), optimizer.weight_decay
     if decay and optimizer.name != "adam":  # Adam's decay is part of the gradient, so its effect is visible
         decay = DECAY
-    few = min(options.accumulate, MICRO_BATCHES)
-    groups = 1 if options.replicate == 1 else GROUPS
+    few = min(options.gradient_accumulation, MICRO_BATCHES)
+    groups = 1 if options.hybrid_shard_groups == 1 else GROUPS
     # A proof has other steps than the measured run, whose length decides about `compile: auto`.
     compiled = False if options.compile == "auto" and frameworks.ends_soon(spec) else options.compile
     return replace(
@@ -149,7 +170,13 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
         parameters=replace(spec.parameters, **workloads.of(spec.model).proven(spec)),
         optimizer=replace(optimizer, learning_rate=rate, weight_decay=decay, schedule=course),
         options=replace(
-            options, dropout=0.0, exchange=True, decoder="pillow", accumulate=few, compile=compiled, replicate=groups
+            options,
+            dropout=0.0,
+            gradient_sync=True,
+            image_decoder="pillow",
+            gradient_accumulation=few,
+            compile=compiled,
+            hybrid_shard_groups=groups,
         ),
     )
 
@@ -216,7 +243,7 @@ def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str,
         "benchmark": first.benchmark,
         "model": first.model,
         **values(first.parameters),
-        "batch_per_device": first.batch,
+        "batch": first.batch,
         "covers": covers(specs) + idle * (first.options.clip != "none" and bool(runs.expected) and not clipped),
         "steps": STEPS,
         "tolerance": TOLERANCE,

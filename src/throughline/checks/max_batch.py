@@ -49,7 +49,7 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
     requested: dict[str, list[RunSpec]] = {}
     for name, block in config.benchmarks.items():
         worlds = [topology.world for text in block.topologies if (topology := Topology.parse(text)).nodes == 1]
-        largest = Topology(1, max(worlds, default=block.options.tensor))
+        largest = Topology(1, max(worlds, default=block.options.tensor_parallel))
         quantities = [extra.removeprefix("max_") for extra in block.extras if extra.startswith("max_")]
         for quantity, (precision, batches) in product(quantities, block.batch.items()):
             wanted = (name, precision, min(batches), Topology.parse(block.topologies[0]), 1)
@@ -71,9 +71,12 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
 
 def _few_micro_batches(spec: RunSpec) -> dict[str, Any]:
     """Return what a try changes if the block states a global batch: two micro-batches need as much memory as all."""
-    if spec.samples_per_step is None:
+    if spec.global_batch is None:
         return {}
-    return {"samples_per_step": None, "options": replace(spec.options, accumulate=min(spec.options.accumulate, 2))}
+    return {
+        "global_batch": None,
+        "options": replace(spec.options, gradient_accumulation=min(spec.options.gradient_accumulation, 2)),
+    }
 
 
 def search(start: int, fits: Callable[[int], bool], at_most: int = AT_MOST) -> tuple[int | None, int | None]:
@@ -189,7 +192,7 @@ class _Search:
         except _UnsupportedError as error:
             reason = str(error)
         print(f"{self.spec.framework}: {f'{self.quantity} {largest}' if largest else f'{status}: {reason}'}")
-        key = "batch_per_device" if self.quantity == BATCH else "size"
+        key = "batch" if self.quantity == BATCH else "size"
         peaks = {attempt[key]: attempt["peak_memory_bytes"] for attempt in self.tries}
         batch = largest if self.quantity == BATCH else self.spec.batch if largest else None
         return {
@@ -230,7 +233,7 @@ class _Search:
         status = "oom" if record["status"] == "oom" else "fits"
         reason = record["reason"] if status == "oom" else None
         peak = record["peak_memory_bytes"]
-        tried = {"batch_per_device": size} if quantity == BATCH else {"batch_per_device": spec.batch, "size": size}
+        tried = {"batch": size} if quantity == BATCH else {"batch": spec.batch, "size": size}
         self.tries.append({**tried, "status": status, "reason": reason, "peak_memory_bytes": peak})
         print(f"{framework}, {quantity} {size}: {status}")
         return status == "fits"

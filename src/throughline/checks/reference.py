@@ -64,7 +64,7 @@ def train(
     network.double().to(at)
     sources = sources or [batches_of(spec, manifest, replica) for replica in range(spec.size.replicas)]
     names, parameters = zip(*network.named_parameters(), strict=True)
-    micro_batches = spec.options.accumulate
+    micro_batches = spec.options.gradient_accumulation
     moments = [(torch.zeros_like(parameter), torch.zeros_like(parameter)) for parameter in parameters]
     slopes = [0.0] * len(names)
     losses: list[float] = []

@@ -22,7 +22,7 @@ from throughline.study.runs import expand
 from throughline.workloads import Workload
 
 PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
-BY_FEATURE = {"clipping": "clip", "accumulation": "accumulate"}
+BY_FEATURE = {"clipping": "clip"}
 """Map a feature to its option, if the option has another name."""
 
 HEADER = f"""# Workloads

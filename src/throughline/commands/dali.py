@@ -1,4 +1,4 @@
-"""Install the pinned DALI into the environment of a framework, for options.decoder: dali.
+"""Install the pinned DALI into the environment of a framework, for options.image_decoder: dali.
 
 framework: such as torch or mxnet-horovod; its environment has to be built
 """

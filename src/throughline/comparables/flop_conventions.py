@@ -54,7 +54,7 @@ def parts(model: str, parameters: Mapping[str, Any]) -> tuple[Decoder, int] | No
     workload = workloads.of(model)
     with suppress(*UNKNOWN):
         decoder = workload.decoder(example(model, workload.parameters(**parameters)))
-        return (decoder, int(parameters["sequence"])) if decoder else None
+        return (decoder, int(parameters["sequence_length"])) if decoder else None
     return None
 
 
@@ -81,7 +81,7 @@ def flops_per_sample(model: str, parameters: Mapping[str, Any], batch: int = 1) 
 
 def of_row(row: Result) -> dict[str, float]:
     """Map each convention to the FLOPs to train on a sample of a row."""
-    stated = ({"sequence": row.sequence} if row.sequence else {}) | row.parameters
+    stated = ({"sequence_length": row.sequence_length} if row.sequence_length else {}) | row.parameters
     return flops_per_sample(row.model, stated, row.batch_per_device or 1)
 
 

@@ -134,7 +134,7 @@ class Plan:
                 finished.setdefault(_repeated(spec), []).append(took_s[spec.record])
         estimates: list[float | None] = []
         for spec in runs:
-            cap, repeats = spec.steps.at_most_s, finished.get(_repeated(spec))
+            cap, repeats = spec.steps.max_total_seconds, finished.get(_repeated(spec))
             estimates.append(median(repeats) if repeats else None if cap is None else START_S + cap)
         return estimates
 
@@ -242,11 +242,14 @@ def _global_batch(specs: Sequence[RunSpec]) -> list[str]:
 
     Example: `67,584 samples a step = replicas x batch x micro-batches: 1n1g 1 x 32 x 2112, 1n8g 8 x 32 x 264`.
     """
-    if specs[0].samples_per_step is None:
+    if specs[0].global_batch is None:
         return []
     sizes = {str(spec.topology): spec.size for spec in specs}
-    each = (f"{name} {size.replicas} x {size.batch_per_replica} x {size.accumulate}" for name, size in sizes.items())
-    return [f"{specs[0].samples_per_step:,} samples a step = replicas x batch x micro-batches: {', '.join(each)}"]
+    each = (
+        f"{name} {size.replicas} x {size.batch_per_replica} x {size.gradient_accumulation}"
+        for name, size in sizes.items()
+    )
+    return [f"{specs[0].global_batch:,} samples a step = replicas x batch x micro-batches: {', '.join(each)}"]
 
 
 def _counted(number: int, what: str) -> str:

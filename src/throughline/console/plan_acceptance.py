@@ -111,5 +111,5 @@ def _seconds(visits: Mapping[str, Sequence[Measurement]], each_s: Mapping[str, f
 def expected_s(measured: Measurement) -> float:
     """Return how long a measurement takes that was never made: its start, its steps, and its figures."""
     parameters = measured.spec.parameters
-    sizes, at_least_s = getattr(parameters, "sizes", ()), getattr(parameters, "at_least_s", 0.0)
-    return START_S + (measured.spec.steps.at_most_s or 0.0) + len(sizes) * at_least_s
+    sizes, min_seconds = getattr(parameters, "sizes", ()), getattr(parameters, "min_seconds", 0.0)
+    return START_S + (measured.spec.steps.max_total_seconds or 0.0) + len(sizes) * min_seconds

@@ -27,7 +27,7 @@ def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int)
     if content.get("kind") == windows.KIND:
         apart = getattr(parameters, "attention", None) == "document"
         end = content["vocabulary"].get("end_of_text", windows.END_OF_TEXT) if apart else None
-        return windows.WindowReader(folder, parameters.sequence, seed, end)
+        return windows.WindowReader(folder, parameters.sequence_length, seed, end)
     return PairReader(content, folder)
 
 

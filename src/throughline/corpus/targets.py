@@ -83,7 +83,7 @@ class CorpusTargets:
             wildcards["shard"] = f"{wildcards['split']}_{wildcards['number']}"
         have = {
             "corpus": [self.corpus.name],
-            "sequence": [str(length) for length in self.corpus.sequences],
+            "sequence_length": [str(length) for length in self.corpus.sequences],
             "part": self.parts,
             "shard": self.shards(folder or f"seq{wildcards.get('sequence')}").names,
         }
@@ -174,14 +174,14 @@ class CorpusTargets:
             )
         return self.shards(folder).verified()
 
-    def verified_against(self, sequence: str, tokens: str) -> list[str]:
+    def verified_against(self, sequence_length: str, tokens: str) -> list[str]:
         """Return the arguments that say what a shard is verified against.
 
         For a finished shard that somebody else made, these are only its length and its number of predictions.
         """
         if self.finished is not None:
-            return ["--size", sequence, str(self.corpus.sequences[int(sequence)])]
-        return ["--tokens", tokens, "--parameters", canonical(self.corpus.shard_parameters(int(sequence)))]
+            return ["--size", sequence_length, str(self.corpus.sequences[int(sequence_length)])]
+        return ["--tokens", tokens, "--parameters", canonical(self.corpus.shard_parameters(int(sequence_length)))]
 
     def tokens_against(self) -> list[str]:
         """Return the arguments that say what a shard of GPT-2's tokens is verified against.

@@ -97,12 +97,12 @@ def refuse(spec: RunSpec[Any]) -> None:
 
 
 def padding(spec: RunSpec[Any], kind: str) -> tuple[bool, str]:
-    """Return whether a run with `unpadded: auto` leaves padding out on a device of this kind, and the reason."""
+    """Return whether a run with `remove_padding: auto` leaves padding out on a device of this kind, and the reason."""
     if kind == "cpu":
         return False, "computed: on a CPU, leaving it out gains little"
-    if spec.options.graph:
+    if spec.options.cuda_graph == "step":
         return False, "computed: a CUDA graph has one shape"
-    if "unpadded" not in features(spec.framework, spec.model):
+    if "remove_padding" not in features(spec.framework, spec.model):
         return False, f"computed: {spec.framework} cannot leave it out for {spec.model}"
     return True, "left out: the device is a GPU"
 
@@ -121,8 +121,6 @@ def compiling(spec: RunSpec[Any], kind: str) -> tuple[bool, str]:
             return False, f"not compiled: {framework.not_compiled_with[feature]}"
     if short := ends_soon(spec):
         return False, f"not compiled: {short}"
-    if spec.options.graph is True:
-        return True, "compiled: a CUDA graph replays a compiled step"
     return True, "compiled: the device is a GPU, and the run is long enough"
 
 
@@ -130,11 +128,9 @@ def ends_soon(spec: RunSpec[Any]) -> str | None:
     """Return why a run is over before a compilation pays, or None.
 
     A window of steps stands for a long training, and the compilation lies before it. So only the time that the user
-    grants counts. A job is the whole training. `graph: true` needs a compiled step, however short the run is.
+    grants counts. A job is the whole training.
     """
-    cap = spec.steps.at_most_s
-    if spec.options.graph is True:
-        return None
+    cap = spec.steps.max_total_seconds
     if spec.job:
         steps = spec.timed.timed
         few = steps < COMPILED_JOB_STEPS
@@ -146,8 +142,8 @@ def ends_soon(spec: RunSpec[Any]) -> str | None:
 def resolved(spec: RunSpec[Any], kind: str) -> RunSpec[Any]:
     """Return the specification with true or false in the place of each `auto`."""
     options = spec.options
-    if options.unpadded == "auto":
-        options = replace(options, unpadded=padding(spec, kind)[0])
+    if options.remove_padding == "auto":
+        options = replace(options, remove_padding=padding(spec, kind)[0])
     if options.compile == "auto":
         options = replace(options, compile=compiling(spec, kind)[0])
     return spec if options is spec.options else replace(spec, options=options)
@@ -156,7 +152,7 @@ def resolved(spec: RunSpec[Any], kind: str) -> RunSpec[Any]:
 def reasons(spec: RunSpec[Any], kind: str) -> dict[str, str]:
     """Return what a run on a device of this kind does for each `auto`, and why: the words of its settings."""
     told = {}
-    if spec.options.unpadded == "auto":
+    if spec.options.remove_padding == "auto":
         told["padding"] = padding(spec, kind)[1]
     if spec.options.compile == "auto":
         told["compiling"] = compiling(spec, kind)[1]
@@ -174,17 +170,17 @@ def needs(spec: RunSpec[Any]) -> list[str]:
         "fp8": spec.precision == "fp8",
         "rowwise": spec.options.fp8_scaling == "rowwise",
         "compile": options.compile is True,  # `auto` needs nothing
-        "graph": options.graph is not False,
-        "accumulation": options.accumulate > 1,
+        "cuda_graph": options.cuda_graph == "step",
+        "gradient_accumulation": options.gradient_accumulation > 1,
         "clipping": options.clip != "none",
-        "checkpointing": options.checkpointing is True,
-        "selective": options.checkpointing == "selective",
-        "unpadded": options.unpadded is True,  # `auto` needs nothing
+        "activation_checkpointing": options.activation_checkpointing is True,
+        "selective": options.activation_checkpointing == "selective",
+        "remove_padding": options.remove_padding is True,  # `auto` needs nothing
         "sharding": options.sharding != "none",
-        "replicate": options.replicate != 1,
-        "half_exchange": options.exchange_dtype != "fp32",
-        "tensor": options.tensor > 1,
-        "experts": options.experts > 1,
-        "own_exchange": topology.world > 1 and workloads.of(spec.model).own_exchange(spec),
+        "hybrid_shard_groups": options.hybrid_shard_groups != 1,
+        "reduce_dtype": options.reduce_dtype != "fp32",
+        "tensor_parallel": options.tensor_parallel > 1,
+        "expert_parallel": options.expert_parallel > 1,
+        "own_gradient_sync": topology.world > 1 and workloads.of(spec.model).own_gradient_sync(spec),
     }
     return [feature for feature, is_needed in needed.items() if is_needed]

@@ -29,7 +29,7 @@ CPU_MATMUL_SIZE = 1024
 
 SETTINGS = (
     "parameters", "dropout", "loss", "optimizer", "learning_rate", "betas", "epsilon", "epsilon_is_added_to",
-    "weight_decay", "decays", "clip", "clip_at", "graph", "sharding", "threads",
+    "weight_decay", "decays", "clip", "clip_at", "cuda_graph", "sharding", "threads",
 )  # fmt: skip
 """The keys that every framework's `settings` has, in addition to those of the workload's form (`Workload.settings`).
 
@@ -65,12 +65,12 @@ class Rank(ABC):
         """
         self.spec, self.options = spec, spec.options
         self.rank, self.local_rank, self.world, self.kind = rank, local_rank, world, kind
-        tensor = self.options.tensor
+        tensor = self.options.tensor_parallel
         self.replica, self.replicas = rank // tensor, world // tensor
         self.groups = self.options.layout.groups(spec.topology)
-        """Groups of replicas (`options.replicate`)."""
+        """Groups of replicas (`options.hybrid_shard_groups`)."""
         self.trains = workloads.of(spec.model).trains
-        self.exchanges = self.replicas > 1 and self.options.exchange and self.trains
+        self.exchanges = self.replicas > 1 and self.options.gradient_sync and self.trains
         self.form = workloads.form(spec.model, of(spec.framework).library)
 
     def join(self) -> None:
@@ -228,8 +228,8 @@ class Rank(ABC):
         """
         return None
 
-    def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
-        """Measure the exchange of gradients without any computation, for at least `at_least_s` seconds.
+    def exchange_alone(self, min_seconds: float) -> tuple[list[int], float] | None:
+        """Measure the exchange of gradients without any computation, for at least `min_seconds` seconds.
 
         Return the bytes of each message that carries the gradients of a step, and the seconds that all messages of a
         step take; None if it is not measured. Every rank calls this and gets the same result.
@@ -255,7 +255,7 @@ class Rank(ABC):
             **({"learning_rate": optimizer.learning_rate, "schedule": schedule.words} if schedule.changes else {}),
             "clip": clip,
             "clip_at": None if clip == "none" else CLIP_AT,
-            "graph": self.options.graph,
+            "cuda_graph": self.options.cuda_graph,
             "threads": threads,
         }
 

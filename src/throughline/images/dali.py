@@ -1,4 +1,4 @@
-"""Decode pictures with NVIDIA's DALI in the rank's own process, on its GPU or on a CPU (`options.decoder: dali`).
+"""Decode pictures with NVIDIA's DALI in the rank's own process, on its GPU or on a CPU (`options.image_decoder: dali`).
 
 Rows, crops and mirroring are the same as with Pillow (row_decoder.py). Only decoding and resizing are DALI's, so the
 pixels differ by rounding. On a GPU the pixels stay there for a framework that can take them (`Rank.takes_from_gpu`).

@@ -114,7 +114,7 @@ class PictureReader:
             from throughline.images import dali
         except ImportError as error:
             raise Unsupported(
-                f"options.decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
+                f"options.image_decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
                 "(throughline dali FRAMEWORK), or leave the option out"
             ) from None
         self.how = f"{self.drawn}, decoded by DALI {dali.VERSION} on the " + (

@@ -26,7 +26,7 @@ def install(framework: str) -> None:
             why="uv says why, above",
             next_step=f"correct the cause and run again: throughline dali {framework}",
         )
-    print(f"DALI is in {target}; set options.decoder: dali")
+    print(f"DALI is in {target}; set options.image_decoder: dali")
 
 
 def command(framework: str) -> tuple[list[str], Path]:
@@ -43,7 +43,7 @@ def command(framework: str) -> tuple[list[str], Path]:
     if tuple(map(int, recipe.python.split("."))) < OLDEST:
         raise UserError(
             f"{framework} runs in Python {recipe.python}, and DALI needs {OLDEST[0]}.{OLDEST[1]} or newer",
-            next_step="leave options.decoder out for this framework",
+            next_step="leave options.image_decoder out for this framework",
         )
     return _words(Path(recipes.python_of(recipe.name)), recipe.lock), recipe.folder
 

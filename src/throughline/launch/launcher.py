@@ -228,13 +228,15 @@ def _checked_data(request: RunRequest) -> Manifest | None:
 
 def _shards(spec: RunSpec, manifest: Manifest, steps: int) -> list[dict[str, Any]]:
     """Return the shards that any replica reads for so many steps."""
-    return manifest.used(spec.seed, spec.size.replicas, steps * spec.size.accumulate, spec.size.batch_per_replica)
+    return manifest.used(
+        spec.seed, spec.size.replicas, steps * spec.size.gradient_accumulation, spec.size.batch_per_replica
+    )
 
 
 def _check_rest(spec: RunSpec, manifest: Manifest, reports: dict[int, RankReport]) -> None:
     """Check the shards that were read for more steps than were asked for, which nobody knew before the run."""
     measured = reports[0].measured if 0 in reports else None
-    if measured and measured.at_least_s:
+    if measured and measured.min_window_seconds:
         before = _shards(spec, manifest, spec.steps.warmup + spec.steps.timed)
         read = _shards(spec, manifest, measured.warmup_steps + measured.steps_timed)
         manifest.check([shard for shard in read if shard not in before])

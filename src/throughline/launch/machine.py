@@ -183,7 +183,7 @@ def allocator(spec: RunSpec, kind: str) -> dict[str, str]:
     for memory again within the timed window.
     """
     set_by_user = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys()
-    left_out = frameworks.resolved(spec, kind).options.unpadded is True
+    left_out = frameworks.resolved(spec, kind).options.remove_padding is True
     if kind != "cuda" or set_by_user or not left_out or frameworks.of(spec.framework).library != "torch":
         return {}
     return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}

@@ -123,13 +123,13 @@ def assemble(
     warnings = rounding.warnings(outcome.rounding)
     if outcome.steps_timed < steps.timed or outcome.warmup_steps < steps.warmup:
         warnings.append(
-            f"at_most_s {steps.at_most_s:g}: {outcome.warmup_steps} of {steps.warmup} warm-up "
+            f"max_total_seconds {steps.max_total_seconds:g}: {outcome.warmup_steps} of {steps.warmup} warm-up "
             f"and {outcome.steps_timed} of {steps.timed} timed steps"
         )
     if workloads.of(spec.model).trains and not every_loss and not spec.job:
         warnings += _short(spec, ranks[0], outcome.window_s or 0.0)
         warnings += _unsettled(outcome.window_s or 0.0) if settles else []
-    samples = spec.size.samples_per_step * outcome.steps_timed
+    samples = spec.size.global_batch * outcome.steps_timed
     return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
 
 
@@ -140,11 +140,11 @@ def _short(spec: RunSpec, rank: Measured, window_s: float) -> Iterator[str]:
             f"the window of {window_s:.2g} s is below {LEAST_WINDOW_S:g} s: a single delay of the system moves the "
             "figure; ask for more timed steps"
         )
-    taken = rank.steps_timed * spec.options.accumulate
+    taken = rank.steps_timed * spec.options.gradient_accumulation
     if rank.batches_ahead and taken < 2 * rank.batches_ahead:
         yield (
             f"the window took {taken} batches, and up to {rank.batches_ahead} were ready before it began: reading "
-            f"hardly counts in it; {math.ceil(2 * rank.batches_ahead / spec.options.accumulate)} timed steps would do"
+            f"hardly counts in it; {math.ceil(2 * rank.batches_ahead / spec.options.gradient_accumulation)} timed steps would do"
         )
 
 
@@ -154,7 +154,7 @@ def _unsettled(window_s: float) -> list[str]:
         return []
     return [
         f"the window of {window_s:.1f} s is below {SETTLED_S:.0f} s on a GPU: its clocks and power had hardly settled, "
-        "so the figure can be too high; leave `steps` out, or set runs.steps.at_least_s: 30"
+        "so the figure can be too high; leave `steps` out, or set runs.steps.min_window_seconds: 30"
     ]
 
 
@@ -202,7 +202,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         loader_stall_share=max(stalls, default=None),
         network=asdict(first.network) if first.network else None,
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
-        window_at_least_s=first.at_least_s or None,
+        window_at_least_s=first.min_window_seconds or None,
         rounding=rounding.of(spec, ranks),
         proof=_of_proof([rank.proof for rank in ranks if rank.proof]),
     )
@@ -306,7 +306,7 @@ def fault(spec: RunSpec, ranks: Sequence[Measured]) -> str | None:
         skipped = rank.scaler_skipped_steps
         if skipped > SKIPPED_AT_MOST * timed:
             return f"the loss scaler skipped {skipped} of {timed} timed steps: no update, no exchange to measure"
-    if timed < requested and spec.timed.at_most_s is None:
+    if timed < requested and spec.timed.max_total_seconds is None:
         return f"{timed} steps timed of {requested} asked"
     learns_from = workloads.of(spec.model).learns_from
     learns = learns_from is None or timed < learns_from or falls((first.warmup_loss or []) + (first.loss or []))

@@ -29,7 +29,7 @@ class Progress:
     def __init__(self, spec: RunSpec, stream: TextIO | None = None) -> None:
         where = f"{spec.benchmark} {spec.precision} bz{spec.batch}"
         self._title = f"{where} {spec.framework} {spec.topology} run {spec.repeat}"
-        self._samples = spec.size.samples_per_step
+        self._samples = spec.size.global_batch
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._said = time.monotonic()

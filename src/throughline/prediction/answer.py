@@ -48,7 +48,7 @@ def predict(
     points: what was measured, one for each topology. calibration: None for that on all published series. The same
     arguments give the same answer to the last bit.
     """
-    points = sorted(points, key=lambda point: (point.world, point.nodes, point.samples_per_step))
+    points = sorted(points, key=lambda point: (point.world, point.nodes, point.global_batch))
     why = why_not(points, target, job)
     if why:
         return Refusal(target, why)
@@ -58,7 +58,7 @@ def predict(
     missed = left_out(points, target, job)
     of_model = max((calibration or published()).quantile(kind, level) * scale, missed or 0.0)
     half = math.hypot(of_repeats, of_model)
-    speed = target.samples_per_step / float(found.step_s[0])
+    speed = target.global_batch / float(found.step_s[0])
     beyond = target.world / max(point.world for point in points)
     ends = speed * math.exp(-half), speed * math.exp(half)
     warned = warnings_of(points, target, job, kind, found.fits, missed, beyond)
@@ -93,7 +93,7 @@ def left_out(points: Sequence[Point], target: Target, job: Job) -> float | None:
     None if that is another kind of question than the target's. It counts as much for each doubling as for the target's.
     """
     *rest, last = points
-    known = Target(last.nodes, last.devices, last.samples_per_step, last.accumulate)
+    known = Target(last.nodes, last.devices, last.global_batch, last.gradient_accumulation)
     if why_not(rest, known, job) or kind_of(rest, known, job) != kind_of(points, target, job):
         return None
     return abs(math.log(float(middle(rest, known, job).step_s[0]) / last.middle_s))

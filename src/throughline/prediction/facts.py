@@ -25,7 +25,7 @@ class Point:
     """What was measured on one topology.
 
     devices: of each node; step_s: seconds of a step, one for each repeat; compute_s: seconds of a step without
-    exchange (extra `noexchange`); all_reduce: messages of a step's exchange that were measured alone (`runs.network`),
+    exchange (extra `no_gradient_sync`); all_reduce: messages of a step's exchange that were measured alone (`runs.network`),
     as (bytes, seconds), so that their seconds add up to the exchange of a step; rank_spread: standard deviation over
     mean of the ranks' steps when each works alone; input_s: seconds of a step that wait for data; accumulate:
     micro-batches of a step.
@@ -34,12 +34,12 @@ class Point:
     nodes: int
     devices: int
     step_s: tuple[float, ...]
-    samples_per_step: int
+    global_batch: int
     compute_s: float | None = None
     all_reduce: tuple[tuple[int, float], ...] = ()
     rank_spread: float | None = None
     input_s: float | None = None
-    accumulate: int = 1
+    gradient_accumulation: int = 1
 
     @property
     def world(self) -> int:
@@ -61,8 +61,8 @@ class Target:
 
     nodes: int
     devices: int
-    samples_per_step: int
-    accumulate: int = 1
+    global_batch: int
+    gradient_accumulation: int = 1
 
     @property
     def world(self) -> int:
@@ -109,7 +109,7 @@ class Prediction:
 
     @property
     def step_s(self) -> float:
-        return self.target.samples_per_step / self.samples_per_s
+        return self.target.global_batch / self.samples_per_s
 
     @cached_property
     def sentence(self) -> str:

@@ -51,7 +51,7 @@ class Fit:
         """Return the seconds of each term in each draw. Their sum is the step."""
         parts = self.constants * self.columns(place)
         compute = parts[:, 0] + parts[:, 1]
-        input_s = np.full_like(compute, self.input_per_sample_s * place.samples * place.accumulate)
+        input_s = np.full_like(compute, self.input_per_sample_s * place.samples * place.gradient_accumulation)
         waiting = compute * slowest(place.ranks, self.spread)
         return {"compute": compute, "exchange": parts[:, 2] + parts[:, 3], "waiting": waiting, "input": input_s}
 
@@ -68,7 +68,7 @@ def fit(points: Sequence[Point], steps_s: Array, form: Form, job: Job) -> Fit:
     factors = np.array([1 + slowest(place.ranks, spread) for place in places])
     design = np.array(rows)
     design[:, :2] *= factors[:, None]
-    waits = np.array([input_s * place.samples * place.accumulate for place in places])
+    waits = np.array([input_s * place.samples * place.gradient_accumulation for place in places])
     seconds = np.maximum(steps_s - waits, 1e-3 * steps_s)
     solo = [(row, point.compute_s) for row, point in zip(rows, points, strict=True) if point.compute_s is not None]
     if solo:
@@ -83,12 +83,12 @@ def _columns(place: Place, form: Form, job: Job, alone: tuple[float, float] | No
     inside, between = (times(place, job) * part for part in exchange(place, form))
     if alone:
         inside, between = alone[0] * inside + alone[1] * between, 0.0
-    return [place.accumulate * place.samples, float(place.accumulate), inside, between]
+    return [place.gradient_accumulation * place.samples, float(place.gradient_accumulation), inside, between]
 
 
 def _alone(points: Sequence[Point], form: Form, job: Job) -> tuple[float, float] | None:
     """Return the constants of the exchange alone. None unless it was measured in every tier that a point has."""
-    known = [point for point in points if point.all_reduce and point.world > job.layout.tensor]
+    known = [point for point in points if point.all_reduce and point.world > job.layout.tensor_parallel]
     if not known or (max(point.nodes for point in known) == 1 < max(point.nodes for point in points)):
         return None
     places = [Place.of(point, job) for point in known]

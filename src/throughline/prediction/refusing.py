@@ -7,7 +7,7 @@ from throughline.prediction.facts import Job, Point, Target
 
 def why_not(points: Sequence[Point], target: Target, job: Job) -> str | None:
     """Return why nothing can be predicted for `target`; None if something can."""
-    tensor = job.layout.tensor
+    tensor = job.layout.tensor_parallel
     measured = {point.topology for point in points}
     if job.input_limited:
         return f"the input limits these runs ({job.input_limited}), and how fast it is elsewhere was not measured"
@@ -16,9 +16,9 @@ def why_not(points: Sequence[Point], target: Target, job: Job) -> str | None:
             "the ranks exchange rows of split tables, and how many depends on which rows they draw, so their time on "
             "other topologies does not follow from these"
         )
-    if job.layout.replicate != 1:
-        return "weights travel within groups of replicas (options.replicate), and no formula here knows such groups"
-    if job.layout.experts > 1:
+    if job.layout.hybrid_shard_groups != 1:
+        return "weights travel within groups of replicas (options.hybrid_shard_groups), and no formula here knows such groups"
+    if job.layout.expert_parallel > 1:
         return "tokens travel between the ranks that hold experts, and no formula here knows such messages"
     if target.world % tensor or any(point.world % tensor for point in points):
         return f"the devices of {target.topology} do not divide into replicas of {tensor}"

@@ -35,15 +35,17 @@ class Place:
 
     nodes: int
     replicas_inside: int
-    accumulate: int
+    gradient_accumulation: int
     samples: float
     ranks: int
 
     @classmethod
     def of(cls, where: Point | Target, job: Job) -> Place:
-        replicas = where.world // job.layout.tensor
-        samples = where.samples_per_step / (replicas * where.accumulate)
-        return cls(where.nodes, where.devices // job.layout.tensor, where.accumulate, samples, where.world)
+        replicas = where.world // job.layout.tensor_parallel
+        samples = where.global_batch / (replicas * where.gradient_accumulation)
+        return cls(
+            where.nodes, where.devices // job.layout.tensor_parallel, where.gradient_accumulation, samples, where.world
+        )
 
     @property
     def replicas(self) -> int:
@@ -65,7 +67,7 @@ def exchange(place: Place, form: Form) -> tuple[float, float]:
 
 def times(place: Place, job: Job) -> int:
     """Return how often a step exchanges: sharded weights are gathered anew for each micro-batch."""
-    return place.accumulate if job.layout.sharding in ("optimizer_gradients", "full") else 1
+    return place.gradient_accumulation if job.layout.sharding in ("shard_grad_op", "full_shard") else 1
 
 
 def slowest(ranks: int, spread: float) -> float:
@@ -91,7 +93,11 @@ def spread_of(points: Sequence[Point]) -> float:
 def input_of(points: Sequence[Point], job: Job) -> float:
     """Return the seconds that a step waits for data, for each sample of a replica: their median, otherwise 0."""
     places = ((point, Place.of(point, job)) for point in points)
-    known = [point.input_s / (place.samples * place.accumulate) for point, place in places if point.input_s is not None]
+    known = [
+        point.input_s / (place.samples * place.gradient_accumulation)
+        for point, place in places
+        if point.input_s is not None
+    ]
     return statistics.median(known) if known else 0.0
 
 

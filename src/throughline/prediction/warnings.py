@@ -27,7 +27,7 @@ def warnings_of(
     found = [_bad_fit(points, job, fits)]
     if missed is not None and missed > BAD:
         found.append(f"predicted from the smaller ones, the largest measured topology is off by {percent(missed)}")
-    if all(point.world > job.layout.tensor and point.compute_s is None for point in points):
+    if all(point.world > job.layout.tensor_parallel and point.compute_s is None for point in points):
         found.append(
             "every measured topology exchanges and no step without exchange was measured, so a part of the exchange "
             "is counted as compute"

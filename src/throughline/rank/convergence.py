@@ -25,9 +25,9 @@ def train(run: Run, order: Training) -> Trained:
     framework, heart = run.framework, run.heart
     if "convergence" not in frameworks.features(run.spec.framework, run.spec.model):
         raise Unsupported(f"{run.spec.framework} has no checkpoints that are safe to load")
-    if run.options.tensor > 1 or run.options.sharding != "none":
+    if run.options.tensor_parallel > 1 or run.options.sharding != "none":
         whole = "a convergence check looks at whole replicas, with all states of the optimizer"
-        raise Unsupported(f"{whole}: train it without options.tensor and options.sharding")
+        raise Unsupported(f"{whole}: train it without options.tensor_parallel and options.sharding")
     if split := [
         name for name, value in workloads.whole(run.spec.model).items() if getattr(run.spec.parameters, name) != value
     ]:

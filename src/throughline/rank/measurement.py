@@ -27,9 +27,9 @@ LOOKS = 3
 COMPILES = 2.0
 """A step that takes so many times the fastest of LOOKS has compiled something, or has waited for something else."""
 MARGIN = 0.95
-"""The share of a time limit (`at_most_s`) that we plan to use, because steps do not all take the same time."""
+"""The share of a time limit (`max_total_seconds`) that we plan to use, because steps do not all take the same time."""
 SPARE = 1.1
-"""How many times the shortest window (`at_least_s`) we plan for, because steps may get faster."""
+"""How many times the shortest window (`min_window_seconds`) we plan for, because steps may get faster."""
 MOST_TIMED = 20_000
 """We add no more timed steps than this, because a record has every step."""
 
@@ -56,43 +56,45 @@ class Looks:
         library that compiles."""
         return sum(each if each <= COMPILES * self.step_s else self.step_s for each in self.seconds)
 
-    def fit(self, requested: int, timed: int, at_most_s: float) -> bool:
-        """True if everything that was asked for fits into `at_most_s`."""
-        return self.elapsed_s + (requested - self.made + timed) * self.step_s <= at_most_s * MARGIN
+    def fit(self, requested: int, timed: int, max_total_seconds: float) -> bool:
+        """True if everything that was asked for fits into `max_total_seconds`."""
+        return self.elapsed_s + (requested - self.made + timed) * self.step_s <= max_total_seconds * MARGIN
 
-    def are_enough(self, requested: int, timed: int, at_most_s: float, surely: bool) -> bool:
+    def are_enough(self, requested: int, timed: int, max_total_seconds: float, surely: bool) -> bool:
         """True if the speed is known well enough. `surely`: we need it even if the steps' seconds exceed their share.
 
         On a slow CPU, where nothing compiles, another look would only make the run longer.
         """
-        if len(self.seconds) == LOOKS or (at_most_s < math.inf and self.fit(requested, timed, at_most_s)):
+        if len(self.seconds) == LOOKS or (
+            max_total_seconds < math.inf and self.fit(requested, timed, max_total_seconds)
+        ):
             return True
-        room = at_most_s * MARGIN * WARMUP_SHARE - self.elapsed_s
+        room = max_total_seconds * MARGIN * WARMUP_SHARE - self.elapsed_s
         return not surely and room < self.step_s
 
 
-def warmup_steps(requested: int, timed: int, at_most_s: float, looks: Looks) -> int:
+def warmup_steps(requested: int, timed: int, max_total_seconds: float, looks: Looks) -> int:
     """Return the number of warm-up steps, those of `looks` included.
 
-    It is the requested number if all steps fit into `at_most_s`. Otherwise it is what fits into a third of that time.
+    It is the requested number if all steps fit into `max_total_seconds`. Otherwise it is what fits into a third of that time.
     """
-    if looks.fit(requested, timed, at_most_s):
+    if looks.fit(requested, timed, max_total_seconds):
         return max(looks.made, requested)
-    more = int(max(0.0, at_most_s * MARGIN * WARMUP_SHARE - looks.elapsed_s) / looks.step_s)
+    more = int(max(0.0, max_total_seconds * MARGIN * WARMUP_SHARE - looks.elapsed_s) / looks.step_s)
     return max(looks.made, min(requested, looks.made + more))
 
 
-def lengthened(timed: int, at_least_s: float, step_s: float) -> int:
-    """Return `timed`, or as many steps as a window of `at_least_s` needs."""
-    return max(timed, min(MOST_TIMED, math.ceil(at_least_s * SPARE / step_s)))
+def lengthened(timed: int, min_window_seconds: float, step_s: float) -> int:
+    """Return `timed`, or as many steps as a window of `min_window_seconds` needs."""
+    return max(timed, min(MOST_TIMED, math.ceil(min_window_seconds * SPARE / step_s)))
 
 
-def timed_steps(requested: int, at_most_s: float, elapsed_s: float, step_s: float) -> int:
-    """Return how many timed steps fit into the time that the warm-up left of `at_most_s`.
+def timed_steps(requested: int, max_total_seconds: float, elapsed_s: float, step_s: float) -> int:
+    """Return how many timed steps fit into the time that the warm-up left of `max_total_seconds`.
 
     It is at least LEAST_TIMED, and at most `requested`.
     """
-    fit = int(max(0.0, at_most_s * MARGIN - elapsed_s) / step_s)
+    fit = int(max(0.0, max_total_seconds * MARGIN - elapsed_s) / step_s)
     return min(requested, max(LEAST_TIMED, fit))
 
 
@@ -152,7 +154,7 @@ class Measurement:
             steps_timed=timed,
             scaler_skipped_steps=framework.skipped() - done.skipped if run.trains else 0,
             memory=memory,
-            at_least_s=self.shortest_s,
+            min_window_seconds=self.shortest_s,
             batches_ahead=run.loader.ahead if run.loader else 0,
             network=self._network(),
             rounding=rounding.probe(framework),
@@ -266,7 +268,7 @@ class Measurement:
 
     def _warm_up(self) -> Generator[None, Any, tuple[list[Any], int, int]]:
         """Make the warm-up. Return its losses, its number of steps, and the number of steps to time."""
-        framework, cap = self.framework, self.run.steps.at_most_s
+        framework, cap = self.framework, self.run.steps.max_total_seconds
         requested, timed = self.run.steps.warmup, self.run.steps.timed
         losses: list[Any] = []
         self.heart.phase("warm-up", requested)
@@ -308,7 +310,7 @@ class Measurement:
         run = self.run
         if not run.counts:
             return {}
-        each = run.options.accumulate
+        each = run.options.gradient_accumulation
         window = run.counts
         if not run.job:  # synthetic batches repeat
             window = [*itertools.islice(itertools.cycle(window), warmup * each, (warmup + timed) * each)]

@@ -89,7 +89,7 @@ class Run:
             training = self.order.convergence
             done = training.resume.step if training and training.resume else 0
             source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
-            source = itertools.islice(source, done * self.options.accumulate, None)
+            source = itertools.islice(source, done * self.options.gradient_accumulation, None)
             self.loader = Loader(self.decoded(source), self._prepared, self.manifest.ahead(count))
         else:
             seeds = synthetic_seeds(seed, self.replica)
@@ -105,11 +105,11 @@ class Run:
         Rows that need decoding are decoded by processes in the workflow's environment, or by DALI in this process.
         """
         assert self.manifest
-        reader, size, threads = self.manifest.reader, self.size.batch_per_replica, self.spec.threads
-        if self.options.decoder == "dali" and isinstance(reader, Decoder):
+        reader, size, workers = self.manifest.reader, self.size.batch_per_replica, self.spec.decoders
+        if self.options.image_decoder == "dali" and isinstance(reader, Decoder):
             gpu = self.framework.local_rank if self.order.kind == "cuda" else None
-            return reader.by_dali(rows, size, threads, gpu, gpu is not None and self.framework.takes_from_gpu)
-        return self.manifest.decoded(rows, size, threads, self.order.beside)
+            return reader.by_dali(rows, size, workers, gpu, gpu is not None and self.framework.takes_from_gpu)
+        return self.manifest.decoded(rows, size, workers, self.order.beside)
 
     def _open_job(self, job: EpochsJob) -> None:
         """Load all samples at once. The framework divides them among the ranks."""
@@ -131,7 +131,7 @@ class Run:
 
     def micro_batches(self) -> list[Any]:
         """Return the micro-batches of one optimizer step, on their way to the device."""
-        count = self.options.accumulate
+        count = self.options.gradient_accumulation
         if self.loader is None:
             return [next(self.resident) for _ in range(count)]
         return [self.framework.deliver(self.loader.next()) for _ in range(count)]
@@ -152,7 +152,7 @@ class Run:
             return self.framework.settings()
         how = self.manifest.reader.how if self.manifest else None
         read = f", {f'{how}, ' if how else ''}prepared {self.loader.ahead} batches ahead" if self.loader else ""
-        ours = f"deliver, forward, backward, {'exchange, ' if self.options.exchange else ''}clip, update"
+        ours = f"deliver, forward, backward, {'exchange, ' if self.options.gradient_sync else ''}clip, update"
         return {
             **self.framework.settings(),
             "bucket_mb": self.options.bucket_mb,

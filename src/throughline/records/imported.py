@@ -42,7 +42,7 @@ class ImportedRun(Entry):
     model: str | None = None
     precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"] | None = None
     batch_size_per_device: Count | None = None
-    accumulate: Count | None = None
+    gradient_accumulation: Count | None = None
     devices: Count | None = None
     nodes: Count | None = None
     value: float | None = None
@@ -82,7 +82,7 @@ class Imported(Entry):
                 nodes=run.nodes,
                 devices=run.devices,
                 batch_per_device=run.batch_size_per_device,
-                accumulate=run.accumulate,
+                gradient_accumulation=run.gradient_accumulation,
                 convention=run.rule or "",
                 value=repr(run.value),
                 unit=UNITS[run.unit],

@@ -23,14 +23,14 @@ class Message(Entry):
 class MeasuredPoint(Entry):
     """A measured cell, as the prediction takes it.
 
-    step_s: seconds of a step, of each repeat. compute_s: the same without the exchange, from the extra `noexchange`.
+    step_s: seconds of a step, of each repeat. compute_s: the same without the exchange, from the extra `no_gradient_sync`.
     rank_spread: standard deviation over mean of the ranks' steps there, as a median of the repeats. input_s: seconds of
     a step that reading takes, from the extra `synthetic`. all_reduce: from `runs.network`.
     """
 
     topology: str
-    samples_per_step: Count
-    accumulate: Count
+    global_batch: Count
+    gradient_accumulation: Count
     step_s: list[Positive]
     compute_s: Positive | None
     rank_spread: NonNegative | None = Field(None, exclude_if=lambda value: value is None)
@@ -46,8 +46,8 @@ class PredictedCell(Entry):
     """
 
     topology: str
-    samples_per_step: Count
-    accumulate: Count
+    global_batch: Count
+    gradient_accumulation: Count
     samples_per_s: Positive
     low: Positive
     high: Positive
@@ -61,7 +61,7 @@ class PredictedCell(Entry):
     @property
     def step_s(self) -> float:
         """The predicted seconds of a step."""
-        return self.samples_per_step / self.samples_per_s
+        return self.global_batch / self.samples_per_s
 
 
 class NotPredicted(Entry):

@@ -122,7 +122,7 @@ def _translated(model: type[Entry], value: Any) -> Any:
         elif model is ConvergenceVerdict:
             value["last"] = Look.flat(value["last"]) if value["last"] else None
         elif model is Equivalence:
-            value["batch_per_device"] = value.pop("batch_size_per_device")
+            value["batch"] = value.pop("batch_size_per_device")
     return value
 
 

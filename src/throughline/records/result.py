@@ -69,7 +69,7 @@ class Result(Entry):
 
     source: who measured it; place: where the source states it (an address, or a file under results/); model, device:
     with the names of the configuration and of resources/gpus.csv, if they are known there; parameters: those of the
-    model, except `sequence`; devices: on all nodes together; options: everything else that affects the speed
+    model, except `sequence_length`; devices: on all nodes together; options: everything else that affects the speed
     (optimizer, XLA ...); convention: how the figure was measured (which steps, mean or median); value: the speed of all
     devices together, in `unit`; printed: the other figures of the row; evidence: a proof, such as the digest of the
     log. Two rows with the same evidence are one measurement. repeats: the slowest and the fastest repeat of one of our
@@ -84,13 +84,13 @@ class Result(Entry):
     software: str | None = None
     model: str
     parameters: dict[str, Value] = Field(default_factory=dict)
-    sequence: Count | None = None
+    sequence_length: Count | None = None
     precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"] | None = None
     device: str | None = None
     nodes: Count | None = None
     devices: Count | None = None
     batch_per_device: Count | None = None
-    accumulate: Count | None = None
+    gradient_accumulation: Count | None = None
     global_batch: Count | None = None
     options: str = ""
     convention: str = ""
@@ -128,7 +128,7 @@ class Result(Entry):
         if self.value is None:
             return None
         of_all = self.devices if self.unit == "tokens/s/device" else 1
-        per_sample = self.sequence if self.unit.startswith("tokens/s") else 1
+        per_sample = self.sequence_length if self.unit.startswith("tokens/s") else 1
         low, high = ends(self.value)
         if self.unit == "ms":
             return (self.global_batch / high * 1e3, self.global_batch / low * 1e3) if self.global_batch else None

@@ -221,7 +221,7 @@ class RunRecord(TrainingFile):
         if self.samples_per_s is not None:
             if self.window_s is None or self.steps_timed == 0:
                 raise ValueError("status ok without a timed window")
-            expected = self.spec.size.samples_per_step * self.steps_timed / self.window_s
+            expected = self.spec.size.global_batch * self.steps_timed / self.window_s
             if abs(self.samples_per_s - expected) > 1e-6 * expected:
                 raise ValueError(f"samples_per_s {self.samples_per_s} does not follow from the window: {expected}")
         return self

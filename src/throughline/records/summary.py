@@ -15,8 +15,8 @@ from throughline.study.section import Share
 
 
 def _stated(steps: Steps) -> dict[str, Any]:
-    """Return the steps as JSON values. Without `at_least_s`, they are as in summaries that do not know it."""
-    return {name: value for name, value in values(steps).items() if name != "at_least_s" or value is not None}
+    """Return the steps as JSON values. Without `min_window_seconds`, they are as in summaries that do not know it."""
+    return {name: value for name, value in values(steps).items() if name != "min_window_seconds" or value is not None}
 
 
 class LeftOut(Entry):
@@ -54,7 +54,7 @@ class Cost(Entry):
     price_source: str | None
     per_million_samples: Positive | None
     samples_per_currency_unit: Positive | None
-    task_samples: Count | None
+    total_samples: Count | None
     task_hours: Positive | None
     task_price: Positive | None
     reasons: dict[str, str]
@@ -83,7 +83,7 @@ class RankFigures(Entry):
     """One rank of a cell in each repeat, in the order of the cell's `values`; None where a repeat has no such figure.
 
     device: its number among the ranks of its node. solo_step_s: the seconds of a step without any exchange, which only
-    runs of the extra `noexchange` tell. matmul_flops_per_s: its own matrix product.
+    runs of the extra `no_gradient_sync` tell. matmul_flops_per_s: its own matrix product.
     """
 
     rank: Whole
@@ -151,7 +151,7 @@ class Summary(WorkloadFile):
 
     `batch` is the number of the configuration. It is the batch of each replica or, if `scaling` is strong, of all
     replicas together. `batch_size_per_device` is DLPerf's key. It is None if `batch` is not the batch of a device, and
-    `reasons` says what it is. `samples_per_step` is the global batch of all cells if the block states it. Then the
+    `reasons` says what it is. `global_batch` is the global batch of all cells if the block states it. Then the
     accumulation of each cell follows from it, and `options` states none. `baselines` has each framework's topology that
     its speedups are relative to. `margin` is the share by which configurations may differ that count as equal.
     """
@@ -160,7 +160,7 @@ class Summary(WorkloadFile):
     batch_size_per_device: Count | None
     precision: Precision
     scaling: Scaling = "weak"
-    samples_per_step: Count | None = Field(None, exclude_if=lambda value: value is None)
+    global_batch: Count | None = Field(None, exclude_if=lambda value: value is None)
     unit: str
     device: Device | None
     environment: dict[str, Any]

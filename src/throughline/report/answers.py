@@ -19,7 +19,7 @@ from throughline.report.topic import Scope
 from throughline.report.topics import hardware, step_breakdown
 from throughline.study.config import block_name
 
-SPLIT = "extras: [noexchange, synthetic] tells it"
+SPLIT = "extras: [no_gradient_sync, synthetic] tells it"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,9 @@ def limits(scope: Scope, best: Best) -> Answer:
     share = None if used is None else used.gpu if device and device.kind != "cpu" else used.cpu
     busy = f"The devices are busy for {percent(share)} of the time. " if share is not None else ""
     return Answer(
-        "Limited by", f"{busy}What a step spends is not measured: extras: [noexchange, synthetic] tells it.", False
+        "Limited by",
+        f"{busy}What a step spends is not measured: extras: [no_gradient_sync, synthetic] tells it.",
+        False,
     )
 
 

@@ -75,7 +75,7 @@ def _terms(benchmark: str, configuration: Mapping[str, Any]) -> summary.Terms:
     return summary.Terms(
         goals=None if "__" in benchmark else configuration["goals"],
         prices=configuration["prices"],
-        task_samples=configuration["benchmarks"][block_name(benchmark)]["task_samples"],
+        total_samples=configuration["benchmarks"][block_name(benchmark)]["total_samples"],
     )
 
 

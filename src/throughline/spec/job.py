@@ -46,25 +46,31 @@ class EpochsJob(Part):
         """The number of training samples in all epochs together."""
         return self.samples * self.epochs
 
-    def steps(self, batch: int, accumulate: int) -> int:
+    def steps(self, batch: int, gradient_accumulation: int) -> int:
         """Return the number of optimizer steps, as the Trainer counts them: the last step of an epoch may be smaller.
 
         `batch` is the batch of all devices together.
         """
-        return ceil(ceil(self.samples / batch) / accumulate) * self.epochs
+        return ceil(ceil(self.samples / batch) / gradient_accumulation) * self.epochs
 
-    def faults(self, devices: int, batch: int, accumulate: int, told: Mapping[str, float]) -> list[str]:
+    def faults(self, devices: int, batch: int, gradient_accumulation: int, told: Mapping[str, float]) -> list[str]:
         """Return a sentence for each contradiction between the figures of a row.
 
         `told` maps names to figures, and has `train_bs` and `total_train_bs` if the row states them. `batch` is the
         batch of each device.
         """
         together = devices * batch
-        steps = self.steps(together, accumulate)
+        steps = self.steps(together, gradient_accumulation)
         exact = {
             "train_bs": (together, f"{devices} devices x {batch}"),
-            "total_train_bs": (together * accumulate, f"{devices} devices x {batch} x {accumulate} micro-batches"),
-            "global_step": (steps, f"{self.samples} samples in steps of {together * accumulate}, {self.epochs} epochs"),
+            "total_train_bs": (
+                together * gradient_accumulation,
+                f"{devices} devices x {batch} x {gradient_accumulation} micro-batches",
+            ),
+            "global_step": (
+                steps,
+                f"{self.samples} samples in steps of {together * gradient_accumulation}, {self.epochs} epochs",
+            ),
         }
         products = {
             ("train_samples_per_second", "train_runtime"): (self.trained, "samples x epochs"),

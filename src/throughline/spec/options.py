@@ -16,17 +16,17 @@ keep."""
 class Steps(Part):
     warmup: int = key("optimizer steps before the clock starts", default=20, least=0)
     timed: int = key("optimizer steps inside the timed window", default=100, least=1)
-    at_most_s: float | None = key(
+    max_total_seconds: float | None = key(
         "the longest that warm-up and timed steps together take, in seconds, without the first step, "
         "in which some libraries compile. A slow device or a large model gets fewer of both, but at least 2 and 3; "
         "the record says so. null: every run takes all steps",
         default=None,
         above=0,
     )
-    at_least_s: float | None = key(
+    min_window_seconds: float | None = key(
         "the shortest timed window, in seconds: it gets more steps than `timed` until it is expected to last so long. "
-        "null: 30 on a GPU if `timed` and `at_most_s` have their defaults, because clocks and power take so long to "
-        "settle, and otherwise 0. 0: exactly `timed` steps. With `at_most_s`, the cap decides. The record says what "
+        "null: 30 on a GPU if `timed` and `max_total_seconds` have their defaults, because clocks and power take so long to "
+        "settle, and otherwise 0. 0: exactly `timed` steps. With `max_total_seconds`, the cap decides. The record says what "
         "was applied",
         default=None,
         least=0,
@@ -34,15 +34,19 @@ class Steps(Part):
 
     def shortest_s(self, kind: str) -> float:
         """Return the shortest window on a device of this kind, in seconds; 0 if `timed` alone decides."""
-        if self.at_least_s is not None:
-            return self.at_least_s
-        chosen = self.timed != Steps.timed or self.at_most_s is not None
+        if self.min_window_seconds is not None:
+            return self.min_window_seconds
+        chosen = self.timed != Steps.timed or self.max_total_seconds is not None
         return 0.0 if chosen or kind == "cpu" else SETTLED_S
 
     def mistakes(self) -> Iterable[str]:
         """Yield a text for each mistake that involves several keys. Each text begins with a key."""
-        if self.at_most_s is not None and self.at_least_s and self.at_least_s >= self.at_most_s:
-            yield f"at_least_s = {self.at_least_s:g}: at_most_s = {self.at_most_s:g} leaves no room for such a window"
+        if (
+            self.max_total_seconds is not None
+            and self.min_window_seconds
+            and self.min_window_seconds >= self.max_total_seconds
+        ):
+            yield f"min_window_seconds = {self.min_window_seconds:g}: max_total_seconds = {self.max_total_seconds:g} leaves no room for such a window"
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ class Options(Part):
     clip: Literal["none", "value", "norm", "global_norm"] = key(
         "gradient clipping at 1.0: by value, by each tensor's norm, by the global norm", default="none"
     )
-    accumulate: int = key(
-        "micro-batches per optimizer step, the same on every topology; see also `samples_per_step`", default=1, least=1
+    gradient_accumulation: int = key(
+        "micro-batches per optimizer step, the same on every topology; see also `global_batch`", default=1, least=1
     )
     compile: bool | Literal["auto"] = key(
         "compile the model: torch.compile in PyTorch, XLA in TensorFlow, to_static in Paddle. JAX always "
@@ -62,32 +66,32 @@ class Options(Part):
         "over before a compilation pays; records and titles of tables say what was done",
         default=False,
     )
-    graph: bool | Literal["step"] = key(
-        "replay work on the GPU as one CUDA graph. It helps if kernels take longer to launch than to compute. step: "
-        "the whole optimizer step, with the exchange of gradients, clipping, loss scaler and update. true: forward and "
-        "backward of a compiled model on one GPU. What cannot be recorded ends as `unsupported`",
-        default=False,
+    cuda_graph: Literal["none", "step"] = key(
+        "step: replay the whole optimizer step on the GPU as one CUDA graph, with the exchange of gradients, clipping, "
+        "loss scaler and update. It helps if kernels take longer to launch than to compute. A step that cannot be "
+        "recorded ends as `unsupported`",
+        default="none",
     )
-    checkpointing: bool | Literal["selective"] = key(
+    activation_checkpointing: bool | Literal["selective"] = key(
         "recompute activations in the backward pass to save memory. selective: products with weights and attention "
         "are kept, and all else is recomputed",
         default=False,
     )
-    unpadded: bool | Literal["auto"] = key(
-        "compute only the real tokens, without padding. auto: on GPUs, if the framework and the model can, and `graph` "
-        "is off; records have the value that it took and the reason",
+    remove_padding: bool | Literal["auto"] = key(
+        "compute only the real tokens, without padding. auto: on GPUs, if the framework and the model can, and `cuda_graph` "
+        "is none; records have the value that it took and the reason",
         default=False,
     )
     data: Literal["real", "synthetic"] = key("the data that the model reads, or made-up batches", default="real")
-    decoder: Literal["pillow", "dali"] = key(
+    image_decoder: Literal["pillow", "dali"] = key(
         "what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "
         "rank itself, on its GPU or on the CPU. If the framework's environment lacks DALI, a run ends as `unsupported`",
         default="pillow",
     )
-    exchange: bool = key(
+    gradient_sync: bool = key(
         "false: every rank keeps its own gradients, to show how much time their exchange takes", default=True
     )
-    exchange_dtype: Literal["fp32", "bf16"] = key(
+    reduce_dtype: Literal["fp32", "bf16"] = key(
         "the type in which the replicas exchange gradients. bf16 sends half the bytes and rounds every gradient to "
         "8 bits before the sum; weights and updates stay in fp32",
         default="fp32",
@@ -97,12 +101,12 @@ class Options(Part):
     memory_limit_mb: int | None = key(
         "MiB of memory for each worker on a CPU; a run that needs more ends as out of memory", default=None, least=1
     )
-    sharding: Literal["none", "optimizer", "optimizer_gradients", "full"] = key(
-        "what the replicas split instead of each keeping a copy: the optimizer's states; or states, "
-        "gradients and weights, gathered once a step (`optimizer_gradients`) or for each layer in each pass (`full`)",
+    sharding: Literal["none", "zero1", "shard_grad_op", "full_shard"] = key(
+        "what the replicas split instead of each keeping a copy: the optimizer's states (`zero1`); or states, "
+        "gradients and weights, gathered once a step (`shard_grad_op`) or for each layer in each pass (`full_shard`)",
         default="none",
     )
-    replicate: int | Literal["nodes"] = key(
+    hybrid_shard_groups: int | Literal["nodes"] = key(
         "with sharding: groups of replicas, each of which splits the whole (hybrid sharding); gradients are averaged "
         "over all groups. nodes: each node is a group, so that weights travel within nodes only",
         default=1,
@@ -112,8 +116,8 @@ class Options(Part):
         "computed again in every pass",
         default="tensorwise",
     )
-    tensor: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
-    experts: int = key(
+    tensor_parallel: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
+    expert_parallel: int = key(
         "replicas that share the experts of a model: each holds a part of them, and tokens travel to them and back "
         "(expert parallelism)",
         default=1,
@@ -122,10 +126,10 @@ class Options(Part):
 
     def mistakes(self) -> Iterable[str]:
         """Yield a text for each mistake that the types of single keys do not show. Each text begins with a key."""
-        if self.replicate != "nodes" and self.replicate < 1:
-            yield f"replicate = {self.replicate}: at least 1 group, or nodes"
+        if self.hybrid_shard_groups != "nodes" and self.hybrid_shard_groups < 1:
+            yield f"hybrid_shard_groups = {self.hybrid_shard_groups}: at least 1 group, or nodes"
 
     @property
     def layout(self) -> Layout:
         """How the model is divided among its ranks."""
-        return Layout(self.tensor, self.sharding, self.replicate, self.experts)
+        return Layout(self.tensor_parallel, self.sharding, self.hybrid_shard_groups, self.expert_parallel)

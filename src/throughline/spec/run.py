@@ -40,8 +40,8 @@ class DataIdentity(Part):
 class RunSpec(Part, Generic[P]):
     """Everything that decides one run.
 
-    batch: samples of each replica, or of all replicas together if `scaling` is strong; samples_per_step: the global
-    batch that `options.accumulate` follows from, None if the block states `options.accumulate` itself; corpus: the data
+    batch: samples of each replica, or of all replicas together if `scaling` is strong; global_batch: the global
+    batch that `options.gradient_accumulation` follows from, None if the block states `options.gradient_accumulation` itself; corpus: the data
     that the run reads, None if its batches are made up; hosts: how nodes are reached, without their names; protocol:
     the way of measuring; content: what ranks get of the files that the parameters name by digest, which is in no
     record.
@@ -59,13 +59,14 @@ class RunSpec(Part, Generic[P]):
     seed: int = 42
     device: str = "auto"
     threads: int = field(default=1, metadata={"ge": 1})
+    decode_workers: int | None = field(default=None, metadata={"ge": 1})
     binding: Literal["none", "numa"] = "none"
     network: bool | None = None
     hosts: Literal["simulated", "ssh"] | None = None
     optimizer: Optimizer = Optimizer()
     options: Options
     scaling: Scaling = "weak"
-    samples_per_step: int | None = field(default=None, metadata={"ge": 1})
+    global_batch: int | None = field(default=None, metadata={"ge": 1})
     job: EpochsJob | None = None
     corpus: DataIdentity | None = None
     protocol: int
@@ -79,7 +80,7 @@ class RunSpec(Part, Generic[P]):
         Raise ValueError if a key is missing or unknown.
         """
         names = {declared.name for declared in fields(cast(Any, parameters))}
-        core = {NAMES.get(name, name): content for name, content in value.items() if name not in names}
+        core = {name: content for name, content in value.items() if name not in names}
         core |= {"parameters": read(parameters, {name: content for name, content in value.items() if name in names})}
         core |= {"options": read(options, core.get("options", {}))}
         if "topology" in core:
@@ -114,21 +115,26 @@ class RunSpec(Part, Generic[P]):
     @property
     def size(self) -> StepSize:
         """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas."""
-        layout = Layout(tensor=self.topology.world) if self.is_one_call else self.options.layout
-        return StepSize.of(self.topology, layout, self.batch, self.scaling, self.options.accumulate)
+        layout = Layout(tensor_parallel=self.topology.world) if self.is_one_call else self.options.layout
+        return StepSize.of(self.topology, layout, self.batch, self.scaling, self.options.gradient_accumulation)
 
     @property
     def block_options(self) -> Options:
-        """The options that all runs of a block share. If the block states `samples_per_step`, its topologies differ in
+        """The options that all runs of a block share. If the block states `global_batch`, its topologies differ in
         their accumulation, which is left out here."""
-        return self.options if self.samples_per_step is None else replace(self.options, accumulate=1)
+        return self.options if self.global_batch is None else replace(self.options, gradient_accumulation=1)
 
     @property
     def timed(self) -> Steps:
         """The steps of the run. A job has no warm-up, and all its steps are timed."""
         if self.job is None:
             return self.steps
-        return Steps(warmup=0, timed=self.job.steps(self.size.samples_per_step, 1), at_most_s=None)
+        return Steps(warmup=0, timed=self.job.steps(self.size.global_batch, 1), max_total_seconds=None)
+
+    @property
+    def decoders(self) -> int:
+        """The number of processes, or of DALI's threads, that decode pictures for each rank."""
+        return self.decode_workers or self.threads
 
     @property
     def cell(self) -> str:
@@ -148,16 +154,11 @@ class RunSpec(Part, Generic[P]):
         return self.record.removesuffix(".json") + ".log"
 
 
-NAMES = {"batch_per_device": "batch"}
-"""Map a key in JSON to its field, where the two differ."""
-KEYS = {field: key for key, field in NAMES.items()}
-
-
 def _flat(given: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for name, value in given.items():
         if name != "content":
-            flat |= value if name == "parameters" else {KEYS.get(name, name): value}
+            flat |= value if name == "parameters" else {name: value}
     return flat
 
 

@@ -45,57 +45,59 @@ class Topology:
 class Layout:
     """How a model is split over its ranks.
 
-    `tensor` consecutive ranks share one replica of the model. `sharding` says what the replicas split among them.
-    `replicate`: the replicas form so many groups, and each group splits the whole; `nodes`: each node is a group.
-    Within a group, `experts` consecutive replicas each hold a part of a model's experts.
+    `tensor_parallel` consecutive ranks share one replica of the model. `sharding` says what the replicas split among them.
+    `hybrid_shard_groups`: the replicas form so many groups, and each group splits the whole; `nodes`: each node is a group.
+    Within a group, `expert_parallel` consecutive replicas each hold a part of a model's experts.
     """
 
-    tensor: int = 1
+    tensor_parallel: int = 1
     sharding: str = "none"
-    replicate: int | str = 1
-    experts: int = 1
+    hybrid_shard_groups: int | str = 1
+    expert_parallel: int = 1
 
     def groups(self, topology: Topology) -> int:
         """Return how many groups of replicas there are, each of which has the whole model and its states."""
-        return topology.nodes if isinstance(self.replicate, str) else max(1, self.replicate)
+        return topology.nodes if isinstance(self.hybrid_shard_groups, str) else max(1, self.hybrid_shard_groups)
 
 
 @dataclass(frozen=True)
 class StepSize:
     """The samples of an optimizer step.
 
-    Each of `replicas` copies of the model computes `accumulate` micro-batches of `batch_per_replica` samples. No other
+    Each of `replicas` copies of the model computes `gradient_accumulation` micro-batches of `batch_per_replica` samples. No other
     code computes how many samples a step takes, and on how many replicas.
     """
 
     replicas: int
     batch_per_replica: int
-    accumulate: int = 1
+    gradient_accumulation: int = 1
 
     @classmethod
-    def of(cls, topology: Topology, layout: Layout, batch: int, scaling: str = "weak", accumulate: int = 1) -> StepSize:
+    def of(
+        cls, topology: Topology, layout: Layout, batch: int, scaling: str = "weak", gradient_accumulation: int = 1
+    ) -> StepSize:
         """Return the size of a step. Raise UserError if devices or batch cannot be divided equally among the replicas.
 
         `batch` is the batch of each replica. If `scaling` is strong, it is the batch of all replicas together.
         """
-        replicas, rest = divmod(topology.world, layout.tensor)
+        replicas, rest = divmod(topology.world, layout.tensor_parallel)
         if rest:
             raise UserError(
-                f"the {topology.world} devices of {topology} do not divide into replicas of {layout.tensor}",
-                next_step="choose topologies whose devices are a multiple of options.tensor",
+                f"the {topology.world} devices of {topology} do not divide into replicas of {layout.tensor_parallel}",
+                next_step="choose topologies whose devices are a multiple of options.tensor_parallel",
             )
         if replicas % layout.groups(topology):
             raise UserError(
                 f"the {replicas} replicas of {topology} do not divide into {layout.groups(topology)} groups",
-                next_step="choose topologies whose replicas are a multiple of options.replicate",
+                next_step="choose topologies whose replicas are a multiple of options.hybrid_shard_groups",
             )
-        if replicas // layout.groups(topology) % layout.experts:
+        if replicas // layout.groups(topology) % layout.expert_parallel:
             raise UserError(
-                f"the {replicas} replicas of {topology} do not divide into sets of {layout.experts} that share experts",
-                next_step="choose topologies whose replicas are a multiple of options.experts",
+                f"the {replicas} replicas of {topology} do not divide into sets of {layout.expert_parallel} that share experts",
+                next_step="choose topologies whose replicas are a multiple of options.expert_parallel",
             )
         if scaling == "weak":
-            return cls(replicas, batch, accumulate)
+            return cls(replicas, batch, gradient_accumulation)
         each, rest = divmod(batch, replicas)
         if rest:
             raise UserError(
@@ -103,7 +105,7 @@ class StepSize:
                 why="scaling is strong: a batch size is the sum over all replicas",
                 next_step=f"choose a multiple of {replicas}",
             )
-        return cls(replicas, each, accumulate)
+        return cls(replicas, each, gradient_accumulation)
 
     @property
     def samples_at_once(self) -> int:
@@ -111,24 +113,24 @@ class StepSize:
         return self.replicas * self.batch_per_replica
 
     @property
-    def samples_per_step(self) -> int:
+    def global_batch(self) -> int:
         """The global batch: the samples of all replicas between two updates of the weights."""
-        return self.samples_at_once * self.accumulate
+        return self.samples_at_once * self.gradient_accumulation
 
-    def accumulating(self, samples_per_step: int) -> StepSize:
-        """Return this size with as many micro-batches as make `samples_per_step`. Raise UserError if none do."""
-        accumulate, rest = divmod(samples_per_step, self.samples_at_once)
-        if rest or not accumulate:
+    def accumulating(self, global_batch: int) -> StepSize:
+        """Return this size with as many micro-batches as make `global_batch`. Raise UserError if none do."""
+        gradient_accumulation, rest = divmod(global_batch, self.samples_at_once)
+        if rest or not gradient_accumulation:
             raise UserError(
                 f"{self.replicas} replicas of {self.batch_per_replica} compute {self.samples_at_once:,} samples at "
-                f"once, and {samples_per_step:,} is no multiple of that",
-                next_step=f"choose {nearest([self], samples_per_step)}",
+                f"once, and {global_batch:,} is no multiple of that",
+                next_step=f"choose {nearest([self], global_batch)}",
             )
-        return replace(self, accumulate=accumulate)
+        return replace(self, gradient_accumulation=gradient_accumulation)
 
 
-def nearest(sizes: Iterable[StepSize], samples_per_step: int) -> str:
+def nearest(sizes: Iterable[StepSize], global_batch: int) -> str:
     """Return in words the nearest numbers of samples that all these sizes can take in whole micro-batches."""
     common = math.lcm(*(size.samples_at_once for size in sizes))
-    below = samples_per_step // common * common
+    below = global_batch // common * common
     return " or ".join(f"{near:,}" for near in (below, below + common) if near)

@@ -98,7 +98,7 @@ class Accept(Section):
     step_s: PositiveFloat | None = Field(
         None, description="seconds of training steps in each run; null: 10, on a CPU 3"
     )
-    at_least_s: Annotated[float, Field(ge=0.01)] = Field(
+    min_seconds: Annotated[float, Field(ge=0.01)] = Field(
         1.0, description="the shortest time, in seconds, that each size is measured for"
     )
     sizes: AcceptSizes = Field(default_factory=AcceptSizes, description="what is multiplied, copied and exchanged")

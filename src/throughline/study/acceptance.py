@@ -327,18 +327,18 @@ def _blocks(config: Config, fleet: Fleet) -> dict[What, dict[str, Any]]:
     sizes = accept.sizes
 
     def single(model: str, asked: list[int], usual: list[int], of: str = "fp32") -> dict[str, Any]:
-        steps = {"warmup": 2, "timed": 10, "at_most_s": min(1.0, step_s)}
+        steps = {"warmup": 2, "timed": 10, "max_total_seconds": min(1.0, step_s)}
         return {
             "model": model,
             "sizes": asked or usual,
-            "at_least_s": accept.at_least_s,
+            "min_seconds": accept.min_seconds,
             "batch": {of: [1]},
             "steps": steps,
         }
 
     exchanged = [1 << 10, 1 << 16, 1 << 22] if on_cpu else [1 << 10, 1 << 20, 1 << 30]
     blocks: dict[What, dict[str, Any]] = {
-        "step": {**_training(config, fleet), "steps": {"warmup": 5, "timed": 1000, "at_most_s": step_s}},
+        "step": {**_training(config, fleet), "steps": {"warmup": 5, "timed": 1000, "max_total_seconds": step_s}},
         "matmul": single("matmul", sizes.matmul, [1024 if on_cpu else 8192], precision),
         "memory": single("vector", sizes.memory, [1 << 24 if on_cpu else 1 << 28]),
         "copies": single("copies", sizes.copies, [1 << 28]),
@@ -355,8 +355,13 @@ def _training(config: Config, fleet: Fleet) -> dict[str, Any]:
     """Return the block whose training step is measured."""
     if config.accept.train is None:
         if fleet.kind == "cpu":
-            return {"model": "bert-tiny", "sequence": 32, "batch": {"fp32": [8]}, "options": {"data": "synthetic"}}
-        return {"model": "bert-base", "sequence": 128, "batch": {"bf16": [64]}, "options": {"data": "synthetic"}}
+            return {
+                "model": "bert-tiny",
+                "sequence_length": 32,
+                "batch": {"fp32": [8]},
+                "options": {"data": "synthetic"},
+            }
+        return {"model": "bert-base", "sequence_length": 128, "batch": {"bf16": [64]}, "options": {"data": "synthetic"}}
     block = config.benchmarks[config.accept.train]
     precision, sizes = next(iter(block.batch.items()))
     return {

@@ -64,9 +64,12 @@ class Runs(Section):
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(
         RunSpec.threads,
-        description="threads per worker on a CPU, the same in every topology. If a run reads pictures, also the number "
-        "of processes that decode them for each worker, on a CPU and beside a GPU; each decodes about 200 pictures a "
-        "second",
+        description="threads per worker on a CPU, the same in every topology",
+    )
+    decode_workers: PositiveInt | None = Field(
+        RunSpec.decode_workers,
+        description="processes that decode pictures for each worker, on a CPU and beside a GPU; each decodes about 200 "
+        "pictures a second. With `options.image_decoder: dali`, the threads of DALI. null: as many as `threads`",
     )
     binding: Literal["none", "numa"] = Field(
         RunSpec.binding,
@@ -156,7 +159,7 @@ class Benchmark(Runs):
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
-        description="precision: batch sizes per replica of the model. A replica is on one device, or on options.tensor "
+        description="precision: batch sizes per replica of the model. A replica is on one device, or on options.tensor_parallel "
         "devices",
     )
     scaling: Scaling = Field(
@@ -164,18 +167,18 @@ class Benchmark(Runs):
         description="`weak`: the batch size is per replica, so more devices take more samples per step. `strong`: it "
         "is the sum over all replicas, so more devices share the same samples",
     )
-    samples_per_step: PositiveInt | None = Field(
-        RunSpec.samples_per_step,
+    global_batch: PositiveInt | None = Field(
+        RunSpec.global_batch,
         description="the global batch: the samples of all replicas in an optimizer step. The number of micro-batches "
-        "follows from it for each batch size and topology, so leave `options.accumulate` out. null: "
-        "`options.accumulate` decides, so more devices take more samples per step",
+        "follows from it for each batch size and topology, so leave `options.gradient_accumulation` out. null: "
+        "`options.gradient_accumulation` decides, so more devices take more samples per step",
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
-    extras: list[Literal["aa", "synthetic", "noexchange", "max_batch", "max_classes"]] = Field(
+    extras: list[Literal["aa", "synthetic", "no_gradient_sync", "max_batch", "max_classes"]] = Field(
         default_factory=list,
         description="more runs, derived from these: `aa` (the same runs again, which shows the noise), `synthetic` "
-        "(made-up batches), `noexchange` (ranks keep their gradients; together with `synthetic` it splits a step into "
+        "(made-up batches), `no_gradient_sync` (ranks keep their gradients; together with `synthetic` it splits a step into "
         "compute, communication and input); each of these measures everything once more. `max_batch` searches for the "
         "largest batch that fits, `max_classes` for the largest number of classes of a classifier; neither says "
         "anything about speed",
@@ -189,13 +192,13 @@ class Benchmark(Runs):
         None,
         description="one long run besides the others; its curve is compared with a stated one. {} takes the defaults",
     )
-    task_samples: PositiveInt | None = Field(
+    total_samples: PositiveInt | None = Field(
         None,
         description="samples of the whole training that you plan; the report says how long it takes and what it costs",
     )
     deadline_hours: PositiveFloat | None = Field(
         None,
-        description="hours that the whole training may take; with `task_samples`. The report names the cheapest "
+        description="hours that the whole training may take; with `total_samples`. The report names the cheapest "
         "topology that meets it, measured or predicted",
     )
     remarks: str | None = Field(None, description="text shown under the tables")
@@ -243,8 +246,8 @@ class Benchmark(Runs):
 
     def size(self, topology: Topology, batch: int) -> StepSize:
         """Return the size of a step on a topology. Raises UserError if something does not divide equally."""
-        size = StepSize.of(topology, self.options.layout, batch, self.scaling, self.options.accumulate)
-        return size if self.samples_per_step is None else size.accumulating(self.samples_per_step)
+        size = StepSize.of(topology, self.options.layout, batch, self.scaling, self.options.gradient_accumulation)
+        return size if self.global_batch is None else size.accumulating(self.global_batch)
 
     @property
     def predicted(self) -> list[str]:
@@ -254,7 +257,7 @@ class Benchmark(Runs):
     @property
     def task(self) -> int | None:
         """The samples of the whole training, if the block states them."""
-        return self.task_samples or (self.job.trained if self.job else None)
+        return self.total_samples or (self.job.trained if self.job else None)
 
     @property
     def own_values(self) -> dict[str, Value]:
@@ -317,7 +320,7 @@ class Benchmark(Runs):
 # fmt: off
 RESERVED = {
     *Benchmark.model_fields,
-    "benchmark", "content", "framework", "parameters", "batch_per_device", "precision", "topology", "repeat", "corpus",
+    "benchmark", "content", "framework", "parameters", "batch", "precision", "topology", "repeat", "corpus",
     "protocol",
 }
 """Names that no workload's parameter may have, because a block or a run specification already uses them."""

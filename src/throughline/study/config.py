@@ -31,7 +31,7 @@ from throughline.study.images_section import Faces, Images, Pictures
 from throughline.study.imports_section import Import, state
 from throughline.study.section import DataSection, Name, Section
 
-SIZES = ("scaling", "samples_per_step")
+SIZES = ("scaling", "global_batch")
 """Keys of a block that only a model with batches can have."""
 
 
@@ -231,19 +231,19 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
         yield str(error)
     if section is not None and block.convergence:
         yield from section.held_out_mistakes(str(workload.data))
-    if block.convergence and (block.options.data != "real" or not block.options.exchange):
-        yield "convergence: it needs options.data: real and options.exchange: true, their defaults"
+    if block.convergence and (block.options.data != "real" or not block.options.gradient_sync):
+        yield "convergence: it needs options.data: real and options.gradient_sync: true, their defaults"
     if block.job and block.convergence:
         yield "job: a convergence check has steps of its own; give it a block without job"
     yield from (f"optimizer.{mistake}" for mistake in block.optimizer.mistakes())
     yield from (f"options.{mistake}" for mistake in block.options.mistakes())
     yield from (f"steps.{mistake}" for mistake in block.steps.mistakes())
-    if block.options.decoder != "pillow" and workload.data != "images":
-        yield f"options.decoder: {block.model} reads no pictures; remove the key"
+    if block.options.image_decoder != "pillow" and workload.data != "images":
+        yield f"options.image_decoder: {block.model} reads no pictures; remove the key"
     if block.convergence and not workload.held_out:
         yield f"convergence: {block.model} has no figures of held-out data"
-    yield from _of_tensor(block.model, block.options.tensor)
-    yield from _of_experts(block.model, block.options.experts)
+    yield from _of_tensor(block.model, block.options.tensor_parallel)
+    yield from _of_experts(block.model, block.options.expert_parallel)
     if "fp8" in block.batch and not _any_has("fp8", workload):
         can = ", ".join(model for model in workloads.models() if _any_has("fp8", workloads.of(model)))
         yield f"batch.fp8: {block.model} has no fp8; these have: {can}"
@@ -268,7 +268,7 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
         yield from _of_sizes(block)
         yield from _of_predictions(block)
     if block.deadline_hours is not None and block.task is None:
-        yield "deadline_hours: it is the time for task_samples, the samples of the whole training; set that key as well"
+        yield "deadline_hours: it is the time for total_samples, the samples of the whole training; set that key as well"
 
 
 def _of_sizes(block: Benchmark) -> Iterable[str]:
@@ -277,19 +277,21 @@ def _of_sizes(block: Benchmark) -> Iterable[str]:
     for topology, precision in product(map(Topology.parse, block.topologies), block.batch):
         for batch in block.batch[precision]:
             try:
-                size = StepSize.of(topology, block.options.layout, batch, block.scaling, block.options.accumulate)
+                size = StepSize.of(
+                    topology, block.options.layout, batch, block.scaling, block.options.gradient_accumulation
+                )
             except UserError as error:
                 yield f"batch.{precision}: {error.what}; {error.next_step}"
                 continue
             at_once.append((f"{precision} batch {batch} on {topology}", size))
-            taken = block.samples_per_step or size.samples_per_step
+            taken = block.global_batch or size.global_batch
             if block.job and block.job.samples % taken:
                 yield (
                     f"job.samples = {block.job.samples}: a step of batch {batch} on {topology} takes {taken} samples; "
                     "choose a multiple of that, so that all steps are alike"
                 )
-    if block.samples_per_step is not None:
-        yield from _of_global_batch(block, block.samples_per_step, at_once)
+    if block.global_batch is not None:
+        yield from _of_global_batch(block, block.global_batch, at_once)
 
 
 def _of_predictions(block: Benchmark) -> Iterable[str]:
@@ -304,9 +306,9 @@ def _of_predictions(block: Benchmark) -> Iterable[str]:
 
 def _of_global_batch(block: Benchmark, samples: int, at_once: Sequence[tuple[str, StepSize]]) -> Iterable[str]:
     """Yield the reasons why the steps of a block cannot take `samples` samples each."""
-    if block.options.accumulate != Options.accumulate:
+    if block.options.gradient_accumulation != Options.gradient_accumulation:
         yield (
-            f"options.accumulate = {block.options.accumulate}: samples_per_step = {samples} decides how many "
+            f"options.gradient_accumulation = {block.options.gradient_accumulation}: global_batch = {samples} decides how many "
             "micro-batches a step has; remove one of the two keys"
         )
         return
@@ -314,7 +316,7 @@ def _of_global_batch(block: Benchmark, samples: int, at_once: Sequence[tuple[str
     if wrong:
         rest = f", and {len(wrong) - 1} more do not either" if len(wrong) > 1 else ""
         yield (
-            f"samples_per_step = {samples}: {wrong[0]} samples at once, which does not divide it{rest}; the nearest "
+            f"global_batch = {samples}: {wrong[0]} samples at once, which does not divide it{rest}; the nearest "
             f"that every batch and topology of this block divides: {nearest([size for _, size in at_once], samples)}"
         )
 
@@ -350,19 +352,19 @@ def _any_has(feature: str, workload: workloads.Workload[Any]) -> bool:
 
 
 def _of_tensor(model: str, tensor: int) -> Iterable[str]:
-    """Yield a mistake if a replica cannot be divided among `tensor` devices.
+    """Yield a mistake if a replica cannot be divided among `tensor_parallel` devices.
 
     A workload without tensor parallelism is no mistake here: its run ends as `unsupported` and says why.
     """
     workload = workloads.of(model)
-    if tensor == 1 or not _any_has("tensor", workload):
+    if tensor == 1 or not _any_has("tensor_parallel", workload):
         return
     parts = workload.splits(model)
     if any(count % tensor for count in parts.values()):
         most = math.gcd(*parts.values())
         has = " and ".join(f"{count:,} {name}" for name, count in parts.items())
         possible = ", ".join(str(number) for number in range(1, most + 1) if most % number == 0)
-        yield f"options.tensor = {tensor}: {model} has {has}, which divide by {possible}"
+        yield f"options.tensor_parallel = {tensor}: {model} has {has}, which divide by {possible}"
 
 
 def _of_experts(model: str, ranks: int) -> Iterable[str]:
@@ -371,7 +373,7 @@ def _of_experts(model: str, ranks: int) -> Iterable[str]:
     count = workloads.of(model).experts(model) if ranks > 1 else 0
     if count % ranks:
         possible = ", ".join(str(number) for number in range(1, count + 1) if count % number == 0)
-        yield f"options.experts = {ranks}: {model} has {count} experts, which divide by {possible}"
+        yield f"options.expert_parallel = {ranks}: {model} has {count} experts, which divide by {possible}"
 
 
 def _error(mistakes: Sequence[str], lost: Sequence[str] = ()) -> ConfigError:

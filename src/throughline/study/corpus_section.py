@@ -48,18 +48,20 @@ class Masking(Section):
         0.15, description="share of a sequence's tokens to predict; corpus.sequences limits their number"
     )
     short_sequences: Share = Field(0.1, description="share of sequences that are built for a random shorter length")
-    copies: PositiveInt = Field(5, description="how often the text is used, each time with new pairs and masks")
+    dupe_factor: PositiveInt = Field(5, description="how often the text is used, each time with new pairs and masks")
     seed: NonNegativeInt = Field(12345, description="seed of every random choice in the data")
     dynamic: bool = Field(
         False,
-        description="true: shards hold the text once and without masks (set copies: 1); training draws new masks in "
+        description="true: shards hold the text once and without masks (set dupe_factor: 1); training draws new masks in "
         "every epoch",
     )
 
     @model_validator(mode="after")
     def _text_once(self) -> Masking:
-        if self.dynamic and self.copies != 1:
-            raise ValueError("with dynamic, each epoch has masks of its own and the text is kept once: set copies to 1")
+        if self.dynamic and self.dupe_factor != 1:
+            raise ValueError(
+                "with dynamic, each epoch has masks of its own and the text is kept once: set dupe_factor to 1"
+            )
         return self
 
 
@@ -240,14 +242,14 @@ class Corpus(DataSection):
         if folder == BPE:
             how: dict[str, Any] = {"vocabulary": "gpt2", "protocol": BPE_PROTOCOL}
         else:
-            sequence = int(folder.removeprefix("seq"))
-            lengths = {"sequence": sequence, "predictions": self.sequences[sequence]}
+            sequence_length = int(folder.removeprefix("seq"))
+            lengths = {"sequence_length": sequence_length, "predictions": self.sequences[sequence_length]}
             how = {
                 "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else self.vocabulary.sha256,
                 "protocol": DATA_PROTOCOL,
                 **({} if self.lower_case else {"lower_case": False}),
                 **({"unpacked": True} if self.unpacked else {}),
-                **(lengths if finished else self.shard_parameters(sequence)),
+                **(lengths if finished else self.shard_parameters(sequence_length)),
             }
         if own:
             how = {"tokenizer": own.sha256} | {name: value for name, value in how.items() if name != "vocabulary"}
@@ -261,10 +263,10 @@ class Corpus(DataSection):
         ]
         return how | (sources[0] if len(sources) == 1 else {"sources": sources}) | {"shards": self.shards.model_dump()}
 
-    def shard_parameters(self, sequence: int) -> dict[str, Any]:
+    def shard_parameters(self, sequence_length: int) -> dict[str, Any]:
         """Return the parameters that turn a shard's text into the examples of a sequence length."""
         masking = self.masking.model_dump(exclude=None if self.masking.dynamic else {"dynamic"})
-        return {"sequence": sequence, "predictions": self.sequences[sequence], **masking}
+        return {"sequence_length": sequence_length, "predictions": self.sequences[sequence_length], **masking}
 
     def mistakes(self) -> Iterable[str]:
         vocabulary = self.vocabulary

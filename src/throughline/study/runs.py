@@ -15,7 +15,6 @@ from throughline import workloads
 from throughline.files import UserError
 from throughline.spec import RunSpec, Steps, Topology, canonical
 from throughline.spec.part import is_stated
-from throughline.spec.run import NAMES
 from throughline.study.benchmark import Benchmark, Options
 from throughline.study.config import Config, block_name
 
@@ -32,7 +31,11 @@ CONFIGURATION = "THROUGHLINE_CONFIGURATION"
 As a parameter of the rule, every change of the configuration would make all runs again.
 """
 
-CHANGED: dict[str, dict[str, Any]] = {"aa": {}, "synthetic": {"data": "synthetic"}, "noexchange": {"exchange": False}}
+CHANGED: dict[str, dict[str, Any]] = {
+    "aa": {},
+    "synthetic": {"data": "synthetic"},
+    "no_gradient_sync": {"gradient_sync": False},
+}
 """Map each extra that adds runs to the options that these runs change. `aa` changes nothing."""
 
 
@@ -55,7 +58,7 @@ def _typed(value: Any) -> Any:
     if missing := [name for name, field in fields.items() if name not in value and is_stated(field)]:
         raise ValueError(f"missing: {', '.join(missing)}")
     parameters = {key: item for key, item in value.items() if key in fields}
-    rest = {NAMES.get(key, key): item for key, item in value.items() if key not in fields}
+    rest = {key: item for key, item in value.items() if key not in fields}
     return {
         **rest,
         "parameters": _validator(kind).validate_python(parameters),
@@ -98,7 +101,7 @@ def expand(config: Config) -> list[RunSpec]:
     """Return every run that the configuration asks for, in the order in which they should be made.
 
     The first repeats of all runs come first, then the second repeats, and so on. Within a repeat, a run stands next to
-    its derived runs that leave something out (`synthetic`, `noexchange`).
+    its derived runs that leave something out (`synthetic`, `no_gradient_sync`).
     """
     specs = [spec for name, block in config.benchmarks.items() for spec in _with_extras(config, name, block)]
     return sorted(specs, key=lambda spec: spec.repeat)
@@ -151,7 +154,10 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             hosts=kind_of_hosts(block, topology),
             corpus=corpus,
             protocol=max(PROTOCOL, getattr(parameters, "one_call_since", 0)),
-            **{**of_block, "options": dataclasses.replace(block.options, accumulate=size.accumulate)},
+            **{
+                **of_block,
+                "options": dataclasses.replace(block.options, gradient_accumulation=size.gradient_accumulation),
+            },
         )
 
 
@@ -162,7 +168,7 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
     they differ in more than this option, if one of them is an `aa` run, or if the option is one that the derived runs
     change to measure the parts of a step.
     """
-    same = ("model", "parameters", "optimizer", "steps", "scaling", "samples_per_step")
+    same = ("model", "parameters", "optimizer", "steps", "scaling", "global_batch")
     alike = all(getattr(before, name) == getattr(after, name) for name in same)
     off, on = _options(before), _options(after)
     pairs = {key: (value, getattr(on, key)) for key, value in vars(off).items()}
@@ -187,7 +193,7 @@ def without_accumulation(accumulated: Any, other: Any) -> bool:
     """
     same = ("model", "parameters", "optimizer", "scaling")
     alike = all(getattr(accumulated, name) == getattr(other, name) for name in same)
-    stated = accumulated.samples_per_step is not None and other.samples_per_step is None
+    stated = accumulated.global_batch is not None and other.global_batch is None
     return alike and stated and _options(accumulated) == _options(other) and "__" not in other.benchmark
 
 

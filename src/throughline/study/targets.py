@@ -121,7 +121,7 @@ class Targets:
 
     def extras(self, benchmark: str) -> list[str]:
         """Return the summaries of a benchmark's derived runs, which show where the time goes and how large noise is."""
-        names = [f"{benchmark}__{extra}" for extra in ("noexchange", "synthetic", "aa")]
+        names = [f"{benchmark}__{extra}" for extra in ("no_gradient_sync", "synthetic", "aa")]
         return [summary for name in names for summary in self.by_benchmark.get(name, ())]
 
     def compared(self, benchmark: str) -> list[str]:
@@ -238,7 +238,7 @@ class Targets:
         terms: dict[str, Any] = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
             "prices": {name: price.model_dump() for name, price in self.config.prices.items()},
-            "task_samples": block.task,
+            "total_samples": block.task,
         }
         if block.margin != MARGIN:  # only then: a parameter that changes makes finished summaries again
             terms["margin"] = block.margin

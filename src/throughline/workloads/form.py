@@ -91,21 +91,21 @@ class Form(ABC, Generic[P, N]):
         raise NotImplementedError
 
     def split(self, network: N, ranks: Any) -> None:
-        """Keep this rank's part of the parameters (`tensor`); `ranks` is a TensorGroup of those that share a replica.
+        """Keep this rank's part of the parameters (`tensor_parallel`); `ranks` is a TensorGroup of those that share a replica.
 
         From then on `load` takes whole weights, and `weights` gathers them.
         """
         raise NotImplementedError
 
     def deal(self, network: N, ranks: Any) -> frozenset[str]:
-        """Keep this rank's experts (`experts`); `ranks` is a TensorGroup of those that share them.
+        """Keep this rank's experts (`expert_parallel`); `ranks` is a TensorGroup of those that share them.
 
         Return the names of their parameters. From then on `load` takes whole weights, and `weights` gathers them.
         """
         raise NotImplementedError
 
     def spread(self, network: N, ranks: Any) -> frozenset[str]:
-        """Share parameters with all ranks, a TensorGroup (`own_exchange`).
+        """Share parameters with all ranks, a TensorGroup (`own_gradient_sync`).
 
         Return the names of the parameters that the network exchanges itself, in its forward and backward pass.
         """

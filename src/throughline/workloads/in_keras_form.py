@@ -130,10 +130,10 @@ def of_transformer_layer(names: Iterable[str], layer: Any) -> dict[str, Any]:
     return weights
 
 
-def through(layers: Iterable[Any], hidden: Any, checkpointing: bool, **given: Any) -> Any:
+def through(layers: Iterable[Any], hidden: Any, activation_checkpointing: bool, **given: Any) -> Any:
     """Return the hidden states after all layers."""
     for layer in layers:
-        hidden = (partial(recomputed, layer) if checkpointing else layer)(hidden, **given)
+        hidden = (partial(recomputed, layer) if activation_checkpointing else layer)(hidden, **given)
     return hidden
 
 

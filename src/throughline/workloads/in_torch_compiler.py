@@ -4,7 +4,7 @@ Every value is PyTorch's default, on purpose:
 
 * `mode` is `default`. `max-autotune` times kernels of Triton against cuBLAS during the run. The choice depends on
   noise, so repeats could run different programs, and a large 16-bit product rarely gains. `reduce-overhead` keeps CUDA
-  graphs of its own, and a run has `options.graph` for this.
+  graphs of its own, and a run has `options.cuda_graph` for this.
 * `coordinate_descent_tuning` times pointwise kernels in the same way.
 * `fullgraph` is off, because tensor parallelism has exchanges that Dynamo leaves to Python.
 * `freezing` folds weights into constants, so it is for inference only.

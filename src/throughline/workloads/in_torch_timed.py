@@ -45,24 +45,24 @@ def product(size: int, at: torch.device, dtype: torch.dtype) -> Callable[[], Any
     return partial(call, left, right.t(), scale, scale, out_dtype=result.dtype, use_fast_accum=True, out=result)
 
 
-def seconds(call: Callable[[], Any], at_least_s: float, at: torch.device) -> float:
+def seconds(call: Callable[[], Any], min_seconds: float, at: torch.device) -> float:
     """Return the median seconds of a call. The timer waits for the GPU. It warms up while it looks for the length of a
     block.
 
     Only on a CPU, other processes and quotas take time away in pieces of some milliseconds. The median of shorter
-    blocks would not see them, so there a block is a fifth of `at_least_s`.
+    blocks would not see them, so there a block is a fifth of `min_seconds`.
     """
     from torch.utils.benchmark import Timer  # only here: importing it takes half as long as importing PyTorch
 
     timer = Timer("call()", globals={"call": call}, num_threads=torch.get_num_threads())
     if at.type != "cpu":
-        return float(timer.blocked_autorange(min_run_time=at_least_s).median)
-    block_s = at_least_s / BLOCKS
+        return float(timer.blocked_autorange(min_run_time=min_seconds).median)
+    block_s = min_seconds / BLOCKS
     calls = max(1, math.ceil(block_s / timer.blocked_autorange(min_run_time=block_s).mean))
     return statistics.median(timer.timeit(calls).mean for _ in range(BLOCKS))
 
 
-def together(call: Callable[[], Any], at_least_s: float, at: torch.device) -> float:
+def together(call: Callable[[], Any], min_seconds: float, at: torch.device) -> float:
     """Return the median seconds of a call that needs every rank. All ranks make the same number of calls, and get the
     same figure."""
 
@@ -78,7 +78,7 @@ def together(call: Callable[[], Any], at_least_s: float, at: torch.device) -> fl
         return float(slowest)
 
     block(1)  # a first call may have to set up something
-    calls = max(1, math.ceil(at_least_s / BLOCKS / block(2)))
+    calls = max(1, math.ceil(min_seconds / BLOCKS / block(2)))
     return statistics.median(block(calls) for _ in range(BLOCKS))
 
 

@@ -20,10 +20,10 @@ class Pretrained(nn.Module):
     predictions: int | None = None
     """In BERT: the most masked tokens that a sample has."""
 
-    def __init__(self, model: Any, inputs: Callable[..., dict[str, Tensor]], checkpointing: bool) -> None:
+    def __init__(self, model: Any, inputs: Callable[..., dict[str, Tensor]], activation_checkpointing: bool) -> None:
         super().__init__()
         self.model, self.inputs = model.train(), inputs
-        if checkpointing:
+        if activation_checkpointing:
             model.gradient_checkpointing_enable({"use_reentrant": False})
 
     def forward(self, **batch: Tensor) -> Tensor:
@@ -33,11 +33,11 @@ class Pretrained(nn.Module):
 
 class TransformersForm(TorchForm[P, Pretrained]):
     lacks = {
-        "graph": "transformers' models read values on the host while they build masks, which a CUDA graph cannot "
+        "cuda_graph": "transformers' models read values on the host while they build masks, which a CUDA graph cannot "
         "record",
-        "unpadded": "the library's model computes the padding as well",
+        "remove_padding": "the library's model computes the padding as well",
         "fp8": "transformers' own model is trained under autocast, which has no fp8: torch has it",
-        "tensor": "the library's model is trained whole on each device here",
+        "tensor_parallel": "the library's model is trained whole on each device here",
     }
 
     def settings(self, network: Pretrained) -> dict[str, Any]:

@@ -113,9 +113,9 @@ class Workload(ABC, Generic[P]):
         return None
 
     def splits(self, model: str) -> Mapping[str, int]:
-        """Map what ranks that share a replica (`options.tensor`) divide, such as heads, to how many the model has.
+        """Map what ranks that share a replica (`options.tensor_parallel`) divide, such as heads, to how many the model has.
 
-        Only called if a form has the feature `tensor`.
+        Only called if a form has the feature `tensor_parallel`.
         """
         return {}
 
@@ -134,7 +134,7 @@ class Workload(ABC, Generic[P]):
         can."""
         return self.no_proof
 
-    def own_exchange(self, spec: RunSpec[P]) -> bool:
+    def own_gradient_sync(self, spec: RunSpec[P]) -> bool:
         """True if the network exchanges some parameters itself (`Form.spread`), so the framework leaves them alone."""
         return False
 

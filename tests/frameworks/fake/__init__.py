@@ -6,7 +6,7 @@ import os
 
 from throughline.frameworks.description import FEATURES, Framework
 
-ITS_OWN = ("devices", "accumulation", "clipping")
+ITS_OWN = ("devices", "gradient_accumulation", "clipping")
 GPUS = '{"count": 0, "name": null, "fp16": null}'
 
 FRAMEWORK = Framework(

@@ -76,7 +76,7 @@ class Fake(Rank):
             loss, slope = self.form.loss(self.network, batch)
             total += loss / len(batches)
             gradient += slope / len(batches)
-        gradient = self._mean(gradient) if self.options.exchange else gradient
+        gradient = self._mean(gradient) if self.options.gradient_sync else gradient
         if self.options.clip != "none":
             gradient /= max(1.0, float(np.linalg.norm(gradient)))
         self.network -= self.rate * gradient

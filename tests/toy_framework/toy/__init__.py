@@ -22,6 +22,6 @@ FRAMEWORK = replace(
     accelerators={"abacus": """print('{"count": 2, "name": "wooden abacus", "fp16": false}')"""},
     options=ToyOptions,
     calls=False,
-    features=frozenset({"accumulation", "clipping"}),
+    features=frozenset({"gradient_accumulation", "clipping"}),
     reasons={"devices": "an abacus computes alone"},
 )

@@ -22,7 +22,7 @@ class Parameters(Part):
 class Patches(Workload[Parameters]):
     models = tuple(HIDDEN)
     parameters = Parameters
-    libraries = {"torch": frozenset({"devices", "nodes", "accumulation", "clipping"})}
+    libraries = {"torch": frozenset({"devices", "nodes", "gradient_accumulation", "clipping"})}
     unit = "images"
     units = {"pixels": lambda parameters: float(parameters.image**2)}
     figures = (Figure("latency", "ms", "less", "one forward pass without gradients, by the images in it"),)

@@ -45,7 +45,7 @@ def record(measured: Measurement, value: float) -> dict[str, Any]:
     """Return a valid record whose figures are `value`."""
     spec, steps = measured.spec, 150 if measured.what == "step" else 10
     per_s = value if measured.what == "step" else 100.0
-    window = spec.size.samples_per_step * steps / per_s
+    window = spec.size.global_batch * steps / per_s
     return {
         "schema": 2, "spec": spec.changed(), "reason": None, "warnings": [], "data": None,
         "device": {"kind": "cpu" if spec.device == "cpu" else "cuda", "name": "NVIDIA H100 80GB HBM3",

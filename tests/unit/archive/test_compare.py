@@ -118,7 +118,7 @@ def test_a_difference_of_one_cell_stands_with_it() -> None:
 
 
 def longer(summary: Any) -> None:
-    summary["sequence"] = 64
+    summary["sequence_length"] = 64
 
 
 def unequal(summary: Any) -> None:

@@ -90,12 +90,12 @@ def test_a_node_of_an_acceptance_is_a_number() -> None:
         "benchmark": "b",
         "framework": "torch",
         "model": "bert-tiny",
-        "sequence": 32,
+        "sequence_length": 32,
         "topology": "1n1g",
         "predictions": 5,
     }
     asked = {"fleet": fleet, "repeats": 1, "rounds": 0, "specs": [["step", {**spec, "precision": "fp32"}]]}
-    asked["specs"][0][1] |= {"batch_per_device": 8, "repeat": 1, "protocol": 3}
+    asked["specs"][0][1] |= {"batch": 8, "repeat": 1, "protocol": 3}
     asked |= {"expected": [], "published": [], "tolerance": 0.02}
     with pytest.raises(ValueError, match="no whole numbers"):
         accepted.asked_of(Acceptance.model_construct(asked=asked))

@@ -72,7 +72,7 @@ def test_a_record_that_is_gone_is_named(proven: tuple[dict[str, Any], Path]) -> 
 
 
 def test_the_largest_batch_follows_from_the_tries() -> None:
-    tries = [{"batch_per_device": size, "status": "fits", "reason": None, "peak_memory_bytes": 1} for size in (8, 16)]
+    tries = [{"batch": size, "status": "fits", "reason": None, "peak_memory_bytes": 1} for size in (8, 16)]
     largest = {
         "status": "ok", "reason": None, "largest_batch_per_device": 32, "smallest_out_of_memory": 64,
         "peak_memory_bytes": 1, "device": None, "tries": tries,

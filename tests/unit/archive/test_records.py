@@ -60,7 +60,7 @@ def many_warmup(record: Any) -> None:
 
 
 def exact_warmup(record: Any) -> None:
-    record["spec"]["steps"] |= {"at_most_s": None}
+    record["spec"]["steps"] |= {"max_total_seconds": None}
     record["warnings"] = []
     record["warmup_steps"] = record["spec"]["steps"]["warmup"] + 1
 
@@ -68,7 +68,7 @@ def exact_warmup(record: Any) -> None:
 def other_warning(record: Any) -> None:
     steps = record["spec"]["steps"]
     told = f"{record['warmup_steps']} of {steps['warmup']} warm-up and {record['steps_timed'] + 1} of 99 timed steps"
-    record["warnings"] = [f"at_most_s 3: {told}"]
+    record["warnings"] = [f"max_total_seconds 3: {told}"]
 
 
 def latency(record: Any) -> None:
@@ -94,7 +94,7 @@ def latency(record: Any) -> None:
 def test_what_does_not_fit_within_a_record(change: Callable[[Any], None], told: str, topology: str) -> None:
     record = one(topology, precision="fp32", framework="torch")
     assert not found(record)
-    record["warnings"] = [text for text in record["warnings"] if not text.startswith("at_most_s")]
+    record["warnings"] = [text for text in record["warnings"] if not text.startswith("max_total_seconds")]
     change(record)
     assert any(told in line for line in found(record)), found(record)
 

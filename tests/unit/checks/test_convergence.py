@@ -30,7 +30,7 @@ from throughline.study.targets import Targets
 from throughline.workloads import bert
 
 BLOCK = {
-    "sequence": 32, "topologies": ["1n1g", "2n2g", "1n2g"], "batch": {"fp32": [64, 8], "bf16": [16]}, "repeats": 3,
+    "sequence_length": 32, "topologies": ["1n1g", "2n2g", "1n2g"], "batch": {"fp32": [64, 8], "bf16": [16]}, "repeats": 3,
     "frameworks": ["torch", "torch-horovod"], "convergence": {"steps": 500},
 }  # fmt: skip
 
@@ -97,7 +97,7 @@ def judged(folder: Path, text: str, tolerance: float = 0.05, **changes: Any) -> 
 
 
 def test_one_check_for_every_framework_and_precision() -> None:
-    config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence": 32}}})
+    config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence_length": 32}}})
     requests = convergence_check.requests(config, runs.expand(config))
     assert sorted(requests) == [
         f"results/b/convergence_{cell}_{framework}_2n2g.json"
@@ -109,7 +109,7 @@ def test_one_check_for_every_framework_and_precision() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [{"options": {"data": "synthetic"}}, {"options": {"exchange": False}}, {"corpus": {"shards": {"test": 0}}}],
+    [{"options": {"data": "synthetic"}}, {"options": {"gradient_sync": False}}, {"corpus": {"shards": {"test": 0}}}],
 )
 def test_what_cannot_be_checked_is_a_mistake(change: dict[str, Any]) -> None:
     block = BLOCK | {name: value for name, value in change.items() if name != "corpus"}
@@ -119,7 +119,7 @@ def test_what_cannot_be_checked_is_a_mistake(change: dict[str, Any]) -> None:
 
 PHASES = {
     "one": BLOCK,
-    "two": {**BLOCK, "sequence": 128, "frameworks": ["torch"], "convergence": {"begin_from": "one"}},
+    "two": {**BLOCK, "sequence_length": 128, "frameworks": ["torch"], "convergence": {"begin_from": "one"}},
 }
 
 

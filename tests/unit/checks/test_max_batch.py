@@ -45,10 +45,10 @@ def test_no_limit_and_no_room() -> None:
 
 def test_what_is_asked_for() -> None:
     block = {
-        "sequence": 32, "topologies": ["1n1g", "1n4g", "2n4g"], "batch": {"fp32": [64, 8], "fp16": [16]},
+        "sequence_length": 32, "topologies": ["1n1g", "1n4g", "2n4g"], "batch": {"fp32": [64, 8], "fp16": [16]},
         "frameworks": ["torch", "mxnet-horovod"], "extras": ["max_batch"],
     }  # fmt: skip
-    config = load([], {"benchmarks": {"b": block, "c": {"sequence": 32}}})
+    config = load([], {"benchmarks": {"b": block, "c": {"sequence_length": 32}}})
     specs = runs.expand(config)
     assert {spec.benchmark for spec in specs} == {"b", "c"}
     requests = max_batch.requests(config, specs)
@@ -60,10 +60,10 @@ def test_what_is_asked_for() -> None:
 
 def test_a_try_accumulates_two_micro_batches_at_most_if_the_block_states_a_global_batch() -> None:
     """A batch that is tried need not divide it, and two micro-batches need as much memory as hundreds."""
-    block = {"sequence": 32, "batch": {"fp32": [8]}, "samples_per_step": 800, "extras": ["max_batch"]}
+    block = {"sequence_length": 32, "batch": {"fp32": [8]}, "global_batch": 800, "extras": ["max_batch"]}
     config = load([], {"benchmarks": {"b": block}})
     (spec,) = max_batch.requests(config, runs.expand(config))["results/b/max_batch_fp32.json"]
-    assert (spec.options.accumulate, spec.samples_per_step) == (2, None)
+    assert (spec.options.gradient_accumulation, spec.global_batch) == (2, None)
 
 
 def test_what_else_is_searched_is_a_key_of_the_model() -> None:
@@ -72,7 +72,7 @@ def test_what_else_is_searched_is_a_key_of_the_model() -> None:
     requests = max_batch.requests(config, runs.expand(config))
     assert set(requests) == {"results/f/max_batch_fp32.json", "results/f/max_classes_fp32.json"}
     with pytest.raises(UserError, match="max_classes: bert models have no key classes"):
-        load([], {"benchmarks": {"b": {"sequence": 32, "extras": ["max_classes"]}}})
+        load([], {"benchmarks": {"b": {"sequence_length": 32, "extras": ["max_classes"]}}})
 
 
 def test_a_cpu_without_a_limit_is_unsupported(tmp_path: Path) -> None:
@@ -88,12 +88,12 @@ def result(**changes: Any) -> dict[str, Any]:
         "status": "ok", "reason": None, "largest_batch_per_device": 1500, "smallest_out_of_memory": 1520,
         "peak_memory_bytes": 900 << 20, "device": CPU,
         "tries": [
-            {"batch_per_device": 1500, "status": "fits", "reason": None, "peak_memory_bytes": 900 << 20},
-            {"batch_per_device": 1520, "status": "oom", "reason": "no", "peak_memory_bytes": None},
+            {"batch": 1500, "status": "fits", "reason": None, "peak_memory_bytes": 900 << 20},
+            {"batch": 1520, "status": "oom", "reason": "no", "peak_memory_bytes": None},
         ],
     }  # fmt: skip
     return {
-        "schema": 2, "benchmark": "bert", "model": "bert-tiny", "sequence": 32, "precision": "fp32", "topology": "1n2g",
+        "schema": 2, "benchmark": "bert", "model": "bert-tiny", "sequence_length": 32, "precision": "fp32", "topology": "1n2g",
         "steps": 3, "memory_limit_mb": 1000, "tried_at_most": 2**20, "frameworks": {"torch": {**entry, **changes}},
         "started": "2026-11-20T12:00:00Z", "ended": "2026-11-20T12:01:00Z",
     }  # fmt: skip

@@ -25,13 +25,13 @@ from throughline.workloads import faces
 ALONE = {"frameworks": ["torch"]}
 SYNTHETIC = {"data": "synthetic"}
 BLOCK = {
-    "sequence": 32, "topologies": ["1n1g", "1n4g"], "batch": {"bf16": [8], "fp32": [64, 16]}, "repeats": 2,
+    "sequence_length": 32, "topologies": ["1n1g", "1n4g"], "batch": {"bf16": [8], "fp32": [64, 16]}, "repeats": 2,
     "frameworks": ["torch", "torch-horovod"],
 }  # fmt: skip
 
 
 def requested(**changes: Any) -> dict[str, list[RunSpec]]:
-    config = load([], {"benchmarks": {"b": BLOCK | changes, "alone": {"sequence": 32}}})
+    config = load([], {"benchmarks": {"b": BLOCK | changes, "alone": {"sequence_length": 32}}})
     return equivalence.requests(runs.expand(config))
 
 
@@ -53,18 +53,22 @@ def test_one_device_is_proven_on_one_device() -> None:
 def test_one_framework_has_a_proof_where_its_options_change_how_a_model_lies_on_its_ranks() -> None:
     assert requested(**ALONE) == {}
     fp32: dict[str, Any] = {"batch": {"fp32": [16]}}
-    pairs = requested(**ALONE, **fp32, topologies=["1n2g", "1n4g"], options={"tensor": 2})["b"]
-    assert [(str(spec.topology), spec.size.replicas, spec.options.tensor) for spec in pairs] == [
+    pairs = requested(**ALONE, **fp32, topologies=["1n2g", "1n4g"], options={"tensor_parallel": 2})["b"]
+    assert [(str(spec.topology), spec.size.replicas, spec.options.tensor_parallel) for spec in pairs] == [
         ("1n2g", 1, 2), ("1n4g", 2, 2),
     ]  # fmt: skip
-    sharded = requested(**ALONE, topologies=["1n2g", "1n4g"], options={"sharding": "optimizer"})["b"]
+    sharded = requested(**ALONE, topologies=["1n2g", "1n4g"], options={"sharding": "zero1"})["b"]
     assert [str(spec.topology) for spec in sharded] == ["1n2g", "1n2g"]  # a single replica cannot shard
     assert equivalence.settings(sharded[0]).options.layout == sharded[0].options.layout
-    experts = requested(**ALONE, topologies=["1n4g", "1n8g"], options={"experts": 4})["b"]
+    experts = requested(**ALONE, topologies=["1n4g", "1n8g"], options={"expert_parallel": 4})["b"]
     assert [str(spec.topology) for spec in experts[::2]] == ["1n4g", "1n8g"]
-    groups = requested(**ALONE, topologies=["2n8g"], options={"sharding": "full", "replicate": "nodes"})["b"]
-    assert [(str(spec.topology), equivalence.settings(spec).options.replicate) for spec in groups[:1]] == [("1n4g", 2)]
-    assert "options.replicate: 2 instead of nodes" in equivalence.covers(groups)
+    groups = requested(
+        **ALONE, topologies=["2n8g"], options={"sharding": "full_shard", "hybrid_shard_groups": "nodes"}
+    )["b"]
+    assert [(str(spec.topology), equivalence.settings(spec).options.hybrid_shard_groups) for spec in groups[:1]] == [
+        ("1n4g", 2)
+    ]
+    assert "options.hybrid_shard_groups: 2 instead of nodes" in equivalence.covers(groups)
 
 
 @dataclass(frozen=True)
@@ -88,9 +92,9 @@ def test_a_strong_scaling_is_proven_with_the_smallest_batch_of_a_replica() -> No
 
 def test_a_proof_of_a_global_batch_accumulates() -> None:
     """On 1n4g a step is one micro-batch, on 1n1g it is four: then the proof has two."""
-    specs = requested(samples_per_step=64, batch={"fp32": [16]}, topologies=["1n4g", "1n1g"])["b"]
-    assert {spec.samples_per_step for spec in specs} == {None}
-    assert {equivalence.settings(spec).options.accumulate for spec in specs} == {2}
+    specs = requested(global_batch=64, batch={"fp32": [16]}, topologies=["1n4g", "1n1g"])["b"]
+    assert {spec.global_batch for spec in specs} == {None}
+    assert {equivalence.settings(spec).options.gradient_accumulation for spec in specs} == {2}
 
 
 def test_a_batch_that_a_workload_cannot_be_proven_with_is_made_larger() -> None:
@@ -104,7 +108,7 @@ def test_a_batch_that_a_workload_cannot_be_proven_with_is_made_larger() -> None:
 
 def test_what_is_measured_is_what_is_proven() -> None:
     options = {
-        "clip": "norm", "accumulate": 2, "compile": True, "unpadded": True, "checkpointing": True, "dropout": 0.1,
+        "clip": "norm", "gradient_accumulation": 2, "compile": True, "remove_padding": True, "activation_checkpointing": True, "dropout": 0.1,
     }  # fmt: skip
     optimizer = {"name": "lamb", "betas": [0.8, 0.99], "epsilon": 1e-7, "weight_decay": 0.05, "momentum": 0.9}
     measured = training_fixtures.spec(precision="bf16", options=options, optimizer=optimizer)
@@ -121,7 +125,7 @@ def test_what_is_measured_is_what_is_proven() -> None:
 
 
 def test_what_a_proof_covers_names_what_is_measured_otherwise() -> None:
-    measured = training_fixtures.spec(options={"compile": True, "clip": "norm", "accumulate": 264})
+    measured = training_fixtures.spec(options={"compile": True, "clip": "norm", "gradient_accumulation": 264})
     lower, wider = (replace(measured, precision="bf16"), replace(measured, topology=Topology(1, 2)))
     assert equivalence.covers([measured, lower, wider]) == [
         "fp32 against the reference: 50 steps on 1n1g, 1n2g with 4 samples a replica",
@@ -129,7 +133,7 @@ def test_what_a_proof_covers_names_what_is_measured_otherwise() -> None:
         "as measured: adamw, clip norm, compile true, checkpointing false, unpadded false, data real, sharding none, "
         "tensor 1",
         "optimizer.weight_decay: 1.0 instead of 0.01",
-        "options.accumulate: 2 instead of 264",
+        "options.gradient_accumulation: 2 instead of 264",
         "options.dropout: 0.0 instead of 0.1",
     ]
 

@@ -324,7 +324,7 @@ def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
     assert {row["origin"] for row in table.values()} == {"imported"}
     assert (table["run_gpu8.log"]["devices"], table["run_gpu8.log"]["from_its_name"]) == ("8", "")
     assert (tmp_path / "drawn" / "throughput_0.png").stat().st_size > 1000
-    alone = [run.model_copy(update={"accumulate": 1}) for run in read.read]
+    alone = [run.model_copy(update={"gradient_accumulation": 1}) for run in read.read]
     apart = imports.plots(read.model_copy(update={"files": [*read.files, *alone]}))
     assert [("no accumulation" in title) for _, title, *_ in apart] == [False, True]
     ((_, title, _, words),) = imports.plots(read)

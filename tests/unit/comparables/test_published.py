@@ -54,9 +54,9 @@ FOUND = [
 def row(**changes: object) -> Result:
     """Return a correct row of a made-up table on eight H100."""
     known: dict[str, object] = {
-        "origin": "published", "source": "a table", "framework": "torch", "model": "llama-3.1-8b", "sequence": 8192,
+        "origin": "published", "source": "a table", "framework": "torch", "model": "llama-3.1-8b", "sequence_length": 8192,
         "precision": "bf16", "device": "H100 80GB HBM3", "nodes": 1, "devices": 8, "batch_per_device": 2,
-        "accumulate": 1, "global_batch": 16, "value": "6667", "unit": "tokens/s/device",
+        "gradient_accumulation": 1, "global_batch": 16, "value": "6667", "unit": "tokens/s/device",
     }  # fmt: skip
     return Result.model_validate(known | changes)
 
@@ -138,7 +138,7 @@ def test_a_right_table_has_no_doubts() -> None:
 
 def test_equal_speed_reads_equal() -> None:
     """Llama 3.1 8B at 8,192 tokens: the GFLOP per token that torchtitan and NeMo print."""
-    each = flop_conventions.flops_per_sample("llama-3.1-8b", {"sequence": 8192})
+    each = flop_conventions.flops_per_sample("llama-3.1-8b", {"sequence_length": 8192})
     per_token = {name: count / 8192 / 1e9 for name, count in each.items()}
     assert per_token["torchtitan"] == per_token["full"] == pytest.approx(57.9, abs=0.05)
     assert per_token["nemo"] == pytest.approx(51.5, abs=0.05) and per_token["causal"] == pytest.approx(51.5, abs=0.05)
@@ -147,7 +147,7 @@ def test_equal_speed_reads_equal() -> None:
 
 def test_megatron_counts_recomputation() -> None:
     """96 B s l h^2 (1 + s / 6h + V / 16lh) of Narayanan et al. 2021."""
-    each = flop_conventions.flops_per_sample("gpt-1536x16", {"sequence": 2048})
+    each = flop_conventions.flops_per_sample("gpt-1536x16", {"sequence_length": 2048})
     layers, hidden, tokens, rows = 16, 1536, 2048, 50304
     formula = 96 * tokens * layers * hidden**2 * (1 + tokens / (6 * hidden) + rows / (16 * layers * hidden))
     assert each["megatron"] == pytest.approx(formula, rel=1e-9)
@@ -157,7 +157,11 @@ def test_flops_of_a_model_of_ones_own_need_its_file_and_its_batch(monkeypatch: p
     """The samples of a batch share products of DeBERTa, so with another batch our own figure would be doubtful."""
     file = Path(__file__).parents[3] / "presets" / "deberta-two-layers.json"
     digest = sha256(file)
-    own = {"sequence": 32, "parameters": {"task": "mlm", "config_sha256": digest, "predictions": 5}, "devices": 1}
+    own = {
+        "sequence_length": 32,
+        "parameters": {"task": "mlm", "config_sha256": digest, "predictions": 5},
+        "devices": 1,
+    }
     own |= {"model": "transformers:deberta-two-layers", "batch_per_device": 4, "global_batch": 4, "unit": "samples/s"}
     printed = row(**own, value="73.4377", device=None, printed={"tflops": "0.06849598564201978"})
     monkeypatch.delenv(configuration.FILES, raising=False)
@@ -177,7 +181,7 @@ def test_a_precision_that_is_not_stated_matches_and_is_named() -> None:
 def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     study = report_fixture.write_series(tmp_path, report_fixture.DLPERF_BERT_BS32)
     own = summary.summarize(study, repeats=7)
-    scope = Scope(groups([own]), imported=[row(model="bert-base", sequence=128, precision="fp32", batch_per_device=32,
+    scope = Scope(groups([own]), imported=[row(model="bert-base", sequence_length=128, precision="fp32", batch_per_device=32,
                                                device="V100-SXM2-16GB", value="1050", unit="samples/s",
                                                origin="imported")])  # fmt: skip
     here = [comparison for comparison in scope.similar if comparison.other.source == "DLPerf MXNet BERT"]

@@ -24,7 +24,7 @@ def finish(spec: RunSpec, speed: float, digest: str) -> None:
 
 def test_the_median_so_far_mixes_no_environments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A summary leaves repeats of another program out, so the line does too."""
-    every = runs.expand(load([], {"benchmarks": {"b": {"sequence": 32, "topologies": ["1n1g"], "repeats": 5}}}))
+    every = runs.expand(load([], {"benchmarks": {"b": {"sequence_length": 32, "topologies": ["1n1g"], "repeats": 5}}}))
     monkeypatch.chdir(tmp_path)
     plan = Plan(every, [], root=tmp_path)
     for spec, speed, digest in zip(every, (20.0, 30.0, 200.0, 210.0), ("old", "old", "new", "new"), strict=False):

@@ -15,7 +15,7 @@ from throughline.study.config import load
 
 
 def specs(steps: dict[str, object] | None = None) -> list[RunSpec]:
-    block = {"sequence": 32, "topologies": ["1n1g", "1n2g"], "repeats": 3, "steps": steps or {}}
+    block = {"sequence_length": 32, "topologies": ["1n1g", "1n2g"], "repeats": 3, "steps": steps or {}}
     return runs.expand(load([], {"benchmarks": {"b": block}}))
 
 
@@ -42,7 +42,7 @@ def test_unknown_times_are_not_invented(tmp_path: Path) -> None:
 
 
 def test_the_micro_batches_of_a_global_batch_are_told() -> None:
-    block = {"sequence": 32, "topologies": ["1n1g", "2n4g"], "batch": {"fp32": [8]}, "samples_per_step": 1024}
+    block = {"sequence_length": 32, "topologies": ["1n1g", "2n4g"], "batch": {"fp32": [8]}, "global_batch": 1024}
     every = runs.expand(load([], {"benchmarks": {"b": block}}))
     expected = "    1,024 samples a step = replicas x batch x micro-batches: 1n1g 1 x 8 x 128, 2n4g 8 x 8 x 16"
     assert expected in str(planned(every, every, Path())).splitlines()
@@ -64,7 +64,7 @@ def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
     assert "\n  b: 3 repeats tell differences of 12 % apart at 2 % noise (1 question); 5 % takes 6" in str(
         planned(every, every, tmp_path)
     )
-    block = {"sequence": 32, "topologies": ["1n1g", "1n2g"], "repeats": 12, "batch": {"fp32": [4, 8]},
+    block = {"sequence_length": 32, "topologies": ["1n1g", "1n2g"], "repeats": 12, "batch": {"fp32": [4, 8]},
              "frameworks": ["torch", "jax", "tensorflow"], "extras": ["aa"]}  # fmt: skip
     many = runs.expand(load([], {"benchmarks": {"b": block}}))
     (line,) = [line for line in str(planned(many, many, tmp_path)).splitlines() if "apart" in line]
@@ -75,12 +75,12 @@ def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
     )
     wide = plan.Plan(every, [[spec.record] for spec in every], root=tmp_path, margins={"b": 0.1})
     assert "; 10 % takes 4 repeats" in str(wide), "the block's own margin"
-    alone = runs.expand(load([], {"benchmarks": {"b": {"sequence": 32}}}))
+    alone = runs.expand(load([], {"benchmarks": {"b": {"sequence_length": 32}}}))
     assert "apart" not in str(planned(alone, alone, tmp_path)), "nothing is compared"
 
 
 def test_a_cap_bounds_the_time(tmp_path: Path) -> None:
-    every = specs({"at_most_s": 10})
+    every = specs({"max_total_seconds": 10})
     planning = planned(every, every, tmp_path)
     assert planning.estimates_s(every) == [plan.START_S + 10] * 6
     assert str(planning).endswith("one at a time: about 108 s, better known after the first repeat")

@@ -24,7 +24,14 @@ from throughline.corpus.text import tokens
 
 ROOT = Path(__file__).parents[3]
 SCRIPTS = ROOT / "workflow" / "scripts"
-PARAMETERS = {"sequence": 32, "predictions": 5, "probability": 0.15, "short_sequences": 0.1, "copies": 2, "seed": 12345}
+PARAMETERS = {
+    "sequence_length": 32,
+    "predictions": 5,
+    "probability": 0.15,
+    "short_sequences": 0.1,
+    "dupe_factor": 2,
+    "seed": 12345,
+}
 TEXTS = (".txt", ".jsonl")
 SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]
 

@@ -17,7 +17,7 @@ from throughline.corpus.shards import Parameters, making, row_checks, verificati
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.vocabulary import Vocabulary
 
-PARAMETERS = Parameters(32, 5, copies=2)
+PARAMETERS = Parameters(32, 5, dupe_factor=2)
 SPECIAL = ["[SEP]", "[MASK]", "[CLS]", "[PAD]", "[UNK]", "[unused5]", "##ing"]
 PLANES = [
     "".join(chr(plane << 16 | low) for low in (0x20, 0x41, 0x4E00, 0xD7FF, 0xE000, 0xFFFD, 0xFFFE))

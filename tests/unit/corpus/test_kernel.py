@@ -144,7 +144,7 @@ def test_examples(words: Vocabulary, lengths: list[list[int]], parameters: Param
 
 def test_the_longest_sequence(tmp_path: Path) -> None:
     words = tiny_vocabulary(tmp_path, words=3000)
-    found, parameters = documents([[40_000, 3], [50_000], [7]], words), Parameters(1 << 15, 5000, copies=1)
+    found, parameters = documents([[40_000, 3], [50_000], [7]], words), Parameters(1 << 15, 5000, dupe_factor=1)
 
     def made() -> bytes:
         order = segment_pairs.examples(found, parameters, "training", 0)
@@ -159,7 +159,7 @@ def test_the_longest_sequence(tmp_path: Path) -> None:
 @given(data=st.data())
 def test_verification_by_kernel_and_by_numpy_accept_the_same(data: st.DataObject, words: Vocabulary) -> None:
     """One value of a valid block is changed. Either both see a fault, or neither does and their counts are equal."""
-    found, parameters = documents([[4, 9, 30, 2] * 3, [7, 7, 50], [3, 3, 1]], words), Parameters(24, 4, copies=2)
+    found, parameters = documents([[4, 9, 30, 2] * 3, [7, 7, 50], [3, 3, 1]], words), Parameters(24, 4, dupe_factor=2)
     order = segment_pairs.examples(found, parameters, "training", 0)
     (block,) = instances.blocks(found, order, parameters, words, "training", 0, 4096)
     array = block[data.draw(st.sampled_from(sorted(block)))].reshape(-1)
@@ -187,7 +187,7 @@ def test_segments_are_looked_up_alike(data: st.DataObject, words: Vocabulary) ->
     lengths = st.lists(st.lists(st.integers(1, 8), min_size=1, max_size=6), min_size=1, max_size=5)
     found, variety = documents(data.draw(lengths), words), data.draw(st.sampled_from([1, 2, 3, 50]))
     found.tokens[:] = 2000 + found.tokens % variety
-    parameters, wide = Parameters(data.draw(st.sampled_from([8, 16, 40])), 4, copies=2), data.draw(st.booleans())
+    parameters, wide = Parameters(data.draw(st.sampled_from([8, 16, 40])), 4, dupe_factor=2), data.draw(st.booleans())
     order = segment_pairs.examples(found, parameters, "training", 0)
     if not len(order):
         return

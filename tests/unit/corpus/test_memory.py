@@ -17,7 +17,7 @@ from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters, making, segment_pairs, verification
 from throughline.corpus.text import tokens
 
-PARAMETERS = Parameters(16, 3, probability=0.3, copies=2)
+PARAMETERS = Parameters(16, 3, probability=0.3, dupe_factor=2)
 
 
 @pytest.mark.slow

@@ -149,7 +149,7 @@ def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
     words = tiny_vocabulary(tmp_path)
     found = documents([[5, 6, 9] * 40, [7, 30, 2] * 50], words)
     write_tokens(tmp_path / "tokens.hdf5", found, words)
-    made = tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(16, 2, copies=9), "training", 0
+    made = tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(16, 2, dupe_factor=9), "training", 0
     making.make(*made, tmp_path / "packed.hdf5")
     making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)
     making.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")

@@ -24,7 +24,7 @@ def test_files_of_the_corpus() -> None:
     assert made.shards("seq32").names == ["training_0000", "training_0001", "training_0002", "test_0000"]
     assert made.parts == ["0000", "0001", "0002", "0003"]
     assert made.dump() == ["data/sample/dump/sample.xml.bz2"]
-    assert made.verified(corpus="sample", sequence="32")[-1] == "data/sample/seq32/verified/test_0000.json"
+    assert made.verified(corpus="sample", sequence_length="32")[-1] == "data/sample/seq32/verified/test_0000.json"
     assert made.vocabulary() == ["--name", "bert-base-uncased"] and made.extractor() == []
     assert made.verified_against("32", "t.hdf5")[:3] == ["--tokens", "t.hdf5", "--parameters"]
     assert corpus(dump="enwiki-20261101").dump() == ["data/sample/dump/enwiki-20261101.json"]
@@ -106,7 +106,7 @@ def test_one_source_has_the_files_and_arguments_that_it_always_had(dump: Any) ->
 def test_finished_shards_of_another_maker() -> None:
     section = load([], {"corpus": {"dump": {"shards": "x"}}}).corpus
     made = CorpusTargets(section, [], {"seq32": {"training_0000": Path("x/a.hdf5")}})
-    where = {"corpus": "sample", "sequence": "32", "split": "training"}
+    where = {"corpus": "sample", "sequence_length": "32", "split": "training"}
     assert made.finished_shard(**where, number="0000") == "x/a.hdf5"
     assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("seq128").names == []
     with pytest.raises(UserError, match=r"shard training_0001 is not .* It holds: training_0000"):
@@ -119,7 +119,7 @@ def test_finished_shards_of_another_maker() -> None:
     ("wildcards", "message"),
     [
         ({"corpus": "other"}, "corpus other is not in the configuration. It holds: sample"),
-        ({"sequence": "48"}, "sequence 48 is not in the configuration. It holds: 32, 128"),
+        ({"sequence_length": "48"}, "sequence 48 is not in the configuration. It holds: 32, 128"),
         ({"part": "0009"}, "part 0009 is not in the configuration. It holds: 0000, ..., 0008"),
         ({"split": "test", "number": "0001"}, "shard test_0001 is not in the configuration. It holds: training_0000,"),
     ],

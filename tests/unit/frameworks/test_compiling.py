@@ -16,7 +16,7 @@ from throughline.spec import Steps
 from throughline.spec.job import EpochsJob
 from training_fixtures import order, spec
 
-SHORT = {"steps": Steps(warmup=2, timed=5, at_most_s=10)}
+SHORT = {"steps": Steps(warmup=2, timed=5, max_total_seconds=10)}
 JOB = {"framework": "hf-trainer", "precision": "bf16"}
 
 
@@ -29,10 +29,15 @@ JOB = {"framework": "hf-trainer", "precision": "bf16"}
         ("cuda", {"framework": "paddle"}, True, "compiled: the device"),
         ("cuda", {"framework": "jax"}, False, "compiled in any case: jax compiles every step"),
         ("cuda", {"framework": "mxnet-horovod"}, False, "not compiled: mxnet-horovod cannot compile bert-tiny"),
-        ("cuda", {"framework": "paddle", "options": {"checkpointing": True}}, False, "not compiled: in a compiled"),
-        ("cuda", {"options": {"checkpointing": True}}, True, "compiled: the device"),
+        (
+            "cuda",
+            {"framework": "paddle", "options": {"activation_checkpointing": True}},
+            False,
+            "not compiled: in a compiled",
+        ),
+        ("cuda", {"options": {"activation_checkpointing": True}}, True, "compiled: the device"),
         ("cuda", SHORT, False, "not compiled: all steps may take 10 s, and compiling takes about 30 s"),
-        ("cuda", SHORT | {"options": {"graph": True}}, True, "compiled: a CUDA graph"),
+        ("cuda", SHORT | {"options": {"cuda_graph": True}}, True, "compiled: a CUDA graph"),
         ("cuda", JOB | {"job": EpochsJob(samples=320, epochs=2)}, False, "not compiled: the job has"),
         ("cuda", JOB | {"job": EpochsJob(samples=32_000_000, epochs=2)}, True, "compiled: the device"),
     ],

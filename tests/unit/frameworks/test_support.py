@@ -36,9 +36,9 @@ def test_a_form_says_why_it_lacks_a_feature(monkeypatch: pytest.MonkeyPatch) -> 
     from throughline.workloads.bert import in_torch
 
     monkeypatch.setattr(bert.Bert, "libraries", {"torch": frozenset({"devices"})})
-    monkeypatch.setattr(in_torch.BertInTorch, "lacks", {"accumulation": "its batches cannot be cut"})
+    monkeypatch.setattr(in_torch.BertInTorch, "lacks", {"gradient_accumulation": "its batches cannot be cut"})
     with pytest.raises(workloads.Unsupported, match="its batches cannot be cut"):
-        frameworks.refuse(spec(options={"accumulate": 2}))
+        frameworks.refuse(spec(options={"gradient_accumulation": 2}))
 
 
 @pytest.mark.parametrize(
@@ -47,10 +47,10 @@ def test_a_form_says_why_it_lacks_a_feature(monkeypatch: pytest.MonkeyPatch) -> 
         ({}, []),
         ({"topology": "2n2g"}, ["devices", "nodes"]),
         ({"precision": "fp16", "options": {"compile": True}}, ["amp", "compile"]),
-        ({"options": {"compile": True, "graph": True}}, ["compile", "graph"]),
+        ({"options": {"compile": True, "cuda_graph": True}}, ["compile", "cuda_graph"]),
         (
-            {"options": {"accumulate": 2, "clip": "value", "checkpointing": True}},
-            ["accumulation", "clipping", "checkpointing"],
+            {"options": {"gradient_accumulation": 2, "clip": "value", "activation_checkpointing": True}},
+            ["gradient_accumulation", "clipping", "activation_checkpointing"],
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""`options.decoder: dali` shows the same crops as Pillow's decoder, and an error says if DALI is missing."""
+"""`options.image_decoder: dali` shows the same crops as Pillow's decoder, and an error says if DALI is missing."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_pixels_stay_on_the_gpu_for_frameworks_that_take_them(
     given: list[Any] = []
     run: Any = SimpleNamespace(
         manifest=opened(manifest), size=SimpleNamespace(batch_per_replica=4), order=SimpleNamespace(kind=kind),
-        options=SimpleNamespace(decoder="dali"), spec=SimpleNamespace(threads=2),
+        options=SimpleNamespace(image_decoder="dali"), spec=SimpleNamespace(decoders=2),
         framework=SimpleNamespace(local_rank=1, takes_from_gpu=takes),
     )  # fmt: skip
     monkeypatch.setattr(type(run.manifest.reader), "by_dali", lambda self, *words: given.append(words[-2:]))

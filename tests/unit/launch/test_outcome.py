@@ -131,10 +131,10 @@ def test_the_loss_has_to_fall_in_long_windows_on_real_data() -> None:
 
 
 def test_a_cap_is_a_warning() -> None:
-    capped = spec(steps={"warmup": 20, "timed": 100, "at_most_s": 5.0})
+    capped = spec(steps={"warmup": 20, "timed": 100, "max_total_seconds": 5.0})
     record = outcome.assemble(capped, {0: report()}, 1)
     assert record.status == "ok"
-    assert record.warnings == ["at_most_s 5: 2 of 20 warm-up and 4 of 100 timed steps"]
+    assert record.warnings == ["max_total_seconds 5: 2 of 20 warm-up and 4 of 100 timed steps"]
 
 
 def test_a_window_below_a_second_is_a_warning() -> None:
@@ -146,7 +146,7 @@ def test_a_window_below_a_second_is_a_warning() -> None:
 
 def test_a_window_that_the_read_ahead_could_feed_is_a_warning() -> None:
     """Four timed steps of two micro-batches take eight batches."""
-    twice = spec(options={"accumulate": 2})
+    twice = spec(options={"gradient_accumulation": 2})
     for ahead, warns in ((8, True), (5, True), (4, False), (0, False)):
         found = outcome.assemble(twice, {0: report(batches_ahead=ahead)}, 1)
         assert any("ready before it began" in text for text in found.warnings) == warns
@@ -158,21 +158,21 @@ def test_a_window_that_the_read_ahead_could_feed_is_a_warning() -> None:
         (29.9, True, {}, True),
         (30.0, True, {}, False),
         (4.0, False, {}, False),
-        (4.0, True, {"model": "matmul", "sequence": None, "predictions": None}, False),
+        (4.0, True, {"model": "matmul", "sequence_length": None, "predictions": None}, False),
     ],
 )
 def test_a_short_window_on_a_gpu_is_a_warning(
     window_s: float, settles: bool, changes: dict[str, Any], warns: bool
 ) -> None:
     asked = read_spec(json.dumps({key: value for key, value in (spec().values() | changes).items() if value is not None}
-                                 | ({"batch_per_device": 1} if changes else {})))  # fmt: skip
+                                 | ({"batch": 1} if changes else {})))  # fmt: skip
     found = outcome.assemble(asked, {0: report(window=Window(0.0, window_s))}, 1, settles=settles)
     assert found.status == "ok"
     assert any("below 30 s on a GPU" in text for text in found.warnings) == warns
 
 
 def test_a_record_says_what_window_was_planned() -> None:
-    planned = outcome.assemble(spec(), {0: report(at_least_s=30.0)}, 1).as_record()
+    planned = outcome.assemble(spec(), {0: report(min_seconds=30.0)}, 1).as_record()
     assert planned["window_at_least_s"] == 30.0
     assert "window_at_least_s" not in outcome.assemble(spec(), {0: report()}, 1).as_record()
 

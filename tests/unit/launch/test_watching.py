@@ -134,10 +134,10 @@ def test_without_padding_a_gpus_memory_grows_in_place_unless_the_user_decides(
         (False, "cuda", {}),
         (True, "cpu", {}),
     ):
-        spec = training_fixtures.spec(options={"unpadded": value})
+        spec = training_fixtures.spec(options={"remove_padding": value})
         assert machine.allocator(spec, kind) == expected
     monkeypatch.setenv(name, "max_split_size_mb:64")
-    assert machine.allocator(training_fixtures.spec(options={"unpadded": True}), "cuda") == {}
+    assert machine.allocator(training_fixtures.spec(options={"remove_padding": True}), "cuda") == {}
 
 
 def test_workers_get_the_threads_of_the_specification(monkeypatch: pytest.MonkeyPatch) -> None:

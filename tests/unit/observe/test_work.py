@@ -65,11 +65,11 @@ def test_made_up_tokens_are_all_real() -> None:
 
 
 def test_without_padding_the_real_tokens_alone_are_counted() -> None:
-    left_out, shares = {"unpadded": True}, {"counted": {"real_token_share": 0.5, "real_pair_share": 0.25}}
-    unpadded, padded = of(10.0, A100, shares, options=left_out), of(10.0, A100, shares)
-    assert unpadded.flops_per_sample == pytest.approx(of(10.0, A100, sequence=64).flops_per_sample)
-    assert (unpadded.real_tokens_per_s, padded.real_tokens_per_s) == (640.0, 640.0)
-    assert "padding to 128 positions is left out" in unpadded.convention["tokens"]
+    left_out, shares = {"remove_padding": True}, {"counted": {"real_token_share": 0.5, "real_pair_share": 0.25}}
+    remove_padding, padded = of(10.0, A100, shares, options=left_out), of(10.0, A100, shares)
+    assert remove_padding.flops_per_sample == pytest.approx(of(10.0, A100, sequence_length=64).flops_per_sample)
+    assert (remove_padding.real_tokens_per_s, padded.real_tokens_per_s) == (640.0, 640.0)
+    assert "padding to 128 positions is left out" in remove_padding.convention["tokens"]
     assert "padding included" in padded.convention["tokens"] and "padding included" in padded.convention["attention"]
     uncounted = of(10.0, A100, options=left_out)
     assert uncounted.flops_per_sample is None and "did not count" in uncounted.reasons["mfu"]

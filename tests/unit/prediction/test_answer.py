@@ -15,11 +15,11 @@ PLACES = [(1, 1), (1, 4), (1, 8), (2, 8)]
 LARGER = Target(8, 8, 64 * 64)
 
 
-def step(nodes: int, devices: int, samples: float = 64, accumulate: int = 1, spread: float = 0.0) -> float:
+def step(nodes: int, devices: int, samples: float = 64, gradient_accumulation: int = 1, spread: float = 0.0) -> float:
     """Return the step of a machine that the hierarchical form describes exactly."""
-    place = Place(nodes, devices, accumulate, samples, nodes * devices)
+    place = Place(nodes, devices, gradient_accumulation, samples, nodes * devices)
     inside, between = exchange(place, "hierarchical")
-    compute = accumulate * (0.2 + 0.01 * samples) * (1 + slowest(place.ranks, spread))
+    compute = gradient_accumulation * (0.2 + 0.01 * samples) * (1 + slowest(place.ranks, spread))
     return compute + 0.1 * inside + 0.2 * between
 
 
@@ -43,7 +43,7 @@ def test_the_prediction_lies_between_the_two_forms_and_its_interval_holds_it() -
     answer = made(points())
     assert step(2, 8) < answer.step_s < step(8, 8)
     assert answer.low < answer.samples_per_s < answer.high
-    assert answer.low < LARGER.samples_per_step / step(8, 8) < answer.high
+    assert answer.low < LARGER.global_batch / step(8, 8) < answer.high
 
 
 def test_the_terms_add_up_to_the_step() -> None:
@@ -98,7 +98,12 @@ def test_strong_scaling_finds_what_a_micro_batch_costs_whatever_its_size() -> No
 
 def test_a_fixed_global_batch_exchanges_once_for_all_its_micro_batches() -> None:
     known = [
-        Point(*place, (step(*place, accumulate=32 // math.prod(place)),), 2048, accumulate=32 // math.prod(place))
+        Point(
+            *place,
+            (step(*place, gradient_accumulation=32 // math.prod(place)),),
+            2048,
+            gradient_accumulation=32 // math.prod(place),
+        )
         for place in PLACES
     ]
     answer = made(known, Target(4, 8, 2048))
@@ -132,10 +137,15 @@ def test_the_interval_is_as_wide_as_what_was_left_out_showed() -> None:
         (points(PLACES[:3]), LARGER, Job(), "one topology with 2 nodes is enough"),
         (points(), LARGER, Job(exchange="lookups"), "split tables"),
         (points(), LARGER, Job(input_limited="decoding is slower"), "decoding is slower"),
-        (points(), LARGER, Job(layout=Layout(tensor=8)), "do not divide into replicas of 8"),
-        (points(), LARGER, Job(layout=Layout(sharding="full", replicate=2)), "no formula here knows such groups"),
-        (points(), LARGER, Job(layout=Layout(experts=2)), "tokens travel"),
-        (points([(1, 8), (2, 8)]), LARGER, Job(layout=Layout(tensor=16)), "replicas of 16"),
+        (points(), LARGER, Job(layout=Layout(tensor_parallel=8)), "do not divide into replicas of 8"),
+        (
+            points(),
+            LARGER,
+            Job(layout=Layout(sharding="full_shard", hybrid_shard_groups=2)),
+            "no formula here knows such groups",
+        ),
+        (points(), LARGER, Job(layout=Layout(expert_parallel=2)), "tokens travel"),
+        (points([(1, 8), (2, 8)]), LARGER, Job(layout=Layout(tensor_parallel=16)), "replicas of 16"),
         ([], LARGER, Job(), "nothing was measured"),
     ],
 )

@@ -93,4 +93,4 @@ def test_questions_ask_for_larger_topologies_than_they_know() -> None:
     kinds = [question.kind for question in asked()]
     assert {kind: kinds.count(kind) > 50 for kind in KINDS} == dict.fromkeys(KINDS, True)
     one = Series("s", "f", (), 4, 2, {(1, 8): 0.5})
-    assert one.point((1, 8)).samples_per_step == 64
+    assert one.point((1, 8)).global_batch == 64

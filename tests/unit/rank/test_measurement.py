@@ -50,13 +50,13 @@ def counts(
     [(100.0, 0.1, (20, 100)), (20.0, 2.4, (3, 5)), (4.0, 2.4, (2, 3)), (60.0, 1.0, (20, 38)), (1.0, 60.0, (2, 3))],
 )
 def test_steps_under_a_cap(monkeypatch: pytest.MonkeyPatch, cap: float, step: float, expected: tuple[int, int]) -> None:
-    assert counts(monkeypatch, Steps(at_most_s=cap), [step]) == expected
+    assert counts(monkeypatch, Steps(max_total_seconds=cap), [step]) == expected
 
 
 @pytest.mark.parametrize("asked", [1, 3, 100])
 def test_never_more_steps_than_asked(monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
     assert measurement.timed_steps(asked, 1000.0, 1.0, 0.001) == asked
-    steps = Steps(warmup=asked, timed=10, at_most_s=1000.0)
+    steps = Steps(warmup=asked, timed=10, max_total_seconds=1000.0)
     assert counts(monkeypatch, steps, [0.1]) == (max(2, asked), 10)
 
 
@@ -67,7 +67,7 @@ def test_without_limits_a_run_takes_all_steps(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_first_step_that_compiles_does_not_shorten_the_window(monkeypatch: pytest.MonkeyPatch) -> None:
     # The first step does not count, and 3 more warm-up steps leave 6.5 of 9.5 seconds.
-    assert counts(monkeypatch, Steps(warmup=5, timed=100, at_most_s=10.0), SLOW_FIRST) == (4, 6)
+    assert counts(monkeypatch, Steps(warmup=5, timed=100, max_total_seconds=10.0), SLOW_FIRST) == (4, 6)
 
 
 @pytest.mark.parametrize("slow", [(60.0, 40.0, 0.01), (60.0, 40.0, 40.0, 0.01)])
@@ -75,7 +75,7 @@ def test_a_first_step_that_compiles_does_not_shorten_the_window(monkeypatch: pyt
 def test_a_second_step_that_compiles_is_not_the_speed(
     monkeypatch: pytest.MonkeyPatch, slow: tuple[float, ...], place: dict[str, Any]
 ) -> None:
-    assert counts(monkeypatch, Steps(at_most_s=10.0), slow, **place) == (20, 100)
+    assert counts(monkeypatch, Steps(max_total_seconds=10.0), slow, **place) == (20, 100)
 
 
 @pytest.mark.parametrize("slow", [(60.0, 40.0, FAST), (60.0, 40.0, 40.0, FAST), (5.0, FAST)])
@@ -87,15 +87,15 @@ def test_a_gpu_is_timed_until_its_clocks_have_settled(monkeypatch: pytest.Monkey
     ("steps", "kind", "expected"),
     [
         (Steps(timed=200), "cuda", (20, 200)),  # the user has chosen
-        (Steps(at_most_s=10.0), "cuda", (20, 100)),
-        (Steps(at_least_s=0.0), "cuda", (20, 100)),
+        (Steps(max_total_seconds=10.0), "cuda", (20, 100)),
+        (Steps(min_seconds=0.0), "cuda", (20, 100)),
         (Steps(), "cpu", (20, 100)),
-        (Steps(at_least_s=5.0), "cpu", (20, 704)),
-        (Steps(timed=1000, at_least_s=5.0), "cuda", (20, 1000)),
-        (Steps(warmup=0, at_least_s=5.0), "cuda", (4, 704)),
-        (Steps(at_least_s=5.0, at_most_s=6.0), "cuda", (20, 704)),
-        (Steps(at_least_s=5.0, at_most_s=5.1), "cuda", (20, 601)),
-        (Steps(at_least_s=3600.0), "cuda", (20, measurement.MOST_TIMED)),
+        (Steps(min_seconds=5.0), "cpu", (20, 704)),
+        (Steps(timed=1000, min_window_seconds=5.0), "cuda", (20, 1000)),
+        (Steps(warmup=0, min_window_seconds=5.0), "cuda", (4, 704)),
+        (Steps(min_seconds=5.0, max_total_seconds=6.0), "cuda", (20, 704)),
+        (Steps(min_seconds=5.0, max_total_seconds=5.1), "cuda", (20, 601)),
+        (Steps(min_seconds=3600.0), "cuda", (20, measurement.MOST_TIMED)),
     ],
 )
 def test_who_decides_how_long_a_window_is(

@@ -30,7 +30,10 @@ def test_one_topology_has_no_speedup_and_no_known_parts(tmp_path: Path) -> None:
     text = told(here, here)
     assert text["Fastest"].startswith("torch trains bert-base at 100.0 samples/s on 1 device (1n1g)")
     assert "speedup" not in text["Fastest"] and "there is one topology" in text["Scales"]
-    assert "extras: [noexchange, synthetic] tells it" in text["Limited by"] and "for a million samples" in text["Costs"]
+    assert (
+        "extras: [no_gradient_sync, synthetic] tells it" in text["Limited by"]
+        and "for a million samples" in text["Costs"]
+    )
     assert text["Next"].startswith("Find out what a step spends")
 
 
@@ -48,7 +51,9 @@ def test_a_step_up_that_is_certain_and_one_that_is_not(tmp_path: Path) -> None:
 
 def test_parts_of_a_step_limit_it(tmp_path: Path) -> None:
     here = groups(tmp_path, {"1n1g": jitter(100.0), "1n4g": jitter(300.0)})
-    without = groups(tmp_path, {"1n4g": jitter(400.0)}, benchmark="bert__noexchange", options={"exchange": False})
+    without = groups(
+        tmp_path, {"1n4g": jitter(400.0)}, benchmark="bert__no_gradient_sync", options={"gradient_sync": False}
+    )
     text = told(here, [*here, *without])
     assert text["Limited by"] == "A step of torch 1n4g takes: compute and input 75 %, communication 25 %."
     assert [answer.question for answer in answers(Scope(without, [*here, *without]))] == ["Fastest"]
@@ -57,7 +62,7 @@ def test_parts_of_a_step_limit_it(tmp_path: Path) -> None:
 def test_a_price_and_a_task_have_a_cost(tmp_path: Path) -> None:
     records = write_series(tmp_path, {"1n1g": jitter(100.0)})
     prices = {"V100": Price(per_hour=3.6, currency="USD")}
-    terms = summary.Terms(prices=prices, task_samples=36_000_000)
+    terms = summary.Terms(prices=prices, total_samples=36_000_000)
     (group,) = cells.groups([summary.summarize(records, repeats=5, terms=terms)])
     text = told([group], [group])["Costs"]
     assert text.startswith("10.00 USD for a million samples; the whole task: 100.0 hours, 360.0 USD (prices.V100")

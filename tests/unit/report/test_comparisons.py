@@ -242,7 +242,7 @@ def on(day: str) -> dict[str, Any]:
 OTHERS: dict[str, dict[str, Any]] = {
     "device": {"device_found": CPU},
     "software": {"framework_versions": {"torch": "2.12.0", "driver": "580.10"}},
-    "workload": {"sequence": 512},
+    "workload": {"sequence_length": 512},
     "day": on("2026-10-01"),
 }
 

@@ -27,7 +27,7 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
     run = report_fixture.spec(
         benchmark="gpt2", model="gpt2-small", batch_per_device=4, precision="fp16", topology="1n8g"
     )
-    run = {key: value for key, value in run.items() if key != "predictions"} | {"sequence": 1024}
+    run = {key: value for key, value in run.items() if key != "predictions"} | {"sequence_length": 1024}
     asked = read_spec(json.dumps(run))
     run = asked.values()
     record = report_fixture.record(run, 239.0)

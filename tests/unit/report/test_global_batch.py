@@ -29,8 +29,8 @@ SPEEDS = {"1n1g": 100.0, "1n2g": 190.0, "1n8g": 700.0}
 def asked(topology: str, benchmark: str = "bert", batch: int = 32, **changes: Any) -> dict[str, Any]:
     """Return a specification whose micro-batches make SAMPLES samples."""
     nodes, devices = map(int, topology.removesuffix("g").split("n"))
-    accumulated = {"accumulate": SAMPLES // (nodes * devices * batch), **changes.pop("options", {})}
-    known = {"benchmark": benchmark, "batch_per_device": batch, "samples_per_step": SAMPLES, "options": accumulated}
+    accumulated = {"gradient_accumulation": SAMPLES // (nodes * devices * batch), **changes.pop("options", {})}
+    known = {"benchmark": benchmark, "batch": batch, "global_batch": SAMPLES, "options": accumulated}
     return spec(topology=topology, **known | changes)
 
 
@@ -44,11 +44,11 @@ def summarized(root: Path, *runs_of: dict[str, Any], asked_for: Any = None) -> A
 
 def test_all_topologies_are_one_summary_that_names_the_global_batch(tmp_path: Path) -> None:
     found = summarized(tmp_path, *map(asked, SPEEDS), asked_for=runs.read_spec(json.dumps(asked("1n2g"))))
-    assert (found.samples_per_step, found.options.accumulate) == (SAMPLES, 1)
+    assert (found.global_batch, found.options.gradient_accumulation) == (SAMPLES, 1)
     assert {cell.global_batch for cell in found.frameworks["torch"].values()} == {SAMPLES}
     (group,) = cells.groups([found])
     assert [group.size(row) for row in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
-    assert [one.result.accumulate for one in our_results.measured([group])] == [24, 12, 3]
+    assert [one.result.gradient_accumulation for one in our_results.measured([group])] == [24, 12, 3]
     assert "W/ accumulation to 768 samples" in cells.title(group) and "accumulation of" not in cells.title(group)
 
 
@@ -82,14 +82,14 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
 def test_another_machine_with_a_constant_accumulation_differs_in_it(tmp_path: Path) -> None:
     ours, theirs = summarized(tmp_path / "a", asked("1n2g")), summarized(tmp_path / "b", spec(topology="1n2g"))
     sides = [Side(group, group.measured[0]) for found in (ours, theirs) for group in cells.groups([found])]
-    assert differing.between(*map(differing.facts, sides)) == ["options.accumulate: 12 here, 1 there"]
+    assert differing.between(*map(differing.facts, sides)) == ["options.gradient_accumulation: 12 here, 1 there"]
 
 
 def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> None:
     blocks = {
-        "b": {"sequence": 32, "batch": {"fp32": [8, 16]}, "samples_per_step": 64},
-        "alone": {"sequence": 32, "batch": {"fp32": [8]}, "steps": {"timed": 7}},
-        "other": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"clip": "norm"}},
+        "b": {"sequence_length": 32, "batch": {"fp32": [8, 16]}, "global_batch": 64},
+        "alone": {"sequence_length": 32, "batch": {"fp32": [8]}, "steps": {"timed": 7}},
+        "other": {"sequence_length": 32, "batch": {"fp32": [8]}, "options": {"clip": "norm"}},
     }
     config = load([], {"benchmarks": blocks})
     targets = Targets(config, runs.expand(config), {}, {}, {})
@@ -99,15 +99,15 @@ def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> 
 
 def test_a_summary_without_one_does_not_name_it(tmp_path: Path) -> None:
     summarized(tmp_path, spec())
-    assert "samples_per_step" not in json.loads((tmp_path / "bert/bz32_fp32.json").read_text())
+    assert "global_batch" not in json.loads((tmp_path / "bert/bz32_fp32.json").read_text())
 
 
 def test_another_global_batch_is_another_configuration(tmp_path: Path) -> None:
-    twice = asked("1n2g", samples_per_step=2 * SAMPLES, options={"accumulate": 24})
-    with pytest.raises(UserError, match=f"samples_per_step = {2 * SAMPLES}"):
+    twice = asked("1n2g", global_batch=2 * SAMPLES, options={"gradient_accumulation": 24})
+    with pytest.raises(UserError, match=f"global_batch = {2 * SAMPLES}"):
         summarized(tmp_path, asked("1n1g"), twice)
-    constant = spec(topology="1n2g", options={"accumulate": 24})
-    with pytest.raises(UserError, match=r"samples_per_step = None|options.accumulate = 24"):
+    constant = spec(topology="1n2g", options={"gradient_accumulation": 24})
+    with pytest.raises(UserError, match=r"global_batch = None|options.gradient_accumulation = 24"):
         summarized(tmp_path, asked("1n1g"), constant)
 
 

@@ -55,11 +55,11 @@ RUN = json.loads((GOLDEN / "run.json").read_text(encoding="utf-8"))
 TERMS = {
     "goals": {"efficiency": {"from_nodes": 2, "at_least": 0.9}, "utilization": {"at_least": 0.4}},
     "prices": {"V100": {"per_hour": 3.6, "per_month": None, "devices": None, "currency": "USD"}},
-    "task_samples": 36_000_000,
+    "total_samples": 36_000_000,
 }
 SECONDS = {
     "bert": {"1n1g": (0.40, 0.32, 0.256), "1n2g": (0.50, 0.40, 0.32), "2n8g": (0.512, 0.40, 0.32)},
-    "bert__noexchange": {"1n2g": (0.40, 0.32, 0.25)},
+    "bert__no_gradient_sync": {"1n2g": (0.40, 0.32, 0.25)},
     "early": {"1n1g": (0.40, 0.32, 0.256)},
 }
 WIDE = {"vocabulary": 1000, "embedding": 16, "hidden": 2, "table": "rows", "update": "lazy"}
@@ -114,7 +114,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         terms = {**TERMS, "goals": None} if "__" in benchmark else TERMS
         place = root / benchmark / "bz32_fp32.json"
         script("summarize", *paths, "--asked", 3, "--terms", json.dumps(terms), "--output", place)
-    extras = ["--extras", root / "bert__noexchange/bz32_fp32.json"]
+    extras = ["--extras", root / "bert__no_gradient_sync/bz32_fp32.json"]
     script("tables", root / "bert/bz32_fp32.json", *extras, "--output-dir", root / "bert/tables")
     script("tables", root / "early/bz32_fp32.json", "--output-dir", root / "early/tables")
     sys.argv = before
@@ -153,7 +153,7 @@ def test_flops_of_a_device() -> None:
 def test_percentiles_of_step_times(tmp_path: Path) -> None:
     """Of steps of 1 to 20 ms, 95 % take at most 19 ms, and half of them at most 10.5 ms; 20 have no 99th percentile."""
     asked = spec(benchmark="clicks", topology="1n2g", model="wide-deep", corpus=None, **WIDE)
-    asked = {key: value for key, value in asked.items() if key not in ("sequence", "predictions")}
+    asked = {key: value for key, value in asked.items() if key not in ("sequence_length", "predictions")}
     paths = []
     for repeat, times in ((1, 1.0), (2, 4.0), (3, 2.0)):
         one = read_spec(json.dumps({**asked, "repeat": repeat}))
@@ -174,11 +174,11 @@ def test_files_of_schema_1(tmp_path: Path) -> None:
         records.read_equivalence(GOLDEN / "equivalence.json"),
         records.read_max_batch(GOLDEN / "max_batch.json"),
     )
-    assert (proof.batch_per_device, proof.parameters, proof.covers) == (32, {"sequence": 128}, [])
-    assert largest.parameters == {"sequence": 128}
-    assert records.read_summary(GOLDEN / "summary.json").parameters == {"sequence": 128}
+    assert (proof.batch_per_device, proof.parameters, proof.covers) == (32, {"sequence_length": 128}, [])
+    assert largest.parameters == {"sequence_length": 128}
+    assert records.read_summary(GOLDEN / "summary.json").parameters == {"sequence_length": 128}
     on_cpu = records.read_run(write_record(tmp_path, json.loads((GOLDEN / "run_on_cpu.json").read_text())))
-    assert (on_cpu.schema_, on_cpu.spec.parameters.sequence, on_cpu.status) == (2, 32, "ok")
+    assert (on_cpu.schema_, on_cpu.spec.parameters.sequence_length, on_cpu.status) == (2, 32, "ok")
 
 
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:

@@ -62,11 +62,16 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Path, 
             paths += write_series(
                 root,
                 {f"1n{place(row)[1]}g": [JOB.trained / values["train_runtime"]]},
-                **{"benchmark": card.lower(), "framework": "hf-trainer", "batch_per_device": batch},
-                **{"precision": precision, "job": ASKED, "options": {"accumulate": 4}, "device_found": device},
+                **{"benchmark": card.lower(), "framework": "hf-trainer", "batch": batch},
+                **{
+                    "precision": precision,
+                    "job": ASKED,
+                    "options": {"gradient_accumulation": 4},
+                    "device_found": device,
+                },
                 beside={"figures": figures(values)},
             )
-        terms = summary.Terms(prices={card: Price(per_hour=CARDS[card][1], currency="CNY")}, task_samples=JOB.trained)
+        terms = summary.Terms(prices={card: Price(per_hour=CARDS[card][1], currency="CNY")}, total_samples=JOB.trained)
         made = summary.summarize(paths, repeats=1, terms=terms)
         found.setdefault(card, {})[root / f"{card.lower()}/bz{batch}_{precision}.json"] = made
     return found
@@ -182,10 +187,14 @@ def test_steps_of_a_job_are_rounded_up_as_the_trainer_does() -> None:
 
 def test_a_record_whose_figures_do_not_add_up_is_marked(tmp_path: Path) -> None:
     values: dict[str, Any] = told(published()[0]) | {"train_runtime": 230.6953}
-    changes: dict[str, Any] = {"framework": "hf-trainer", "batch_per_device": 8, "job": ASKED}
+    changes: dict[str, Any] = {"framework": "hf-trainer", "batch": 8, "job": ASKED}
     made = summary.summarize(
         write_series(
-            tmp_path, {"1n4g": [20.1]}, options={"accumulate": 4}, beside={"figures": figures(values)}, **changes
+            tmp_path,
+            {"1n4g": [20.1]},
+            options={"gradient_accumulation": 4},
+            beside={"figures": figures(values)},
+            **changes,
         ),
         repeats=1,
     )

@@ -199,7 +199,7 @@ def test_what_a_task_costs(tmp_path: Path) -> None:
     """The arithmetic of a blog: with 1,000 samples/s on 4 devices at 5.3 an hour, 36 million samples take 10 hours and
     cost 212."""
     paths = write_series(tmp_path, {"1n4g": [990.0, 1000.0, 1010.0]})
-    terms = Terms(prices={"V100-SXM2-16GB": Price(per_hour=5.3, currency="CNY")}, task_samples=36_000_000)
+    terms = Terms(prices={"V100-SXM2-16GB": Price(per_hour=5.3, currency="CNY")}, total_samples=36_000_000)
     found = summary.summarize(paths, repeats=3, terms=terms).frameworks["torch"]["1n4g"].cost
     assert found is not None
     assert (found.task_hours, found.task_price) == (pytest.approx(10.0), pytest.approx(212.0))
@@ -210,16 +210,16 @@ def test_what_a_task_costs(tmp_path: Path) -> None:
 
 def test_a_missing_price_is_no_zero(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n1g": [100.0]}, device_found=CPU)
-    found = summary.summarize(paths, repeats=1, terms=Terms(task_samples=360_000)).frameworks["torch"]["1n1g"].cost
+    found = summary.summarize(paths, repeats=1, terms=Terms(total_samples=360_000)).frameworks["torch"]["1n1g"].cost
     assert found is not None
     assert (found.per_million_samples, found.task_price, found.task_hours) == (None, None, 1.0)
     assert "set prices" in found.reasons["per_million_samples"]
     none = summary.summarize(paths, repeats=1).frameworks["torch"]["1n1g"].cost
-    assert none is not None and "task_samples is not set" in none.reasons["task_hours"]
+    assert none is not None and "total_samples is not set" in none.reasons["task_hours"]
 
 
 def test_terms_travel_as_json(tmp_path: Path) -> None:
-    text = json.dumps({"goals": Goals().model_dump(), "prices": {}, "task_samples": None})
+    text = json.dumps({"goals": Goals().model_dump(), "prices": {}, "total_samples": None})
     assert summary.read_terms(text).goals == Goals()
     with pytest.raises(UserError, match="--terms"):
         summary.read_terms('{"goals": 3}')

@@ -39,7 +39,7 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
     """The results of this machine (V100) and of another one (A100), each with a benchmark `bert`."""
     here, other = tmp_path / "here/results", tmp_path / "other/results"
     measure(
-        here, {"1n1g": [100.0, 101.0, 99.5], "1n2g": [180.0, 181.0, 179.0]}, terms=summary.Terms(task_samples=36_000)
+        here, {"1n1g": [100.0, 101.0, 99.5], "1n2g": [180.0, 181.0, 179.0]}, terms=summary.Terms(total_samples=36_000)
     )
     measure(other, {"1n1g": [210.0, 212.0, 209.0]}, device_found=A100)
     return here, other

@@ -31,7 +31,7 @@ def measured(root: Path, name: str, ms: float, told: dict[str, Any] | None, **op
 
 @pytest.fixture
 def without(tmp_path: Path) -> list[cells.Group]:
-    return cells.groups([measured(tmp_path, "bert__noexchange", 114, None, exchange=False)])
+    return cells.groups([measured(tmp_path, "bert__no_gradient_sync", 114, None, gradient_sync=False)])
 
 
 def test_what_the_network_explains(tmp_path: Path, without: list[cells.Group]) -> None:

@@ -86,8 +86,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = root.parent / "data/sample/seq128/manifest.json"
     manifest.parent.mkdir(parents=True)
     manifest.write_text(json.dumps({
-        "schema": 1, "corpus": "sample", "sequence": 128, "predictions": 20, "content_digest": "c0ffee",
-        "vocabulary": {"size": 30522, "sha256": "07eced375cec"}, "parameters": {"copies": 5, "dynamic": True},
+        "schema": 1, "corpus": "sample", "sequence_length": 128, "predictions": 20, "content_digest": "c0ffee",
+        "vocabulary": {"size": 30522, "sha256": "07eced375cec"}, "parameters": {"dupe_factor": 5, "dynamic": True},
         "shards": [{"split": s, "rows": n} for s, n in (("training", 1200), ("training", 1300), ("test", 70))],
     }))  # fmt: skip
     page.write(root, summaries, [manifest, root / "no/manifest.json"], EXPECTED, root / "report.html")

@@ -106,7 +106,7 @@ def test_off_and_on_of_the_published_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("topology", "tensor", "batch", "name"),
+    ("topology", "tensor_parallel", "batch", "name"),
     [("1n8g", 1, 4, "1n_8g_dp_4bs"), ("1n4g", 4, 4, "1n_4g_mp_4bs"), ("1n4g", 2, 8, "1n_4g_2dp_2mp_8bs")],
 )
 def test_names_of_cases(topology: str, tensor: int, batch: int, name: str) -> None:
@@ -126,12 +126,12 @@ def block(root: Path, name: str, memory: int, speeds: dict[str, float], **change
 def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Summary]:
     """Two blocks that only differ in sharding, and one block with tensor parallelism, of a model that has both."""
     bert = workloads.of("bert-base")
-    monkeypatch.setattr(type(bert), "libraries", {"torch": bert.libraries["torch"] | {"tensor"}})
+    monkeypatch.setattr(type(bert), "libraries", {"torch": bert.libraries["torch"] | {"tensor_parallel"}})
     speeds = {"1n2g": 190.0, "2n2g": 330.0}
     return [
         block(tmp_path, "plain", 9000, {"1n1g": 100.0, **speeds}, complete=True),
-        block(tmp_path, "split", 8000, speeds, complete=True, options={"sharding": "optimizer"}),
-        block(tmp_path, "wide", 5000, {"2n2g": 80.0}, options={"tensor": 2}, device_found=CPU),
+        block(tmp_path, "split", 8000, speeds, complete=True, options={"sharding": "zero1"}),
+        block(tmp_path, "wide", 5000, {"2n2g": 80.0}, options={"tensor_parallel": 2}, device_found=CPU),
     ]
 
 
@@ -183,7 +183,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
         and "sharding optimizer splits the optimizer&#39;s states: 8 bytes." in text
     )
     assert "DeepSpeed&#39;s stage 1 saves about 12" in text
-    assert "W/ sharding: optimizer</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text
+    assert "W/ sharding: zero1</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text
     assert " splits " not in text.partition('id="benchmark-wide-pairs"')[2].partition("</section>")[0]
 
 
@@ -204,7 +204,7 @@ def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path,
 def test_bytes_saved_are_told_of_gpus_alone(tmp_path: Path) -> None:
     off, on = (
         block(tmp_path, name, 700, {"1n2g": 9.0}, device_found=CPU, options={"sharding": kind})
-        for name, kind in (("plain", "none"), ("split", "optimizer"))
+        for name, kind in (("plain", "none"), ("split", "zero1"))
     )
     everything = cells.groups([off, on])
     ((_, both),) = switched(judged_pairs.judge(everything[1:], everything))

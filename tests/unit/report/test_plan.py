@@ -20,7 +20,7 @@ from throughline.report.topics import predictions as foretold
 from throughline.report.topics import write_tables
 
 SAMPLES = 1_200_000_000
-PRICED = {"prices": {"V100": {"per_hour": 2.5, "currency": "EUR"}}, "task_samples": SAMPLES}
+PRICED = {"prices": {"V100": {"per_hour": 2.5, "currency": "EUR"}}, "total_samples": SAMPLES}
 
 
 def scope(root: Path, deadline: float | None, repeats: int = 7, **more: Any) -> Scope:
@@ -89,7 +89,7 @@ def test_the_table_keeps_measured_and_predicted_apart(tmp_path: Path) -> None:
 
 
 def test_without_prices_a_plan_counts_device_hours_and_a_single_repeat_promises_nothing(tmp_path: Path) -> None:
-    found = topic.by_deadline(scope(tmp_path, 1e6, terms={"task_samples": SAMPLES}, device_found=CPU))
+    found = topic.by_deadline(scope(tmp_path, 1e6, terms={"total_samples": SAMPLES}, device_found=CPU))
     assert "fewest device hours" in found and "torch on 1n1g" in found
     (ways,) = topic.of(scope(tmp_path / "one", 1e6, repeats=1))
     assert not any(way.meets(1e9) for way in ways if not way.predicted)

@@ -42,7 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(root: Path) -> Predictions:
     faster = {name: speed * 1.05 for name, speed in SPEEDS.items()}
-    extra = place(root, "bert__noexchange", faster, options={"exchange": False})
+    extra = place(root, "bert__no_gradient_sync", faster, options={"gradient_sync": False})
     return derived(place(root), extra)
 
 
@@ -58,14 +58,14 @@ def test_measured_topologies_are_not_predicted_and_the_file_says_what_it_is_made
     assert [point.topology for point in series.measured] == list(SPEEDS)
     assert [point.compute_s is None for point in series.measured] == [True, False, False, False]
     last = series.measured[-1]
-    assert last.samples_per_step == 1024 and last.step_s[0] == pytest.approx(1024 / 3800)
+    assert last.global_batch == 1024 and last.step_s[0] == pytest.approx(1024 / 3800)
     assert last.compute_s == pytest.approx(1024 / (3800 * 1.05))
-    assert set(made.made_from) == {"bz32_fp32.json", "bert__noexchange"}
+    assert set(made.made_from) == {"bz32_fp32.json", "bert__no_gradient_sync"}
 
 
 def test_the_spread_of_ranks_that_work_alone_becomes_waiting(tmp_path: Path) -> None:
-    """The ranks of the extra `noexchange` differ by 2 % to either side of their mean, in every repeat."""
-    own, extra = place(tmp_path), place(tmp_path, "bert__noexchange", options={"exchange": False})
+    """The ranks of the extra `no_gradient_sync` differ by 2 % to either side of their mean, in every repeat."""
+    own, extra = place(tmp_path), place(tmp_path, "bert__no_gradient_sync", options={"gradient_sync": False})
     assert derived(own, extra).series[0].measured[-1].rank_spread == 0
     content = read_json(extra)
     for cell in content["frameworks"]["torch"].values():
@@ -128,7 +128,7 @@ def test_the_page_shows_them_apart(root: Path, made: Predictions) -> None:
     ("changes", "why"),
     [
         ({"speeds": {"1n1g": 150.0}}, "only 1n1g was measured"),
-        ({"options": {"exchange": False}}, "do not exchange gradients"),
+        ({"options": {"gradient_sync": False}}, "do not exchange gradients"),
         ({"hosts": "simulated", "speeds": {"2n1g": 150.0}}, "simulated"),
         ({"beside": {"loader_stall_share": 0.3}}, "wait 30 % of the window for data"),
     ],
@@ -145,7 +145,7 @@ def test_where_the_model_does_not_hold_it_says_why(tmp_path: Path, changes: dict
 def test_a_fixed_global_batch_stays_the_same(tmp_path: Path) -> None:
     strong = derived(place(tmp_path, scaling="strong", batch_per_device=4096))
     (series,) = strong.series
-    assert {point.samples_per_step for point in (*series.measured, *series.predicted)} == {4096}
+    assert {point.global_batch for point in (*series.measured, *series.predicted)} == {4096}
 
 
 def test_names_below_the_ticks_leave_each_other_room(made: Predictions, root: Path) -> None:

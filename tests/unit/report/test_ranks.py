@@ -32,7 +32,7 @@ def summarized(root: Path, name: str, topology: str, factor: Factor, exchange: b
     """Make a summary of repeats (usually three) whose ranks take `factor` times as long as usual."""
     repeats = changes.pop("repeats", 3)
     nodes, devices = map(int, topology.removesuffix("g").split("n"))
-    options = {**changes.pop("options", {}), "exchange": exchange}
+    options = {**changes.pop("options", {}), "gradient_sync": exchange}
     paths = write_series(root, {topology: [1000.0] * repeats}, benchmark=name, options=options, **changes)
     for repeat, path in enumerate(paths):
         record = json.loads(path.read_text())
@@ -50,8 +50,8 @@ def summarized(root: Path, name: str, topology: str, factor: Factor, exchange: b
 
 
 def scope(root: Path, factor: Factor, topology: str = "2n4g", **changes: Any) -> Scope:
-    own = summarized(root, "bert", topology, factor, exchange=True, **changes)
-    alone = summarized(root, "bert__noexchange", topology, factor, exchange=False, **changes)
+    own = summarized(root, "bert", topology, factor, gradient_sync=True, **changes)
+    alone = summarized(root, "bert__no_gradient_sync", topology, factor, gradient_sync=False, **changes)
     groups = cells.groups([own, alone])
     return Scope(groups[:1], groups)
 
@@ -119,7 +119,7 @@ def test_of_two_ranks_nobody_knows_which_is_wrong(tmp_path: Path) -> None:
 
 
 def test_steps_over_unequal_numbers_of_tokens_have_no_verdict(tmp_path: Path) -> None:
-    found = scope(tmp_path, slow_fifth, options={"unpadded": True})
+    found = scope(tmp_path, slow_fifth, options={"remove_padding": True})
     (slow,) = [standing for standing in found.ranks if standing.slow]
     assert slow.slow == ["matrix product"] and slow.solo and slow.solo.standing.p is None
     assert any("no verdict" in remark for remark in topic.remarks(found))

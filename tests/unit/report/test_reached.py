@@ -34,7 +34,7 @@ def one(name: str, at: int | None, value: float, unit: str = "TFLOPS") -> dict[s
 def write(root: Path, model: str, batch: int, precision: str, own: dict[str, Any], figures: list[Any]) -> Path:
     """Write the summary of one run of a test on an A100; return its path."""
     run = report_fixture.spec(benchmark=model.replace("-", "_"), batch_per_device=batch, precision=precision, repeat=1)
-    run = {key: value for key, value in run.items() if key not in ("sequence", "predictions", "corpus")}
+    run = {key: value for key, value in run.items() if key not in ("sequence_length", "predictions", "corpus")}
     run |= {"model": model, "options": {**run["options"], "data": "synthetic"}, **own}
     asked = read_spec(json.dumps(run))
     run = asked.values()
@@ -57,7 +57,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
             one("vector", 2**22, 0.202), one("vector_memory", 2**22, 1616.0, "GB/s")
         ]),
         *(
-            write(root, "bert-layer", batch, "fp16", {"sequence": 128}, [
+            write(root, "bert-layer", batch, "fp16", {"sequence_length": 128}, [
                 one("forward", None, forward), one("forward_backward", None, both)
             ])
             for batch, forward, both in ((2, 20.0, 30.0), (128, 110.0, 136.0))
@@ -156,6 +156,8 @@ def test_a_step_beside_its_layers(results: tuple[Path, Results], tmp_path: Path)
     ]
 
 
-@pytest.mark.parametrize("changes", [{"sequence": 512}, {"options": {"dropout": 0.0}}, {"options": {"unpadded": True}}])
+@pytest.mark.parametrize(
+    "changes", [{"sequence_length": 512}, {"options": {"dropout": 0.0}}, {"options": {"remove_padding": True}}]
+)
 def test_what_is_unlike_is_not_compared(results: tuple[Path, Results], tmp_path: Path, changes: dict[str, Any]) -> None:
     assert not parts([trained(tmp_path, 1000.0, **changes)], cells.groups(results[1].present.values()))

@@ -20,7 +20,7 @@ from throughline.report.topic import Scope
 from throughline.report.topics import TOPICS, doubtful, hardware, settings_on_gpus, write_tables
 from throughline.study.goals import Goals, Price
 
-TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, task_samples=1_000_000)
+TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, total_samples=1_000_000)
 
 
 def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
@@ -251,14 +251,14 @@ def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
 def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:
     run = {
         **record(spec(), 100.0),
-        "configuration": {"runs": {"repeats": 5}, "benchmarks": {"bert": {"sequence": 128}}},
+        "configuration": {"runs": {"repeats": 5}, "benchmarks": {"bert": {"sequence_length": 128}}},
     }
     path = write_record(tmp_path, run)
     place = tmp_path / "bert/bz32_fp32.json"
     found = Results({place: summary.summarize([path], repeats=1)})
     html = page.render(found, [], None, tmp_path / "report.html")
     assert "the merged configuration of bert" in html
-    assert "repeats: 5" in html and "sequence: 128" in html
+    assert "repeats: 5" in html and "sequence_length: 128" in html
 
 
 def test_what_a_model_or_an_optimizer_does_not_have_is_not_shown(tmp_path: Path) -> None:

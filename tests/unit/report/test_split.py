@@ -36,7 +36,10 @@ def study(tmp_path: Path) -> tuple[list[cells.Group], list[cells.Group]]:
     """Results of a machine on which the second repeat of everything is 10 ms slower."""
     whole = measured(tmp_path, "bert", {"1n1g": [100, 110, 101], "1n4g": [150, 160, 151]})
     kept = measured(
-        tmp_path, "bert__noexchange", {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]}, options={"exchange": False}
+        tmp_path,
+        "bert__no_gradient_sync",
+        {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]},
+        options={"gradient_sync": False},
     )
     made = measured(
         tmp_path, "bert__synthetic", {"1n1g": [95, 105, 97], "1n4g": [152, 159, 156]}, options={"data": "synthetic"}
@@ -96,7 +99,7 @@ def test_other_machines_split_nothing_and_it_is_said(
     (group,), derived = study
     other = {"kind": "cpu", "name": "another", "count": 2, "fp16_native": None}
     kept = measured(
-        tmp_path, "bert__noexchange", {"1n1g": [50, 50, 50]}, options={"exchange": False}, device_found=other
+        tmp_path, "bert__no_gradient_sync", {"1n1g": [50, 50, 50]}, options={"gradient_sync": False}, device_found=other
     )
     (one,) = step_breakdown.split(group, cells.groups([kept]))
     assert one.parts == {} and "the runs without it are not comparable: device is cuda" in one.notes[0]
@@ -108,8 +111,8 @@ def test_other_machines_split_nothing_and_it_is_said(
         ("data", {"beside": data}, "the data differ"),
     ):
         kept = measured(
-            tmp_path / name, "bert__noexchange", {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]},
-            options={"exchange": False}, **changes,
+            tmp_path / name, "bert__no_gradient_sync", {"1n1g": [101, 109, 102], "1n4g": [110, 121, 112]},
+            options={"gradient_sync": False}, **changes,
         )  # fmt: skip
         one, four = step_breakdown.split(group, [*cells.groups([kept]), *derived[1:]])
         assert four.communication is None and four.input and four.rest == "compute and communication"
@@ -127,8 +130,8 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
     write_tables(Scope(derived[:1]), tmp_path / "tables")
     for name in ("throughput.md", "throughput.tex"):
         assert "torch (no exchange)" in (tmp_path / "tables" / name).read_text()
-    assert set(csv(throughput.TOPIC, Scope(derived[:1]))["exchange"]) == {False}
-    assert set(csv(throughput.TOPIC, Scope(groups))["exchange"]) == {True}
+    assert set(csv(throughput.TOPIC, Scope(derived[:1]))["gradient_sync"]) == {False}
+    assert set(csv(throughput.TOPIC, Scope(groups))["gradient_sync"]) == {True}
     assert "no exchange" in throughput_plots.settings(derived[0])
 
 

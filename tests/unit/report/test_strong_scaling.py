@@ -35,7 +35,7 @@ def place(root: Path, benchmark: str = "bert", **more: object) -> Path:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("results")
-    place(root, scaling="strong", options={"accumulate": 2})
+    place(root, scaling="strong", options={"gradient_accumulation": 2})
     return root
 
 
@@ -94,4 +94,4 @@ def test_a_weak_and_a_strong_benchmark_are_no_pair(tmp_path: Path, root: Path) -
     weak = read_summary(place(tmp_path))
     assert weak.scaling == "weak"
     assert runs.switch(weak, strong) is None
-    assert runs.switch(weak, strong.model_copy(update={"scaling": "weak"})) == ("accumulate", 1, 2)
+    assert runs.switch(weak, strong.model_copy(update={"scaling": "weak"})) == ("gradient_accumulation", 1, 2)

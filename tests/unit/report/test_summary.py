@@ -71,14 +71,19 @@ def test_texts_that_differ_in_their_numbers_alone_are_one(texts: list[str], said
     ("warmup", "step_s", "timed", "said"),
     [
         (2, 1.0, 3, "3 of 100 steps were timed, the fewest that a run times"),
-        (3, 0.2, 9, "9 of 100 steps were timed, as many as runs.steps.at_most_s allows; raise at_most_s"),
+        (
+            3,
+            0.2,
+            9,
+            "9 of 100 steps were timed, as many as runs.steps.max_total_seconds allows; raise max_total_seconds",
+        ),
     ],
 )
 def test_a_cut_window_says_what_left_so_few_steps(
     tmp_path: Path, warmup: int, step_s: float, timed: int, said: str
 ) -> None:
-    run = record(spec(steps={"at_most_s": 3.0}), 32 / step_s, steps_timed=timed)
-    path = write_record(tmp_path, {**run, "warmup_steps": warmup, "warnings": ["at_most_s 3: cut"]})
+    run = record(spec(steps={"max_total_seconds": 3.0}), 32 / step_s, steps_timed=timed)
+    path = write_record(tmp_path, {**run, "warmup_steps": warmup, "warnings": ["max_total_seconds 3: cut"]})
     (warning,) = summary.summarize([path], repeats=1).frameworks["torch"]["1n1g"].warnings
     assert warning.startswith(said)
 
@@ -161,7 +166,11 @@ def test_the_same_run_twice_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "key"),
-    [({"sequence": 64}, "sequence"), ({"options": {"clip": "norm"}}, "options.clip"), ({"seed": 7}, "seed")],
+    [
+        ({"sequence_length": 64}, "sequence_length"),
+        ({"options": {"clip": "norm"}}, "options.clip"),
+        ({"seed": 7}, "seed"),
+    ],
 )
 def test_another_configuration_is_refused(tmp_path: Path, changes: dict[str, Any], key: str) -> None:
     paths = [
@@ -287,7 +296,7 @@ def test_no_device_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topology(tmp_path: Path) -> None:
-    split = {"options": {"tensor": 2}}
+    split = {"options": {"tensor_parallel": 2}}
     paths = write_series(tmp_path, {"1n4g": jitter(190.0), "1n2g": jitter(100.0)}, **split)
     found = summary.summarize(paths, repeats=5)
     two, four = found.frameworks["torch"].values()
@@ -302,7 +311,7 @@ def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topol
 
 
 def test_out_of_memory_moves_no_baseline(tmp_path: Path) -> None:
-    split = {"options": {"tensor": 2}}
+    split = {"options": {"tensor_parallel": 2}}
     paths = write_series(tmp_path, {"1n4g": jitter(190.0)}, **split)
     paths.append(write_record(tmp_path, record(spec(topology="1n2g", **split), None, status="oom", reason="too large")))
     found = summary.summarize(paths, repeats=5)

@@ -31,7 +31,7 @@ def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes
     paths = []
     for topology, speed in (("1n1g", 100.0), ("1n2g", 180.0)):
         run = spec(benchmark=benchmark, batch_per_device=batch, topology=topology, **{**WIDE, **changes})
-        run = {key: value for key, value in run.items() if key not in ("sequence", "predictions")}
+        run = {key: value for key, value in run.items() if key not in ("sequence_length", "predictions")}
         run = read_spec(json.dumps(run)).values()
         beside = {"figures": [figure], "data": None}
         paths.append(write_record(root, record(run, speed, memory=int(latency_ms * 1e9)) | beside))

@@ -99,10 +99,18 @@ def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:
     assert "gpu_num" not in header
 
 
-@pytest.mark.parametrize(("graph", "words"), [(True, "W/ CUDA graph"), ("step", "W/ CUDA graph of the whole step")])
+@pytest.mark.parametrize(
+    ("cuda_graph", "words"), [(True, "W/ CUDA graph"), ("step", "W/ CUDA graph of the whole step")]
+)
 def test_switches_are_in_the_title(tmp_path: Path, graph: bool | str, words: str) -> None:
-    options = {"clip": "global_norm", "compile": True, "accumulate": 4, "data": "synthetic", "unpadded": True}
-    options["graph"] = graph
+    options = {
+        "clip": "global_norm",
+        "compile": True,
+        "gradient_accumulation": 4,
+        "data": "synthetic",
+        "remove_padding": True,
+    }
+    options["cuda_graph"] = graph
     path = write_record(tmp_path, record(spec(options=options), 10.0))
     group = cells.groups([summary.summarize([path], repeats=1)])[0]
     assert cells.title(group) == (

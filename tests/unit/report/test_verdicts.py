@@ -350,9 +350,9 @@ def test_a_run_without_exchange_is_no_gain_within_noise(tmp_path: Path) -> None:
     noisy = [70.0, 130.0, 104.0, 85.0, 118.0]
     both = [
         summary.summarize(write_series(tmp_path, {"1n1g": noisy, "1n2g": values}, benchmark=name), repeats=5)
-        for name, values in (("bert", around(190.0)), ("bert__noexchange", [1.6 * value for value in noisy]))
+        for name, values in (("bert", around(190.0)), ("bert__no_gradient_sync", [1.6 * value for value in noisy]))
     ]
-    text = derived(scoped(*both), "bert__noexchange")
+    text = derived(scoped(*both), "bert__no_gradient_sync")
     assert "1 of 1 not told apart" in text and "up to" not in text
     assert text.endswith("What the exchange costs is not known: it is not told apart from noise.")
 

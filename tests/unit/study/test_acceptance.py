@@ -109,15 +109,21 @@ def test_pairs_are_shortened_by_rounds(config: Config, pairs: object, rounds: in
 
 
 def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
-    block = {"model": "gpt2-tiny", "sequence": 64, "batch": {"bf16": [4, 8]}, "topologies": ["1n4g"], "repeats": 9}
+    block = {
+        "model": "gpt2-tiny",
+        "sequence_length": 64,
+        "batch": {"bf16": [4, 8]},
+        "topologies": ["1n4g"],
+        "repeats": 9,
+    }
     config = load(["config.yaml"], {"benchmarks": {"mine": block}, "accept": {"train": "mine", "step_s": 7}})
     made = acceptance.measurements(config, Fleet((0, 1), 8, "cuda"))
     steps = [measured.spec for measured in made if measured.what == "step"]
-    assert {(spec.model, spec.parameters.sequence, spec.precision, spec.batch) for spec in steps} == {
+    assert {(spec.model, spec.parameters.sequence_length, spec.precision, spec.batch) for spec in steps} == {
         ("gpt2-tiny", 64, "bf16", 4)
     }
     assert {spec.topology for spec in steps} == {Topology(1, 1), Topology(1, 8)}
-    assert {(spec.repeat, spec.steps.at_most_s) for spec in steps} == {(1, 7), (2, 7), (3, 7)}
+    assert {(spec.repeat, spec.steps.max_total_seconds) for spec in steps} == {(1, 7), (2, 7), (3, 7)}
 
 
 def test_mistakes_name_the_key() -> None:

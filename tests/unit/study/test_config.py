@@ -46,7 +46,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("runs: {strict: on}", "runs.strict = 'on': allowed: true, false; did you mean true?"),
         ("runs: {strict: 1}", "runs.strict = 1: allowed: true, false"),
         ("runs: {seed: 1e-3}", "runs.seed = 0.001: a whole number is needed"),
-        ("runs: {steps: {at_most_s: .inf}}", "runs.steps.at_most_s = inf:"),
+        ("runs: {steps: {max_total_seconds: .inf}}", "runs.steps.max_total_seconds = inf:"),
         ("benchmarks: {b: {batch: {fp32: [0]}}}", "benchmarks.b.batch.fp32.0 = 0: it has to be greater"),
         (
             "benchmarks: {b: {batch: {fp8: [8]}}}",
@@ -69,7 +69,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
             "benchmarks: {b: {model: bert-tny}}",
             "b.model = 'bert-tny': did you mean bert-tiny, bert-mini or bert-layer? docs/workloads.md lists",
         ),
-        ("benchmarks: {b: {sequence: 64}}", "benchmarks.b.sequence = 64: allowed: [32, 128]"),
+        ("benchmarks: {b: {sequence_length: 64}}", "benchmarks.b.sequence = 64: allowed: [32, 128]"),
         ("benchmarks: {b: {options: {clip: globalnorm}}}", "did you mean global_norm?"),
         (
             "benchmarks: {b: {options: {dropout: .nan}}}",
@@ -91,44 +91,50 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("benchmarks: {b: {topologies: [1n1g, 1n1g]}}", "listed twice: 1n1g"),
         ("benchmarks: {b: {batch: {fp32: [8, 8]}}}", "a batch size is listed twice"),
         ("benchmarks: {b: null}", "benchmarks.b = null: a map of keys is needed"),
-        ("benchmarks: {b: {options: {tensor: 2}}}", "benchmarks.b.batch.fp32: the 1 devices of 1n1g do not divide"),
         (
-            "benchmarks: {b: {model: gpt2-small, topologies: [1n8g], options: {tensor: 8}}}",
-            "benchmarks.b.options.tensor = 8: gpt2-small has 12 heads and 50,304 vocabulary rows, which divide by "
+            "benchmarks: {b: {options: {tensor_parallel: 2}}}",
+            "benchmarks.b.batch.fp32: the 1 devices of 1n1g do not divide",
+        ),
+        (
+            "benchmarks: {b: {model: gpt2-small, topologies: [1n8g], options: {tensor_parallel: 8}}}",
+            "benchmarks.b.options.tensor_parallel = 8: gpt2-small has 12 heads and 50,304 vocabulary rows, which divide by "
             "1, 2, 3, 4, 6, 12",
         ),
         (
-            "benchmarks: {b: {model: gpt2-xl, topologies: [1n5g], options: {tensor: 5}}}",
+            "benchmarks: {b: {model: gpt2-xl, topologies: [1n5g], options: {tensor_parallel: 5}}}",
             "gpt2-xl has 25 heads and 50,304 vocabulary rows, which divide by 1",
         ),
         (
-            "benchmarks: {b: {options: {replicate: 0}}}",
-            "benchmarks.b.options.replicate = 0: at least 1 group, or nodes",
+            "benchmarks: {b: {options: {hybrid_shard_groups: 0}}}",
+            "benchmarks.b.options.hybrid_shard_groups = 0: at least 1 group, or nodes",
         ),
-        ("benchmarks: {b: {options: {replicate: node}}}", "benchmarks.b.options.replicate"),
+        ("benchmarks: {b: {options: {replicate: node}}}", "benchmarks.b.options.hybrid_shard_groups"),
         (
-            "benchmarks: {b: {topologies: [1n3g], options: {experts: 2}}}",
+            "benchmarks: {b: {topologies: [1n3g], options: {expert_parallel: 2}}}",
             "the 3 replicas of 1n3g do not divide into sets of 2 that share experts",
         ),
         ("benchmarks: {b: {topologies: [1n3g], scaling: strong}}", "a batch of 32 does not divide over the 3 replicas"),
         ("benchmarks: {b: {model: matmul, batch: {fp32: [1]}, scaling: strong}}", "a call of matmul has no batch that"),
         (
-            "benchmarks: {b: {batch: {fp32: [8, 12]}, topologies: [1n1g, 1n4g], samples_per_step: 100}}",
-            "benchmarks.b.samples_per_step = 100: fp32 batch 8 on 1n1g takes 8 samples at once, which does not divide "
+            "benchmarks: {b: {batch: {fp32: [8, 12]}, topologies: [1n1g, 1n4g], global_batch: 100}}",
+            "benchmarks.b.global_batch = 100: fp32 batch 8 on 1n1g takes 8 samples at once, which does not divide "
             "it, and 3 more do not either; the nearest that every batch and topology of this block divides: 96 or 192",
         ),
         (
-            "benchmarks: {b: {samples_per_step: 64, options: {accumulate: 2}}}",
-            "benchmarks.b.options.accumulate = 2: samples_per_step = 64 decides how many micro-batches a step has",
+            "benchmarks: {b: {global_batch: 64, options: {gradient_accumulation: 2}}}",
+            "benchmarks.b.options.gradient_accumulation = 2: global_batch = 64 decides how many micro-batches a step has",
         ),
-        ("benchmarks: {b: {samples_per_step: 0}}", "b.samples_per_step = 0: allowed: a whole number or null"),
+        ("benchmarks: {b: {global_batch: 0}}", "b.global_batch = 0: allowed: a whole number or null"),
         (
-            "benchmarks: {b: {model: matmul, batch: {fp32: [1]}, samples_per_step: 64}}",
-            "benchmarks.b.samples_per_step: a call of matmul has no batch that",
+            "benchmarks: {b: {model: matmul, batch: {fp32: [1]}, global_batch: 64}}",
+            "benchmarks.b.global_batch: a call of matmul has no batch that",
         ),
-        ("benchmarks: {b: {options: {decoder: dali}}}", "benchmarks.b.options.decoder: bert-tiny reads no pictures"),
+        (
+            "benchmarks: {b: {options: {image_decoder: dali}}}",
+            "benchmarks.b.options.image_decoder: bert-tiny reads no pictures",
+        ),
         ("benchmarks: {b: {scaling: string}}", "allowed: weak, strong; did you mean strong?"),
-        ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, optimizer, optimizer_gradients, full"),
+        ("benchmarks: {b: {options: {sharding: all}}}", "allowed: none, zero1, shard_grad_op, full_shard"),
         ("corpus: {dump: 3}", "corpus.dump = 3: allowed: a text or a list or {shards}"),
         (
             "corpus: {vocabulary: bert}",
@@ -147,7 +153,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
             "with dynamic, each epoch has masks of its own and the text is kept once",
         ),
         (
-            "corpus: {dump: {shards: x}, masking: {dynamic: true, copies: 1}}",
+            "corpus: {dump: {shards: x}, masking: {dynamic: true, dupe_factor: 1}}",
             "finished shards keep the masks they have",
         ),
         ("[1, 2]", "not a map of keys to values"),
@@ -198,8 +204,8 @@ def test_maps_merge_and_lists_are_replaced(tmp_path: Path) -> None:
 def test_null_in_a_later_file_takes_a_key_out(tmp_path: Path) -> None:
     first = written(
         tmp_path,
-        "corpus: {sequences: {32: 5, 512: 80}, dump: {text: a.txt}}\nruns: {steps: {at_most_s: 10, timed: 7}}\n"
-        "benchmarks: {a: {sequence: 32, steps: {at_most_s: null}}, b: {sequence: 32}, c: {sequence: 32, threads: 3}}",
+        "corpus: {sequences: {32: 5, 512: 80}, dump: {text: a.txt}}\nruns: {steps: {max_total_seconds: 10, timed: 7}}\n"
+        "benchmarks: {a: {sequence_length: 32, steps: {max_total_seconds: null}}, b: {sequence_length: 32}, c: {sequence_length: 32, threads: 3}}",
         "a.yaml",
     )
     second = written(
@@ -210,8 +216,8 @@ def test_null_in_a_later_file_takes_a_key_out(tmp_path: Path) -> None:
     found = load([first, second])
     assert found.corpus.sequences == {32: 5} and found.corpus.dump == ShardFolder(shards="x")
     assert list(found.benchmarks) == ["a", "c"] and found.benchmarks["c"].threads == 1
-    assert found.benchmarks["a"].steps.at_most_s is None, "so a block takes out what `runs` says"
-    assert (found.benchmarks["a"].steps.timed, found.benchmarks["c"].steps.at_most_s) == (7, 10)
+    assert found.benchmarks["a"].steps.max_total_seconds is None, "so a block takes out what `runs` says"
+    assert (found.benchmarks["a"].steps.timed, found.benchmarks["c"].steps.max_total_seconds) == (7, 10)
     assert list(load([first], {"benchmarks": {"a": "null"}}).benchmarks) == ["b", "c"]
     with pytest.raises(ConfigError, match=r"benchmarks\.d = null: a map of keys is needed"):
         load([first, written(tmp_path, "benchmarks: {d: null}", "d.yaml")])

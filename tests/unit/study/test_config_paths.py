@@ -20,7 +20,7 @@ clicks: {source: [day_0.gz]}
 imports: {theirs: {logs: logs_of_others}}
 benchmarks:
   llama: {model: {transformers: shape.json, task: clm}, frameworks: [hf-loop]}
-  bert: {model: bert-tiny, sequence: 32, convergence: {against: curve.csv}}
+  bert: {model: bert-tiny, sequence_length: 32, convergence: {against: curve.csv}}
 """.replace("SHA", "a" * 64)
 PATHS = {
     *("part1.xml", "part2.xml", "books.txt", "v.txt", "pictures", "people", "day_0.gz", "logs_of_others", "shape.json"),

@@ -17,11 +17,11 @@ from throughline.study.targets import Targets
 def loaded(folder: Path, **changes: Any) -> config.Config:
     """Load a block with a job on one and two devices."""
     block: dict[str, Any] = {
-        "sequence": 32,
+        "sequence_length": 32,
         "frameworks": ["hf-trainer"],
         "topologies": ["1n1g", "1n2g"],
         "batch": {"fp32": [4]},
-        "options": {"accumulate": 4},
+        "options": {"gradient_accumulation": 4},
         "job": {"samples": 64, "held_out": 10},
     }
     path = folder / "config.yaml"
@@ -38,11 +38,11 @@ def test_a_specification_has_the_job_and_no_steps_of_its_own(tmp_path: Path) -> 
 
 
 def test_its_samples_are_the_task_that_is_priced(tmp_path: Path) -> None:
-    for changes, expected in (({}, 128), ({"task_samples": 7}, 7)):
+    for changes, expected in (({}, 128), ({"total_samples": 7}, 7)):
         study = loaded(tmp_path, **changes)
         targets = Targets(study, expand(study), {}, {}, {})
         options = targets.summary_options(benchmark="mlm", batch="4", precision="fp32")
-        assert json.loads(options[options.index("--terms") + 1])["task_samples"] == expected
+        assert json.loads(options[options.index("--terms") + 1])["total_samples"] == expected
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_its_samples_are_the_task_that_is_priced(tmp_path: Path) -> None:
         ({"job": {"samples": 72}}, "job.samples = 72: a step of batch 4 on 1n1g takes 16 samples; choose a multiple"),
         ({"job": {"samples": 48}}, "job.samples = 48: a step of batch 4 on 1n2g takes 32 samples"),
         (
-            {"options": {}, "samples_per_step": 48},
+            {"options": {}, "global_batch": 48},
             "job.samples = 64: a step of batch 4 on 1n1g takes 48 samples; choose a multiple",
         ),
         ({"convergence": {}}, "job: a convergence check has steps of its own"),

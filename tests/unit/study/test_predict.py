@@ -12,7 +12,7 @@ from throughline.study import runs
 from throughline.study.config import ConfigError, load
 from throughline.study.targets import Targets
 
-BERT = {"model": "bert-tiny", "sequence": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}}
+BERT = {"model": "bert-tiny", "sequence_length": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}}
 
 
 def targets(tmp_path: Path, block: dict[str, Any], **sections: Any) -> Targets:
@@ -23,10 +23,10 @@ def targets(tmp_path: Path, block: dict[str, Any], **sections: Any) -> Targets:
 
 
 def test_measured_topologies_and_derived_runs_are_not_predicted(tmp_path: Path) -> None:
-    asked = targets(tmp_path, {"extras": ["noexchange"], "predict": ["1n2g", "4n8g"]})
+    asked = targets(tmp_path, {"extras": ["no_gradient_sync"], "predict": ["1n2g", "4n8g"]})
     assert asked.predicted("bert") == {"topologies": ["4n8g"], "deadline_hours": None}
     assert asked.every_prediction == ["results/bert/predictions.json"]
-    assert asked.predictions("bert__noexchange") == [] == asked.predictions("other")
+    assert asked.predictions("bert__no_gradient_sync") == [] == asked.predictions("other")
     assert asked.some_predictions() == ["results/bert/predictions.json", "results/bert/tables", "results/bert/plots"]
     assert asked.made()["bert"]["predict"] == asked.predicted("bert") and "predict" not in asked.made()["other"]
     every = targets(tmp_path, {"predict": []}, runs={"predict": ["4n8g"]})
@@ -34,7 +34,7 @@ def test_measured_topologies_and_derived_runs_are_not_predicted(tmp_path: Path) 
 
 
 def test_a_specification_does_not_change(tmp_path: Path) -> None:
-    plain, asked = (targets(tmp_path, block) for block in ({}, {"predict": ["4n8g"], "task_samples": 9}))
+    plain, asked = (targets(tmp_path, block) for block in ({}, {"predict": ["4n8g"], "total_samples": 9}))
     assert [spec.canonical for spec in plain.specs.values()] == [spec.canonical for spec in asked.specs.values()]
 
 
@@ -52,8 +52,8 @@ def test_a_target_without_a_prediction_names_the_key(tmp_path: Path) -> None:
         ({"predict": ["4n8"]}, r"predict.*a topology is <nodes>n<devices per node>g"),
         ({"predict": ["4n8g", "4n8g"]}, "listed twice: 4n8g"),
         ({"predict": ["3n1g"], "scaling": "strong"}, "predict: 3n1g: a batch of 8 does not divide over the 3 replicas"),
-        ({"predict": ["3n1g"], "samples_per_step": 64}, "predict: 3n1g: 3 replicas of 8 compute 24 samples at once"),
-        ({"deadline_hours": 3.0}, "deadline_hours: it is the time for task_samples"),
+        ({"predict": ["3n1g"], "global_batch": 64}, "predict: 3n1g: 3 replicas of 8 compute 24 samples at once"),
+        ({"deadline_hours": 3.0}, "deadline_hours: it is the time for total_samples"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, block: dict[str, Any], mistake: str) -> None:

@@ -30,7 +30,7 @@ def test_the_pair_differs_in_sharding_alone_and_meets_on_every_topology_that_can
         blocks.setdefault(spec.benchmark, {})[f"{spec.topology} {spec.batch}"] = spec
     off, on = (next(block for name, block in blocks.items() if name.endswith(end)) for end in ("gpt2", "_split"))
     first, second = next(iter(off.values())), next(iter(on.values()))
-    assert runs.switch(first, second) == ("sharding", "none", "optimizer_gradients")
+    assert runs.switch(first, second) == ("sharding", "none", "shard_grad_op")
     assert set(on) == {where for where in off if not where.startswith("1n1g ")}
 
 
@@ -39,10 +39,10 @@ def test_the_cases_of_the_gpt_report_without_pipelines() -> None:
     shapes = []
     for spec in asked("megatron-gpt"):
         shape, size = gpt2.SHAPES[spec.model], spec.size
-        layout = f"{size.replicas}x{spec.options.tensor}x1_{size.samples_per_step}"
+        layout = f"{size.replicas}x{spec.options.tensor_parallel}x1_{size.global_batch}"
         shapes.append(f"{layout}_{shape.hidden}x{shape.layers}")
-        assert size.replicas * spec.options.tensor == spec.topology.world
-        assert (spec.parameters.sequence, spec.options.checkpointing, spec.options.clip) == (
+        assert size.replicas * spec.options.tensor_parallel == spec.topology.world
+        assert (spec.parameters.sequence_length, spec.options.activation_checkpointing, spec.options.clip) == (
             2048,
             True,
             "global_norm",
@@ -58,11 +58,11 @@ def test_the_grids_of_wide_and_deep() -> None:
     """Global batches and vocabularies are those of the published tables."""
     by_vocabulary = {(spec.parameters.vocabulary, str(spec.topology)) for spec in asked("wide-deep-vocabulary")}
     assert by_vocabulary == {(3_200_000 << n, where) for n in range(8) for where in ("1n1g", "1n8g")}
-    by_batch = {spec.size.samples_per_step for spec in asked("wide-deep-batch") if str(spec.topology) == "1n8g"}
+    by_batch = {spec.size.global_batch for spec in asked("wide-deep-batch") if str(spec.topology) == "1n8g"}
     assert by_batch == {512 << n for n in range(11)}
     devices = asked("wide-deep-devices")
     assert {spec.size.batch_per_replica for spec in devices if spec.scaling == "weak"} == {16384}
-    assert {spec.size.samples_per_step for spec in devices if spec.scaling == "strong"} == {16384}
+    assert {spec.size.global_batch for spec in devices if spec.scaling == "strong"} == {16384}
     for spec in [*asked("wide-deep-vocabulary"), *asked("wide-deep-batch"), *devices]:
         assert spec.parameters.embedding >= spec.topology.world, "every device has a column"
         assert (spec.parameters.table, spec.parameters.update, spec.optimizer.name) == ("columns", "lazy", "adam")
@@ -109,7 +109,7 @@ def test_the_grid_of_the_study_of_faces() -> None:
 def test_the_phases_of_bert_take_the_published_samples_and_rates() -> None:
     """Warm-up is 28.43 % and 12.8 % of the steps."""
     first, second = asked("nvidia-bert-phases")
-    assert (first.size.samples_per_step, second.size.samples_per_step) == (65536, 32768)
+    assert (first.size.global_batch, second.size.global_batch) == (65536, 32768)
     schedules = [spec.optimizer.schedule for spec in (first, second)]
     shares = [schedule.warmup_steps / schedule.total_steps for schedule in schedules if schedule.total_steps]
     assert shares == pytest.approx([0.2843, 0.128], abs=2e-4)
@@ -120,7 +120,7 @@ def test_ngc_bert_takes_the_published_steps() -> None:
     Size = tuple[str, int | None, int | None, int | None, int | None, int | None]
     source = "PaddlePaddle/Perf a26f150 NGC PyTorch"
     published: set[Size] = {
-        (row.precision, row.nodes, row.devices, row.batch_per_device, row.accumulate, row.global_batch)
+        (row.precision, row.nodes, row.devices, row.batch_per_device, row.gradient_accumulation, row.global_batch)
         for row in published_rows()
         if row.source == source
     }
@@ -132,15 +132,15 @@ def test_ngc_bert_takes_the_published_steps() -> None:
             spec.topology.nodes,
             spec.topology.world,
             spec.batch,
-            spec.options.accumulate,
-            spec.size.samples_per_step,
+            spec.options.gradient_accumulation,
+            spec.size.global_batch,
         )
         for spec in base
     }
     assert len(published) == 16 and published <= ours
     alone = {(precision, 1, 1, batch, 1, batch) for precision, batch in GRID}
     assert ours - published == alone, "the baseline of the speedup without accumulation"
-    assert {spec.cell for spec in base if spec.samples_per_step} == {f"ngc_base/bz{b}_{p}" for p, b in GRID}
+    assert {spec.cell for spec in base if spec.global_batch} == {f"ngc_base/bz{b}_{p}" for p, b in GRID}
 
 
 def test_ngc_bert_has_the_check_of_convergence_of_the_study() -> None:
@@ -148,7 +148,7 @@ def test_ngc_bert_has_the_check_of_convergence_of_the_study() -> None:
     config = load([PRESETS / "ngc-pytorch-bert.yaml"])
     ((path, check),) = convergence_check.requests(config, runs.expand(config)).items()
     assert path == "results/ngc_base_convergence/convergence_bz64_fp16_torch_1n8g.json"
-    assert (check.steps.timed, check.size.samples_per_step, check.options.accumulate) == (50000, 67584, 132)
+    assert (check.steps.timed, check.size.global_batch, check.options.gradient_accumulation) == (50000, 67584, 132)
     schedule = check.optimizer.schedule
     assert schedule.total_steps == 50000 and schedule.warmup_steps / schedule.total_steps == pytest.approx(0.2843)
 
@@ -156,7 +156,7 @@ def test_ngc_bert_has_the_check_of_convergence_of_the_study() -> None:
 def test_the_presets_of_bert_share_one_corpus() -> None:
     """So the presets share the dump and the shards."""
     presets = ("dlperf-mxnet-bert", "large-scale-bert", "ngc-pytorch-bert", "nvidia-bert-phases")
-    read = {spec.corpus for preset in presets for spec in asked(preset) if spec.parameters.sequence == 128}
+    read = {spec.corpus for preset in presets for spec in asked(preset) if spec.parameters.sequence_length == 128}
     assert [dump.name for dump in read if dump] == ["enwiki"]
 
 

@@ -15,11 +15,11 @@ from throughline.study.runs import read_spec
 from throughline.study.section import DataIdentity
 
 BLOCK = {
-    "sequence": 32,
+    "sequence_length": 32,
     "topologies": ["1n1g", "2n4g"],
     "batch": {"fp32": [8, 16], "fp16": [8]},
     "repeats": 2,
-    "extras": ["aa", "synthetic", "noexchange"],
+    "extras": ["aa", "synthetic", "no_gradient_sync"],
 }
 
 
@@ -53,16 +53,16 @@ def test_repeats_are_interleaved(config: Config) -> None:
 def test_a_step_and_the_parts_of_it_are_measured_one_after_the_other(config: Config) -> None:
     order = [spec for spec in runs.expand(config) if spec.repeat == 1 and spec.benchmark != "b__aa"]
     cells = [(spec.cell.split("/")[1], spec.framework, spec.topology) for spec in order]
-    assert cells == [cell for cell in dict.fromkeys(cells) for _ in ("b", "b__synthetic", "b__noexchange")]
+    assert cells == [cell for cell in dict.fromkeys(cells) for _ in ("b", "b__synthetic", "b__no_gradient_sync")]
     assert {spec.benchmark for spec in runs.expand(config)[-4:]} == {"b__aa"}
 
 
 def test_derived_runs_lie_in_folders_of_their_own(config: Config) -> None:
     by_name = {spec.benchmark: spec for spec in runs.expand(config)}
-    assert set(by_name) == {"b", "b__aa", "b__synthetic", "b__noexchange"}
+    assert set(by_name) == {"b", "b__aa", "b__synthetic", "b__no_gradient_sync"}
     assert by_name["b__synthetic"].options.data == "synthetic"
     assert by_name["b__synthetic"].corpus is None
-    assert [name for name, spec in by_name.items() if not spec.options.exchange] == ["b__noexchange"]
+    assert [name for name, spec in by_name.items() if not spec.options.gradient_sync] == ["b__no_gradient_sync"]
     assert config.block("b__aa") == config.benchmarks["b"]
 
 
@@ -106,8 +106,8 @@ def test_what_changes_the_data_changes_the_identity(change: dict[str, object]) -
 
 
 def test_masks_drawn_while_reading_are_an_identity_of_their_own_and_absent_from_others() -> None:
-    once = load([], {"corpus": {"masking": {"copies": 1}}}).corpus
-    drawn = load([], {"corpus": {"masking": {"copies": 1, "dynamic": True}}}).corpus
+    once = load([], {"corpus": {"masking": {"dupe_factor": 1}}}).corpus
+    drawn = load([], {"corpus": {"masking": {"dupe_factor": 1, "dynamic": True}}}).corpus
     assert identity(once) != identity(drawn)
     assert "dynamic" not in once.shard_parameters(32) and drawn.shard_parameters(32)["dynamic"] is True
 

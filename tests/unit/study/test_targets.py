@@ -13,7 +13,7 @@ from throughline.study.runs import read_spec
 from throughline.study.targets import Targets, absent, of_a_preset
 
 BLOCK: dict[str, Any] = {
-    "sequence": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],
+    "sequence_length": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],
     "remarks": "cold", "strict": True,
 }  # fmt: skip
 RUN = {"benchmark": "b", "batch": "8", "precision": "fp32", "framework": "torch", "topology": "1n2g", "repeat": "2",
@@ -22,7 +22,7 @@ RUN = {"benchmark": "b", "batch": "8", "precision": "fp32", "framework": "torch"
 
 @pytest.fixture
 def targets() -> Targets:
-    config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence": 128, "options": {"data": "synthetic"}}}})
+    config = load([], {"benchmarks": {"b": BLOCK, "c": {"sequence_length": 128, "options": {"data": "synthetic"}}}})
     specs = runs.expand(config)
     search, check = "results/b/max_batch_fp32.json", "results/b/convergence_bz8_fp32_torch_1n2g.json"
     return Targets(config, specs, proofs={"b": specs[:1]}, searches={search: specs[:2]}, checks={check: specs[2]})
@@ -120,10 +120,10 @@ def test_pairs_are_judged_with_the_blocks_that_go_without_one_option() -> None:
     """The CSV is made from what the page compares: the benchmark's own block, and the blocks that lack one option of
     it."""
     blocks = {
-        "plain": {"sequence": 32, "batch": {"fp32": [8]}, "extras": ["aa"]},
-        "quick": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"compile": True}},
-        "both": {"sequence": 32, "batch": {"fp32": [8]}, "options": {"compile": True, "clip": "norm"}},
-        "long": {"sequence": 128, "batch": {"fp32": [8]}},
+        "plain": {"sequence_length": 32, "batch": {"fp32": [8]}, "extras": ["aa"]},
+        "quick": {"sequence_length": 32, "batch": {"fp32": [8]}, "options": {"compile": True}},
+        "both": {"sequence_length": 32, "batch": {"fp32": [8]}, "options": {"compile": True, "clip": "norm"}},
+        "long": {"sequence_length": 128, "batch": {"fp32": [8]}},
     }
     config = load([], {"benchmarks": blocks})
     targets = Targets(config, runs.expand(config), {}, {}, {})

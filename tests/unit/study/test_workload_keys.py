@@ -58,7 +58,7 @@ def test_parameters_are_keys_and_stand_flat_in_the_specification(patches: None) 
     plain = json.loads(spec.canonical)
     assert (plain["image"], plain["crop"]) == (64, False)
     assert not {"parameters", "pool", "kinds", "corpus"} & set(plain)
-    assert list(spec.values())[2:8] == ["model", *vars(spec.parameters), "batch_per_device"]
+    assert list(spec.values())[2:8] == ["model", *vars(spec.parameters), "batch"]
     assert read_spec(spec.canonical) == spec == read_spec(json.dumps(spec.values()))
 
 
@@ -81,7 +81,7 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"kinds": 3}, "benchmarks.b.kinds: unknown key; did you mean "),
         ({"imag": 64}, "did you mean image or margin?"),
         (
-            {"sequence": 32},
+            {"sequence_length": 32},
             "benchmarks.b.sequence: a key of bert, gpt2, hugging_face and layers models; "
             "patches models take: image, crop, pool",
         ),
@@ -112,7 +112,7 @@ def test_the_page_and_the_schema_show_every_workloads_keys(patches: None) -> Non
     kinds = {tuple(model["enum"]): kind for model, kind in every if "enum" in model}
     assert [model["required"] for model, _ in every if "enum" not in model] == [["transformers", "task"]]
     assert {"image", "crop", "pool"} < set(kinds[("patches-small",)]["properties"])
-    assert "sequence" not in kinds[("patches-small",)]["properties"]
+    assert "sequence_length" not in kinds[("patches-small",)]["properties"]
 
 
 def test_core_names_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,42 +19,48 @@ from throughline.workloads.bert import in_torch  # noqa: E402
 
 
 @pytest.mark.parametrize(
-    ("model", "sequence", "predictions", "published"),
+    ("model", "sequence_length", "predictions", "published"),
     [("bert-base", 128, 20, 69.93e9), ("bert-large", 128, 20, 240.6e9), ("bert-base", 128, 128, 85.50e9)],
 )
-def test_flops_agree_with_the_known_figures(model: str, sequence: int, predictions: int, published: float) -> None:
-    flops = bert.flops(bert.SHAPES[model], sequence, predictions, bert.VOCABULARY)
+def test_flops_agree_with_the_known_figures(
+    model: str, sequence_length: int, predictions: int, published: float
+) -> None:
+    flops = bert.flops(bert.SHAPES[model], sequence_length, predictions, bert.VOCABULARY)
     assert flops == pytest.approx(published, rel=1e-3)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "sequence", "predictions"), [("bert-tiny", 32, 5), *((model, 128, 20) for model in bert.SHAPES)]
+    ("model", "sequence_length", "predictions"), [("bert-tiny", 32, 5), *((model, 128, 20) for model in bert.SHAPES)]
 )
-def test_flops_agree_with_a_count_of_the_real_operations(model: str, sequence: int, predictions: int) -> None:
+def test_flops_agree_with_a_count_of_the_real_operations(model: str, sequence_length: int, predictions: int) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
     count = 3
     with torch.device("meta"):
-        network = in_torch.BertForPretraining(bert.SHAPES[model], bert.VOCABULARY, dropout=0.0, checkpointing=False)
+        network = in_torch.BertForPretraining(
+            bert.SHAPES[model], bert.VOCABULARY, dropout=0.0, activation_checkpointing=False
+        )
     batch = {
         name: torch.from_numpy(array).to("meta")
-        for name, array in bert.WORKLOAD.synthetic(count, spec_of(sequence, predictions), 1).items()
+        for name, array in bert.WORKLOAD.synthetic(count, spec_of(sequence_length, predictions), 1).items()
     }
     # The counter does not count every fused attention.
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         network(**batch).backward()
-    expected = count * bert.flops(bert.SHAPES[model], sequence, predictions, bert.VOCABULARY)
+    expected = count * bert.flops(bert.SHAPES[model], sequence_length, predictions, bert.VOCABULARY)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 
 
-def spec_of(sequence: int, predictions: int) -> RunSpec[bert.Parameters]:
-    return example("bert-tiny", bert.Parameters(sequence, predictions))
+def spec_of(sequence_length: int, predictions: int) -> RunSpec[bert.Parameters]:
+    return example("bert-tiny", bert.Parameters(sequence_length, predictions))
 
 
-def network(checkpointing: bool = False) -> Any:
+def network(activation_checkpointing: bool = False) -> Any:
     torch.manual_seed(0)
-    return in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.0, checkpointing=checkpointing)
+    return in_torch.BertForPretraining(
+        bert.SHAPES["bert-tiny"], 1000, dropout=0.0, activation_checkpointing=activation_checkpointing
+    )
 
 
 def theirs(name: str, rows: int) -> Any:
@@ -89,7 +95,7 @@ def sharing(model: Any) -> Any:
 @pytest.mark.parametrize("name", ["bert-tiny", "bert-mini"])
 def test_names_order_and_random_values_of_the_parameters_are_hugging_faces(name: str) -> None:
     torch.manual_seed(7)
-    own = in_torch.BertForPretraining(bert.SHAPES[name], bert.VOCABULARY, dropout=0.1, checkpointing=False)
+    own = in_torch.BertForPretraining(bert.SHAPES[name], bert.VOCABULARY, dropout=0.1, activation_checkpointing=False)
     torch.manual_seed(7)
     other = theirs(name, bert.padded(bert.VOCABULARY))
     expected = dict(other.named_parameters())
@@ -102,15 +108,15 @@ def tensors(arrays: dict[str, Any]) -> dict[str, Any]:
     return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def rows(count: int = 3, sequence: int = 16, predictions: int = 4) -> dict[str, np.ndarray]:
+def rows(count: int = 3, sequence_length: int = 16, predictions: int = 4) -> dict[str, np.ndarray]:
     draw = np.random.default_rng(3)
-    mask = np.ones((count, sequence), "i1")
+    mask = np.ones((count, sequence_length), "i1")
     mask[1, 10:] = 0
     positions = np.array([[1, 5, 9, 0], [2, 0, 0, 0], [3, 4, 14, 15]], "i4")
     return {
-        "input_ids": draw.integers(5, 1000, (count, sequence)).astype("i4") * mask,
+        "input_ids": draw.integers(5, 1000, (count, sequence_length)).astype("i4") * mask,
         "input_mask": mask,
-        "segment_ids": (np.arange(sequence) > 7).astype("i1") * mask,
+        "segment_ids": (np.arange(sequence_length) > 7).astype("i1") * mask,
         "masked_lm_positions": positions,
         "masked_lm_ids": (draw.integers(5, 1000, (count, predictions)) * (positions > 0)).astype("i4"),
         "next_sentence_labels": np.array([0, 1, 1], "i1"),
@@ -163,7 +169,7 @@ def test_the_plain_forward_pass_is_hugging_faces(masked: bool) -> None:
     """The model has dropout and is in training mode. The plain forward pass ignores both, because held-out data need
     neither."""
     torch.manual_seed(0)
-    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.5, checkpointing=False)
+    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.5, activation_checkpointing=False)
     batch = tensors(batch_of(rows()))
     mask, segments = batch["mask"] if masked else None, batch["segments"].long()
     with torch.no_grad():
@@ -183,8 +189,8 @@ def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() ->
 
 def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
     gradients, calls = [], []
-    for checkpointing in (False, True):
-        model, batch = network(checkpointing), tensors(batch_of(rows()))
+    for activation_checkpointing in (False, True):
+        model, batch = network(activation_checkpointing), tensors(batch_of(rows()))
         calls.append(0)
 
         def count(*given: Any) -> Any:
@@ -256,11 +262,13 @@ def test_attention_with_dropout_is_attention_where_nothing_is_dropped(monkeypatc
 
 
 @pytest.mark.parametrize(("kind", "near"), [(None, 1e-5), (torch.bfloat16, 2e-3)])
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_without_padding_loss_and_gradients_are_the_same(kind: Any, near: float, checkpointing: bool) -> None:
+@pytest.mark.parametrize("activation_checkpointing", [False, True])
+def test_without_padding_loss_and_gradients_are_the_same(
+    kind: Any, near: float, activation_checkpointing: bool
+) -> None:
     losses, gradients = [], []
-    for arrays in (batch_of(rows()), bert.unpadded(batch_of(rows()))):
-        model = network(checkpointing)
+    for arrays in (batch_of(rows()), bert.without_padding(batch_of(rows()))):
+        model = network(activation_checkpointing)
         model.half_type = kind
         loss = model(**tensors(arrays))
         loss.backward()
@@ -272,14 +280,14 @@ def test_without_padding_loss_and_gradients_are_the_same(kind: Any, near: float,
 
 def test_packed_samples_neither_see_nor_hold_padding() -> None:
     given = rows()
-    padded, packed = batch_of(given), bert.unpadded(batch_of(given))
+    padded, packed = batch_of(given), bert.without_padding(batch_of(given))
     ids, lengths = packed["input_ids"], packed["lengths"]
     assert "mask" not in packed
     assert ids.shape == (42,) and lengths.tolist() == [16, 16, 10], "the longest first"
     assert ids[32:].tolist() == given["input_ids"][1, :10].tolist()
     assert packed["labels"].tolist() == given["masked_lm_ids"][[0, 2, 1]].tolist()
     full = bert.WORKLOAD.synthetic(2, spec_of(16, 4), 1)
-    assert bert.unpadded(full) is full, "nothing to leave out"
+    assert bert.without_padding(full) is full, "nothing to leave out"
     model = network().eval()
     bounds = torch.tensor([0, 16, 32, 42], dtype=torch.int32)
     apart = tensors(packed)
@@ -300,7 +308,7 @@ def test_samples_that_cannot_be_packed_are_refused(real: np.ndarray, fault: str)
     given = rows()
     given["input_mask"][1] = real
     with pytest.raises(ValueError, match=fault):
-        bert.unpadded(batch_of(given))
+        bert.without_padding(batch_of(given))
 
 
 @pytest.mark.slow
@@ -314,7 +322,9 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
 
     torch._dynamo.reset()
     counter = CompileCounterWithBackend("aot_eager")
-    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.1, checkpointing=False).to("meta")
+    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.1, activation_checkpointing=False).to(
+        "meta"
+    )
     model.half_type, model.longest = kind, 16
     eager = model.parts
     model.compile_parts(dynamic=True, backend=counter)
@@ -323,7 +333,7 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
         for length in (10, 9, 12, 14):
             given = rows()
             given["input_mask"][1] = np.arange(16) < length
-            batch = {name: tensor.to("meta") for name, tensor in tensors(unpadded(given)).items()}
+            batch = {name: tensor.to("meta") for name, tensor in tensors(without_padding(given)).items()}
             model.zero_grad(set_to_none=True)
             loss = model(**batch)
             loss.backward()
@@ -332,8 +342,8 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
     assert counter.frame_count == 2, "each part once, at the first number of tokens, for all others as well"
 
 
-def unpadded(given: dict[str, np.ndarray]) -> dict[str, Any]:
-    return bert.unpadded(batch_of(given))
+def without_padding(given: dict[str, np.ndarray]) -> dict[str, Any]:
+    return bert.without_padding(batch_of(given))
 
 
 def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> None:
@@ -342,7 +352,7 @@ def test_flops_without_padding_agree_with_a_count_of_the_real_operations() -> No
     given, model = rows(), network()
     tokens, pairs = (16 + 10 + 16) / 3, (16**2 + 10**2 + 16**2) / 3
     with FlopCounterMode(display=False) as counter, torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
-        model(**tensors(unpadded(given))).backward()
+        model(**tensors(without_padding(given))).backward()
     expected = 3 * bert.flops(bert.SHAPES["bert-tiny"], tokens, 4, 1000, pairs)
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-3)
 

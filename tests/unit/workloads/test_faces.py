@@ -48,7 +48,7 @@ def test_the_classifier_counts_with_the_classes_that_a_step_computes_with() -> N
     )
     assert isinstance(whole, float) and isinstance(sampled, float)
     assert (whole - sampled) / 0.9 == pytest.approx(3 * 2 * 512 * 85_742)
-    exchange = faces.WORKLOAD.own_exchange
+    exchange = faces.WORKLOAD.own_gradient_sync
     assert exchange(spec(classifier="partial")) and not exchange(spec())
 
 

@@ -36,7 +36,7 @@ def test_flops_agree_with_the_known_figures(model: str, per_token: float, per_se
 def test_flops_agree_with_a_count_of_the_real_operations(model: str) -> None:
     from torch.utils.flop_counter import FlopCounterMode
 
-    spec, facts = spec_of(model, sequence=64), gpt2.WORKLOAD.facts(None)
+    spec, facts = spec_of(model, sequence_length=64), gpt2.WORKLOAD.facts(None)
     with torch.device("meta"):
         network = in_torch.FORM.build(spec, facts)
     batch = {"tokens": torch.from_numpy(gpt2.WORKLOAD.synthetic(3, spec, 1)["tokens"]).to("meta")}
@@ -60,10 +60,10 @@ def spec_of(model: str, **parameters: Any) -> RunSpec[gpt2.Parameters]:
     return example(model, gpt2.Parameters(**parameters), options=Options(dropout=0.0))
 
 
-def network(checkpointing: bool = False, dropout: float = 0.0, **parameters: Any) -> Any:
+def network(activation_checkpointing: bool = False, dropout: float = 0.0, **parameters: Any) -> Any:
     torch.manual_seed(0)
-    given = gpt2.Parameters(**{"sequence": SEQUENCE, **parameters})
-    return in_torch.Gpt2(MADE, VOCABULARY, given, dropout, checkpointing)
+    given = gpt2.Parameters(**{"sequence_length": SEQUENCE, **parameters})
+    return in_torch.Gpt2(MADE, VOCABULARY, given, dropout, activation_checkpointing)
 
 
 def tokens(count: int = 3) -> Any:
@@ -126,7 +126,7 @@ def test_the_form_in_transformers_trains_the_same_function(gelu: str, deviations
 
     positions, mix, down = deviations
     given = {"gelu": gelu, "position_init": positions, "residual_init": "scaled" if mix < 0.02 else "plain"}
-    spec, ours, theirs = spec_of("gpt2-tiny", sequence=SEQUENCE, **given), in_torch.FORM, in_transformers.FORM
+    spec, ours, theirs = spec_of("gpt2-tiny", sequence_length=SEQUENCE, **given), in_torch.FORM, in_transformers.FORM
     torch.manual_seed(0)
     own, other = (form.build(spec, {"vocabulary": VOCABULARY}) for form in (ours, theirs))
     drawn = theirs.weights(other)
@@ -224,8 +224,8 @@ def test_initial_weights_have_their_standard_deviations(
 
 def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
     gradients, calls = [], []
-    for checkpointing in (False, True):
-        model = network(checkpointing)
+    for activation_checkpointing in (False, True):
+        model = network(activation_checkpointing)
         calls.append(0)
 
         def count(*given: Any, **named: Any) -> Any:
@@ -281,7 +281,7 @@ def test_a_batch_is_what_the_reader_gives_and_nothing_is_copied() -> None:
 
 
 def test_synthetic_tokens_are_of_the_vocabulary_and_the_same_for_a_seed() -> None:
-    spec = spec_of("gpt2-tiny", sequence=1024)
+    spec = spec_of("gpt2-tiny", sequence_length=1024)
     first, again, other = (gpt2.WORKLOAD.synthetic(40, spec, seed)["tokens"] for seed in (1, 1, 2))
     assert first.shape == (40, 1025) and first.dtype == np.uint16
     assert np.array_equal(first, again) and not np.array_equal(first, other)
@@ -289,15 +289,15 @@ def test_synthetic_tokens_are_of_the_vocabulary_and_the_same_for_a_seed() -> Non
     assert gpt2.padded(50257) == 50304 and gpt2.padded(50304) == 50304
 
 
-BERTS = {"sequence": 128, "predictions": 20, "vocabulary": {"size": 30522}}
+BERTS = {"sequence_length": 128, "predictions": 20, "vocabulary": {"size": 30522}}
 TOKENS = {"tokens": 1024, "vocabulary": {"size": 50257}}
 
 
 def test_a_manifest_of_another_kind_or_with_too_little_text_is_refused() -> None:
-    given, workload = gpt2.Parameters(sequence=1024), gpt2.WORKLOAD
+    given, workload = gpt2.Parameters(sequence_length=1024), gpt2.WORKLOAD
     assert "GPT-2 reads windows of running text" in str(workload.fits(given, BERTS))
     assert workload.fits(given, TOKENS) == "holds 1024 tokens; one sample is a window of 1025"
-    assert workload.fits(gpt2.Parameters(sequence=1023), TOKENS) is None
+    assert workload.fits(gpt2.Parameters(sequence_length=1023), TOKENS) is None
     assert "holds running text" in str(bert.WORKLOAD.fits(bert.Parameters(predictions=20), TOKENS))
     assert workload.folder(given) == "bpe"
     assert workload.facts(TOKENS) == {"vocabulary": 50257} == workload.facts(None)
@@ -308,7 +308,7 @@ def test_a_blocks_keys_make_its_specification() -> None:
     config = load([], {"benchmarks": {"b": block}})
     (spec, *_) = runs.expand(config)
     plain = json.loads(spec.canonical)
-    assert (plain["sequence"], plain["gelu"], plain["position_init"]) == (1024, "erf", 0.01)
+    assert (plain["sequence_length"], plain["gelu"], plain["position_init"]) == (1024, "erf", 0.01)
     assert not {"residual_init", "predictions", "parameters"} & plain.keys()
     assert runs.read_spec(spec.canonical) == spec
     assert spec.parameters == gpt2.Parameters(gelu="erf", position_init=0.01)

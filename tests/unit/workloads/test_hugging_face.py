@@ -71,7 +71,7 @@ def written(folder: Path, content: Any, name: str = "tiny") -> Path:
 
 
 def asked(model: Any, **block: Any) -> tuple[RunSpec[Any], Config]:
-    block = {"model": model, "sequence": 32, "batch": {"fp32": [2]}, **block}
+    block = {"model": model, "sequence_length": 32, "batch": {"fp32": [2]}, **block}
     block["options"] = {**SYNTHETIC, **block.get("options", {})}
     config = load([], {"benchmarks": {"b": block}})
     return runs.expand(config)[0], config
@@ -123,10 +123,10 @@ def test_flops_are_what_torch_counts(kind: str, tmp_path: Path, monkeypatch: pyt
 
 
 def test_the_causal_count_is_of_what_the_mask_lets_through() -> None:
-    for sequence, width in [(7, None), (7, 3), (3, 7), (8, 8), (5, 1)]:
-        places = np.arange(sequence)
+    for sequence_length, width in [(7, None), (7, 3), (3, 7), (8, 8), (5, 1)]:
+        places = np.arange(sequence_length)
         back = places[:, None] - places[None]
-        assert work.seen(sequence, width) == ((back >= 0) & (back < (width or sequence))).sum()
+        assert work.seen(sequence_length, width) == ((back >= 0) & (back < (width or sequence_length))).sum()
     gemma = {"sliding_window": 8, "sliding_window_pattern": 6}
     assert [work.window(gemma, layer) for layer in range(7)] == [8, 8, 8, 8, 8, None, 8]
     assert work.window({"sliding_window": 8, "use_sliding_window": False}, 0) is None
@@ -135,14 +135,14 @@ def test_the_causal_count_is_of_what_the_mask_lets_through() -> None:
 
 def test_llama_8b_counts_what_both_conventions_publish() -> None:
     """57.9 GFLOP a token with full attention (PaLM, torchtitan), 51.5 with causal attention (NeMo)."""
-    spec, _ = asked("llama-3.1-8b", sequence=8192)
+    spec, _ = asked("llama-3.1-8b", sequence_length=8192)
     full, causal = WORKLOAD.flops_per_sample(spec, {}, {}), WORKLOAD.causal_flops_per_sample(spec)
     assert isinstance(full, float) and isinstance(causal, float)
     assert (round(full / 8192e9, 1), round(causal / 8192e9, 1)) == (57.9, 51.5)
 
 
 def test_a_records_work_has_both_shares_of_the_peak() -> None:
-    spec, _ = asked("llama-3.1-8b", sequence=8192, batch={"bf16": [1]})
+    spec, _ = asked("llama-3.1-8b", sequence_length=8192, batch={"bf16": [1]})
     card = {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3"}
     made = observed.of(spec, 1.0, 1, card, {})
     assert made["mfu_causal"] / made["mfu"] == pytest.approx(51.47 / 57.91, rel=1e-3)
@@ -154,7 +154,7 @@ def test_a_records_work_has_both_shares_of_the_peak() -> None:
 def test_tables_show_tokens_and_both_shares_of_the_peak(tmp_path: Path) -> None:
     """torchtitan's 6,667 tokens/s per H100, compiled, are 343 TFLOPS: 35 % of the peak with causal attention, and 39 %
     with full attention."""
-    block = {"sequence": 8192, "batch": {"bf16": [1]}, "topologies": ["1n8g"], "frameworks": ["hf-loop"]}
+    block = {"sequence_length": 8192, "batch": {"bf16": [1]}, "topologies": ["1n8g"], "frameworks": ["hf-loop"]}
     run, _ = asked("llama-3.1-8b", **block)
     card, speed = {"kind": "cuda", "name": "NVIDIA H100 80GB HBM3", "count": 8, "fp16_native": True}, 8 * 6667 / 8192
     record = report_fixture.record(run.values(), speed, device=card)
@@ -191,7 +191,7 @@ def test_a_file_stands_in_the_specification_by_name_and_digest(tmp_path: Path) -
     assert str(tmp_path) not in spec.canonical + runs.packed(config) + canonical(spec.values())
     assert config.model_files() == {plain["config_sha256"]: str(path)}
     assert runs.read_spec(spec.canonical) == spec
-    assert spec.parameters.sequence == 32
+    assert spec.parameters.sequence_length == 32
 
 
 def test_the_launcher_checks_the_file_and_hands_its_content_to_the_ranks(
@@ -224,12 +224,12 @@ GOOD = {"model_type": "llama", **TINY["llama"]}
         (GOOD | {"auto_map": {"AutoModel": "mine.Model"}}, {}, "has auto_map, which names code"),
         (GOOD | {"text_config": {"vocab_size": 9, "auto_map": {}}}, {}, "such code is never run"),
         (GOOD | {"_attn_implementation": "someone/kernel"}, {}, "has _attn_implementation, which names code"),
-        (GOOD, {"sequence": 65}, "sequence = 65: transformers:tiny is made for 64 tokens at most"),
+        (GOOD, {"sequence_length": 65}, "sequence = 65: transformers:tiny is made for 64 tokens at most"),
         (GOOD, {"model": {"transformers": "tiny.json"}}, "{transformers: FILE, task: mlm | clm}"),
         (GOOD, {"model": {"transformers": "tiny.json", "task": "nsp"}}, "{transformers: FILE, task: mlm | clm}"),
         (GOOD, {"model": {"file": "tiny.json"}}, "a map with the key transformers"),
         (GOOD, {"model": "transformers:tiny"}, "b.model = 'transformers:tiny': did you mean "),
-        (GOOD, {"model": "modernbert-base", "sequence": 77}, "sequence = 77: allowed: [32, 128]"),
+        (GOOD, {"model": "modernbert-base", "sequence_length": 77}, "sequence = 77: allowed: [32, 128]"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(

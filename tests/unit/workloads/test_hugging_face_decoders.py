@@ -28,7 +28,7 @@ CONTENT = {
 
 def spec(content: Mapping[str, Any] | None = None, model: str = "llama-3.1-8b", **changes: Any) -> RunSpec[Any]:
     task = configuration.SHAPES[model].task
-    named = {"model": model, "task": task, "config_sha256": "ab" * 32, "sequence": 16, "framework": "torch"}
+    named = {"model": model, "task": task, "config_sha256": "ab" * 32, "sequence_length": 16, "framework": "torch"}
     made = training_fixtures.spec(**{**named, "options": {"data": "synthetic"}, **changes})
     return replace(made, content=content or configuration.read(configuration.of_shape(model).file))
 
@@ -122,7 +122,7 @@ def test_flops_within_documents_are_those_of_the_pairs_that_see_each_other() -> 
 def test_where_documents_are_not_kept_apart_is_said() -> None:
     assert "documents apart" in str(WORKLOAD.lacks_form(spec(model="gpt2-124m", attention="document"), "transformers"))
     assert WORKLOAD.lacks_form(spec(attention="document"), "transformers") is None
-    given = {"model": "modernbert-base", "sequence": 16, "attention": "document"}
+    given = {"model": "modernbert-base", "sequence_length": 16, "attention": "document"}
     with pytest.raises(ValueError, match="attention = document: a sample for masked words"):
         WORKLOAD.complete(given, None)
 

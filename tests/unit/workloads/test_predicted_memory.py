@@ -33,7 +33,7 @@ MIXTURE = CONTENT | {
 
 def asked(content: Any, precision: str = "fp32", **options: Any) -> RunSpec[Any]:
     made = training_fixtures.spec(
-        model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence=256, precision=precision,
+        model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence_length=256, precision=precision,
         batch_per_device=4, options={"data": "synthetic", **options},
     )  # fmt: skip
     return replace(made, content=content)
@@ -59,9 +59,9 @@ def tracked(spec: RunSpec[Any], copies: bool = False) -> int:
             copy = HalfCopy(torch.bfloat16)
             workloads.form(spec.model, "torch").halve(network, copy)
             tracker.track_external(*copy.parts)
-        ids = torch.zeros(spec.batch, spec.parameters.sequence, dtype=torch.int64)
+        ids = torch.zeros(spec.batch, spec.parameters.sequence_length, dtype=torch.int64)
         with tracker:
-            for _ in range(spec.options.accumulate):
+            for _ in range(spec.options.gradient_accumulation):
                 tracker.reset_mod_stats()
                 network(ids).backward()
             update.step()
@@ -75,9 +75,9 @@ def tracked(spec: RunSpec[Any], copies: bool = False) -> int:
     [
         (CONTENT, "fp32", {}),
         (CONTENT, "bf16", {}),
-        (CONTENT, "fp32", {"accumulate": 2}),
-        (CONTENT, "bf16", {"checkpointing": True}),
-        (CONTENT, "bf16", {"checkpointing": "selective"}),
+        (CONTENT, "fp32", {"gradient_accumulation": 2}),
+        (CONTENT, "bf16", {"activation_checkpointing": True}),
+        (CONTENT, "bf16", {"activation_checkpointing": "selective"}),
         (MIXTURE, "bf16", {}),
     ],
 )
@@ -97,7 +97,12 @@ def test_a_copy_of_the_weights_stays_to_the_end_of_a_step(content: Any) -> None:
     assert copies == 2 * matrices if made.tied else 2 * (matrices - made.hidden * made.vocabulary)
     predicted = replace(memory.of(made, spec, gpu=False), copies=copies).peak_bytes
     assert predicted == pytest.approx(tracked(spec, copies=True), rel=0.1)
-    for options in ({"checkpointing": True}, {"tensor": 2}, {"experts": 2}, {"sharding": "full"}):
+    for options in (
+        {"activation_checkpointing": True},
+        {"tensor_parallel": 2},
+        {"expert_parallel": 2},
+        {"sharding": "full_shard"},
+    ):
         other = replace(asked(content, "bf16", **options), topology=Topology.parse("1n2g"))
         assert memory.of(made, other, gpu=True).copies == 0
 
@@ -111,12 +116,12 @@ def test_splitting_divides_what_each_rank_keeps() -> None:
     parameters = WORKLOAD.architecture(asked(CONTENT)).parameters
     assert (one.weights, one.gradients, one.states, one.gathered) == (4 * parameters, 4 * parameters, 8 * parameters, 0)
     assert of("1n8g") == one
-    assert of("1n8g", sharding="optimizer").states == one.states / 8
-    split, once = of("1n8g", sharding="full"), of("1n8g", sharding="optimizer_gradients")
+    assert of("1n8g", sharding="zero1").states == one.states / 8
+    split, once = of("1n8g", sharding="full_shard"), of("1n8g", sharding="shard_grad_op")
     assert (split.weights, split.gradients, split.states) == (one.weights / 8, one.gradients / 8, one.states / 8)
     assert 0 < split.gathered < once.gathered
-    assert of("2n4g", sharding="full", replicate="nodes").weights == one.weights / 4
-    cut = of("1n2g", tensor=2)
+    assert of("2n4g", sharding="full_shard", hybrid_shard_groups="nodes").weights == one.weights / 4
+    cut = of("1n2g", tensor_parallel=2)
     assert cut.weights == one.weights / 2
     assert one.activations / 2 < cut.activations < one.activations
 
@@ -133,7 +138,7 @@ def test_the_plan_says_what_cannot_fit(tmp_path: Path) -> None:
     content = configuration.read(configuration.of_shape("llama-3.1-8b").file)
     one, eight = (
         replace(asked(content, "bf16", sharding=sharding), device="auto", topology=Topology.parse(topology))
-        for topology, sharding in (("1n1g", "none"), ("1n8g", "full"))
+        for topology, sharding in (("1n1g", "none"), ("1n8g", "full_shard"))
     )
     sha256 = configuration.of_shape(one.model).sha256
     every = [replace(spec, parameters=replace(spec.parameters, config_sha256=sha256)) for spec in (one, eight)]

@@ -17,7 +17,7 @@ from throughline.workloads import collectives, layers, micro
 
 
 def specs(**block: Any) -> list[RunSpec[Any]]:
-    block = {"batch": {"fp32": [1]}, "device": "cpu", "repeats": 1, "at_least_s": 0.01, **block}
+    block = {"batch": {"fp32": [1]}, "device": "cpu", "repeats": 1, "min_seconds": 0.01, **block}
     return runs.expand(load([], {"benchmarks": {"b": block}}))
 
 
@@ -54,14 +54,14 @@ def test_a_mistake_is_named(block: dict[str, Any], message: str) -> None:
 
 def test_a_collective_operation_counts_once_and_in_older_specifications_once_a_rank() -> None:
     two, four = specs(model="all-reduce", topologies=["1n2g", "1n4g"])
-    assert (two.protocol, two.size.samples_per_step, four.size.samples_per_step) == (4, 1, 1)
+    assert (two.protocol, two.size.global_batch, four.size.global_batch) == (4, 1, 1)
     older = runs.read_spec(json.dumps(json.loads(four.canonical) | {"protocol": 3}))
-    assert older.size.samples_per_step == 4
+    assert older.size.global_batch == 4
     assert "counts once" in collectives.WORKLOAD.convention(four)["flops"]
     assert "every rank's call counts" in collectives.WORKLOAD.convention(older)["flops"]
     assert two.protocol != runs.PROTOCOL, "a number that some runs have already would not make them again"
     alone = first(model="matmul", topologies=["1n4g"])
-    assert (alone.protocol, alone.size.samples_per_step) == (runs.PROTOCOL, 4), "each rank makes a call of its own"
+    assert (alone.protocol, alone.size.global_batch) == (runs.PROTOCOL, 4), "each rank makes a call of its own"
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_a_layers_work_is_that_of_its_operations(model: str, attention: str, par
     from torch.utils.flop_counter import FlopCounterMode
 
     any_kernel = [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]  # earlier tests in this process pin one kernel
-    spec = first(model=model, sequence=16, attention=attention, batch={"fp32": [2]})
+    spec = first(model=model, sequence_length=16, attention=attention, batch={"fp32": [2]})
     form = workloads.form(model, "torch")
     network = form.build(spec, {}, torch.device("cpu"))
     counted = []
@@ -109,7 +109,7 @@ def test_a_layers_work_is_that_of_its_operations(model: str, attention: str, par
 def test_gradients_do_not_add_up() -> None:
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    spec = first(model="bert-layer", sequence=8, options={"dropout": 0.0})
+    spec = first(model="bert-layer", sequence_length=8, options={"dropout": 0.0})
     network = workloads.form("bert-layer", "torch").build(spec, {}, torch.device("cpu"))
     network()
     before = network.hidden.grad.clone()
@@ -150,7 +150,7 @@ def test_a_layer_in_fp8_is_that_in_bf16(model: str, matrices: int, monkeypatch: 
 
     for name, value in (("HIDDEN", 32), ("HEADS", 2), ("INNER", 64)):
         monkeypatch.setattr(in_torch, name, value)
-    spec = first(model=model, sequence=16, options={"dropout": 0.0}, batch={"fp8": [1]})
+    spec = first(model=model, sequence_length=16, options={"dropout": 0.0}, batch={"fp8": [1]})
     found = {}
     precisions: tuple[Precision, ...] = ("bf16", "fp8")
     for precision in precisions:

@@ -25,7 +25,7 @@ GIVEN = wide_deep.Parameters(vocabulary=20000, embedding=8, hidden=3, width=64)
 
 
 def spec_of(optimizer: str = "adam", exchange: bool = True, **parameters: Any) -> RunSpec[wide_deep.Parameters]:
-    options = Options(dropout=0.0, exchange=exchange)
+    options = Options(dropout=0.0, gradient_sync=exchange)
     return example("wide-deep", replace(GIVEN, **parameters), optimizer=Optimizer(optimizer), options=options)
 
 
@@ -125,7 +125,7 @@ def test_the_update_by_rows_is_sparse_adam(as_named: bool) -> None:
 def test_what_a_lazy_update_cannot_do_is_said() -> None:
     for changed, words in (
         ({"optimizer": "lamb"}, "Adam and AdamW"),
-        ({"table": "rows", "exchange": False}, "cannot train without exchanging its rows"),
+        ({"table": "rows", "gradient_sync": False}, "cannot train without exchanging its rows"),
     ):
         with pytest.raises(workloads.Unsupported, match=words):
             in_torch.FORM.build(spec_of(**changed), {})

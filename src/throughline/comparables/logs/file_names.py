@@ -26,7 +26,7 @@ def facts(name: str) -> dict[str, Any]:
     if "precision" in words:
         values["precision"] = words["precision"].replace("amp", "fp16")
     if re.search(r"without_grad_?acc", name):
-        values["accumulate"] = 1
+        values["gradient_accumulation"] = 1
     if (match := matches["topology"]) and int(match[1]) and int(match[2]):
         nodes, each = int(match[1]), int(match[2])
         values |= {"nodes": nodes, "devices": each if match[0].startswith("n") else nodes * each}

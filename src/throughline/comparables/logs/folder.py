@@ -108,7 +108,7 @@ def _run(reading: Reading, kind: str, name: str) -> dict[str, Any]:
         "model": reading.model if reading.model and MODEL.fullmatch(reading.model) else None,
         "precision": reading.precision,
         "batch_size_per_device": reading.batch,
-        "accumulate": reading.accumulate,
+        "gradient_accumulation": reading.gradient_accumulation,
         "devices": reading.devices,
         "nodes": reading.nodes,
         "hardware": reading.hardware,

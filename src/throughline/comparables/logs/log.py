@@ -90,7 +90,7 @@ class Reading:
     model: str | None = None
     precision: str | None = None
     batch: int | None = None
-    accumulate: int | None = None
+    gradient_accumulation: int | None = None
     devices: int | None = None
     nodes: int | None = None
     hardware: str | None = None

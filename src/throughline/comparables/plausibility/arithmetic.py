@@ -11,7 +11,7 @@ def sums(run: RunRecord) -> list[str]:
     """Return what does not add up in the figures of a whole job."""
     job, size = run.spec.job, run.spec.size
     figures = {figure.name: figure.value for figure in run.figures if figure.value is not None}
-    return job.faults(size.replicas, size.batch_per_replica, size.accumulate, figures) if job else []
+    return job.faults(size.replicas, size.batch_per_replica, size.gradient_accumulation, figures) if job else []
 
 
 def steps(rows: Rows) -> Iterator[Doubt]:
@@ -77,7 +77,11 @@ def parameters(rows: Rows) -> Iterator[Doubt]:
     """Find printed numbers of parameters that the model does not have."""
     for row in rows:
         printed = row.printed.get("parameters_billion")
-        parts = flop_conventions.parts(row.model, {"sequence": row.sequence, **row.parameters}) if printed else None
+        parts = (
+            flop_conventions.parts(row.model, {"sequence_length": row.sequence_length, **row.parameters})
+            if printed
+            else None
+        )
         if printed and parts:
             count = parts[0].parameters
             if not meet(ends(printed), (count / 1e9, count / 1e9), FORMULA):

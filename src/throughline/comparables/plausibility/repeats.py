@@ -39,7 +39,7 @@ def equal(rows: Rows) -> Iterator[Doubt]:
                 text = f"the same proof as for {_where(first)}: {row.evidence}"
                 yield Doubt(DIFFER, row, text)
         if row.value and len(row.value.replace(".", "").strip("0")) >= SAYS_MUCH and row.unit != "ms":
-            key = row.value, row.unit, row.model, row.sequence
+            key = row.value, row.unit, row.model, row.sequence_length
             first = values.setdefault(key, row)
             if first is not row and _unlike(first, row):
                 text = f"{row.value} {row.unit}, digit by digit as {first.framework}, {_where(first)} ({first.source})"
@@ -74,7 +74,7 @@ def unequal(rows: Rows) -> Iterator[Doubt]:
 
 def counting(rows: Rows) -> Iterator[Doubt]:
     """Find FLOPs of a sample that two tables of one source count differently."""
-    for alike in grouped(rows, lambda row: (row.source, row.model, row.sequence, row.precision, row.device)):
+    for alike in grouped(rows, lambda row: (row.source, row.model, row.sequence_length, row.precision, row.device)):
         counted = [row for row in alike if row.printed.get("tflops") and row.samples_per_s and row.devices]
         for before, after in pairwise(sorted(counted, key=lambda row: row.date or "")):
             speed = _middle(after) / _middle(before)

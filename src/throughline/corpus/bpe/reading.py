@@ -21,27 +21,27 @@ END_OF_TEXT = 50256
 
 
 class WindowReader:
-    """Reads windows of `sequence` + 1 tokens. The model predicts every token of a window but the first.
+    """Reads windows of `sequence_length` + 1 tokens. The model predicts every token of a window but the first.
 
-    In each epoch, the first window begins at a random place below `sequence`. Each other window begins at the last
+    In each epoch, the first window begins at a random place below `sequence_length`. Each other window begins at the last
     token of the one before it. So every token is read about once per epoch, with another context in each epoch.
     """
 
     how = "windows at places drawn anew each epoch"
 
-    def __init__(self, folder: Path, sequence: int, seed: int, end: int | None = None) -> None:
+    def __init__(self, folder: Path, sequence_length: int, seed: int, end: int | None = None) -> None:
         """end: the id that ends a document, if every row shall state it; otherwise None."""
-        self.folder, self.sequence, self.seed, self.end = folder, sequence, seed, end
+        self.folder, self.sequence_length, self.seed, self.end = folder, sequence_length, seed, end
 
     def rows(self, shard: Mapping[str, Any]) -> int:
         """Return how many windows fit wherever the first one begins; 1 if the file is too short for a second window."""
         tokens = int(shard["tokens"])
-        return max(tokens // self.sequence - 1, int(tokens > self.sequence))
+        return max(tokens // self.sequence_length - 1, int(tokens > self.sequence_length))
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, NDArray[Any]]:
         """Return `tokens` [rows, sequence + 1], a view of the file. (Neighbouring rows share a token.) With `end`, also
         `end_of_text` [rows], this id."""
-        count, step = self.rows(shard), self.sequence
+        count, step = self.rows(shard), self.sequence_length
         if count == 0:
             return self._stated(np.zeros((0, step + 1), shard["type"]))
         tokens = np.asarray(mapped(self.folder / shard["file"], shard))

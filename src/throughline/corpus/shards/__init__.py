@@ -13,25 +13,25 @@ from throughline.files import UserError
 class Parameters:
     """How examples of one sequence length are made.
 
-    `sequence` and `predictions` are numbers of tokens. `probability` and `short_sequences` are shares from 0 to 1.
+    `sequence_length` and `predictions` are numbers of tokens. `probability` and `short_sequences` are shares from 0 to 1.
     """
 
-    sequence: int
+    sequence_length: int
     predictions: int
     probability: float = 0.15
     short_sequences: float = 0.1
-    copies: int = 5
+    dupe_factor: int = 5
     seed: int = 12345
     dynamic: bool = False  # the examples are stored without masks; masks.py masks them while they are read
 
     def __post_init__(self) -> None:
-        sequence, predictions = self.sequence, self.predictions
+        sequence_length, predictions = self.sequence_length, self.predictions
         for fine, what in (
-            (5 <= sequence <= 1 << 15, f"sequence {sequence} is not between 5 and 32768"),
-            (1 <= predictions <= sequence - 3, f"predictions {predictions} is not between 1 and sequence - 3"),
+            (5 <= sequence_length <= 1 << 15, f"sequence_length {sequence_length} is not between 5 and 32768"),
+            (1 <= predictions <= sequence_length - 3, f"predictions {predictions} is not between 1 and sequence - 3"),
             (0 < self.probability < 1, f"masking probability {self.probability} is not between 0 and 1"),
             (0 <= self.short_sequences <= 1, f"short_sequences {self.short_sequences} is not between 0 and 1"),
-            (self.copies >= 1, f"copies {self.copies} is less than 1"),
+            (self.dupe_factor >= 1, f"dupe_factor {self.dupe_factor} is less than 1"),
         ):
             if not fine:
                 raise UserError(what, next_step="correct corpus.sequences or corpus.masking in config.yaml")

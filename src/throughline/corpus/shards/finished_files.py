@@ -46,10 +46,10 @@ def find(
     by_length: dict[int, dict[str, Path]] = {}
     seen: dict[tuple[int, int], int] = {}
     for paths in by_folder.values():
-        _, sequence, predictions = layout.size(paths[0])
-        seen[sequence, predictions] = seen.get((sequence, predictions), 0) + len(paths)
-        if sequences.get(sequence) == predictions:
-            named = by_length.setdefault(sequence, {})
+        _, sequence_length, predictions = layout.size(paths[0])
+        seen[sequence_length, predictions] = seen.get((sequence_length, predictions), 0) + len(paths)
+        if sequences.get(sequence_length) == predictions:
+            named = by_length.setdefault(sequence_length, {})
             for path in paths:
                 _name(named, split_of(path.name), path)
     wanted = sequences if needed is None else needed

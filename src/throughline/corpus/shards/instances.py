@@ -34,7 +34,7 @@ def blocks(
     rows: int,
 ) -> Iterator[Arrays]:
     """Yield the examples, `rows` at a time (fewer in the last block), in NVIDIA's layout or unmasked (layout.py)."""
-    stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence, "masks")
+    stream = randomness.Stream(parameters.seed, split, shard, parameters.sequence_length, "masks")
     predictions = 0 if parameters.dynamic else parameters.predictions  # with 0 predictions, nothing is masked
     for begin in range(0, len(order), rows):
         block = order.cut(begin, begin + rows)
@@ -55,15 +55,15 @@ def _filled(
 ) -> Arrays:
     """Return what `assembled` and `masked` return, made by kernel.c."""
     compiled: Any = kernel.load()
-    rows, sequence, predictions = len(block), parameters.sequence, drawn.shape[1]
-    counts = masked_of(np.arange(sequence - 2), predictions, parameters.probability)
-    shapes = layout.shapes(rows, sequence, predictions)
+    rows, sequence_length, predictions = len(block), parameters.sequence_length, drawn.shape[1]
+    counts = masked_of(np.arange(sequence_length - 2), predictions, parameters.probability)
+    shapes = layout.shapes(rows, sequence_length, predictions)
     arrays = {name: np.empty(shape, layout.TYPES[name]) for name, shape in shapes.items()}
     compiled.filled(
-        rows, sequence, predictions, tokens.ctypes.data, tokens.itemsize,
+        rows, sequence_length, predictions, tokens.ctypes.data, tokens.itemsize,
         block.a, block.a_length, block.b, block.b_length, block.random_next.view(np.uint8),
         counts.astype(np.int32), drawn, vocabulary.words, len(vocabulary.words),
-        vocabulary.cls, vocabulary.sep, vocabulary.mask, np.empty(2 * sequence, np.uint16),
+        vocabulary.cls, vocabulary.sep, vocabulary.mask, np.empty(2 * sequence_length, np.uint16),
         *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays.values()),
     )  # fmt: skip
     return arrays
@@ -74,7 +74,7 @@ def assembled(tokens: NDArray[np.integer], block: Pairs, parameters: Parameters,
 
     The arrays are input_ids i4[N,S], input_mask and segment_ids i1[N,S], and next_sentence_labels i1[N].
     """
-    column = np.arange(parameters.sequence)
+    column = np.arange(parameters.sequence_length)
     a_end = 1 + block.a_length[:, None]
     b_end = a_end + 1 + block.b_length[:, None]
     in_a = (column >= 1) & (column < a_end)
@@ -102,12 +102,14 @@ def masked(arrays: Arrays, block: Pairs, parameters: Parameters, vocabulary: Voc
     candidates = block.a_length + block.b_length
     count = masked_of(candidates, most, parameters.probability)
     row = np.arange(len(block))
-    pool = np.tile(np.arange(parameters.sequence - 3), (len(block), 1))
+    pool = np.tile(np.arange(parameters.sequence_length - 3), (len(block), 1))
     for k in range(most):
-        j = np.minimum(k + randomness.below(drawn[:, k, 0], np.maximum(candidates - k, 1)), parameters.sequence - 4)
+        j = np.minimum(
+            k + randomness.below(drawn[:, k, 0], np.maximum(candidates - k, 1)), parameters.sequence_length - 4
+        )
         pool[row, k], pool[row, j] = pool[row, j], pool[row, k].copy()
     unused = np.arange(most) >= count[:, None]
-    chosen = np.sort(np.where(unused, parameters.sequence, pool[:, :most]), axis=1)
+    chosen = np.sort(np.where(unused, parameters.sequence_length, pool[:, :most]), axis=1)
     positions = np.where(unused, 0, chosen + 1 + (chosen >= block.a_length[:, None]))
     labels = np.where(unused, 0, np.take_along_axis(ids, positions, axis=1))
     chance, lower_half = randomness.uniform(drawn[:, :, 1]), drawn[:, :, 1] << np.uint64(32)

@@ -46,9 +46,11 @@ def types(arrays: Mapping[str, Any]) -> dict[str, str]:
     return UNMASKED if is_unmasked(arrays) else TYPES
 
 
-def shapes(rows: int, sequence: int, predictions: int, kinds: Iterable[str] = TYPES) -> dict[str, tuple[int, ...]]:
+def shapes(
+    rows: int, sequence_length: int, predictions: int, kinds: Iterable[str] = TYPES
+) -> dict[str, tuple[int, ...]]:
     """Map each dataset to its shape."""
-    widths = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), sequence)
+    widths = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), sequence_length)
     widths |= dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), predictions)
     return {name: (rows, widths[name]) if name in widths else (rows,) for name in kinds}
 
@@ -61,10 +63,10 @@ def size(path: str | os.PathLike[str]) -> tuple[int, int, int]:
 
 def extent(stream: h5py.File) -> tuple[int, int, int]:
     """Return rows, sequence length and predictions of an open shard."""
-    rows, sequence = stream["input_ids"].shape
+    rows, sequence_length = stream["input_ids"].shape
     if is_unmasked(stream):
-        return rows, sequence, json.loads(stream.attrs["parameters"])["predictions"]
-    return rows, sequence, stream["masked_lm_ids"].shape[1]
+        return rows, sequence_length, json.loads(stream.attrs["parameters"])["predictions"]
+    return rows, sequence_length, stream["masked_lm_ids"].shape[1]
 
 
 def open_shard(path: str | os.PathLike[str]) -> AbstractContextManager[h5py.File]:

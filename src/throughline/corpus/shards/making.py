@@ -42,7 +42,7 @@ def make(
     blocks = _releasing(allocator, instances.blocks(documents, order, parameters, words, split, shard, rows))
     described = json.dumps(parameters.recorded(words.sha256), sort_keys=True, separators=(",", ":"))
     kinds = layout.unmasked_types(len(words)) if parameters.dynamic else layout.TYPES
-    extent = len(order), parameters.sequence, parameters.predictions
+    extent = len(order), parameters.sequence_length, parameters.predictions
     write(path, blocks, *extent, described, kinds=kinds, unpacked=unpacked)
 
 
@@ -56,7 +56,7 @@ def write(
     path: Path,
     blocks: Iterable[Mapping[str, Any]],
     rows: int,
-    sequence: int,
+    sequence_length: int,
     predictions: int,
     parameters: str,
     *,
@@ -69,7 +69,7 @@ def write(
     """
     plain = unpacked or rows == 0
     with hdf5.new_file(path, {"schema": layout.SCHEMA, "parameters": parameters}) as stream:
-        for name, shape in layout.shapes(rows, sequence, predictions, kinds).items():
+        for name, shape in layout.shapes(rows, sequence_length, predictions, kinds).items():
             chunks = (min(rows, layout.ROWS_PER_CHUNK), *shape[1:])
             gzip = {"chunks": chunks, "compression": "gzip", "compression_opts": 1, "shuffle": True}
             stream.create_dataset(name, shape, kinds[name], track_times=False, **({} if plain else gzip))

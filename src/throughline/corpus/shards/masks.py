@@ -39,7 +39,7 @@ def ranges(ids: NDArray[np.integer]) -> list[list[int]]:
 class Masking:
     """How the rows of one length are masked. `mask` is the id of [MASK], `words` the `ranges` of random words' ids."""
 
-    sequence: int
+    sequence_length: int
     predictions: int
     probability: float
     seed: int
@@ -50,14 +50,14 @@ class Masking:
 
     def __post_init__(self) -> None:
         words = np.concatenate([np.arange(*run, dtype=np.int32) for run in self.words])
-        counts = masked_of(np.arange(self.sequence - 2), self.predictions, self.probability)
+        counts = masked_of(np.arange(self.sequence_length - 2), self.predictions, self.probability)
         object.__setattr__(self, "_words", words)
         object.__setattr__(self, "_masked_of", counts)
 
     @classmethod
     def of_manifest(cls, content: Mapping[str, Any]) -> Masking:
         """Return the masking that the manifest of a sequence length describes."""
-        how = {name: content["parameters"][name] for name in ("sequence", "predictions", "probability", "seed")}
+        how = {name: content["parameters"][name] for name in ("sequence_length", "predictions", "probability", "seed")}
         return cls(**how, mask=content["vocabulary"]["mask"], words=content["vocabulary"]["words"])
 
     def stream(self, shard: str, epoch: int) -> Stream:
@@ -65,12 +65,12 @@ class Masking:
 
         `shard` is the shard's name without .hdf5.
         """
-        return Stream(self.seed, "reading", shard, self.sequence, epoch)
+        return Stream(self.seed, "reading", shard, self.sequence_length, epoch)
 
     def masked(self, rows: Mapping[str, Any], stream: Stream) -> Arrays:
         """Mask the next rows of an unmasked shard (layout.py): return the six arrays of NVIDIA's layout."""
         count = len(rows["input_ids"])
-        shapes = layout.shapes(count, self.sequence, self.predictions)
+        shapes = layout.shapes(count, self.sequence_length, self.predictions)
         made: Arrays = {name: np.empty(shape, layout.TYPES[name]) for name, shape in shapes.items()}
         made["next_sentence_labels"][:] = rows["next_sentence_labels"]
         for first in range(0, count, _BLOCK):
@@ -83,7 +83,7 @@ class Masking:
         ids, mask, segments = made["input_ids"], made["input_mask"], made["segment_ids"]
         a_length = np.asarray(block["a_lengths"], np.int64)
         candidates = a_length + block["b_lengths"]
-        column = np.arange(self.sequence, dtype=np.uint16)
+        column = np.arange(self.sequence_length, dtype=np.uint16)
         ids[:] = block["input_ids"]
         np.less(column, (candidates + 3).astype(np.uint16)[:, None], out=mask.view(np.bool_))
         np.greater_equal(column, (a_length + 2).astype(np.uint16)[:, None], out=segments.view(np.bool_))
@@ -93,7 +93,7 @@ class Masking:
         unused = places >= _NONE
         places += 1 + (places >= a_length[:, None].astype(np.int32))  # skip [CLS], and in B also A's [SEP]
         places[unused] = 0
-        at = places + (np.arange(len(ids)) * self.sequence)[:, None]
+        at = places + (np.arange(len(ids)) * self.sequence_length)[:, None]
         before = ids.reshape(-1)[at]
         what = drawn.astype(np.uint32)
         what[unused] = _KEEP

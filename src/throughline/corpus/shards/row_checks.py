@@ -43,13 +43,13 @@ def _compiled_counts(block: Arrays, vocabulary: Vocabulary, promised: Parameters
     compiled, masked = kernel.load(), None
     if compiled is None:
         return None
-    rows, sequence = block["input_ids"].shape
+    rows, sequence_length = block["input_ids"].shape
     arrays = [np.ascontiguousarray(block[name]) for name in layout.TYPES]
     if promised is not None:
-        masked = masked_of(np.arange(sequence - 2), promised.predictions, promised.probability).astype(np.int32)
+        masked = masked_of(np.arange(sequence_length - 2), promised.predictions, promised.probability).astype(np.int32)
     counts = np.zeros(len(_COUNTED), np.int64)
     fine = compiled.checked(
-        rows, sequence, block["masked_lm_ids"].shape[1], len(vocabulary),
+        rows, sequence_length, block["masked_lm_ids"].shape[1], len(vocabulary),
         vocabulary.cls, vocabulary.sep, vocabulary.mask, vocabulary.unk, vocabulary.kinds,
         masked.ctypes.data if masked is not None else None,
         *(array if array.itemsize == 4 else array.view(np.uint8) for array in arrays),

@@ -72,12 +72,12 @@ def examples(
 ) -> Shuffled:
     """Return the examples of all copies of a shard in their final, shuffled order, not yet masked."""
     allocator = allocator or Allocator()
-    names = (parameters.seed, split, shard, parameters.sequence)
-    most = parameters.copies * (len(documents.sentences) - 1)
+    names = (parameters.seed, split, shard, parameters.sequence_length)
+    most = parameters.dupe_factor * (len(documents.sentences) - 1)
     token = np.uint32 if len(documents.tokens) < 1 << 32 else np.int64
     columns = [allocator.empty(most, kind) for kind in (token, np.uint16, token, np.uint16, np.bool_)]
     count = 0
-    for copy in range(parameters.copies):
+    for copy in range(parameters.dupe_factor):
         for block in pairs(documents, parameters, randomness.Stream(*names, copy, "pairs")):
             for column, field in zip(columns, fields(Pairs), strict=True):
                 column[count : count + len(block)] = getattr(block, field.name)
@@ -119,7 +119,7 @@ def _pairs_by_kernel(
     columns = [np.empty(len(of_sentence), np.int64) for _ in range(4)]
     random_next = np.empty(len(of_sentence), np.uint8)
     bounds = some.start, some.stop, len(documents), documents.sentences, documents.documents
-    aims = parameters.sequence - 3, parameters.short_sequences
+    aims = parameters.sequence_length - 3, parameters.short_sequences
     made = compiled.pairs(*bounds, *aims, of_document, of_sentence, *columns, random_next)
     a, a_length, b, b_length = (column[:made] for column in columns)
     return Pairs(a, a_length, b, b_length, random_next[:made].view(np.bool_))
@@ -129,7 +129,7 @@ def _pairs_by_numpy(
     documents: Documents, parameters: Parameters, some: range, of_document: Words, of_sentence: Words
 ) -> Pairs:
     """Form the pairs of these documents. All documents advance together: each step reads one chunk of each."""
-    limit = parameters.sequence - 3
+    limit = parameters.sequence_length - 3
     count = len(documents)
     begins, bounds = documents.sentences, documents.documents
     short = randomness.uniform(of_document[:, 0]) < parameters.short_sequences

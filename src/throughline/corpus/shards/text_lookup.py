@@ -34,13 +34,13 @@ class Places(NamedTuple):
     last: Index
 
 
-def chosen(rows: int, sequence: int, tokens: int) -> Index:
+def chosen(rows: int, sequence_length: int, tokens: int) -> Index:
     """Return the rows of a shard to look up in a text of `tokens` tokens, evenly spaced; all rows if there are few.
 
     The text is searched once for all rows. There are at least 1024 rows, and more only as long as the lookup takes at
     most a twentieth of the time in which the shard was made.
     """
-    made = rows * (_MADE_NS + _MADE_TOKEN_NS * sequence)
+    made = rows * (_MADE_NS + _MADE_TOKEN_NS * sequence_length)
     most = _AT_MOST if kernel.load() is not None else _AT_LEAST  # without kernel.c, each row searches the text again
     many = min(max(_AT_LEAST, int(_SHARE * made - _SEARCHED_NS * tokens) // _LOOKED_UP_NS), most, rows)
     return np.arange(many) * rows // max(many, 1)
@@ -63,8 +63,8 @@ class Text:
 
         `first`: the number of the block's first row. Returns the count of rows that could be judged, once it is known.
         """
-        count, sequence = block["input_ids"].shape
-        numbers = chosen(rows, sequence, len(self.tokens))
+        count, sequence_length = block["input_ids"].shape
+        numbers = chosen(rows, sequence_length, len(self.tokens))
         begin, end = np.searchsorted(numbers, (first, first + count))
         rows_here = numbers[begin:end] - first
         self._waiting.append({name: array[rows_here] for name, array in block.items()})

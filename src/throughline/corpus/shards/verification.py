@@ -44,7 +44,7 @@ def verify(
     """
     with layout.open_shard(path) as stream:
         _check_parameters(path, stream, vocabulary, parameters, size)
-        rows, sequence, predictions = layout.extent(stream)
+        rows, sequence_length, predictions = layout.extent(stream)
         promised = parameters if layout.is_ours(stream) else None
         text = masking = None
         if rows and tokens_file is not None:
@@ -69,7 +69,7 @@ def verify(
     looked_up = {"pairs_looked_up": counts["pairs_looked_up"]} if text is not None else {}
     return manifest.verified(
         path,
-        {"rows": rows, "sequence": sequence, "predictions": predictions},
+        {"rows": rows, "sequence_length": sequence_length, "predictions": predictions},
         content_digest,
         vocabulary_sha256=vocabulary.sha256,
         vocabulary_size=len(vocabulary),
@@ -82,12 +82,12 @@ def _check_parameters(
     path: Path, stream: h5py.File, vocabulary: Vocabulary, parameters: Parameters | None, size: tuple[int, int] | None
 ) -> None:
     """Check that an open shard has the parameters, or the size, that it should have."""
-    _, sequence, predictions = layout.extent(stream)
+    _, sequence_length, predictions = layout.extent(stream)
     written = json.loads(stream.attrs["parameters"]) if layout.is_ours(stream) else None
-    wanted = size if parameters is None else (parameters.sequence, parameters.predictions)
+    wanted = size if parameters is None else (parameters.sequence_length, parameters.predictions)
     others = parameters is not None and written is not None and written != parameters.recorded(vocabulary.sha256)
-    if others or (wanted is not None and wanted != (sequence, predictions)):
-        has = written or (sequence, predictions)
+    if others or (wanted is not None and wanted != (sequence_length, predictions)):
+        has = written or (sequence_length, predictions)
         raise fault(path, f"has other parameters than asked for: {has}, not {parameters or wanted}")
     if layout.is_unmasked(stream) != (parameters is not None and parameters.dynamic):
         raise fault(path, f"has {'examples without masks' if layout.is_unmasked(stream) else 'masks of its own'}")
@@ -95,7 +95,7 @@ def _check_parameters(
 
 def masking_of(parameters: Parameters, vocabulary: Vocabulary) -> Masking:
     """Return how a reader masks the rows of an unmasked shard."""
-    how = parameters.sequence, parameters.predictions, parameters.probability, parameters.seed
+    how = parameters.sequence_length, parameters.predictions, parameters.probability, parameters.seed
     return Masking(*how, vocabulary.mask, ranges(vocabulary.words))
 
 

@@ -14,5 +14,6 @@ FRAMEWORK = replace(
     library="transformers",
     packages=("torch", "transformers", "accelerate"),
     calls=False,
-    features=torch.FRAMEWORK.features - {"graph", "tensor", "unpadded", "half_exchange", "selective", "experts"},
+    features=torch.FRAMEWORK.features
+    - {"cuda_graph", "tensor_parallel", "remove_padding", "reduce_dtype", "selective", "expert_parallel"},
 )

@@ -50,11 +50,11 @@ class HfTrainer(TorchDDP):
         options, cpu = self.options, self.kind == "cpu"
         clips = options.clip not in ("none", "global_norm")
         refuse_if(clips, "the Trainer clips by the global norm only")
-        refuse_if(not options.exchange, "the Trainer always exchanges gradients")
+        refuse_if(not options.gradient_sync, "the Trainer always exchanges gradients")
         refuse_if(cpu and self.spec.precision == "fp16", "accelerate has fp16 on GPUs only")
         refuse_if(cpu and options.sharding != "none", "accelerate has FSDP on GPUs only")
         together = "the Trainer splits weights, gradients and states together (FSDP2)"
-        refuse_if(options.sharding == "optimizer", together)
+        refuse_if(options.sharding == "zero1", together)
         other = options.sharding != "none" and self.spec.optimizer.name != "adamw"
         refuse_if(other, "with FSDP the Trainer makes its own AdamW only")
         super().device()
@@ -122,7 +122,7 @@ class HfTrainer(TorchDDP):
             eval_strategy="epoch" if self.job and self.job.held_out else "no",
             per_device_train_batch_size=batch,
             per_device_eval_batch_size=batch,
-            gradient_accumulation_steps=options.accumulate,
+            gradient_accumulation_steps=options.gradient_accumulation,
             optim="adamw_torch_fused",
             learning_rate=optimizer.learning_rate,
             lr_scheduler_type="constant",
@@ -135,7 +135,7 @@ class HfTrainer(TorchDDP):
             bf16=spec.precision == "bf16",
             torch_compile=options.compile,
             fsdp=sharded or None,
-            fsdp_config={"reshard_after_forward": options.sharding == "full"} if sharded else None,
+            fsdp_config={"reshard_after_forward": options.sharding == "full_shard"} if sharded else None,
             ddp_bucket_cap_mb=options.bucket_mb,
             use_cpu=self.kind == "cpu",
             seed=spec.seed,

@@ -34,11 +34,22 @@ FRAMEWORK = Framework(
         "found = [one for one in jax.devices() if one.platform == 'gpu']; "
         "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))"
     },
-    features=frozenset({"devices", "nodes", "amp", "bf16", "accumulation", "clipping", "checkpointing", "convergence"}),
+    features=frozenset(
+        {
+            "devices",
+            "nodes",
+            "amp",
+            "bf16",
+            "gradient_accumulation",
+            "clipping",
+            "activation_checkpointing",
+            "convergence",
+        }
+    ),
     gpus_only=frozenset({"amp"}),
     on_gpus=on_gpus,
     reasons={
         "compile": "JAX has no compiler to switch on: its steps are always compiled by XLA",
-        "graph": "XLA decides by itself what it replays as a CUDA graph",
+        "cuda_graph": "XLA decides by itself what it replays as a CUDA graph",
     },
 )

@@ -18,10 +18,10 @@ FRAMEWORK = Framework(
         "name = named.pop() if len(named) == 1 else 'GPU'; "
         "print(json.dumps({'count': n, 'name': name if n else None, 'fp16': None}))"
     },
-    features=frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"}),
+    features=frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping", "convergence"}),
     gpus_only=frozenset({"amp"}),
     reasons={
         "compile": "MXNet has no compiler to switch on: its graph is always hybridized",
-        "graph": "MXNet 1.9 records no CUDA graph of a backward pass",
+        "cuda_graph": "MXNet 1.9 records no CUDA graph of a backward pass",
     },
 )

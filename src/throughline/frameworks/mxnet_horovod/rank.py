@@ -49,7 +49,7 @@ class MXNetHorovod(Rank):
     def model(self, facts: dict[str, Any]) -> None:
         self.network = self.form.build(self.spec, facts, self.at)
         self.parameters = [parameter for _, parameter in self.network.named_parameters()]
-        if self.options.accumulate > 1:
+        if self.options.gradient_accumulation > 1:
             for parameter in self.parameters:
                 parameter.grad_req = "add"
         if self.world > 1:
@@ -100,7 +100,7 @@ class MXNetHorovod(Rank):
             gradients = [parameter.grad() for parameter in self.parameters]
             clip(self.options.clip, gradients, CLIP_AT / self.trainer._scale)
         self.trainer.update(1)
-        if self.options.accumulate > 1:
+        if self.options.gradient_accumulation > 1:
             for parameter in self.parameters:
                 parameter.zero_grad()
         if self.latest is not None:

@@ -14,8 +14,18 @@ FRAMEWORK = Framework(
         "'fp16': n > 0 and paddle.device.cuda.get_device_capability(0) >= (6, 0)}))"
     },
     features=frozenset(
-        {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence"}
+        {
+            "devices",
+            "nodes",
+            "amp",
+            "bf16",
+            "compile",
+            "gradient_accumulation",
+            "clipping",
+            "activation_checkpointing",
+            "convergence",
+        }
     ),
     gpus_only=frozenset({"amp", "bf16"}),
-    not_compiled_with={"checkpointing": KEPT},
+    not_compiled_with={"activation_checkpointing": KEPT},
 )

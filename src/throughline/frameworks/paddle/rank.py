@@ -51,7 +51,7 @@ class Paddle(Rank):
         precision = self.spec.precision
         products = f"Paddle's products of matrices on a CPU are in fp32 or fp64, not in {precision}"
         refuse_if(self.kind == "cpu" and precision != "fp32", products)
-        refuse_if(bool(self.options.compile and self.options.checkpointing), KEPT)
+        refuse_if(bool(self.options.compile and self.options.activation_checkpointing), KEPT)
         if self.kind == "cuda":
             least = {"tf32": (8, 0), "bf16": (8, 0)}.get(precision, (0, 0))
             cuda = paddle.device.cuda

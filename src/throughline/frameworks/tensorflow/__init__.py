@@ -12,6 +12,16 @@ FRAMEWORK = Framework(
         "print(json.dumps({'count': len(found), 'name': about[0].get('device_name') if about else None, 'fp16': None}))"
     },
     features=frozenset(
-        {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence"}
+        {
+            "devices",
+            "nodes",
+            "amp",
+            "bf16",
+            "compile",
+            "gradient_accumulation",
+            "clipping",
+            "activation_checkpointing",
+            "convergence",
+        }
     ),
 )

@@ -94,7 +94,7 @@ class TensorFlow(Rank):
             self.update = Optimizer(self.spec.optimizer, self.weights, self.decays)
             self.scale = tf.Variable(FIRST_SCALE if self.scaled else 1.0, trainable=False)
             self.skips = tf.Variable(0, trainable=False)
-            summed = self.weights if self.options.accumulate > 1 else []
+            summed = self.weights if self.options.gradient_accumulation > 1 else []
             self.sums = [tf.Variable(tf.zeros_like(weight), trainable=False) for weight in summed]
         graph = partial(tf.function, autograph=False)
         self.passes: Any = graph(self._passes, jit_compile=True) if self.options.compile else self._passes
@@ -111,7 +111,7 @@ class TensorFlow(Rank):
         """
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(self.weights)
-            loss = self.network(batch) / self.options.accumulate
+            loss = self.network(batch) / self.options.gradient_accumulation
             scaled = loss * self.scale if self.scaled else loss
         # Gradients of embeddings can be sparse; we make all dense. The word embeddings' gradient is dense anyway,
         # because it is a sum with the gradient of the head.

@@ -14,7 +14,7 @@ FRAMEWORK = Framework(
         "'fp16': n > 0 and torch.cuda.get_device_capability(0) >= (6, 0)}))"
     },
     features=frozenset(FEATURES),
-    gpus_only=frozenset({"fp8", "rowwise", "graph"}),
+    gpus_only=frozenset({"fp8", "rowwise", "cuda_graph"}),
     calls=True,
     needs_compiler=True,
 )

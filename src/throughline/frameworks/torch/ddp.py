@@ -1,6 +1,6 @@
 """A rank of `torch`: PyTorch's DistributedDataParallel, over gloo on CPUs and NCCL on GPUs.
 
-A single rank runs without DistributedDataParallel. With `options.graph`, the passes or the whole step are one CUDA
+A single rank runs without DistributedDataParallel. With `options.cuda_graph: step`, the whole step is one CUDA
 graph, so that its kernels need no time to launch (recorded.py).
 """
 
@@ -44,41 +44,47 @@ class TorchDDP(TorchRank):
 
     def join(self) -> None:
         if self.world > 1:
-            if self.options.graph:  # PyTorch asks for it: its watch over NCCL must not end a process that records
+            if (
+                self.options.cuda_graph == "step"
+            ):  # PyTorch asks for it: its watch over NCCL must not end a process that records
                 os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
             # PyTorch reads the address and port of rank 0 from MASTER_ADDR and MASTER_PORT.
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)
             dist.init_process_group(backend, rank=self.rank, world_size=self.world, device_id=here)
-            if workloads.of(self.spec.model).own_exchange(self.spec):
+            if workloads.of(self.spec.model).own_gradient_sync(self.spec):
                 self.together = TensorGroup(dist.new_group())
-        if self.options.tensor > 1:
+        if self.options.tensor_parallel > 1:
             # Consecutive ranks share a replica. Ranks with the same position in their replicas average their gradients.
-            shape, names = (self.replicas, self.options.tensor), ("replica", "tensor")
+            shape, names = (self.replicas, self.options.tensor_parallel), ("replica", "tensor")
             every = init_device_mesh(self.kind, shape, mesh_dim_names=names)
             self.averaging, self.tensor = every.get_group("replica"), TensorGroup(every.get_group("tensor"))
             self.mesh, self.sharing = every["replica"], self.averaging
         if self.groups > 1:
-            sizes = self.groups, self.replicas // self.groups, self.options.tensor
+            sizes = self.groups, self.replicas // self.groups, self.options.tensor_parallel
             every = init_device_mesh(self.kind, sizes, mesh_dim_names=("group", "place", "tensor"))
             self.mesh, self.sharing = every["group", "place"], every.get_group("place")
-        if self.options.experts > 1:  # consecutive ranks share the experts
-            sizes = self.groups, self.replicas // self.groups // self.options.experts, self.options.experts
+        if self.options.expert_parallel > 1:  # consecutive ranks share the experts
+            sizes = (
+                self.groups,
+                self.replicas // self.groups // self.options.expert_parallel,
+                self.options.expert_parallel,
+            )
             every = init_device_mesh(self.kind, sizes, mesh_dim_names=("group", "holder", "part"))
             self.experts = TensorGroup(every.get_group("part"))
             self.holding = every["group", "holder"] if self.groups > 1 else every["holder"]
 
     def device(self) -> None:
-        if self.options.graph:
-            recorded.refuse(self.options, self.kind, self.world)
+        if self.options.cuda_graph == "step":
+            recorded.refuse(self.options, self.kind)
         sharding.refuse(self.options, self.replicas, self.groups)
         experts.refuse(self.options)
         refuse_if(
-            self.options.exchange_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
-            "FSDP2 sums the parts of gradients in fp32: with options.exchange_dtype, options.sharding can only be "
-            "`none` or `optimizer`",
+            self.options.reduce_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
+            "FSDP2 sums the parts of gradients in fp32: with options.reduce_dtype, options.sharding can only be "
+            "`none` or `zero1`",
         )
         super().device()
-        if self.options.graph:
+        if self.options.cuda_graph == "step":
             self.aside = torch.cuda.Stream(self.at)  # type: ignore[no-untyped-call]
 
     def model(self, facts: dict[str, Any]) -> None:
@@ -101,7 +107,7 @@ class TorchDDP(TorchRank):
                     gradient_as_bucket_view=True,
                 )
             self.parallel.broadcast_buffers = False  # not as an argument, which would leave out the start as well
-            if self.options.exchange_dtype == "bf16":
+            if self.options.reduce_dtype == "bf16":
                 self.parallel.register_comm_hook(self.averaging or dist.group.WORLD, in_bf16)
             # PyTorch measures its own parts in the first ten steps and in every hundredth, and waits for the device.
             self.parallel._set_ddp_runtime_logging_sample_rate(2**31 - 1)
@@ -132,15 +138,13 @@ class TorchDDP(TorchRank):
             if self.tensor:
                 self.norms = norms_of_whole(self.tensor, self.network, self.norms)
             # Experts need no more: the ranks of `sharing` hold all parts of all of them.
-        if self.options.sharding == "optimizer":
+        if self.options.sharding == "zero1":
             self.shared_by = partial(sharding.optimizer, process_group=self.sharing)
         super().optimizer()
-        given = self.passes, self.parameters, list(self.changing.values()), self.aside
-        if self.options.graph == "step":
+        if self.options.cuda_graph == "step":
             first = recorded.FIRST_OF_SEVERAL if self.replicas > 1 else recorded.FIRST
+            given = self.passes, self.parameters, list(self.changing.values()), self.aside
             self.recorded = recorded.ReplayedStep(self.whole, self.update, first, *given)
-        elif self.options.graph:
-            self.replayed = recorded.ReplayedPasses(*given)
 
     def passes(self, batches: list[Batch]) -> Tensor:
         total = super().passes(batches)
@@ -150,19 +154,19 @@ class TorchDDP(TorchRank):
         return total
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
-        if self.options.sharding == "optimizer_gradients" and self.options.accumulate > 1:
+        if self.options.sharding == "shard_grad_op" and self.options.gradient_accumulation > 1:
             self.network.set_reshard_after_backward(last)  # weights are gathered once for all micro-batches of a step
         alone = self.replicas > 1 and not self.in_parts and not (last and self.exchanges)
         return self.parallel.no_sync() if alone else nullcontext()
 
-    def exchange_alone(self, at_least_s: float) -> tuple[list[int], float] | None:
+    def exchange_alone(self, min_seconds: float) -> tuple[list[int], float] | None:
         """Exchange all buckets of DistributedDataParallel at the same time, as a step does."""
         wrapped = isinstance(self.parallel, torch.nn.parallel.DistributedDataParallel)
         if not wrapped or self.options.sharding != "none" or self.experts:  # these send other messages as well
             return None
         told = self.parallel._get_ddp_logging_data()
         sizes = [int(size) for size in told.get("rebuilt_bucket_sizes", told["bucket_sizes"]).split(", ")]
-        sent = torch.float32 if self.options.exchange_dtype == "fp32" else torch.bfloat16
+        sent = torch.float32 if self.options.reduce_dtype == "fp32" else torch.bfloat16
         sizes = [size * sent.itemsize // torch.float32.itemsize for size in sizes]
         try:
             # All messages use the same memory. This does not matter, because sums of zeros are zeros.
@@ -181,10 +185,10 @@ class TorchDDP(TorchRank):
             for message in [dist.all_reduce(part, group=self.averaging, async_op=True) for part in parts]:
                 message.wait()
 
-        return sizes, in_torch_timed.together(call, at_least_s, self.at)
+        return sizes, in_torch_timed.together(call, min_seconds, self.at)
 
     def update_settings(self) -> dict[str, Any]:
-        half = {} if self.options.exchange_dtype == "fp32" else {"exchange_dtype": self.options.exchange_dtype}
+        half = {} if self.options.reduce_dtype == "fp32" else {"reduce_dtype": self.options.reduce_dtype}
         words = sharding.words(self.options.sharding, self.gathered, self.groups)
         recording = {"recorded": self.recorded.words} if self.recorded else {}
         return {**super().update_settings(), "sharding": words, **half, **recording}

@@ -1,4 +1,4 @@
-"""`options.experts`: what the ranks that share experts do after the passes, and what they cannot do.
+"""`options.expert_parallel`: what the ranks that share experts do after the passes, and what they cannot do.
 
 Tokens travel within the passes (`workloads.hugging_face.in_torch_expert_parallel`), so a rank has the gradients of its
 experts from the samples of all ranks that share experts with it, as a mean over them.
@@ -16,21 +16,21 @@ from throughline.spec import Options
 
 def refuse(options: Options) -> None:
     """Raise Unsupported if ranks cannot share experts with these options."""
-    if options.experts == 1:
+    if options.expert_parallel == 1:
         return
     refuse_if(
-        not options.exchange,
-        "with options.experts tokens travel between the ranks in every pass: options.exchange has to be true",
+        not options.gradient_sync,
+        "with options.expert_parallel tokens travel between the ranks in every pass: options.gradient_sync has to be true",
     )
     refuse_if(
-        options.tensor > 1,
-        "options.tensor cuts every expert over the ranks of a replica, and options.experts deals whole experts out to "
+        options.tensor_parallel > 1,
+        "options.tensor_parallel cuts every expert over the ranks of a replica, and options.expert_parallel deals whole experts out to "
         "replicas: choose one of them",
     )
     refuse_if(
-        options.sharding == "optimizer",
-        "ZeroRedundancyOptimizer sends updated tensors to all replicas, and with options.experts they hold different "
-        "experts: options.sharding can be `none`, `optimizer_gradients` or `full`",
+        options.sharding == "zero1",
+        "ZeroRedundancyOptimizer sends updated tensors to all replicas, and with options.expert_parallel they hold different "
+        "experts: options.sharding can be `none`, `shard_grad_op` or `full_shard`",
     )
 
 

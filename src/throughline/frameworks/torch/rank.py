@@ -21,7 +21,7 @@ from throughline.frameworks.torch import products
 from throughline.frameworks.torch.building import on_device
 from throughline.frameworks.torch.norms import clip, norms_here
 from throughline.frameworks.torch.optimizers import build
-from throughline.frameworks.torch.recorded import Batch, ReplayedPasses, ReplayedStep, rate_of, set_rate
+from throughline.frameworks.torch.recorded import Batch, ReplayedStep, rate_of, set_rate
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
 from throughline.workloads import in_torch_compiler, in_torch_timed
@@ -51,8 +51,6 @@ class TorchRank(Rank):
     """The names of the parameters that the form exchanges itself."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
     """A function that makes an optimizer that is divided among the ranks (see `optimizers.build`), or None."""
-    replayed: ReplayedPasses | None = None
-    """What replays the passes of a step as a CUDA graph, or None."""
     recorded: ReplayedStep | None = None
     """What replays whole steps as a CUDA graph, or None."""
     copies_weights_on: tuple[str, ...] = ("cuda",)
@@ -88,7 +86,7 @@ class TorchRank(Rank):
             no_product = "PyTorch has no fast product in fp8 on a CPU; GPUs have it from Ada and Hopper on"
             refuse_if(precision == "fp8", no_product)
             refuse_if(
-                self.options.unpadded is True and bool(self.options.compile),
+                self.options.remove_padding is True and bool(self.options.compile),
                 "on a CPU, attention without padding has other shapes in every step, and a compiler would compile "
                 "each of them",
             )
@@ -119,7 +117,7 @@ class TorchRank(Rank):
         self.changing = {name: buffer for name, buffer in buffers if name.rpartition(".")[2] in self.form.changing}
         self.network.half_type = HALF.get(self.spec.precision)
         if self.options.compile:
-            several_lengths = self.options.unpadded is True or self.network.several_lengths
+            several_lengths = self.options.remove_padding is True or self.network.several_lengths
             self.network.compile_parts(dynamic=several_lengths)
             self.compiler = partial(in_torch_compiler.words, None if several_lengths else False)
         torch.manual_seed(self.spec.seed + 1 + self.replica)
@@ -222,7 +220,7 @@ class TorchRank(Rank):
 
     def whole(self, batches: list[Batch]) -> Tensor:
         """Make a step. All that it does on the device can be recorded."""
-        total = (self.replayed or self.passes)(batches)
+        total = self.passes(batches)
         others = self.tensor or self.experts or self.together  # these ranks hold parts that this rank does not hold
         if self.options.clip != "none" or others:
             self.scaler.unscale_(self.update)
@@ -233,8 +231,7 @@ class TorchRank(Rank):
         with self.updating():
             self.scaler.step(self.update)
         self.scaler.update()
-        if self.replayed is None:
-            self.update.zero_grad()  # this drops the gradients
+        self.update.zero_grad()  # this drops the gradients
         return total
 
     def sync(self) -> None:
@@ -274,10 +271,10 @@ class TorchRank(Rank):
         A recorded step needs the memory of its recording, although it allocates nothing.
         """
         needed, reserved = torch.cuda.max_memory_allocated(self.at), torch.cuda.max_memory_reserved(self.at)
-        if (recording := self.recorded or self.replayed) is None:
+        if self.recorded is None:
             return needed, reserved
-        earlier = recording.peaks_before if self.before is None else (0, 0)
-        return max(needed, recording.peak_bytes, earlier[0]), max(reserved, earlier[1])
+        earlier = self.recorded.peaks_before if self.before is None else (0, 0)
+        return max(needed, self.recorded.peak_bytes, earlier[0]), max(reserved, earlier[1])
 
     def product(self, size: int) -> Callable[[], Any]:
         return in_torch_timed.product(size, self.at, in_torch_timed.dtype(self.spec))

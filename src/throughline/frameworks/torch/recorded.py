@@ -1,7 +1,6 @@
-"""`options.graph`: work on batches that is recorded once as a CUDA graph and then replayed with a single call.
+"""`options.cuda_graph: step`: a whole optimizer step is recorded once as a CUDA graph and then replayed with one call.
 
-`ReplayedPasses` records the forward and backward passes (`graph: true`). `ReplayedStep` records the whole optimizer
-step (`graph: step`): passes, exchange of gradients, loss scaler, clipping and update.
+The recording holds the passes, the exchange of gradients, the loss scaler, clipping and the update.
 
 All batches must have the same shapes, because a graph reads the memory into which each batch is copied. Nothing that is
 recorded may depend on a value that the host knows: a graph would keep the value of its recording. So the learning rate
@@ -30,26 +29,21 @@ FIRST_OF_SEVERAL = 11
 """The same with DistributedDataParallel, which measures its own parts in its first ten passes. PyTorch asks for 11."""
 
 
-def refuse(options: Options, kind: str, world: int) -> None:
+def refuse(options: Options, kind: str) -> None:
     """Raise Unsupported if a step cannot be recorded with these options."""
     refuse_if(kind != "cuda", "a CUDA graph exists on GPUs only")
     anew = "a recomputation reads the state of the random numbers, which nothing can while a CUDA graph is recorded"
-    refuse_if(bool(options.checkpointing), anew)
-    refuse_if(options.unpadded is True, "without padding every batch has another shape, and a CUDA graph has one")
-    if options.graph == "step":
-        refuse_if(
-            options.sharding in sharding.WEIGHTS,
-            "PyTorch documents how a step with DistributedDataParallel is recorded, and not one with FSDP2. With "
-            "options.graph: step, options.sharding can only be `none` or `optimizer`",
-        )
-        refuse_if(options.tensor > 1, "options.graph: step records ranks with whole replicas, without options.tensor")
-        return
+    refuse_if(bool(options.activation_checkpointing), anew)
+    refuse_if(options.remove_padding is True, "without padding every batch has another shape, and a CUDA graph has one")
     refuse_if(
-        world > 1,
-        "options.graph: true records the passes on one device only; options.graph: step records the exchange of "
-        "gradients as well",
+        options.sharding in sharding.WEIGHTS,
+        "PyTorch documents how a step with DistributedDataParallel is recorded, and not one with FSDP2. With "
+        "options.cuda_graph: step, options.sharding can only be `none` or `zero1`",
     )
-    refuse_if(not options.compile, "options.graph: true replays compiled passes only: set options.compile as well")
+    refuse_if(
+        options.tensor_parallel > 1,
+        "options.cuda_graph: step records ranks with whole replicas, without options.tensor_parallel",
+    )
 
 
 class CudaGraph:
@@ -70,39 +64,44 @@ class CudaGraph:
         self.graph.replay()
 
 
-class ReplayedPasses:
-    """The function `passes`, recorded at the first call. A call copies the batches in and replays it.
+class ReplayedStep:
+    """The function `step`, a whole optimizer step that drops its gradients at the end.
 
-    `passes` leaves the gradients in the parameters. Every replay writes the gradients to the same memory as the
-    recording, so they must not be dropped. Recording restores the state of the random numbers and the buffers that
-    training changes, so that a resumed training, which records again, continues as if it had never been interrupted.
+    The first call makes a step without a graph, so that the optimizer's states exist, and then records the step. A
+    recording computes nothing, so no state has to be restored after it. The passes before this step restore the state
+    of the random numbers and the buffers that training changes. So a resumed training, which records again, continues
+    as if it had never been interrupted. Later calls copy the batches in and replay the step.
     """
 
     graph: Any = None
     """The recording. It has `replay` and `result`."""
-    first = FIRST
 
     def __init__(
         self,
+        step: Work,
+        update: Any,
+        first: int,
         passes: Work,
         parameters: Sequence[Tensor],
         changing: Sequence[Tensor] = (),
         aside: Any = None,
         record: Callable[[Callable[[], Tensor], Any], Any] = CudaGraph,
     ) -> None:
-        """`aside`: the stream on which everything before the recording runs; None: the current one, on a CPU."""
+        """`first`: how many times `passes` runs before the step. `aside`: the stream on which everything before the
+        recording runs; None: the current one, on a CPU."""
+        self.step, self.update, self.first = step, update, first
         self.passes, self.parameters, self.changing = passes, parameters, changing
         self.aside, self.record = aside, record
         self.peaks_before = (0, 0)
 
+    @property
+    def words(self) -> str:
+        """The words of a record for what is recorded, and after what."""
+        return f"the whole step, after {self.first} passes without an update and one step without a graph"
+
     def __call__(self, batches: list[Batch]) -> Tensor:
         if self.graph is None:
-            with beside(self.aside):
-                self._warm_up(batches)
-            self._record(self.passes)
-        return self.replay(batches)
-
-    def replay(self, batches: list[Batch]) -> Tensor:
+            return self._record(batches)
         copy_into(self.inputs, batches)
         self.graph.replay()
         loss: Tensor = self.graph.result.clone()
@@ -117,10 +116,16 @@ class ReplayedPasses:
         """Record anew at the next call, because tensors that the recording uses have been replaced."""
         self.graph = None
 
-    def _record(self, work: Work) -> None:
+    def _record(self, batches: list[Batch]) -> Tensor:
+        with beside(self.aside):
+            self._warm_up(batches)
+            hold_rate_on_device(self.update, self.inputs)
+            loss = self.step(self.inputs)
+        allow_recording(self.update)
         if self.aside is not None:
             self.peaks_before = torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved()
-        self.graph = self.record(lambda: work(self.inputs), self.aside)
+        self.graph = self.record(lambda: self.step(self.inputs), self.aside)
+        return loss
 
     def _warm_up(self, batches: list[Batch]) -> None:
         self.inputs = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
@@ -128,42 +133,11 @@ class ReplayedPasses:
         random, buffers = random_state(at), [buffer.clone() for buffer in self.changing]
         for _ in range(self.first):
             self.passes(self.inputs)
-            self._drop()
+            for parameter in self.parameters:
+                parameter.grad = None
         set_random_state(at, random)
         for buffer, before in zip(self.changing, buffers, strict=True):
             buffer.copy_(before)
-
-    def _drop(self) -> None:
-        for parameter in self.parameters:
-            parameter.grad = None
-
-
-class ReplayedStep(ReplayedPasses):
-    """The function `step`, which is a whole optimizer step and drops its gradients at the end.
-
-    The first call makes a step without a graph, so that the optimizer's states exist, and then records the step. A
-    recording computes nothing, so no state has to be restored after it.
-    """
-
-    def __init__(self, step: Work, update: Any, first: int, *given: Any, **more: Any) -> None:
-        super().__init__(*given, **more)
-        self.step, self.update, self.first = step, update, first
-
-    @property
-    def words(self) -> str:
-        """The words of a record for what is recorded, and after what."""
-        return f"the whole step, after {self.first} passes without an update and one step without a graph"
-
-    def __call__(self, batches: list[Batch]) -> Tensor:
-        if self.graph is not None:
-            return self.replay(batches)
-        with beside(self.aside):
-            self._warm_up(batches)
-            hold_rate_on_device(self.update, self.inputs)
-            loss = self.step(self.inputs)
-        allow_recording(self.update)
-        self._record(self.step)
-        return loss
 
 
 @contextmanager

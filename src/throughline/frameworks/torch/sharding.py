@@ -1,6 +1,6 @@
 """`options.sharding`: what the replicas divide among themselves instead of each keeping a copy.
 
-With `optimizer`, DistributedDataParallel stays unchanged. Each rank updates some of the weights, and keeps only their
+With `zero1`, DistributedDataParallel stays unchanged. Each rank updates some of the weights, and keeps only their
 states of the optimizer. With the two other values (PyTorch's FSDP2), every rank keeps a part of each weight, with the
 gradient and the states of this part. The weights of a block are gathered for its passes, and each part of a gradient is
 summed on the rank that keeps it.
@@ -21,33 +21,33 @@ from throughline.frameworks.rank import refuse_if
 from throughline.frameworks.torch.norms import Norms, Tensors, here
 from throughline.spec import Options
 
-WEIGHTS = ("optimizer_gradients", "full")
+WEIGHTS = ("shard_grad_op", "full_shard")
 """The values of `options.sharding` that split the weights as well."""
 SETTINGS = {
     "none": "none",
-    "optimizer": "the optimizer's states (8 bytes a parameter), each tensor's to one replica (ZeroRedundancyOptimizer)",
-    "optimizer_gradients": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each "
+    "zero1": "the optimizer's states (8 bytes a parameter), each tensor's to one replica (ZeroRedundancyOptimizer)",
+    "shard_grad_op": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each "
     "tensor to every replica (FSDP2); whole weights are gathered once a step",
-    "full": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor to every "
+    "full_shard": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor to every "
     "replica (FSDP2); whole weights are gathered block by block, for each pass anew",
 }
 """Map each value to words for what is split, and how."""
 
 
 def refuse(options: Options, replicas: int, groups: int = 1) -> None:
-    """Raise Unsupported if sharding is not possible with these options. `groups`: see `options.replicate`."""
+    """Raise Unsupported if sharding is not possible with these options. `groups`: see `options.hybrid_shard_groups`."""
     if options.sharding == "none":
-        alone = "options.replicate is for options.sharding: without it, every replica keeps a copy anyway"
-        refuse_if(options.replicate != 1, alone)
+        alone = "options.hybrid_shard_groups is for options.sharding: without it, every replica keeps a copy anyway"
+        refuse_if(options.hybrid_shard_groups != 1, alone)
         return
     refuse_if(replicas == 1, "a single replica has no other replica to share its states with: sharding needs several")
     refuse_if(
         replicas == groups,
-        f"each of the {groups} groups of options.replicate has one replica, with no other to share its states with",
+        f"each of the {groups} groups of options.hybrid_shard_groups has one replica, with no other to share its states with",
     )
     refuse_if(
-        not options.exchange,
-        "with options.sharding the replicas exchange weights in every step: options.exchange has to be true",
+        not options.gradient_sync,
+        "with options.sharding the replicas exchange weights in every step: options.gradient_sync has to be true",
     )
 
 
@@ -85,7 +85,9 @@ def weights(
     types = MixedPrecisionPolicy(half, torch.float32, cast_forward_inputs=False) if half else MixedPrecisionPolicy()
     places = _places(network, shared)
     for block in blocks:
-        fully_shard(block, mesh=mesh, reshard_after_forward=kind == "full", mp_policy=types, shard_placement_fn=places)
+        fully_shard(
+            block, mesh=mesh, reshard_after_forward=kind == "full_shard", mp_policy=types, shard_placement_fn=places
+        )
     # The backward pass begins with these weights, so there is no gain in freeing them before it.
     fully_shard(network, mesh=mesh, reshard_after_forward=False)
 

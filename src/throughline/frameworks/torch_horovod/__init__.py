@@ -13,12 +13,20 @@ FRAMEWORK = replace(
     calls=False,
     on_gpus=horovod.on_gpus,
     features=torch.FRAMEWORK.features
-    - {"graph", "tensor", "experts", "sharding", "replicate", "half_exchange", "own_exchange"},
+    - {
+        "cuda_graph",
+        "tensor_parallel",
+        "expert_parallel",
+        "sharding",
+        "hybrid_shard_groups",
+        "reduce_dtype",
+        "own_gradient_sync",
+    },
     reasons={
-        "graph": "Horovod sends gradients from a thread and a stream of its own, which no CUDA graph records",
-        "tensor": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
+        "cuda_graph": "Horovod sends gradients from a thread and a stream of its own, which no CUDA graph records",
+        "tensor_parallel": "Horovod averages over all ranks, and those that share a replica hold different parts of it",
         "sharding": "Horovod gives every rank all gradients; states that are split need another exchange",
-        "half_exchange": "Horovod compresses gradients to fp16, and not to bf16",
-        "own_exchange": "such a model exchanges with torch.distributed, which Horovod's ranks do not join",
+        "reduce_dtype": "Horovod compresses gradients to fp16, and not to bf16",
+        "own_gradient_sync": "such a model exchanges with torch.distributed, which Horovod's ranks do not join",
     },
 )

@@ -53,7 +53,7 @@ class TorchHorovod(TorchRank):
                 here,
                 self.network.named_parameters(),
                 compression=Dense,
-                backward_passes_per_step=self.options.accumulate,
+                backward_passes_per_step=self.options.gradient_accumulation,
             )
             # Horovod makes a new optimizer from the groups. It skips an overflow on the device as the first one does,
             # so the loss scaler need not wait to see whether there was one.

@@ -12,7 +12,7 @@ from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little
 FIRST = 0.05  # by how much the first repeat is slower than the median of the others
-STEP_CAP = "at_most_s"  # is in the warning of a run whose steps were cut
+STEP_CAP = "max_total_seconds"  # is in the warning of a run whose steps were cut
 FEWEST = 3  # a run times at least this many steps, whatever its time limit (LEAST_TIMED in rank/measurement.py)
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
 NOT_PROVEN = {

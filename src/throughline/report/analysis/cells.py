@@ -183,8 +183,8 @@ class Group:
         """
         if not self.summary:
             return StepSize(topology.world, self.batch)
-        options, samples = self.summary.options, self.summary.samples_per_step
-        size = StepSize.of(topology, options.layout, self.batch, self.summary.scaling, options.accumulate)
+        options, samples = self.summary.options, self.summary.global_batch
+        size = StepSize.of(topology, options.layout, self.batch, self.summary.scaling, options.gradient_accumulation)
         return size.accumulating(samples) if samples else size
 
     def together(self, cell: Cell) -> bool:
@@ -202,7 +202,7 @@ class Group:
         if not self.by_iteration:
             return str(self.batch)
         sizes = [self.size(row) for row in rows]
-        each, every = [size.batch_per_replica for size in sizes], [size.samples_per_step for size in sizes]
+        each, every = [size.batch_per_replica for size in sizes], [size.global_batch for size in sizes]
         return " / ".join(", ".join(dict.fromkeys(map(str, numbers))) for numbers in (each, every))
 
     @property
@@ -213,7 +213,7 @@ class Group:
     @property
     def exchanges(self) -> bool:
         """True if its ranks exchange gradients. Without that, they do not train one model together."""
-        return self.summary is None or self.summary.options.exchange
+        return self.summary is None or self.summary.options.gradient_sync
 
     @property
     def frameworks(self) -> list[str]:
@@ -288,7 +288,7 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
 def _rows(summary: Summary | None, asked: Asked | None, proofs: Mapping[str, str]) -> Iterable[Row]:
     measured = summary.frameworks if summary else {}
     frameworks = list(dict.fromkeys([*(asked.frameworks if asked else ()), *measured]))
-    exchanges = summary.options.exchange if summary else True
+    exchanges = summary.options.gradient_sync if summary else True
     for framework in frameworks:
         cells = measured.get(framework, {})
         wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
@@ -313,32 +313,31 @@ def switches(summary: Summary) -> str:
     always = [
         _compiling(summary) if options.compile == "auto" else "W/ compile" if options.compile else "W/O compile",
         "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
-        "W/O checkpointing" if not options.checkpointing else CHECKPOINTED[options.checkpointing],
+        "W/O checkpointing" if not options.activation_checkpointing else CHECKPOINTED[options.activation_checkpointing],
     ]
     emulate = emulating(summary)
     unusual = {
-        "W/ CUDA graph": options.graph is True,
-        "W/ CUDA graph of the whole step": options.graph == "step",
-        "W/O padding": options.unpadded is True,
-        "W/O padding where a GPU can leave it out": options.unpadded == "auto",
-        f"W/ accumulation of {options.accumulate}": options.accumulate > 1,
-        f"W/ accumulation to {summary.samples_per_step or 0:,} samples": summary.samples_per_step is not None,
-        "W/O exchange of gradients": not options.exchange,
-        f"W/ exchange in {options.exchange_dtype}": options.exchange_dtype != "fp32",
+        "W/ CUDA graph of the whole step": options.cuda_graph == "step",
+        "W/O padding": options.remove_padding is True,
+        "W/O padding where a GPU can leave it out": options.remove_padding == "auto",
+        f"W/ accumulation of {options.gradient_accumulation}": options.gradient_accumulation > 1,
+        f"W/ accumulation to {summary.global_batch or 0:,} samples": summary.global_batch is not None,
+        "W/O exchange of gradients": not options.gradient_sync,
+        f"W/ exchange in {options.reduce_dtype}": options.reduce_dtype != "fp32",
         f"W/ sharding: {options.sharding}": options.sharding != "none",
-        f"W/ sharding in {_groups(options.replicate)}": options.replicate != 1,
+        f"W/ sharding in {_groups(options.hybrid_shard_groups)}": options.hybrid_shard_groups != 1,
         f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulate)}": bool(emulate),
         f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8" and workloads.of(summary.model).trains,
-        f"W/ tensor parallelism over {options.tensor} devices": options.tensor > 1,
-        f"W/ experts spread over {options.experts} devices": options.experts > 1,
+        f"W/ tensor parallelism over {options.tensor_parallel} devices": options.tensor_parallel > 1,
+        f"W/ experts spread over {options.expert_parallel} devices": options.expert_parallel > 1,
         f"W/ {options.data} data": options.data != "real",
         f"W/ {workloads.MADE_UP} data": made_up_files(summary),
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
 
 
-def _groups(replicate: int | str) -> str:
-    return "each node" if replicate == "nodes" else f"{replicate} groups"
+def _groups(hybrid_shard_groups: int | str) -> str:
+    return "each node" if hybrid_shard_groups == "nodes" else f"{hybrid_shard_groups} groups"
 
 
 def eager(summary: Summary) -> dict[str, str]:

@@ -51,26 +51,26 @@ def _bought(price: Price, purchase: float, years: float, source: str) -> Rate:
     return Rate(per_hour, price.currency, f"{source}, bought: {hours}{assumed}; energy and housing are not in it")
 
 
-def of(samples_per_s: float | None, world: int, rated: Rate | str, task_samples: int | None) -> Cost:
-    """Return what `world` devices cost at this throughput. task_samples: the samples of the whole training."""
+def of(samples_per_s: float | None, world: int, rated: Rate | str, total_samples: int | None) -> Cost:
+    """Return what `world` devices cost at this throughput. total_samples: the samples of the whole training."""
     known = rated if isinstance(rated, Rate) else None
     per_sample = known.per_hour * world / 3600 / samples_per_s if known and samples_per_s else None
     figures = {
         "per_million_samples": per_sample * 1_000_000 if per_sample else None,
         "samples_per_currency_unit": 1 / per_sample if per_sample else None,
-        "task_hours": task_samples / samples_per_s / 3600 if task_samples and samples_per_s else None,
-        "task_price": per_sample * task_samples if per_sample and task_samples else None,
+        "task_hours": total_samples / samples_per_s / 3600 if total_samples and samples_per_s else None,
+        "task_price": per_sample * total_samples if per_sample and total_samples else None,
     }
     reasons = {name: str(rated) for name, value in figures.items() if value is None}
     if samples_per_s is None:
         reasons = dict.fromkeys(reasons, "no repeat has a throughput")
-    elif not task_samples:
-        reasons |= dict.fromkeys(("task_hours", "task_price"), "task_samples is not set for this benchmark")
+    elif not total_samples:
+        reasons |= dict.fromkeys(("task_hours", "task_price"), "total_samples is not set for this benchmark")
     return Cost(
         price_per_device_hour=known.per_hour if known else None,
         currency=known.currency if known else None,
         price_source=known.source if known else None,
-        task_samples=task_samples,
+        total_samples=total_samples,
         reasons=reasons,
         **figures,
     )

@@ -1,4 +1,4 @@
-"""What a derived benchmark (`<name>__aa`, `__synthetic`, `__noexchange`) says about the one that it is derived from.
+"""What a derived benchmark (`<name>__aa`, `__synthetic`, `__no_gradient_sync`) says about the one that it is derived from.
 
 Each sentence follows the verdicts of its pairs: a median above 1 is no cost and no gain.
 """
@@ -16,10 +16,10 @@ from throughline.report.analysis.sides import Side, differences
 Both = tuple[Side, Side]
 OTHERWISE = {
     "synthetic": "but with made-up batches, so nothing is read",
-    "noexchange": "but the ranks exchange no gradients, so each trains a model of its own",
+    "no_gradient_sync": "but the ranks exchange no gradients, so each trains a model of its own",
 }
 """Map an extra to what it does otherwise."""
-WHAT = {"synthetic": "reading the data", "noexchange": "the exchange"}
+WHAT = {"synthetic": "reading the data", "no_gradient_sync": "the exchange"}
 """Map an extra to what it leaves out."""
 
 
@@ -104,7 +104,7 @@ def _so(extra: str, pairs: Sequence[Pair]) -> str:
         unknown = "it is not told apart from noise"
     if extra == "synthetic" and gains:
         return "That is the cost of reading the data."
-    if extra == "noexchange" and gains:
+    if extra == "no_gradient_sync" and gains:
         return "This is no speedup of a training: it is the most that a faster exchange could give."
     if all(pair.gains is False for pair in pairs):
         return f"So {WHAT[extra]} costs nothing that these runs show."

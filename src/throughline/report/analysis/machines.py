@@ -107,8 +107,8 @@ def _tasks(machines: Mapping[str, Sequence[Group]]) -> dict[str, int]:
     tasks: dict[str, int] = {}
     for group in (group for groups in machines.values() for group in groups):
         for row in group.measured:
-            if row.cell and row.cell.cost and row.cell.cost.task_samples:
-                tasks.setdefault(group.benchmark, row.cell.cost.task_samples)
+            if row.cell and row.cell.cost and row.cell.cost.total_samples:
+                tasks.setdefault(group.benchmark, row.cell.cost.total_samples)
     return tasks
 
 

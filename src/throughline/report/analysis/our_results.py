@@ -30,7 +30,7 @@ def _result(group: Group, row: Row) -> Result | None:
     if not (summary and cell and cell.median_speed and group.unit in UNITS) or cell.simulated:
         return None
     parameters = dict(summary.parameters)
-    sequence = parameters.pop("sequence", None)
+    sequence_length = parameters.pop("sequence_length", None)
     return Result(
         origin="measured",
         source=f"{group.benchmark} {group.name}",
@@ -39,13 +39,13 @@ def _result(group: Group, row: Row) -> Result | None:
         software=_software(summary, row.framework),
         model=summary.model,
         parameters=parameters,
-        sequence=sequence if isinstance(sequence, int) else None,
+        sequence_length=sequence_length if isinstance(sequence_length, int) else None,
         precision=group.precision,  # type: ignore[arg-type]
         device=group.facts(row).get("device.name"),
         nodes=row.topology.nodes,
         devices=row.topology.world,
         batch_per_device=cell.batch_size_per_device,
-        accumulate=group.size(row).accumulate,
+        gradient_accumulation=group.size(row).gradient_accumulation,
         global_batch=cell.global_batch,
         options=switches(summary),
         convention=f"median of {cell.n_ok} runs",

@@ -75,7 +75,7 @@ class Way:
     @property
     def hours(self) -> Range | None:
         """The hours of the whole training; None if its samples are not known."""
-        samples = self.cost.task_samples if self.cost else None
+        samples = self.cost.total_samples if self.cost else None
         return self.speed.inverse.times(samples / 3600) if samples else None
 
     @property

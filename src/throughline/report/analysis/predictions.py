@@ -81,7 +81,7 @@ def derive(own: Mapping[str, Path], extras: Mapping[str, Path], asked: Asked) ->
 
 
 def _derived(benchmark: str) -> tuple[str, str]:
-    return f"{benchmark}__noexchange", f"{benchmark}__synthetic"
+    return f"{benchmark}__no_gradient_sync", f"{benchmark}__synthetic"
 
 
 def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequence[str]) -> PredictedSeries:
@@ -139,8 +139,8 @@ def _measured(group: Group, row: Row, groups: Iterable[Group]) -> MeasuredPoint:
     pairs = [steps[repeat] - without_input[repeat] for repeat in steps.keys() & without_input.keys()]
     return MeasuredPoint(
         topology=str(row.topology),
-        samples_per_step=cell.global_batch,
-        accumulate=group.size(row).accumulate,
+        global_batch=cell.global_batch,
+        gradient_accumulation=group.size(row).gradient_accumulation,
         step_s=[*steps.values()],
         compute_s=median([*_steps(alone).values()]) if alone and row.topology.world > 1 else None,
         rank_spread=_rank_spread(alone) if alone else None,
@@ -187,12 +187,12 @@ def _point(point: MeasuredPoint) -> Point:
         nodes=topology.nodes,
         devices=topology.devices,
         step_s=tuple(point.step_s),
-        samples_per_step=point.samples_per_step,
+        global_batch=point.global_batch,
         compute_s=point.compute_s,
         all_reduce=tuple((message.bytes, message.seconds) for message in point.all_reduce),
         rank_spread=point.rank_spread,
         input_s=point.input_s,
-        accumulate=point.accumulate,
+        gradient_accumulation=point.gradient_accumulation,
     )
 
 
@@ -202,14 +202,14 @@ def _predicted(group: Group, points: Sequence[Point], topology: Topology, job: J
         size = group.size_on(topology)
     except UserError as error:
         return error.what
-    target = Target(topology.nodes, topology.devices, size.samples_per_step, size.accumulate)
+    target = Target(topology.nodes, topology.devices, size.global_batch, size.gradient_accumulation)
     answer = prediction.predict(points, target, job)
     if not isinstance(answer, Prediction):
         return answer.why
     return PredictedCell(
         topology=str(topology),
-        samples_per_step=size.samples_per_step,
-        accumulate=size.accumulate,
+        global_batch=size.global_batch,
+        gradient_accumulation=size.gradient_accumulation,
         samples_per_s=answer.samples_per_s,
         low=answer.low,
         high=answer.high,
@@ -231,7 +231,7 @@ def _why_not(group: Group, rows: Sequence[Row]) -> str:
         return f"a call of {summary.model} is no training step, so no model of a step holds for it"
     if summary.job:
         return "a run is a whole job, whose evaluations and checkpoints do not grow as a step does"
-    if not summary.options.exchange:
+    if not summary.options.gradient_sync:
         return "its ranks do not exchange gradients, so they do not train one model together"
     if not rows:
         simulated = any(row.topology.simulated for row in group.measured)
@@ -249,7 +249,7 @@ def _job(group: Group, rows: Sequence[Row]) -> Job:
 def _looks_up(summary: Summary) -> bool:
     """True if the workload exchanges in a way of its own, such as the rows of split tables."""
     workload = workloads.of(summary.model)
-    return workload.own_exchange(example(summary.model, workload.parameters(**summary.parameters)))
+    return workload.own_gradient_sync(example(summary.model, workload.parameters(**summary.parameters)))
 
 
 def _input_limits(rows: Sequence[Row]) -> str | None:

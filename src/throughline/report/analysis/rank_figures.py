@@ -41,11 +41,11 @@ def _of_ranks(by_repeat: Mapping[int, RunRecord], repeats: int, figure: Figure) 
 
 def _solo_step_s(run: RunRecord, rank: Rank) -> float | None:
     """Return the seconds of a rank's step. Ranks that exchange wait for each other, so they all have the same."""
-    if run.spec.options.exchange or not run.steps_timed:
+    if run.spec.options.gradient_sync or not run.steps_timed:
         return None
     return (rank.window_end_s - rank.window_start_s) / run.steps_timed or None
 
 
 def _product(run: RunRecord, rank: Rank) -> float | None:
     """Return a rank's matrix product. Without an exchange, the others may still train while it multiplies."""
-    return rank.matmul_flops_per_s if run.spec.options.exchange else None
+    return rank.matmul_flops_per_s if run.spec.options.gradient_sync else None

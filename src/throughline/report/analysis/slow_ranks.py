@@ -1,7 +1,7 @@
 """Compare the ranks of each cell with each other: which of them is slow by itself, and how long the others wait for it.
 
 With an exchange in each step, every rank takes as long as the slowest. So the times of a usual run do not name it. The
-extra `noexchange` does: there each rank trains alone, beside the others. The matrix product of each rank names it too.
+extra `no_gradient_sync` does: there each rank trains alone, beside the others. The matrix product of each rank names it too.
 Both are judged together, for all cells of a benchmark as one family (outliers.py).
 
 Ranks that share cores, or a machine with other work, differ in a run by far more than equal devices do, and one of them
@@ -22,7 +22,7 @@ from throughline.report.analysis.sides import Side, differences
 SOLO, PRODUCT = "solo_step_s", "matmul_flops_per_s"
 SURE = 0.05
 """The probability that equal ranks of a cell come in the same place by chance, repeat after repeat."""
-NO_SOLO = "only runs without exchange time each rank by itself (extra noexchange)"
+NO_SOLO = "only runs without exchange time each rank by itself (extra no_gradient_sync)"
 NO_PRODUCT = "the records have no matrix product of each rank"
 
 
@@ -89,7 +89,7 @@ def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[Rank
         for group in groups
         if group.exchanges
         for row in group.measured
-        if (known := _known(group, row, named.get((f"{group.benchmark}__noexchange", group.name))))
+        if (known := _known(group, row, named.get((f"{group.benchmark}__no_gradient_sync", group.name))))
     ]
     judged = outliers.judge({
         (known.name, figure): Peers(values, less=figure == SOLO)
@@ -130,7 +130,7 @@ def chance(values: Mapping[int, Mapping[int, float]], rank: int, less: bool) -> 
 def unequal_work(group: Group) -> bool:
     """True if ranks compute different numbers of tokens, so that their steps differ by their data."""
     options = group.summary.options if group.summary else None
-    return options is not None and options.unpadded is not False and options.data == "real"
+    return options is not None and options.remove_padding is not False and options.data == "real"
 
 
 def _known(group: Group, row: Row, alone: Group | None) -> _Known | None:

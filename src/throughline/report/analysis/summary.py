@@ -37,7 +37,7 @@ class Terms(Section):
 
     goals: Goals | None = None
     prices: dict[str, Price] = Field(default_factory=dict)
-    task_samples: int | None = None
+    total_samples: int | None = None
     margin: Share = ratios.MARGIN
 
 
@@ -90,7 +90,7 @@ def summarize(
         batch_size_per_device=per_device,
         precision=spec.precision,
         scaling=spec.scaling,
-        samples_per_step=spec.samples_per_step,
+        global_batch=spec.global_batch,
         unit=runs[0].unit,
         device=device,
         environment=environment,
@@ -188,8 +188,8 @@ def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
     """Return DLPerf's batch per device; or None with the reason, if `batch` is not that of a device."""
     if spec.scaling == "strong":
         reason = "batch is of all replicas together: scaling is strong"
-    elif spec.options.layout.tensor > 1:
-        reason = f"batch is of a replica, and {spec.options.layout.tensor} devices share one"
+    elif spec.options.layout.tensor_parallel > 1:
+        reason = f"batch is of a replica, and {spec.options.layout.tensor_parallel} devices share one"
     else:
         return spec.batch, {}
     return None, {"batch_size_per_device": reason}
@@ -258,7 +258,7 @@ def _series(
         if topology != base:
             notes += advice.unlike_baseline(kept, base_runs, base)
         rated = cost.rate(next((run.device for run in kept if run.device), None), terms.prices)
-        priced = cost.of(cell.median_speed, cell.world_size, rated, terms.task_samples)
+        priced = cost.of(cell.median_speed, cell.world_size, rated, terms.total_samples)
         told = {"warnings": [*notes, *doubts], "cost": priced, **_when_and_where(kept, stated)}
         cells[topology] = cell.model_copy(update=told)
     return cells
@@ -301,9 +301,9 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
         speedup_coverage=statistics.speedup_coverage(len(speeds), len(base_speeds)) if interval else None,
         efficiency=statistics.efficiency(speedup, ideal),
         efficiency_range=[end / ideal for end in interval] if interval else None,
-        batch_size_per_device=spec.size.batch_per_replica if spec.options.layout.tensor == 1 else None,
+        batch_size_per_device=spec.size.batch_per_replica if spec.options.layout.tensor_parallel == 1 else None,
         replicas=spec.size.replicas,
-        global_batch=spec.size.samples_per_step,
+        global_batch=spec.size.global_batch,
         world_size=world,
         statuses=dict(Counter(run.status for run in every)),
         reasons=list(dict.fromkeys(run.reason for run in every if run.reason)),

@@ -160,7 +160,7 @@ def _job(job: EpochsJob) -> str:
 def settings(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Say how one benchmark was set up: names and texts. devices: the names of those that its cells ran on."""
     optimizer, steps = summary.optimizer, summary.steps
-    cap = f", in at most {steps.at_most_s:g} s" if steps.at_most_s is not None else ""
+    cap = f", in at most {steps.max_total_seconds:g} s" if steps.max_total_seconds is not None else ""
     repeats = max((cell.n for series in summary.frameworks.values() for cell in series.values()), default=0)
     valid = {cell.n_ok for series in summary.frameworks.values() for cell in series.values() if cell.n_ok}
     coverage = statistics.range_coverage(min(valid, default=0))

@@ -41,7 +41,7 @@ Alike = tuple[str | None, ...]
 def alike(run: ImportedRun) -> Alike:
     """Return what all runs in one plot have in common."""
     batch = None if run.batch_size_per_device is None else str(run.batch_size_per_device)
-    return run.model, run.precision, batch, run.unit, "no accumulation" if run.accumulate == 1 else ""
+    return run.model, run.precision, batch, run.unit, "no accumulation" if run.gradient_accumulation == 1 else ""
 
 
 def speedup(every: Iterable[ImportedRun], run: ImportedRun) -> float | None:
@@ -76,7 +76,7 @@ def csv(imported: Imported) -> Table:
     for row, run in zip(rows, imported.files, strict=True):
         row["speedup"] = speedup(imported.read, run) if run.status == "ok" else None
         row["from_its_name"] = " ".join(run.named)
-    return tables.records(rows, whole=("batch_size_per_device", "accumulate", "devices", "nodes"))
+    return tables.records(rows, whole=("batch_size_per_device", "gradient_accumulation", "devices", "nodes"))
 
 
 def plots(imported: Imported) -> list[tuple[str, str, Any, str]]:

@@ -115,5 +115,5 @@ def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, An
         "device": markup.spreadsheet(device.name) if device else None,
         "status": row.status,
         "mathematics": proof.verdict if proof else None,
-        "exchange": row.exchanges,
+        "gradient_sync": row.exchanges,
     }

@@ -28,7 +28,7 @@ def table(scope: Scope) -> Table:
     cells = lines(scope.groups, _cost)
     costs = [line.row.cell.cost for line in cells if line.row.cell and line.row.cell.cost]
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
-    tasks = dict.fromkeys(cost.task_samples for cost in costs if cost.task_samples)
+    tasks = dict.fromkeys(cost.total_samples for cost in costs if cost.total_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
     ranked = [line for line in cells if line.group and line.row and not line.row.unequal]
     again = judged_pairs.twice_measured(scope.groups, scope.everything, ())

@@ -20,7 +20,7 @@ Key = tuple[str, Topology, str]
 
 def table(scope: Scope) -> Table | None:
     """Return the table of a block with a global batch and more than one batch; None for any other block."""
-    own = [group for group in scope.groups if group.summary and group.summary.samples_per_step]
+    own = [group for group in scope.groups if group.summary and group.summary.global_batch]
     names = list(dict.fromkeys((group.precision, group.batch) for group in own))
     if len(names) < 2:
         return None
@@ -54,14 +54,18 @@ def _without(own: Iterable[Group], everything: Iterable[Group]) -> list[Group]:
 
 
 def _step(group: Group) -> str:
-    samples = group.summary.samples_per_step if group.summary else None
+    samples = group.summary.global_batch if group.summary else None
     return f"{samples:,} samples" if samples else NO_ACCUMULATION
 
 
 def _entry(group: Group, row: Row) -> Entry:
     if row.status != "ok" or row.cell is None or row.cell.median_speed is None:
         return Entry.outcome(row)
-    return Entry(reading(row.cell.median_speed), row.cell.median_speed, f"{group.size(row).accumulate:,} micro-batches")
+    return Entry(
+        reading(row.cell.median_speed),
+        row.cell.median_speed,
+        f"{group.size(row).gradient_accumulation:,} micro-batches",
+    )
 
 
 def _line(key: Key, figures: Iterable[Entry | None]) -> Line:

@@ -45,10 +45,10 @@ def _of_row(group: Group, row: Row, alone: Iterable[Reached]) -> Part | None:
     if summary is None or cell is None or cell.work is None or not cell.work.flops_per_s or device is None:
         return None
     layer = layers.LAYER_OF.get(workloads.models().get(summary.model, ""))
-    wanted = layer, device.name, group.precision, summary.parameters.get("sequence"), summary.options.dropout
+    wanted = layer, device.name, group.precision, summary.parameters.get("sequence_length"), summary.options.dropout
     batch = group.batch_per_replica(row)
     alike = [call for call in alone if _is(call) == wanted and 1 / ALIKE <= call.size / batch <= ALIKE]
-    if not alike or summary.options.unpadded:  # its samples are shorter than the layer's
+    if not alike or summary.options.remove_padding:  # its samples are shorter than the layer's
         return None
     nearest = min(alike, key=lambda call: (max(call.size / batch, batch / call.size), call.row.topology.world))
     return Part(group, row, summary.model, cell.work.flops_per_s / 1e12, nearest)
@@ -57,7 +57,7 @@ def _of_row(group: Group, row: Row, alone: Iterable[Reached]) -> Part | None:
 def _is(call: Reached) -> tuple[object, ...]:
     """Return what has to be the same in the step and in the layer alone."""
     dropout = call.group.summary.options.dropout if call.group.summary else None
-    return call.model, call.device, call.group.precision, call.parameters.get("sequence"), dropout
+    return call.model, call.device, call.group.precision, call.parameters.get("sequence_length"), dropout
 
 
 HEADER = ["precision", "batch", "framework", "topology", "TFLOPS a device", "layer alone", "share", "layer's batch",

@@ -92,7 +92,7 @@ NOTES = (
     "After the window, the ranks exchange messages of the same sizes again (all-reduce) without computing: the same "
     "alone is the time of these messages. Algorithm bandwidth is the gradients' bytes divided by this time. Bus "
     "bandwidth is algorithm bandwidth times 2 (n - 1) / n for n replicas. nccl-tests define both like this.",
-    "Exchange is the time of a step minus that of a step where ranks keep their gradients (extra noexchange). "
+    "Exchange is the time of a step minus that of a step where ranks keep their gradients (extra no_gradient_sync). "
     "Explained is the smaller one of exchange and the same alone. Where the same alone is larger, a step hides "
     "the rest of the messages behind its computation.",
 )
@@ -107,7 +107,7 @@ def table(scope: Scope) -> Table | None:
 
 
 def _figures(exchange: Exchange) -> list[Entry]:
-    without = "no repeat of the extra noexchange can be compared"
+    without = "no repeat of the extra no_gradient_sync can be compared"
     return [
         Entry.of(exchange.step_s, milliseconds),
         Entry.of(exchange.communication_s, milliseconds, without),

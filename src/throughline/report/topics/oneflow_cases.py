@@ -62,7 +62,7 @@ def cases(groups: Sequence[Group], pairs: Sequence[Pair]) -> list[Case]:
 
 
 def _splits(model: str) -> bool:
-    return any("tensor" in features for features in workloads.of(model).libraries.values())
+    return any("tensor_parallel" in features for features in workloads.of(model).libraries.values())
 
 
 def _case(group: Group, row: Row, off: Figures | None = None) -> Case:
@@ -72,7 +72,7 @@ def _case(group: Group, row: Row, off: Figures | None = None) -> Case:
         date=(row.cell.started or "").partition("T")[0].replace("-", ""),
         description=f"sharding_{layout.sharding}",
         topology=row.topology,
-        tensor=layout.tensor,
+        tensor=layout.tensor_parallel,
         batch=group.batch_per_replica(row),
         figures=Figures.of(row.cell),
         off=off,

@@ -72,7 +72,7 @@ def table(scope: Scope) -> Table | None:
         lines += [_line(way, before.get(id(way)), deadline) for way in ways]
     costs = [way.cost for ways in every for way in ways if way.cost]
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
-    tasks = dict.fromkeys(cost.task_samples for cost in costs if cost.task_samples)
+    tasks = dict.fromkeys(cost.total_samples for cost in costs if cost.total_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
     reasons = dict.fromkeys(reason for cost in costs for reason in cost.reasons.values())
     notes = [*(f"n/a: {reason}" for reason in reasons), *([by_deadline(scope)] if deadline else [])]

@@ -65,7 +65,7 @@ def _lines(group: Group, one: PredictedSeries) -> Iterator[Line]:
             [
                 *_names(group, one, cell.topology),
                 Entry(str(topology.world), topology.world),
-                Entry(value=cell.samples_per_step),
+                Entry(value=cell.global_batch),
                 Entry(f"{reading(cell.samples_per_s)} {one.unit}", cell.samples_per_s),
                 Entry(value=cell.low),
                 Entry(value=cell.high),

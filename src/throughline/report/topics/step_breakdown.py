@@ -2,7 +2,7 @@
 
 Split a step's time into compute, exposed communication and input, from runs that leave one of them out.
 
-    communication = step - step without exchange (extra `noexchange`)
+    communication = step - step without exchange (extra `no_gradient_sync`)
     input         = step - step without reading  (extra `synthetic`)
     compute       = step - communication - input
 
@@ -31,7 +31,7 @@ from throughline.report.render.tables import Table
 from throughline.report.render.throughput_plots import settings
 from throughline.report.topic import ABOUT, Drawing, Finding, Scope, Topic
 
-EXTRAS = {"communication": "noexchange", "input": "synthetic"}
+EXTRAS = {"communication": "no_gradient_sync", "input": "synthetic"}
 """Map a part of the step to the derived runs that leave it out."""
 
 
@@ -175,7 +175,7 @@ FIELDS = {
 """Map the ends of the CSV's column names to the fields of a part."""
 HEADER = ["framework", "topology", "precision, batch", "step, ms", "compute, ms", "communication, ms", "input, ms"]
 INTRO = (
-    "Communication is the time of a step minus that of a step without exchange (extra `noexchange`). Input is the time "
+    "Communication is the time of a step minus that of a step without exchange (extra `no_gradient_sync`). Input is the time "
     "of a step minus that of a step without reading (extra `synthetic`). Both steps are from repeats of the same "
     "number. The table shows the median of these differences, its share of the step, and the smallest and the largest "
     "difference. A part whose range contains 0 cannot be told from noise."

@@ -53,7 +53,7 @@ def sweeps(groups: Sequence[Group]) -> list[Sweep]:
         summary = group.summary
         if summary is None or not group.by_iteration:
             continue
-        settings = summary.optimizer, (summary.options, summary.samples_per_step)
+        settings = summary.optimizer, (summary.options, summary.global_batch)
         common = summary.model, group.precision, summary.scaling, *settings
         parameters = summary.parameters
         numbers = {name: value for name, value in parameters.items() if type(value) is int}

@@ -35,7 +35,7 @@ def figures_of(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
     return {
         "name": name(group, line),
         "fp16": str(group.precision == "fp16").upper(),
-        "train_bs": cell.global_batch // group.size(line).accumulate,
+        "train_bs": cell.global_batch // group.size(line).gradient_accumulation,
         "total_train_bs": cell.global_batch,
         **{heading: told.get(figure) for figure, heading in COLUMNS.items()},
         "samples_per_second_without_evaluations": alone,

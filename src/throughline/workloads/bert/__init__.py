@@ -38,9 +38,9 @@ VOCABULARY = 30522
 """Entries of the vocabulary of bert-base-uncased. Synthetic tokens are drawn from it."""
 POSITIONS = 512
 """Length of the position table, for every sequence length."""
-ALL = frozenset({"devices", "nodes", "amp", "accumulation", "clipping", "convergence"})
+ALL = frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping", "convergence"})
 """The features of every form."""
-MODERN = ALL | {"bf16", "compile", "checkpointing"}
+MODERN = ALL | {"bf16", "compile", "activation_checkpointing"}
 """The features of every form but MXNet's."""
 ARRAYS = {
     "input_ids": ("input_ids", "int32"),
@@ -55,7 +55,7 @@ ARRAYS = {
 
 @dataclass(frozen=True)
 class Parameters(Part):
-    sequence: int = key(
+    sequence_length: int = key(
         "tokens per sample; a length in corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
     )
     predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
@@ -67,11 +67,11 @@ def padded(vocabulary: int) -> int:
 
 
 def leaves_padding_out(spec: RunSpec[Parameters]) -> bool:
-    return spec.options.unpadded is True and spec.options.data == "real"
+    return spec.options.remove_padding is True and spec.options.data == "real"
 
 
-def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pairs: float | None = None) -> float:
-    """Return the FLOPs to train on one sample of `sequence` tokens: 3 x forward, matrix products only.
+def flops(shape: Shape, sequence_length: float, predictions: int, vocabulary: int, pairs: float | None = None) -> float:
+    """Return the FLOPs to train on one sample of `sequence_length` tokens: 3 x forward, matrix products only.
 
     A multiply-add is 2. For each product in the forward pass, the backward pass has two (Kaplan et al. 2020, section
     2.1; Narayanan et al. 2021, appendix, counts the same terms). The vocabulary head computes only the `predictions`
@@ -80,9 +80,9 @@ def flops(shape: Shape, sequence: float, predictions: int, vocabulary: int, pair
     several lengths are packed, it is the mean of the squares of the lengths.
     """
     hidden = shape.hidden
-    projections = 4 * 2 * sequence * hidden * hidden
-    attention = 2 * 2 * (sequence * sequence if pairs is None else pairs) * hidden
-    feed_forward = 2 * 2 * sequence * hidden * shape.feed_forward
+    projections = 4 * 2 * sequence_length * hidden * hidden
+    attention = 2 * 2 * (sequence_length * sequence_length if pairs is None else pairs) * hidden
+    feed_forward = 2 * 2 * sequence_length * hidden * shape.feed_forward
     pooler_and_next = 2 * hidden * hidden + 2 * hidden * 2
     head = predictions * _scores(hidden, padded(vocabulary))
     return 3 * (shape.layers * (projections + attention + feed_forward) + pooler_and_next + head)
@@ -93,7 +93,7 @@ def _scores(hidden: int, rows: int) -> int:
     return 2 * hidden * hidden + 2 * hidden * rows
 
 
-def unpadded(arrays: Arrays) -> Arrays:
+def without_padding(arrays: Arrays) -> Arrays:
     """Return a batch without its padding: input_ids and segments [T] of all samples in a row; lengths i4[B], no mask.
 
     The longest samples come first, so samples of the same length are neighbours. A batch without a mask has no padding
@@ -115,24 +115,24 @@ def unpadded(arrays: Arrays) -> Arrays:
     return {**rest, **packed, "lengths": lengths[order]}
 
 
-def real_shares(sums: tuple[int, ...], samples: int, sequence: int) -> dict[str, float]:
+def real_shares(sums: tuple[int, ...], samples: int, sequence_length: int) -> dict[str, float]:
     """Return which share of the positions, and of the pairs of positions within a sample, is no padding."""
     tokens, pairs = sums
-    positions = samples * sequence
-    return {"real_token_share": tokens / positions, "real_pair_share": pairs / (positions * sequence)}
+    positions = samples * sequence_length
+    return {"real_token_share": tokens / positions, "real_pair_share": pairs / (positions * sequence_length)}
 
 
 class Bert(Workload[Parameters]):
     models = tuple(SHAPES)
     parameters = Parameters
     libraries = {
-        "torch": MODERN | {"sharding", "replicate", "graph", "unpadded", "half_exchange"},
-        "transformers": MODERN | {"sharding", "replicate"},
+        "torch": MODERN | {"sharding", "hybrid_shard_groups", "cuda_graph", "remove_padding", "reduce_dtype"},
+        "transformers": MODERN | {"sharding", "hybrid_shard_groups"},
         "mxnet": ALL,
         "keras": MODERN,
         "paddle": MODERN,
     }
-    units = {"tokens": lambda parameters: float(parameters.sequence)}
+    units = {"tokens": lambda parameters: float(parameters.sequence_length)}
     data = "corpus"
     settings = ("predictions", "vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
     learns_from = 100
@@ -140,24 +140,26 @@ class Bert(Workload[Parameters]):
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
         """Return how many predictions the corpus has for the sequence length."""
-        if values["sequence"] not in section.sequences:
+        if values["sequence_length"] not in section.sequences:
             allowed = sorted(section.sequences)
-            raise ValueError(f"sequence = {values['sequence']}: allowed: {allowed}, the lengths of corpus.sequences")
+            raise ValueError(
+                f"sequence_length = {values['sequence_length']}: allowed: {allowed}, the lengths of corpus.sequences"
+            )
         if section.own_tokenizer:
             section.own_tokenizer.check_pairs()
-        return {"predictions": section.sequences[values["sequence"]]}
+        return {"predictions": section.sequences[values["sequence_length"]]}
 
     def folder(self, parameters: Parameters) -> str:
-        return f"seq{parameters.sequence}"
+        return f"seq{parameters.sequence_length}"
 
     def fits(self, parameters: Parameters, manifest: Values) -> str | None:
-        if "sequence" not in manifest:
-            return f"holds running text; BERT reads finished samples, of {parameters.sequence} tokens here"
-        sequence, predictions = manifest["sequence"], manifest["predictions"]
-        if (sequence, predictions) == (parameters.sequence, parameters.predictions):
+        if "sequence_length" not in manifest:
+            return f"holds running text; BERT reads finished samples, of {parameters.sequence_length} tokens here"
+        sequence_length, predictions = manifest["sequence_length"], manifest["predictions"]
+        if (sequence_length, predictions) == (parameters.sequence_length, parameters.predictions):
             return None
-        needed = f"{parameters.sequence} with {parameters.predictions}"
-        return f"holds sequences of {sequence} tokens with {predictions} predictions; the run needs {needed}"
+        needed = f"{parameters.sequence_length} with {parameters.predictions}"
+        return f"holds sequences of {sequence_length} tokens with {predictions} predictions; the run needs {needed}"
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
         return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
@@ -170,20 +172,20 @@ class Bert(Workload[Parameters]):
         position is 0: the place of [CLS], which is never masked. The device computes everything else.
         """
         arrays = {name: rows[stored].astype(kind, copy=False) for name, (stored, kind) in ARRAYS.items()}
-        return unpadded(arrays) if options.unpadded is True else arrays
+        return without_padding(arrays) if options.remove_padding is True else arrays
 
     def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
         """Return a batch of `count` random samples of full length. Every token is real, so there is no mask."""
         import numpy as np
 
-        sequence, predictions = spec.parameters.sequence, spec.parameters.predictions
+        sequence_length, predictions = spec.parameters.sequence_length, spec.parameters.predictions
         draw = np.random.Generator(np.random.Philox(key=seed))
-        length = min(predictions, sequence - 1)
-        positions = draw.permuted(np.tile(np.arange(1, sequence), (count, 1)), axis=1)[:, :length]
+        length = min(predictions, sequence_length - 1)
+        positions = draw.permuted(np.tile(np.arange(1, sequence_length), (count, 1)), axis=1)[:, :length]
         rows = {
-            "input_ids": draw.integers(1000, VOCABULARY, (count, sequence)),
-            "input_mask": np.ones((count, sequence), np.int8),
-            "segment_ids": np.tile(np.arange(sequence) >= sequence // 2, (count, 1)),
+            "input_ids": draw.integers(1000, VOCABULARY, (count, sequence_length)),
+            "input_mask": np.ones((count, sequence_length), np.int8),
+            "segment_ids": np.tile(np.arange(sequence_length) >= sequence_length // 2, (count, 1)),
             "masked_lm_positions": np.sort(positions, axis=1),
             "masked_lm_ids": draw.integers(1000, VOCABULARY, (count, length)),
             "next_sentence_labels": draw.integers(0, 2, count),
@@ -196,12 +198,12 @@ class Bert(Workload[Parameters]):
         return int(lengths.sum()), int(lengths @ lengths)
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
-        return real_shares(sums, samples, spec.parameters.sequence)
+        return real_shares(sums, samples, spec.parameters.sequence_length)
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
         """Return what `flops` computes. If the run leaves padding out, only real tokens count."""
         given, pairs = spec.parameters, None
-        tokens: float = given.sequence
+        tokens: float = given.sequence_length
         if leaves_padding_out(spec):
             if not counted.keys() >= {"real_token_share", "real_pair_share"}:
                 return "the run computed only real tokens, and did not count them"
@@ -212,16 +214,16 @@ class Bert(Workload[Parameters]):
         """A vocabulary head that scores all positions does more than one that scores only the masked positions."""
         if not str(settings.get("vocabulary_head")).startswith("all positions"):
             return 0.0
-        more = spec.parameters.sequence - spec.parameters.predictions
+        more = spec.parameters.sequence_length - spec.parameters.predictions
         return 3.0 * float(more * _scores(SHAPES[spec.model].hidden, settings["vocabulary_rows"]))
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
-        sequence, predictions = spec.parameters.sequence, spec.parameters.predictions
-        attention = f"full: each of the {sequence} positions attends to all, padding included"
-        tokens = f"a sample has {sequence} positions, padding included"
+        sequence_length, predictions = spec.parameters.sequence_length, spec.parameters.predictions
+        attention = f"full: each of the {sequence_length} positions attends to all, padding included"
+        tokens = f"a sample has {sequence_length} positions, padding included"
         if leaves_padding_out(spec):
             attention = "full: every real token attends to all of its sample; the mean of the lengths' squares"
-            tokens = f"only the real tokens are computed: the padding to {sequence} positions is left out"
+            tokens = f"only the real tokens are computed: the padding to {sequence_length} positions is left out"
         return {
             "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, "
             "loss or optimizer",

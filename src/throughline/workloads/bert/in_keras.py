@@ -51,7 +51,7 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
 
     predictions: int | None = None
 
-    def __init__(self, model: str, rows: int, dropout: float, checkpointing: bool, policy: str) -> None:
+    def __init__(self, model: str, rows: int, dropout: float, activation_checkpointing: bool, policy: str) -> None:
         super().__init__(dtype=policy)
         shape = SHAPES[model]
         self.bert = BertBackbone(
@@ -73,7 +73,7 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         self.bias = self.add_weight(shape=(rows,), initializer="zeros", name="bias")
         for layer in (self.transform, self.norm, self.following):
             layer.build((None, shape.hidden))
-        self.checkpointing = checkpointing
+        self.activation_checkpointing = activation_checkpointing
         self.built = True
 
     def call(self, batch: dict[str, Any]) -> Any:
@@ -100,7 +100,7 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         words = bert.token_embedding(batch["input_ids"])
         hidden = bert.embeddings_add((words, bert.position_embedding(words), bert.segment_embedding(batch["segments"])))
         hidden = bert.embeddings_dropout(bert.embeddings_layer_norm(hidden), training=training)
-        again = self.checkpointing and training
+        again = self.activation_checkpointing and training
         return through(bert.transformer_layers, hidden, again, padding_mask=batch.get("mask"), training=training)
 
     def by_name(self) -> dict[str, Any]:
@@ -128,12 +128,12 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
 
 
 class BertInKeras(KerasForm[Parameters, BertForPretraining]):
-    lacks = {"unpadded": "keras-hub's BERT computes padding as well"}
+    lacks = {"remove_padding": "keras-hub's BERT computes padding as well"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> BertForPretraining:
         options = spec.options
         rows = padded(facts["vocabulary"])
-        network = BertForPretraining(spec.model, rows, options.dropout, bool(options.checkpointing), at)
+        network = BertForPretraining(spec.model, rows, options.dropout, bool(options.activation_checkpointing), at)
         network.predictions = spec.parameters.predictions
         return network
 

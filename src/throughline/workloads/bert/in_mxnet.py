@@ -74,8 +74,8 @@ class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]
 class BertInMxnet(MxnetForm[Parameters, BertForPretraining]):
     lacks = {
         "bf16": "MXNet trains no BERT in bf16",
-        "checkpointing": "GluonNLP's BERT recomputes no activations",
-        "unpadded": "GluonNLP's BERT computes padding as well",
+        "activation_checkpointing": "GluonNLP's BERT recomputes no activations",
+        "remove_padding": "GluonNLP's BERT computes padding as well",
     }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: mx.Context | None = None) -> BertForPretraining:

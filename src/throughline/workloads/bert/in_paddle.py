@@ -34,7 +34,7 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
     """
 
     predictions: int | None = None
-    checkpointing = False
+    activation_checkpointing = False
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, gpu: bool) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class BertForPretraining(nn.Layer):  # type: ignore[misc]
         hidden = F.dropout(hidden, p)
         unseen = None if mask is None else (mask == 0).astype("float32").unsqueeze([1, 2]) * FAR_BELOW
         for layer in self.bert["encoder"]["layer"]:
-            if self.checkpointing:  # the backward pass computes a layer's activations again
+            if self.activation_checkpointing:  # the backward pass computes a layer's activations again
                 hidden = recompute(layer, hidden, unseen, self.heads, p, use_reentrant=False)
             else:
                 hidden = layer(hidden, unseen, self.heads, p)
@@ -144,12 +144,15 @@ def _ended(parts: Any, wide: Any, residual: Any, p: float) -> Any:
 
 
 class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
-    lacks = {"unpadded": "the form in Paddle computes padding as well"}
+    lacks = {"remove_padding": "the form in Paddle computes padding as well"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> BertForPretraining:
         options = spec.options
         network = BertForPretraining(SHAPES[spec.model], facts["vocabulary"], options.dropout, on_gpu(at))
-        network.predictions, network.checkpointing = spec.parameters.predictions, bool(options.checkpointing)
+        network.predictions, network.activation_checkpointing = (
+            spec.parameters.predictions,
+            bool(options.activation_checkpointing),
+        )
         return network
 
     def settings(self, network: BertForPretraining) -> dict[str, Any]:

@@ -43,10 +43,10 @@ class BertForPretraining(InParts):
     halved_words: Halved | None = None
     """The parameters of the heads, and the table of words, with their copies in a half type, if there are such."""
 
-    def __init__(self, shape: Shape, vocabulary: int, dropout: float, checkpointing: bool) -> None:
+    def __init__(self, shape: Shape, vocabulary: int, dropout: float, activation_checkpointing: bool) -> None:
         super().__init__()
         self.bert = encoder(shape, padded(vocabulary))
-        self.heads, self.dropout, self.checkpointing = shape.heads, dropout, checkpointing
+        self.heads, self.dropout, self.activation_checkpointing = shape.heads, dropout, activation_checkpointing
         self.transform = nn.Linear(shape.hidden, shape.hidden)
         self.norm = nn.LayerNorm(shape.hidden, eps=EPSILON)
         self.bias = nn.Parameter(torch.zeros(padded(vocabulary)))
@@ -102,7 +102,7 @@ class BertForPretraining(InParts):
             padding = mask[:, None, None] == 0
             masked = hidden.new_zeros(padding.shape).masked_fill_(padding, float("-inf"))
         one_layer: Callable[..., Tensor] = self.parts[1]
-        if self.checkpointing:  # the backward pass computes a layer's activations again
+        if self.activation_checkpointing:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         for each in self.bert.encoder.layer:
             if bounds is not None:
@@ -225,15 +225,17 @@ def vocabulary_scores(chosen: Tensor, table: Tensor, parameters: list[Tensor]) -
 
 
 class BertInTorch(TorchForm[Parameters, BertForPretraining]):
-    lacks = {"tensor": "the layers of bert models cannot be cut: their form in PyTorch has no `split`"}
+    lacks = {"tensor_parallel": "the layers of bert models cannot be cut: their form in PyTorch has no `split`"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> BertForPretraining:
         shape, options = SHAPES[spec.model], spec.options
-        network = BertForPretraining(shape, facts["vocabulary"], options.dropout, bool(options.checkpointing))
-        network.longest, network.predictions = spec.parameters.sequence, spec.parameters.predictions
+        network = BertForPretraining(
+            shape, facts["vocabulary"], options.dropout, bool(options.activation_checkpointing)
+        )
+        network.longest, network.predictions = spec.parameters.sequence_length, spec.parameters.predictions
         if at:
-            left_out = options.unpadded is True
-            sizes = shape.heads, shape.hidden // shape.heads, spec.parameters.sequence
+            left_out = options.remove_padding is True
+            sizes = shape.heads, shape.hidden // shape.heads, spec.parameters.sequence_length
             network.attention = pin(at, Asked(spec.precision, *sizes, options.dropout, not left_out, left_out))
         return network
 

@@ -68,7 +68,7 @@ class BertInTransformers(TransformersForm[Parameters]):
             attention_probs_dropout_prob=options.dropout,
             use_cache=False,
         )
-        network = Pretrained(BertForPreTraining(config), inputs, bool(options.checkpointing))
+        network = Pretrained(BertForPreTraining(config), inputs, bool(options.activation_checkpointing))
         network.predictions = spec.parameters.predictions
         return network
 

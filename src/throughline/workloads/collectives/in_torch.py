@@ -24,7 +24,7 @@ class Operation(nn.Module):
     def __init__(self, spec: RunSpec[Parameters], at: torch.device) -> None:
         super().__init__()
         self.model, self.at, self.dtype = spec.model, at, in_torch_timed.dtype(spec)
-        self.sizes, self.at_least_s = sizes(spec, at.type), float(spec.parameters.at_least_s)
+        self.sizes, self.min_seconds = sizes(spec, at.type), float(spec.parameters.min_seconds)
         self.ranks = dist.get_world_size()
         self.largest, _ = self.made(self.sizes[-1])
 
@@ -64,7 +64,7 @@ class CollectivesInTorch(Form[Parameters, Operation]):
         figures: list[tuple[str, Any, float | None]] = []
         for size in network.sizes:
             call, moved = network.made(size)
-            rate = moved / 1e9 / in_torch_timed.together(call, network.at_least_s, network.at)
+            rate = moved / 1e9 / in_torch_timed.together(call, network.min_seconds, network.at)
             figures.append(("algorithm_bandwidth", size, rate))
             figures.append(("bus_bandwidth", size, rate * factor(network.model, network.ranks)))
         return figures

@@ -108,7 +108,7 @@ class Faces(Workload[Parameters]):
     parameters = Parameters
     libraries = {
         "torch": frozenset(
-            {"devices", "nodes", "amp", "bf16", "compile", "accumulation", "own_exchange", "half_exchange"}
+            {"devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "own_gradient_sync", "reduce_dtype"}
         )
     }
     no_form = {
@@ -124,7 +124,7 @@ class Faces(Workload[Parameters]):
     """With SGD and four faces of a rank, an update of iresnet-tiny differs by up to 1.6e-3 from that of double
     precision."""
 
-    def own_exchange(self, spec: RunSpec[Parameters]) -> bool:
+    def own_gradient_sync(self, spec: RunSpec[Parameters]) -> bool:
         """True if ranks split the classifier, and so exchange embeddings and their gradients."""
         return spec.parameters.classifier != "data_parallel"
 

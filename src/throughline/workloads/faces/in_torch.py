@@ -47,9 +47,9 @@ class Faces(InParts):
 class FacesInTorch(TorchForm[Parameters, Faces]):
     lacks = {
         "clipping": "the norm of a gradient that ranks hold in parts is not computed",
-        "checkpointing": "recomputing a batch norm would change its running statistics twice",
+        "activation_checkpointing": "recomputing a batch norm would change its running statistics twice",
         "convergence": "faces have no held-out figures",
-        "graph": "nobody has tried to replay the exchange of embeddings",
+        "cuda_graph": "nobody has tried to replay the exchange of embeddings",
         "sharding": "the classifier, which is most of the weights, has a split of its own: classifier: model_parallel",
     }
     changing = frozenset({"running_mean", "running_var", "num_batches_tracked"})
@@ -58,7 +58,7 @@ class FacesInTorch(TorchForm[Parameters, Faces]):
         """Return the network with random weights. `spread` splits its classifier."""
         given, network = spec.parameters, NETWORKS[spec.model]
         dropout = spec.options.dropout
-        if given.classifier != "data_parallel" and not spec.options.exchange:
+        if given.classifier != "data_parallel" and not spec.options.gradient_sync:
             raise Unsupported("ranks that split a classifier cannot train without exchanging embeddings")
         layers = iresnet(network, dropout) if network.layers else mobilefacenet(network.embedding)
         return Faces(layers, Classifier(given, network.embedding))

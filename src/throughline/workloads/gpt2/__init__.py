@@ -38,14 +38,14 @@ VOCABULARY = 50257
 POSITIONS = 1024
 """The fewest rows of the position table. Longer sequences have more."""
 ALL = frozenset({
-    "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "convergence",
+    "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing", "convergence",
 })  # fmt: skip
 """The features of every form."""
 
 
 @dataclass(frozen=True)
 class Parameters(Part):
-    sequence: int = key(
+    sequence_length: int = key(
         "tokens per sample: a window of the text", default=1024, least=8, most=65536, stated=True, unit="tokens"
     )
     gelu: str = key(
@@ -69,8 +69,8 @@ def padded(vocabulary: int) -> int:
     return -(-vocabulary // 128) * 128
 
 
-def flops(shape: Shape, sequence: int, rows: int) -> float:
-    """Return the FLOPs to train on one sample of `sequence` tokens: 3 x forward, matrix products only.
+def flops(shape: Shape, sequence_length: int, rows: int) -> float:
+    """Return the FLOPs to train on one sample of `sequence_length` tokens: 3 x forward, matrix products only.
 
     A multiply-add is 2. The forward pass has 24 L d^2 + 4 L s d + 2 d V for each token: L layers, hidden size d,
     sequence s, and V `rows` of the vocabulary's table. For each product in the forward pass, the backward pass has two.
@@ -78,16 +78,16 @@ def flops(shape: Shape, sequence: int, rows: int) -> float:
     activations do not count: these are the FLOPs of the model, not of the hardware.
     """
     hidden = shape.hidden
-    layer = 24 * hidden**2 + 4 * sequence * hidden
-    return 3.0 * sequence * (shape.layers * layer + 2 * hidden * rows)
+    layer = 24 * hidden**2 + 4 * sequence_length * hidden
+    return 3.0 * sequence_length * (shape.layers * layer + 2 * hidden * rows)
 
 
 class Gpt2(Workload[Parameters]):
     models = tuple(SHAPES)
     parameters = Parameters
     libraries = {
-        "torch": ALL | {"sharding", "replicate", "graph", "tensor", "half_exchange"},
-        "transformers": ALL | {"sharding", "replicate"},
+        "torch": ALL | {"sharding", "hybrid_shard_groups", "cuda_graph", "tensor_parallel", "reduce_dtype"},
+        "transformers": ALL | {"sharding", "hybrid_shard_groups"},
         "paddle": ALL,
         "keras": ALL,
     }
@@ -95,7 +95,7 @@ class Gpt2(Workload[Parameters]):
         "mxnet": "GluonNLP, whose models MXNet trains here, has no GPT-2 in its package (0.10); one is among the "
         "example scripts of its repository, for generating text and not for training"
     }
-    units = {"tokens": lambda parameters: float(parameters.sequence)}
+    units = {"tokens": lambda parameters: float(parameters.sequence_length)}
     data = "corpus"
     settings = ("vocabulary_rows", "vocabulary_head", "gelu", "norm_epsilon", "attention")
     learns_from = 100
@@ -113,8 +113,8 @@ class Gpt2(Workload[Parameters]):
             return "holds finished samples; GPT-2 reads windows of running text, from data/<corpus>/bpe/manifest.json"
         if (size := manifest["vocabulary"]["size"]) > VOCABULARY:
             return f"has a vocabulary of {size:,} entries; GPT-2's has {VOCABULARY:,}"
-        if manifest["tokens"] <= parameters.sequence:
-            return f"holds {manifest['tokens']} tokens; one sample is a window of {parameters.sequence + 1}"
+        if manifest["tokens"] <= parameters.sequence_length:
+            return f"holds {manifest['tokens']} tokens; one sample is a window of {parameters.sequence_length + 1}"
         return None
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
@@ -139,14 +139,14 @@ class Gpt2(Workload[Parameters]):
         import numpy as np
 
         draw = np.random.Generator(np.random.Philox(key=seed))
-        return {"tokens": draw.integers(0, VOCABULARY, (count, spec.parameters.sequence + 1)).astype(np.uint16)}
+        return {"tokens": draw.integers(0, VOCABULARY, (count, spec.parameters.sequence_length + 1)).astype(np.uint16)}
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
         """Every token is real."""
         return {"real_token_share": 1.0}
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
-        return flops(SHAPES[spec.model], spec.parameters.sequence, padded(facts["vocabulary"]))
+        return flops(SHAPES[spec.model], spec.parameters.sequence_length, padded(facts["vocabulary"]))
 
     def causal_flops_per_sample(self, spec: RunSpec[Parameters]) -> float:
         """Return what `flops` computes, but only with the attention that the causal mask lets through."""
@@ -155,26 +155,26 @@ class Gpt2(Workload[Parameters]):
 
     def decoder(self, spec: RunSpec[Parameters]) -> Decoder:
         """Return the model's FLOPs by parts, with the vocabulary padded."""
-        shape, sequence = SHAPES[spec.model], spec.parameters.sequence
+        shape, sequence_length = SHAPES[spec.model], spec.parameters.sequence_length
         weights, rows = 12 * shape.layers * shape.hidden**2, padded(VOCABULARY)
         pair = 4 * shape.layers * shape.hidden
         return Decoder(
-            layers=2.0 * sequence * weights,
-            attention=pair * sequence**2,
-            seen=pair * sequence * (sequence + 1) / 2,
-            head=2.0 * sequence * shape.hidden * rows,
-            parameters=weights + (13 * shape.layers + 2 + rows + max(sequence, POSITIONS)) * shape.hidden,
+            layers=2.0 * sequence_length * weights,
+            attention=pair * sequence_length**2,
+            seen=pair * sequence_length * (sequence_length + 1) / 2,
+            head=2.0 * sequence_length * shape.hidden * rows,
+            parameters=weights + (13 * shape.layers + 2 + rows + max(sequence_length, POSITIONS)) * shape.hidden,
         )
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
-        sequence = spec.parameters.sequence
+        sequence_length = spec.parameters.sequence_length
         return {
             "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, "
             "loss or optimizer",
-            "attention": f"full: each of the {sequence} positions counts as attending to all, although it sees no "
+            "attention": f"full: each of the {sequence_length} positions counts as attending to all, although it sees no "
             "later position; mfu_causal counts only the positions that it sees",
-            "tokens": f"a sample has {sequence} tokens that are read and as many that are predicted",
-            "head_positions": f"the vocabulary head on all {sequence} positions; its {padded(VOCABULARY)} rows "
+            "tokens": f"a sample has {sequence_length} tokens that are read and as many that are predicted",
+            "head_positions": f"the vocabulary head on all {sequence_length} positions; its {padded(VOCABULARY)} rows "
             "include the padding to a multiple of 128",
         }
 

@@ -49,7 +49,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         rows: int,
         given: Parameters,
         dropout: float,
-        checkpointing: bool,
+        activation_checkpointing: bool,
         policy: str,
         causal: bool = False,
     ) -> None:
@@ -61,7 +61,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
             hidden_dim=shape.hidden,
             intermediate_dim=4 * shape.hidden,
             dropout=dropout,
-            max_sequence_length=max(POSITIONS, given.sequence),
+            max_sequence_length=max(POSITIONS, given.sequence_length),
             dtype=policy,
         )
         residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
@@ -82,7 +82,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
             for layer in self.gpt2.transformer_layers:
                 attention = layer._self_attention_layer
                 attention._compute_attention = partial(attention._compute_attention, use_causal_mask=True)
-        self.checkpointing = checkpointing
+        self.activation_checkpointing = activation_checkpointing
         self.built = True
 
     def call(self, batch: dict[str, Any]) -> Any:
@@ -96,7 +96,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         hidden = gpt2.embeddings_add((words, gpt2.position_embedding(words)))
         hidden = gpt2.embeddings_dropout(hidden, training=training)
         given = {"training": training, "use_causal_mask": not self.causal}
-        hidden = through(gpt2.transformer_layers, hidden, self.checkpointing and training, **given)
+        hidden = through(gpt2.transformer_layers, hidden, self.activation_checkpointing and training, **given)
         scores = ops.cast(gpt2.token_embedding(gpt2.layer_norm(hidden), reverse=True), "float32")
         return ops.sparse_categorical_crossentropy(ids[:, 1:], scores, from_logits=True)
 
@@ -115,16 +115,18 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
 
 class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
     lacks = {
-        "unpadded": "GPT-2's samples have no padding that could be left out",
+        "remove_padding": "GPT-2's samples have no padding that could be left out",
         "sharding": "jax and tensorflow, which train this form, keep all states on every rank",
-        "tensor": "keras-hub's layers cannot be cut: every rank computes them whole",
+        "tensor_parallel": "keras-hub's layers cannot be cut: every rank computes them whole",
     }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> Gpt2:
         given, options = spec.parameters, spec.options
         rows = padded(facts["vocabulary"])
         causal = has_causal_kernel()
-        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, bool(options.checkpointing), at, causal)
+        return Gpt2(
+            SHAPES[spec.model], rows, given, options.dropout, bool(options.activation_checkpointing), at, causal
+        )
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         gpt2 = network.gpt2

@@ -27,10 +27,12 @@ class Gpt2(nn.Layer):  # type: ignore[misc]
     """GPT-2 with its head and its loss. `forward` takes the tensors of `gpt2.batch` and returns the mean over all
     tokens."""
 
-    def __init__(self, shape: Shape, vocabulary: int, given: Parameters, dropout: float, checkpointing: bool) -> None:
+    def __init__(
+        self, shape: Shape, vocabulary: int, given: Parameters, dropout: float, activation_checkpointing: bool
+    ) -> None:
         super().__init__()
-        self.gelu, self.dropout, self.checkpointing = given.gelu, dropout, checkpointing
-        hidden, rows = shape.hidden, max(POSITIONS, given.sequence)
+        self.gelu, self.dropout, self.activation_checkpointing = given.gelu, dropout, activation_checkpointing
+        hidden, rows = shape.hidden, max(POSITIONS, given.sequence_length)
         residual = DEVIATION / math.sqrt(2 * shape.layers) if given.residual_init == "scaled" else DEVIATION
         self.tokens = nn.Embedding(padded(vocabulary), hidden, weight_attr=DRAWN)
         self.positions = nn.Embedding(rows, hidden, weight_attr=nn.initializer.Normal(std=given.position_init))
@@ -47,7 +49,9 @@ class Gpt2(nn.Layer):  # type: ignore[misc]
         hidden = F.dropout(self.tokens(ids) + self.positions.weight[: ids.shape[1]], p)
         for block in self.layers:
             # The backward pass computes a layer's activations again.
-            hidden = recompute(block, hidden, p, use_reentrant=False) if self.checkpointing else block(hidden, p)
+            hidden = (
+                recompute(block, hidden, p, use_reentrant=False) if self.activation_checkpointing else block(hidden, p)
+            )
         return paddle.matmul(self.norm(hidden).flatten(0, 1), self.tokens.weight, transpose_y=True)
 
 
@@ -76,13 +80,15 @@ class Block(nn.Layer):  # type: ignore[misc]
 
 class Gpt2InPaddle(PaddleForm[Parameters, Gpt2]):
     lacks = {
-        "unpadded": "GPT-2's samples have no padding that could be left out",
-        "tensor": "the form in Paddle holds the whole model on each device",
+        "remove_padding": "GPT-2's samples have no padding that could be left out",
+        "tensor_parallel": "the form in Paddle holds the whole model on each device",
     }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Gpt2:
         given, options = spec.parameters, spec.options
-        return Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, bool(options.checkpointing))
+        return Gpt2(
+            SHAPES[spec.model], facts["vocabulary"], given, options.dropout, bool(options.activation_checkpointing)
+        )
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         return {

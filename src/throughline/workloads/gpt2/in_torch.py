@@ -50,11 +50,13 @@ class Gpt2(InParts):
     layers: nn.ModuleList
     norm: nn.LayerNorm
 
-    def __init__(self, shape: Shape, vocabulary: int, given: Parameters, dropout: float, checkpointing: bool) -> None:
+    def __init__(
+        self, shape: Shape, vocabulary: int, given: Parameters, dropout: float, activation_checkpointing: bool
+    ) -> None:
         super().__init__()
         for name, module in parts(shape, padded(vocabulary), given).items():
             self.add_module(name, module)
-        self.gelu, self.dropout, self.checkpointing = given.gelu, dropout, checkpointing
+        self.gelu, self.dropout, self.activation_checkpointing = given.gelu, dropout, activation_checkpointing
         self.parts = (embedded, layer, loss, ended, ERRORS)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -62,7 +64,7 @@ class Gpt2(InParts):
         ids, p = tokens.long(), self.dropout if self.training else 0.0
         rows, table = self.embed(ids[:, :-1])
         one_layer: Callable[..., Tensor] = partial(self.parts[1], ranks=self.ranks)
-        if self.checkpointing:  # the backward pass computes a layer's activations again
+        if self.activation_checkpointing:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         hidden = self.parts[0](rows, self.positions.weight, p, table.dtype)
         for block in self.layers:
@@ -145,14 +147,16 @@ def ended(hidden: Tensor, norm: Tensor, norm_bias: Tensor) -> Tensor:
 
 
 class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
-    lacks = {"unpadded": "GPT-2's samples have no padding that could be left out"}
+    lacks = {"remove_padding": "GPT-2's samples have no padding that could be left out"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Gpt2:
         given, options = spec.parameters, spec.options
-        network = Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, bool(options.checkpointing))
+        network = Gpt2(
+            SHAPES[spec.model], facts["vocabulary"], given, options.dropout, bool(options.activation_checkpointing)
+        )
         if at:
             shape = SHAPES[spec.model]
-            sizes = shape.heads, shape.hidden // shape.heads, given.sequence
+            sizes = shape.heads, shape.hidden // shape.heads, given.sequence_length
             network.attention = pin(at, Asked(spec.precision, *sizes, options.dropout))
         return network
 

@@ -52,7 +52,7 @@ def parts(shape: Shape, rows: int, given: Parameters) -> dict[str, nn.Module]:
     """Make embeddings, layers and last norm, with random weights. The table of `rows` tokens is also the head's."""
     modules = {
         "tokens": nn.Embedding(rows, shape.hidden),
-        "positions": nn.Embedding(max(POSITIONS, given.sequence), shape.hidden),
+        "positions": nn.Embedding(max(POSITIONS, given.sequence_length), shape.hidden),
         "layers": nn.ModuleList(Block(shape.hidden, shape.heads, given.gelu) for _ in range(shape.layers)),
         "norm": nn.LayerNorm(shape.hidden, eps=EPSILON),
     }

@@ -59,7 +59,7 @@ class Gpt2InTransformers(TransformersForm[Parameters]):
         shape, given, options = SHAPES[spec.model], spec.parameters, spec.options
         config = GPT2Config(
             vocab_size=padded(facts["vocabulary"]),
-            n_positions=max(POSITIONS, given.sequence),
+            n_positions=max(POSITIONS, given.sequence_length),
             n_embd=shape.hidden,
             n_layer=shape.layers,
             n_head=shape.heads,
@@ -77,7 +77,7 @@ class Gpt2InTransformers(TransformersForm[Parameters]):
             for layer in model.transformer.h:
                 for added in (layer.attn.c_proj, layer.mlp.c_proj):
                     nn.init.normal_(added.weight, std=config.initializer_range)
-        return Pretrained(model, inputs, bool(options.checkpointing))
+        return Pretrained(model, inputs, bool(options.activation_checkpointing))
 
     def blocks(self, network: Pretrained) -> list[nn.Module]:
         return list(network.model.transformer.h)

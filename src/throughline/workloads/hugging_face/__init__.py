@@ -34,7 +34,7 @@ IGNORED = -100
 class Parameters(Part):
     task: str = key("what is predicted", choices=configuration.TASKS, asked=False)
     config_sha256: str = key("SHA-256 of the model's config.json", asked=False)
-    sequence: int = key(
+    sequence_length: int = key(
         "tokens per sample; for masked words (`task: mlm`), a length in corpus.sequences",
         default=128,
         least=8,
@@ -55,8 +55,8 @@ class Parameters(Part):
 def data_of(parameters: Parameters) -> tuple[Workload[Any], Any]:
     """Return the workload whose data these parameters read, and its parameters for them."""
     if parameters.task == "mlm":
-        return bert.WORKLOAD, bert.Parameters(parameters.sequence, parameters.predictions)
-    return gpt2.WORKLOAD, gpt2.Parameters(parameters.sequence)
+        return bert.WORKLOAD, bert.Parameters(parameters.sequence_length, parameters.predictions)
+    return gpt2.WORKLOAD, gpt2.Parameters(parameters.sequence_length)
 
 
 def places(rows: Arrays) -> Any:
@@ -79,10 +79,10 @@ def apart(position_ids: Any) -> Arrays:
     return {"position_ids": position_ids, "bounds": np.append(begins, position_ids.size).astype(np.int32)}
 
 
-def made_up_lengths(sequence: int) -> list[int]:
+def made_up_lengths(sequence_length: int) -> list[int]:
     """Return the lengths of the documents in a made-up sample."""
-    longest = -(-sequence // MADE_UP_DOCUMENTS)
-    return [min(longest, sequence - begin) for begin in range(0, sequence, longest)]
+    longest = -(-sequence_length // MADE_UP_DOCUMENTS)
+    return [min(longest, sequence_length - begin) for begin in range(0, sequence_length, longest)]
 
 
 class HuggingFace(Workload[Parameters]):
@@ -90,16 +90,16 @@ class HuggingFace(Workload[Parameters]):
     parameters = Parameters
     libraries = {
         "transformers": frozenset({
-            "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
-            "replicate",
+            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing", "sharding",
+            "hybrid_shard_groups",
         }),
         "torch": frozenset({
-            "devices", "nodes", "amp", "bf16", "compile", "accumulation", "clipping", "checkpointing", "sharding",
-            "replicate", "experts", "half_exchange", "selective", "tensor", "fp8", "rowwise",
+            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing", "sharding",
+            "hybrid_shard_groups", "expert_parallel", "reduce_dtype", "selective", "tensor_parallel", "fp8", "rowwise",
         }),
     }  # fmt: skip
     no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}
-    units = {"tokens": lambda parameters: float(parameters.sequence)}
+    units = {"tokens": lambda parameters: float(parameters.sequence_length)}
     data = "corpus"
     settings = ("architecture", "vocabulary_rows", "attention")
     learns_from = 100
@@ -111,14 +111,14 @@ class HuggingFace(Workload[Parameters]):
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
         """Return the model's task and the SHA-256 of its file, and for `mlm` how many predictions the corpus has for
         the sequence length."""
-        model, sequence = values["model"], values["sequence"]
+        model, sequence_length = values["model"], values["sequence_length"]
         if not isinstance(model, configuration.Model):
             model = configuration.of_shape(model)
         if model.task == "mlm" and values.get("attention") == "document":
             raise ValueError("attention = document: a sample for masked words (`task: mlm`) has a single document")
         most = configuration.positions(configuration.read(model.file))
-        if most is not None and sequence > most:
-            raise ValueError(f"sequence = {sequence}: {model} is made for {most} tokens at most")
+        if most is not None and sequence_length > most:
+            raise ValueError(f"sequence_length = {sequence_length}: {model} is made for {most} tokens at most")
         own, rows = section.own_tokenizer if section else None, configuration.vocabulary(configuration.read(model.file))
         if own and rows is not None:
             own.check_model(str(model), rows)
@@ -155,7 +155,7 @@ class HuggingFace(Workload[Parameters]):
         return made
 
     def architecture(self, spec: RunSpec[Parameters]) -> architecture.Architecture:
-        return architecture.of(self.content(spec), spec.parameters.sequence)
+        return architecture.of(self.content(spec), spec.parameters.sequence_length)
 
     def unproven(self, spec: RunSpec[Parameters]) -> str | None:
         lacking = self.lacks_form(replace(spec, options=replace(spec.options, dropout=0.0)), "torch")
@@ -216,13 +216,13 @@ class HuggingFace(Workload[Parameters]):
         import numpy as np
 
         given, draw = spec.parameters, np.random.Generator(np.random.Philox(key=seed))
-        shape, vocabulary = (count, given.sequence), configuration.vocabulary(self.content(spec))
+        shape, vocabulary = (count, given.sequence_length), configuration.vocabulary(self.content(spec))
         arrays = {"input_ids": draw.integers(0, vocabulary, shape, np.int32)}
         if given.task == "mlm":
-            predicted = draw.permuted(np.tile(np.arange(given.sequence), (count, 1)), axis=1) < given.predictions
+            predicted = draw.permuted(np.tile(np.arange(given.sequence_length), (count, 1)), axis=1) < given.predictions
             arrays["labels"] = np.where(predicted, draw.integers(0, vocabulary, shape, np.int32), np.int32(IGNORED))
         if given.attention == "document":
-            every = [np.arange(length, dtype=np.int32) for length in made_up_lengths(given.sequence)]
+            every = [np.arange(length, dtype=np.int32) for length in made_up_lengths(given.sequence_length)]
             arrays |= apart(np.tile(np.concatenate(every), (count, 1)))
         return arrays
 
@@ -234,7 +234,7 @@ class HuggingFace(Workload[Parameters]):
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
         if spec.parameters.task == "mlm":
-            return bert.real_shares(sums, samples, spec.parameters.sequence)
+            return bert.real_shares(sums, samples, spec.parameters.sequence_length)
         return {"real_token_share": 1.0} | ({"seen_pairs": sums[0] / samples} if sums else {})
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
@@ -252,28 +252,28 @@ class HuggingFace(Workload[Parameters]):
         return self._flops(spec, causal=True)
 
     def memory(self, spec: RunSpec[Parameters], gpu: bool) -> Memory | None:
-        """Return the memory of our own step. With `options.experts` there is no prediction yet, nor in fp8."""
-        known = spec.framework == "torch" and spec.precision in memory.BYTES and spec.options.experts == 1
+        """Return the memory of our own step. With `options.expert_parallel` there is no prediction yet, nor in fp8."""
+        known = spec.framework == "torch" and spec.precision in memory.BYTES and spec.options.expert_parallel == 1
         return memory.of(self.architecture(spec), spec, gpu) if known and not self.lacks_form(spec, "torch") else None
 
     def decoder(self, spec: RunSpec[Parameters]) -> Decoder | None:
         """Return the model's FLOPs by parts; None if it is no decoder or its FLOPs are not known, or depend on data."""
         given = spec.parameters
         known = given.task == "clm" and given.attention == "sample"
-        return work.decoder(self.content(spec), given.sequence) if known else None
+        return work.decoder(self.content(spec), given.sequence_length) if known else None
 
     def _flops(self, spec: RunSpec[Parameters], causal: bool) -> float | str:
         given, batch = spec.parameters, spec.size.batch_per_replica
-        return work.trained(self.content(spec), given.task, given.sequence, batch, causal=causal)
+        return work.trained(self.content(spec), given.task, given.sequence_length, batch, causal=causal)
 
     def _flops_within_documents(self, spec: RunSpec[Parameters], counted: Values) -> float | str:
-        sequence = spec.parameters.sequence
+        sequence_length = spec.parameters.sequence_length
         try:
             made = self.architecture(spec)
         except (configuration.NotOurs, KeyError) as error:
             return f"within documents, they are known only where our own step trains the model: {error}"
         if spec.options.data == "synthetic":
-            lengths = made_up_lengths(sequence)
+            lengths = made_up_lengths(sequence_length)
             pairs = [float(sum(map(layer.pairs, lengths))) for layer in made.layers]
         elif any(layer.window for layer in made.layers):
             return "the pairs of tokens within documents and a sliding window are not counted"
@@ -281,18 +281,18 @@ class HuggingFace(Workload[Parameters]):
             return "the run did not count the pairs of tokens within its documents"
         else:
             pairs = [counted["seen_pairs"]] * len(made.layers)
-        parts = work.of_parts(made, sequence)
+        parts = work.of_parts(made, sequence_length)
         return 3.0 * (parts.layers + work.attention(made, pairs) + parts.head)
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
         given = spec.parameters
         head = {
-            "clm": f"the vocabulary head on all {given.sequence} positions; the last one has no next word, and no loss",
-            "mlm": f"the vocabulary head on all {given.sequence} positions, as transformers computes it, though at "
+            "clm": f"the vocabulary head on all {given.sequence_length} positions; the last one has no next word, and no loss",
+            "mlm": f"the vocabulary head on all {given.sequence_length} positions, as transformers computes it, though at "
             f"most {given.predictions} are predicted",
         }
         attention = (
-            f"full: each of the {given.sequence} positions counts as attending to all. For a decoder, "
+            f"full: each of the {given.sequence_length} positions counts as attending to all. For a decoder, "
             "mfu_causal counts only the pairs of positions that its mask and its sliding window let through"
         )
         if given.attention == "document":
@@ -301,7 +301,7 @@ class HuggingFace(Workload[Parameters]):
             "flops": "3 x forward, a multiply-add is 2; matrix products only, from the numbers of config.json: no "
             "embedding look-ups, norms, rotary embeddings, softmax, loss or optimizer",
             "attention": attention,
-            "tokens": f"a sample has {given.sequence} tokens",
+            "tokens": f"a sample has {given.sequence_length} tokens",
             "head_positions": head[given.task],
         }
 

@@ -139,10 +139,10 @@ class Layer:
         every = sum(math.prod(shape) for name, shape in shapes.items() if len(shape) > 1 and "bias" not in name)
         return every - 3 * (experts.count - experts.chosen) * self.hidden * experts.inner if experts else every
 
-    def pairs(self, sequence: int) -> int:
+    def pairs(self, sequence_length: int) -> int:
         """Return how many pairs of positions the causal mask and the window let through."""
-        near = min(self.window or sequence, sequence)
-        return near * (near + 1) // 2 + (sequence - near) * near
+        near = min(self.window or sequence_length, sequence_length)
+        return near * (near + 1) // 2 + (sequence_length - near) * near
 
 
 NORMS = {
@@ -220,7 +220,7 @@ class Architecture:
         return sum(map(math.prod, self.shapes().values()))
 
 
-def of(content: Content, sequence: int) -> Architecture:
+def of(content: Content, sequence_length: int) -> Architecture:
     """Return the architecture for samples of this length. Raise NotOurs if our own step does not train it, and KeyError
     if the file lacks a number."""
     kind = content["model_type"]
@@ -229,11 +229,11 @@ def of(content: Content, sequence: int) -> Architecture:
     given = {**COMMON, **KINDS[kind], **content}
     _refuse(given, content)
     types = _types(given)
-    tables = rotary.tables(given, sequence, _width(given))
+    tables = rotary.tables(given, sequence_length, _width(given))
     made: dict[tuple[Any, ...], Layer] = {}  # equal layers are one object
     layers = []
     for number in range(given["num_hidden_layers"]):
-        layer = _layer(given, number, types[number], sequence)
+        layer = _layer(given, number, types[number], sequence_length)
         layers.append(made.setdefault(tuple(getattr(layer, field.name) for field in fields(layer)), layer))
     gemma = kind.startswith("gemma")
     return Architecture(
@@ -303,7 +303,7 @@ def _types(given: Content) -> list[str]:
     return ["sliding_attention" if slide else "full_attention" for slide in slides]
 
 
-def _layer(given: Content, number: int, attention: str, sequence: int) -> Layer:
+def _layer(given: Content, number: int, attention: str, sequence_length: int) -> Layer:
     kind, heads, width = given["model_type"], given["num_attention_heads"], _width(given)
     window = given["sliding_window"] if attention == "sliding_attention" else None
     local = attention == "sliding_attention" and kind == "gemma3_text"
@@ -323,7 +323,7 @@ def _layer(given: Content, number: int, attention: str, sequence: int) -> Layer:
         scale=(given["query_pre_attn_scalar"] if gemma else width) ** -0.5,
         epsilon=given["rms_norm_eps"],
         activation=ACTIVATIONS[_activation(given)],
-        window=window if window and window < sequence else None,
+        window=window if window and window < sequence_length else None,
         cap=given.get("attn_logit_softcapping") if kind == "gemma2" else None,
         sinks=kind == "gpt_oss",
         plus_one=gemma,

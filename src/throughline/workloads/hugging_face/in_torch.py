@@ -6,7 +6,7 @@ names and shapes that they have in transformers. A test compares losses and grad
 There is no pipeline parallelism (each device has some of the layers) and no context parallelism (each device has some
 of a sample's tokens). So the largest models can be measured in a worse layout than the one they are trained in. Llama
 3.1 405B needs 16 bytes a parameter, 6.5 TB, for weights, gradients and states alone: 82 GPUs of 80 GB. Here it can only
-be split by `sharding: full` and by `tensor` within a node, so every device gathers its part of all layers in each pass,
+be split by `sharding: full_shard` and by `tensor_parallel` within a node, so every device gathers its part of all layers in each pass,
 over the network. Programs that split it into stages send the states of a few layers' borders instead. And a sample has
 to fit one replica: 128k tokens do not.
 """
@@ -48,7 +48,7 @@ KEPT = [
     ATEN._scaled_dot_product_efficient_attention.default, ATEN._scaled_dot_product_cudnn_attention.default,
     ATEN._scaled_dot_product_flash_attention_for_cpu.default, torch.ops.torch_attn._varlen_attn.default,
 ]  # fmt: skip
-"""What `checkpointing: selective` keeps of a layer: products with weights, and attention."""
+"""What `activation_checkpointing: selective` keeps of a layer: products with weights, and attention."""
 
 
 class Block(nn.Module):
@@ -107,17 +107,19 @@ class Decoder(InParts):
     model: Any
     lm_head: Any
 
-    def __init__(self, made: Architecture, sequence: int, entries: int | None, checkpointing: bool | str) -> None:
+    def __init__(
+        self, made: Architecture, sequence_length: int, entries: int | None, activation_checkpointing: bool | str
+    ) -> None:
         """entries: the size of the model's vocabulary if that of the data is larger, otherwise None."""
         super().__init__()
-        self.made, self.entries, self.checkpointing = made, entries, checkpointing
+        self.made, self.entries, self.activation_checkpointing = made, entries, activation_checkpointing
         outside = {name: shape for name, shape in made.shapes().items() if ".layers." not in name}
         declare(self, outside)
         self.model.layers = nn.ModuleList(Block(shape) for shape in made.layers)
-        shape = len(made.tables), 2, sequence, len(made.tables[0].values)
+        shape = len(made.tables), 2, sequence_length, len(made.tables[0].values)
         self.angles = nn.Buffer(torch.empty(shape, dtype=torch.float64), persistent=False)
         head: Any = errors if made.cap is None else partial(capped_errors, made.cap)
-        one_layer = kept if checkpointing == "selective" else layer
+        one_layer = kept if activation_checkpointing == "selective" else layer
         self.parts = (embedded, one_layer, loss, ended, head)
 
     @torch.no_grad()
@@ -158,7 +160,7 @@ class Decoder(InParts):
         one_layer: Callable[..., Tensor] = partial(
             self.parts[1], grouped=self.grouped(), ranks=self.ranks, holders=self.holders, **apart
         )
-        if self.checkpointing is True:  # the backward pass computes a layer's activations again
+        if self.activation_checkpointing is True:  # the backward pass computes a layer's activations again
             one_layer = partial(checkpoint, one_layer, use_reentrant=False)
         gain = self.model.norm.weight
         tables = self.angles[:, :, : ids.shape[1]].to(torch.promote_types(gain.dtype, torch.float32))
@@ -204,10 +206,10 @@ class Decoder(InParts):
         return rows, table
 
 
-def _angles(frequencies: tuple[float, ...], scale: float, sequence: int) -> Tensor:
+def _angles(frequencies: tuple[float, ...], scale: float, sequence_length: int) -> Tensor:
     """Return cosines and sines [2, S, pairs] in double precision."""
     turns = torch.outer(
-        torch.arange(sequence, dtype=torch.float64, device="cpu"),
+        torch.arange(sequence_length, dtype=torch.float64, device="cpu"),
         torch.tensor(frequencies, dtype=torch.float64, device="cpu"),
     )
     return torch.stack([turns.cos(), turns.sin()]) * scale
@@ -228,12 +230,12 @@ def embedded(rows: Tensor, scale: float, half: torch.dtype) -> Tensor:
     return (rows if scale == 1.0 else rows * scale).to(half)
 
 
-def ended(hidden: Tensor, gain: Tensor, made: Architecture, sequence: int, ranks: TensorGroup | None) -> Tensor:
+def ended(hidden: Tensor, gain: Tensor, made: Architecture, sequence_length: int, ranks: TensorGroup | None) -> Tensor:
     """Return the states [B x (S - 1), H] after the last norm, of the positions that have a next token."""
     if ranks is None:
         return normed(hidden[:, :-1], gain, made.epsilon, made.plus_one).flatten(0, 1)
     states = gathered(normed(hidden, entered(gain, ranks), made.epsilon, made.plus_one), ranks)
-    return states.view(-1, sequence, made.hidden)[:, :-1].flatten(0, 1)
+    return states.view(-1, sequence_length, made.hidden)[:, :-1].flatten(0, 1)
 
 
 def loss(
@@ -258,7 +260,7 @@ def capped_errors(cap: float, scores: Tensor, labels: Tensor, kind: torch.dtype)
 
 
 class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
-    lacks = {"unpadded": "a decoder's samples have no padding that could be left out"}
+    lacks = {"remove_padding": "a decoder's samples have no padding that could be left out"}
     draws_on_device = True
     draws_in_parts = True
 
@@ -266,18 +268,18 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         if reason := WORKLOAD.lacks_form(spec, "torch"):
             raise Unsupported(reason)
         made = WORKLOAD.architecture(spec)
-        positions = spec.size.batch_per_replica * spec.parameters.sequence
-        if positions % spec.options.tensor:
+        positions = spec.size.batch_per_replica * spec.parameters.sequence_length
+        if positions % spec.options.tensor_parallel:
             raise Unsupported(
-                f"options.tensor: {spec.options.tensor} ranks cannot have equal parts of {positions} tokens"
+                f"options.tensor_parallel: {spec.options.tensor_parallel} ranks cannot have equal parts of {positions} tokens"
             )
-        if spec.options.experts > 1 and (reason := _unspreadable(made, spec.options.experts)):
+        if spec.options.expert_parallel > 1 and (reason := _unspreadable(made, spec.options.expert_parallel)):
             raise Unsupported(reason)
         if spec.precision == "fp8":
             made = _in_fp8(made, spec)
         entries = made.vocabulary if (facts.get("vocabulary") or 0) > made.vocabulary else None
         with at or torch.device("cpu"):
-            network = Decoder(made, spec.parameters.sequence, entries, spec.options.checkpointing)
+            network = Decoder(made, spec.parameters.sequence_length, entries, spec.options.activation_checkpointing)
         if at is None or at.type != "meta":
             network.draw()
         if at and at.type != "meta":
@@ -300,7 +302,7 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
     def halve(self, network: Decoder, copy: HalfCopy) -> None:
         """Products in fp8 take the weights themselves, and so does what ranks do with the weights that they share. With
         checkpointing a layer's casts would be gone after its passes, and a copy would stay: 2 bytes a parameter."""
-        if network.cut_by or network.checkpointing or network.made.layers[0].fp8:
+        if network.cut_by or network.activation_checkpointing or network.made.layers[0].fp8:
             return
         for block in network.model.layers:
             block.halve(copy)
@@ -348,8 +350,8 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
 
 def _in_fp8(made: Architecture, spec: RunSpec[Parameters]) -> Architecture:
     """Return the architecture with its layers' products in fp8; Unsupported if they cannot be."""
-    tokens = spec.size.batch_per_replica * spec.parameters.sequence
-    if reason := in_torch_fp8.refused(made, tokens, spec.options.tensor):
+    tokens = spec.size.batch_per_replica * spec.parameters.sequence_length
+    if reason := in_torch_fp8.refused(made, tokens, spec.options.tensor_parallel):
         raise Unsupported(reason)
     in_fp8 = {layer: replace(layer, fp8=spec.options.fp8_scaling) for layer in made.layers}  # equal layers stay one
     return replace(made, layers=tuple(in_fp8[layer] for layer in made.layers))
@@ -359,9 +361,9 @@ def _unspreadable(made: Architecture, ranks: int) -> str | None:
     """Return why ranks cannot share a decoder's experts; None if they can."""
     counts = {shape.experts.count for shape in made.layers if shape.experts}
     if not counts:
-        return f"options.experts: {made.kind} has no experts in its layers"
+        return f"options.expert_parallel: {made.kind} has no experts in its layers"
     uneven = [count for count in counts if count % ranks]
-    return f"options.experts: {ranks} ranks cannot hold equal parts of {uneven[0]} experts" if uneven else None
+    return f"options.expert_parallel: {ranks} ranks cannot hold equal parts of {uneven[0]} experts" if uneven else None
 
 
 def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
@@ -370,7 +372,7 @@ def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
     apart = spec.parameters.attention == "document"
     in_a_row = apart and precision in HALF and first.cap is None and not first.sinks
     masked = (apart or any(shape.window is not None for shape in made.layers)) and not in_a_row
-    return Asked(precision, first.heads, first.width, spec.parameters.sequence, 0.0, masked, in_a_row)
+    return Asked(precision, first.heads, first.width, spec.parameters.sequence_length, 0.0, masked, in_a_row)
 
 
 def _travel(ranks: TensorGroup) -> str:

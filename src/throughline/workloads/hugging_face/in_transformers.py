@@ -99,13 +99,13 @@ class HuggingFaceInTransformers(TransformersForm[Parameters]):
         kind = _class(spec, config)
         with torch.device(at or "cpu"):
             model = kind(config)
-        checkpointing = bool(spec.options.checkpointing)
-        if checkpointing and not model.supports_gradient_checkpointing:
+        activation_checkpointing = bool(spec.options.activation_checkpointing)
+        if activation_checkpointing and not model.supports_gradient_checkpointing:
             raise Unsupported(f"{kind.__name__} of transformers cannot recompute activations")
         language = config.get_text_config()
         entries = language.vocab_size if (facts.get("vocabulary") or 0) > language.vocab_size else None
         given = partial(inputs, entries, bool(getattr(language, "type_vocab_size", 0)))
-        return Pretrained(model.float(), given, checkpointing)
+        return Pretrained(model.float(), given, activation_checkpointing)
 
     def blocks(self, network: Pretrained) -> list[nn.Module]:
         """Return the layers: the modules that the library marks for recomputation."""

@@ -24,23 +24,23 @@ ROWS = 2048
 def of(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
     """Return the memory of each rank of a run."""
     options, size = spec.options, spec.size
-    half, tokens = BYTES[spec.precision], size.batch_per_replica * spec.parameters.sequence
-    ranks, replicas = options.tensor, size.replicas // options.layout.groups(spec.topology)
+    half, tokens = BYTES[spec.precision], size.batch_per_replica * spec.parameters.sequence_length
+    ranks, replicas = options.tensor_parallel, size.replicas // options.layout.groups(spec.topology)
     own = made.parameters / ranks
     blocks = [sum(map(math.prod, layer.shapes().values())) for layer in made.layers]
     outside = made.parameters - sum(blocks)
-    kept = own / replicas if options.sharding in ("optimizer_gradients", "full") else own
+    kept = own / replicas if options.sharding in ("shard_grad_op", "full_shard") else own
     gathered = 0.0
     if kept < own:
         sent = half if gpu else 4
-        whole = sum(blocks) if options.sharding == "optimizer_gradients" else 2 * max(blocks)
+        whole = sum(blocks) if options.sharding == "shard_grad_op" else 2 * max(blocks)
         gathered = (whole * sent + max(blocks) * 4 + outside * 4) / ranks
     each = [_kept(layer, tokens, half, ranks, gpu) for layer in made.layers]
     inputs = tokens / ranks * made.hidden * half
     activations = sum(each)
-    if options.checkpointing is True:
+    if options.activation_checkpointing is True:
         activations = inputs * len(made.layers)
-    elif options.checkpointing == "selective":
+    elif options.activation_checkpointing == "selective":
         activations = sum(inputs + _products(layer, tokens, half, ranks) for layer in made.layers)
     return Memory(
         weights=4 * kept,
@@ -51,7 +51,7 @@ def of(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
         head=_head(made, tokens, half, ranks, gpu),
         layer=max(each),
         copies=_copies(made, spec, half) if gpu and kept == own else 0.0,
-        accumulates=options.accumulate > 1,
+        accumulates=options.gradient_accumulation > 1,
     )
 
 
@@ -83,13 +83,18 @@ def _cast(layer: Layer, half: int) -> float:
 
 def _copies(made: Architecture, spec: RunSpec, half: int) -> float:
     """Return the bytes of the half copy of the weights that a rank with whole weights makes (`Decoder.halve`)."""
-    if half == 4 or spec.options.tensor > 1 or spec.options.experts > 1 or spec.options.checkpointing:
+    if (
+        half == 4
+        or spec.options.tensor_parallel > 1
+        or spec.options.expert_parallel > 1
+        or spec.options.activation_checkpointing
+    ):
         return 0.0
     return sum(_cast(layer, half) for layer in made.layers) + half * made.hidden * made.vocabulary
 
 
 def _products(layer: Layer, tokens: int, half: int, ranks: int) -> float:
-    """Return the bytes of a layer's products and attention, which `checkpointing: selective` keeps."""
+    """Return the bytes of a layer's products and attention, which `activation_checkpointing: selective` keeps."""
     queries, keys = layer.heads * layer.width / ranks, layer.groups * layer.width / ranks
     wide: float = 2 * queries + 2 * keys + layer.hidden
     if layer.experts:

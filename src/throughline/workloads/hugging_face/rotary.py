@@ -28,24 +28,24 @@ class Frequencies:
     scale: float = 1.0
 
 
-def tables(given: Content, sequence: int, width: int) -> tuple[Frequencies, ...]:
+def tables(given: Content, sequence_length: int, width: int) -> tuple[Frequencies, ...]:
     """Return the frequencies of a model for heads of this width. Gemma 3 has others in layers with a sliding window,
     which come second."""
     stated = given.get("rope_scaling") or given.get("rope_parameters") or given.get("rope_default") or PLAIN
     theta = given.get("rope_theta", THETA)
     if given["model_type"] != "gemma3_text":
-        return (_frequencies({"rope_theta": theta, **stated}, given, sequence, width),)
+        return (_frequencies({"rope_theta": theta, **stated}, given, sequence_length, width),)
     by_type: Content = given.get("rope_parameters") or {}
     full = {**PLAIN, **(by_type.get("full_attention") or {}), **(given.get("rope_scaling") or {})}
     local = {**PLAIN, **(by_type.get("sliding_attention") or {})}
     bases = {"full": given.get("rope_theta", 1e6), "local": given.get("rope_local_base_freq", 10000.0)}
     return (
-        _frequencies({"rope_theta": bases["full"], **full}, given, sequence, width),
-        _frequencies({"rope_theta": bases["local"], **local}, given, sequence, width),
+        _frequencies({"rope_theta": bases["full"], **full}, given, sequence_length, width),
+        _frequencies({"rope_theta": bases["local"], **local}, given, sequence_length, width),
     )
 
 
-def _frequencies(stated: Content, given: Content, sequence: int, width: int) -> Frequencies:
+def _frequencies(stated: Content, given: Content, sequence_length: int, width: int) -> Frequencies:
     kind = stated.get("rope_type") or stated.get("type") or "default"
     share = stated.get("partial_rotary_factor") or given.get("partial_rotary_factor") or 1.0
     if share != 1.0 and given["model_type"] != "phi3":
@@ -54,7 +54,7 @@ def _frequencies(stated: Content, given: Content, sequence: int, width: int) -> 
         raise NotOurs(f"rotary positions of the type {kind!r}")
     width, base = int(width * share), float(stated["rope_theta"])
     if kind == "dynamic":
-        base *= _growth(stated["factor"], given["max_position_embeddings"], sequence) ** (width / (width - 2))
+        base *= _growth(stated["factor"], given["max_position_embeddings"], sequence_length) ** (width / (width - 2))
     plain = [base ** -(pair / width) for pair in range(0, width, 2)]
     if kind == "linear":
         return Frequencies(tuple(value / stated["factor"] for value in plain))
@@ -71,8 +71,8 @@ def _trained(given: Content, stated: Content) -> int:
     return int(given.get(name) or stated.get(name) or given["max_position_embeddings"])
 
 
-def _growth(factor: float, positions: int, sequence: int) -> float:
-    return factor * max(sequence, positions) / positions - (factor - 1)
+def _growth(factor: float, positions: int, sequence_length: int) -> float:
+    return factor * max(sequence_length, positions) / positions - (factor - 1)
 
 
 def _llama3(value: float, stated: Content, trained: int) -> float:

@@ -21,27 +21,27 @@ HIDDEN, HEADS, INNER = 1024, 16, 4096
 
 @dataclass(frozen=True)
 class Parameters(Part):
-    sequence: int = key("tokens of a sample", default=512, least=1, most=65_536, stated=True, unit="tokens")
+    sequence_length: int = key("tokens of a sample", default=512, least=1, most=65_536, stated=True, unit="tokens")
     attention: str = key(
         "how the layer computes attention, in transformers' words: `sdpa` with PyTorch's fused function, `eager` with "
         "one operation after the other",
         default="sdpa",
         choices=("sdpa", "eager"),
     )
-    at_least_s: float = key("the shortest time, in seconds, that each figure is measured for", default=3.0, least=0.01)
+    min_seconds: float = key("the shortest time, in seconds, that each figure is measured for", default=3.0, least=0.01)
 
 
-def forward_flops(model: str, sequence: int) -> int:
+def forward_flops(model: str, sequence_length: int) -> int:
     """Return the FLOPs of a layer's forward pass for one sample. A multiply-add is 2; attention counts in full."""
-    attention = 4 * sequence**2 * HIDDEN + 8 * sequence * HIDDEN**2
-    return 4 * sequence * HIDDEN * INNER + attention * (2 if model == "t5-decoder-layer" else 1)
+    attention = 4 * sequence_length**2 * HIDDEN + 8 * sequence_length * HIDDEN**2
+    return 4 * sequence_length * HIDDEN * INNER + attention * (2 if model == "t5-decoder-layer" else 1)
 
 
 class Layers(Untrained[Parameters]):
     models = ("bert-layer", "gpt2-layer", "t5-encoder-layer", "t5-decoder-layer")
     parameters = Parameters
     libraries = WITH_FP8
-    units = {"tokens": lambda parameters: float(parameters.sequence)}
+    units = {"tokens": lambda parameters: float(parameters.sequence_length)}
     figures = (
         Figure("forward", "TFLOPS", "more", "forward pass of the layer, in training mode", "flops"),
         Figure("forward_backward", "TFLOPS", "more", "forward and backward pass of the layer", "flops"),
@@ -52,14 +52,14 @@ class Layers(Untrained[Parameters]):
         """Return the FLOPs per byte that a forward pass has to read or write: matrices, input and output."""
         if figure != "forward" or spec.precision == "fp8":  # the casts to fp8 also read and write
             return None
-        batch, sequence = spec.batch, spec.parameters.sequence
+        batch, sequence_length = spec.batch, spec.parameters.sequence_length
         matrices = HIDDEN * (2 * INNER + 4 * HIDDEN * (2 if spec.model == "t5-decoder-layer" else 1))
-        values = matrices + 2 * batch * sequence * HIDDEN
-        return float(batch * forward_flops(spec.model, sequence) / (values * WIDTH[spec.precision]))
+        values = matrices + 2 * batch * sequence_length * HIDDEN
+        return float(batch * forward_flops(spec.model, sequence_length) / (values * WIDTH[spec.precision]))
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
         """Return the FLOPs of a forward and backward pass."""
-        return 3 * forward_flops(spec.model, spec.parameters.sequence)
+        return 3 * forward_flops(spec.model, spec.parameters.sequence_length)
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
         return {

@@ -20,18 +20,18 @@ class Layer(nn.Module):
         super().__init__()
         self.fp8 = spec.precision == "fp8"
         dtype = torch.bfloat16 if self.fp8 else in_torch_timed.dtype(spec)
-        self.at_least_s, self.at = float(spec.parameters.at_least_s), at
+        self.min_seconds, self.at = float(spec.parameters.min_seconds), at
         self.attention, self.dropout = spec.parameters.attention, spec.options.dropout
         self.layer = hugging_face(spec.model, self.attention, self.dropout).to(at, dtype).train()
         if self.fp8:
             in_torch_fp8.use(self.layer)
-        batch, sequence = spec.size.batch_per_replica, spec.parameters.sequence
+        batch, sequence_length = spec.size.batch_per_replica, spec.parameters.sequence_length
         # The layer's input also needs a gradient, as it does inside a model.
-        self.hidden = torch.randn(batch, sequence, HIDDEN, device=at).to(dtype).requires_grad_()
+        self.hidden = torch.randn(batch, sequence_length, HIDDEN, device=at).to(dtype).requires_grad_()
         # The gradient of the output is random. With the gradient of the output's sum, almost every gradient that passes
         # back through a norm would be zero.
         self.gradient = torch.randn_like(self.hidden)
-        self.flops = batch * forward_flops(spec.model, sequence)
+        self.flops = batch * forward_flops(spec.model, sequence_length)
         self.arguments = {"encoder_hidden_states": self.hidden} if spec.model == "t5-decoder-layer" else {}
 
     def output(self) -> Tensor:
@@ -82,7 +82,7 @@ def hugging_face(model: str, attention: str, dropout: float) -> Any:
 
 class LayersInTorch(Form[Parameters, Layer]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = in_torch_timed.CPU) -> Layer:
-        if spec.precision == "fp8" and spec.size.batch_per_replica * spec.parameters.sequence % 16:
+        if spec.precision == "fp8" and spec.size.batch_per_replica * spec.parameters.sequence_length % 16:
             raise Unsupported(
                 "products in fp8 need rows and columns in multiples of 16: batch x sequence has to be one"
             )
@@ -105,8 +105,8 @@ class LayersInTorch(Form[Parameters, Layer]):
         """Return for each figure: its name, None (there is no size but the batch), and the value."""
         forward = network.flops / 1e12
         return [
-            ("forward", None, forward / in_torch_timed.seconds(network.output, network.at_least_s, network.at)),
-            ("forward_backward", None, 3 * forward / in_torch_timed.seconds(network, network.at_least_s, network.at)),
+            ("forward", None, forward / in_torch_timed.seconds(network.output, network.min_seconds, network.at)),
+            ("forward_backward", None, 3 * forward / in_torch_timed.seconds(network, network.min_seconds, network.at)),
         ]
 
 

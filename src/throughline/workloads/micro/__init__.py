@@ -30,7 +30,7 @@ class Parameters(Part):
         default=(),
         strict=False,
     )
-    at_least_s: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
+    min_seconds: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
 
 
 def sizes(spec: RunSpec[Parameters]) -> list[int]:

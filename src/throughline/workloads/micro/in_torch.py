@@ -28,7 +28,7 @@ class Test(nn.Module):
 
     def __init__(self, spec: RunSpec[Parameters], at: torch.device) -> None:
         super().__init__()
-        self.sizes, self.at_least_s, self.at = sizes(spec), float(spec.parameters.at_least_s), at
+        self.sizes, self.min_seconds, self.at = sizes(spec), float(spec.parameters.min_seconds), at
         make = {"matmul": matmul, "vector": vector, "copies": copies}[spec.model]
         self.tests: Callable[[int], Made] = partial(make, at=at, dtype=in_torch_timed.dtype(spec))
         self.largest = dict.fromkeys(call for call, _ in self.tests(self.sizes[-1]).values())
@@ -80,7 +80,7 @@ class MicroInTorch(Form[Parameters, Test]):
         for size in network.sizes:
             seconds: dict[Call, float] = {}
             for name, (call, amount) in network.tests(size).items():
-                seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, network.at_least_s, network.at)
+                seconds[call] = seconds.get(call) or in_torch_timed.seconds(call, network.min_seconds, network.at)
                 figures.append((name, size, amount / seconds[call]))
         return figures
 

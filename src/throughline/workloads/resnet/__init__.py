@@ -73,13 +73,13 @@ EPSILON = 1e-5
 MOMENTUM = 0.1
 """The share that a new batch has in the running statistics of batch norms."""
 LACKS = {
-    "checkpointing": "recomputing a batch norm would change its running statistics twice",
-    "unpadded": "pictures have no padding that could be left out",
+    "activation_checkpointing": "recomputing a batch norm would change its running statistics twice",
+    "remove_padding": "pictures have no padding that could be left out",
     "sharding": "resnet's states are small, and every replica keeps all of them",
-    "tensor": "each device holds the whole resnet",
+    "tensor_parallel": "each device holds the whole resnet",
 }
 """What no form has, and why."""
-ALL = frozenset({"devices", "nodes", "amp", "accumulation", "clipping"})
+ALL = frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping"})
 """The features of every form."""
 MODERN = ALL | {"bf16", "compile"}
 """The features of every form but MXNet's."""
@@ -139,7 +139,7 @@ class ResNet(Workload[Parameters]):
         "keras": MODERN,
         "mxnet": ALL,
         "paddle": MODERN,
-        "torch": MODERN | {"graph", "convergence", "half_exchange"},
+        "torch": MODERN | {"cuda_graph", "convergence", "reduce_dtype"},
     }
     unit = "images"
     data = "images"

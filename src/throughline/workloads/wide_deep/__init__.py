@@ -105,7 +105,7 @@ class WideDeep(Workload[Parameters]):
     models = ("wide-deep",)
     parameters = Parameters
     libraries = {
-        "torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_exchange", "half_exchange"})
+        "torch": frozenset({"devices", "nodes", "bf16", "compile", "convergence", "own_gradient_sync", "reduce_dtype"})
     }
     no_form = {
         "mxnet": "nobody has written one; its gradients of single rows (`row_sparse`) would need an exchange of their "
@@ -129,7 +129,7 @@ class WideDeep(Workload[Parameters]):
     update_rounding = 100
     """With Adam, an update differs by up to 1.8e-2 from that of double precision."""
 
-    def own_exchange(self, spec: RunSpec[Parameters]) -> bool:
+    def own_gradient_sync(self, spec: RunSpec[Parameters]) -> bool:
         """True unless ranks only exchange dense gradients of whole tables."""
         return spec.parameters.table != "replicated" or spec.parameters.update == "lazy"
 

@@ -24,12 +24,12 @@ class WideDeep(InParts):
     With `half_type`, the products of the layers have that type; tables and loss are computed in the weights' type.
     """
 
-    def __init__(self, given: Parameters, dropout: float, exchange: bool, apart: bool) -> None:
+    def __init__(self, given: Parameters, dropout: float, gradient_sync: bool, apart: bool) -> None:
         super().__init__()
         lazy = given.update == "lazy"
         split = "rows" if given.table == "columns" else given.table
-        self.deep = Table(given.vocabulary, given.embedding, given.table, lazy, exchange, apart)
-        self.wide = Table(given.vocabulary, 1, split, lazy, exchange, apart)
+        self.deep = Table(given.vocabulary, given.embedding, given.table, lazy, gradient_sync, apart)
+        self.wide = Table(given.vocabulary, 1, split, lazy, gradient_sync, apart)
         self.tables = [self.deep, self.wide]
         sizes = [FIELDS * given.embedding + NUMBERS, *[given.width] * given.hidden, 1]
         layers = [nn.Linear(*two) for two in itertools.pairwise(sizes)]
@@ -72,9 +72,9 @@ def through(
 class WideDeepInTorch(TorchForm[Parameters, WideDeep]):
     lacks = {
         "amp": "a loss scaler does not know gradients of single rows",
-        "accumulation": "rows of a table are updated after every batch",
+        "gradient_accumulation": "rows of a table are updated after every batch",
         "clipping": "the norm of a gradient of single rows is not computed",
-        "graph": "updates by rows count their steps on the host, and a CUDA graph would keep the first count",
+        "cuda_graph": "updates by rows count their steps on the host, and a CUDA graph would keep the first count",
     }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> WideDeep:
@@ -85,9 +85,9 @@ class WideDeepInTorch(TorchForm[Parameters, WideDeep]):
             raise Unsupported(
                 f"only Adam and AdamW can train tables that are split or updated by rows, not {optimizer}"
             )
-        if given.table != "replicated" and not options.exchange:
+        if given.table != "replicated" and not options.gradient_sync:
             raise Unsupported("ranks that split a table cannot train without exchanging its rows")
-        return WideDeep(given, options.dropout, options.exchange, spec.topology.world > 1)
+        return WideDeep(given, options.dropout, options.gradient_sync, spec.topology.world > 1)
 
     def spread(self, network: WideDeep, ranks: TensorGroup) -> frozenset[str]:
         for table in network.tables:

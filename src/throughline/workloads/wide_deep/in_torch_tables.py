@@ -34,9 +34,9 @@ class Table(nn.Module):
 
     ranks: TensorGroup | None = None
 
-    def __init__(self, rows: int, columns: int, split: str, lazy: bool, exchange: bool, apart: bool) -> None:
+    def __init__(self, rows: int, columns: int, split: str, lazy: bool, gradient_sync: bool, apart: bool) -> None:
         super().__init__()
-        self.rows, self.columns, self.split, self.lazy, self.exchange = rows, columns, split, lazy, exchange
+        self.rows, self.columns, self.split, self.lazy, self.gradient_sync = rows, columns, split, lazy, gradient_sync
         held = 0 if apart and split != "replicated" else rows
         self.weight = nn.Parameter(torch.empty(held, columns).uniform_(-INITIAL, INITIAL))
 
@@ -45,7 +45,7 @@ class Table(nn.Module):
         if self.split == "replicated" and not self.lazy:
             return embedding(ids, self.weight)  # its dense gradient is exchanged like any other
         look: dict[str, Callable[..., Tensor]] = {"replicated": WHOLE, "columns": COLUMNS, "rows": ROWS}
-        ranks = self.ranks if self.exchange else None
+        ranks = self.ranks if self.gradient_sync else None
         return look[self.split if ranks else "replicated"](self.weight, ids, self.lazy, ranks, self.columns)
 
     @property

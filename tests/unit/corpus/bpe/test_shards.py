@@ -74,8 +74,8 @@ def one(tmp_path_factory: pytest.TempPathFactory, words: Path, texts: dict[int, 
     return made(tmp_path_factory.mktemp("one"), words, texts, 1, 256 << 20)
 
 
-def read(one: Path, sequence: int, seed: int = 1) -> Manifest:
-    return Manifest(one, "corpus", gpt2.Parameters(sequence=sequence), seed)
+def read(one: Path, sequence_length: int, seed: int = 1) -> Manifest:
+    return Manifest(one, "corpus", gpt2.Parameters(sequence_length=sequence_length), seed)
 
 
 def windows(data: Manifest, epoch: int, shard: int = 0) -> np.ndarray:
@@ -176,16 +176,16 @@ def test_nothing_to_train_on(tmp_path: Path, words: Path) -> None:
         made(tmp_path, words, {7: ""}, 1, 1 << 20)
 
 
-@pytest.mark.parametrize("sequence", [8, 31, 100])
-def test_windows_cover_the_tokens(one: Path, sequence: int) -> None:
-    data, tokens = read(one, sequence), stored(one)
+@pytest.mark.parametrize("sequence_length", [8, 31, 100])
+def test_windows_cover_the_tokens(one: Path, sequence_length: int) -> None:
+    data, tokens = read(one, sequence_length), stored(one)
     for epoch in range(20):
         rows = windows(data, epoch)
-        assert rows.shape == (data.reader.rows(data.shards[0]), sequence + 1)
+        assert rows.shape == (data.reader.rows(data.shards[0]), sequence_length + 1)
         assert (rows[1:, 0] == rows[:-1, -1]).all(), "what one window predicts last, the next one reads first"
         inputs = rows[:, :-1].ravel()
-        assert any((tokens[first : first + len(inputs)] == inputs).all() for first in range(sequence))
-        assert len(tokens) - 2 * sequence < len(inputs) < len(tokens)
+        assert any((tokens[first : first + len(inputs)] == inputs).all() for first in range(sequence_length))
+        assert len(tokens) - 2 * sequence_length < len(inputs) < len(tokens)
 
 
 def test_windows_follow_seed_and_epoch(one: Path) -> None:
@@ -214,13 +214,13 @@ def test_replicas_read_every_window_once_and_each_has_its_own(one: Path) -> None
         assert Counter(batch["tokens"].tobytes() for batch in seen) == every
     short = read(one, 1000)
     with pytest.raises(UserError, match="training rows for 99 replicas"):
-        short.fits(workloads.of("gpt2-tiny"), gpt2.Parameters(sequence=1000), 99)
-    short.fits(workloads.of("gpt2-tiny"), gpt2.Parameters(sequence=1000), 2)
+        short.fits(workloads.of("gpt2-tiny"), gpt2.Parameters(sequence_length=1000), 99)
+    short.fits(workloads.of("gpt2-tiny"), gpt2.Parameters(sequence_length=1000), 2)
 
 
 def test_a_manifest_of_pairs_is_not_for_gpt2(tmp_path: Path, one: Path) -> None:
     pairs = tmp_path / "manifest.json"
-    pairs.write_text(json.dumps({"sequence": 32, "predictions": 5, "shards": []}))
+    pairs.write_text(json.dumps({"sequence_length": 32, "predictions": 5, "shards": []}))
     with pytest.raises(UserError, match="running text"):
         Manifest(pairs, "corpus", gpt2.Parameters(), 1).fits(workloads.of("gpt2-tiny"), gpt2.Parameters(), 1)
 

@@ -18,7 +18,7 @@ from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
 
 LENGTHS = st.lists(st.lists(st.one_of(st.integers(1, 12), st.integers(1, 200)), min_size=1, max_size=8), max_size=7)
-PARAMETERS = any_parameters(copies=st.integers(1, 3))
+PARAMETERS = any_parameters(dupe_factor=st.integers(1, 3))
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Vocabulary:
 
 def plainly(found: Documents, parameters: Parameters, stream: randomness.Stream) -> list[tuple[int, ...]]:
     """Make pairs with a plain loop over documents, chunks and single tokens: (a, length, b, length, random)."""
-    count, limit = len(found), parameters.sequence - 3
+    count, limit = len(found), parameters.sequence_length - 3
     of_document = stream.words(count, 2)
     of_sentence = stream.words(len(found.sentences) - 1, 5)
     begins, bounds = found.sentences.tolist(), found.documents.tolist()
@@ -137,7 +137,7 @@ def test_a_giant_sentence_is_cut_at_both_ends(words: Vocabulary) -> None:
 
 def test_blocks_of_any_height_hold_the_same_rows(words: Vocabulary) -> None:
     found = documents([[4, 9, 30, 2], [7, 7, 7, 7, 50], [3, 3]], words)
-    parameters = Parameters(24, 4, copies=4)
+    parameters = Parameters(24, 4, dupe_factor=4)
     whole = all_rows(found, parameters, words)
     for rows in (1, 7):
         parts = all_rows(found, parameters, words, rows)
@@ -146,7 +146,7 @@ def test_blocks_of_any_height_hold_the_same_rows(words: Vocabulary) -> None:
 
 def test_seed_split_shard_and_copy_all_count(words: Vocabulary) -> None:
     found = documents([[4, 9, 30, 2] * 5, [7, 7, 7, 7, 50] * 5, [3, 3] * 9], words)
-    parameters = Parameters(24, 4, copies=1)
+    parameters = Parameters(24, 4, dupe_factor=1)
 
     def made(changed: Parameters, split: str = "training", shard: int = 0) -> bytes:
         order = segment_pairs.examples(found, changed, split, shard)
@@ -209,14 +209,14 @@ def test_the_random_words_stay_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"sequence": 32}', "missing 1 required"),
-        ('{"sequence": 32, "predictions": 5, "dupe": 5}', "unexpected keyword argument 'dupe'"),
+        ('{"sequence_length": 32}', "missing 1 required"),
+        ('{"sequence_length": 32, "predictions": 5, "dupe": 5}', "unexpected keyword argument 'dupe'"),
         ("[1]", "not the parameters of a shard"),
         ("{", "not the parameters of a shard"),
-        ('{"sequence": 4, "predictions": 1}', "sequence 4"),
-        ('{"sequence": 32, "predictions": 30}', "predictions 30"),
-        ('{"sequence": 32, "predictions": 5, "probability": 1.5}', "probability 1.5"),
-        ('{"sequence": 32, "predictions": 5, "copies": 0}', "copies 0"),
+        ('{"sequence_length": 4, "predictions": 1}', "sequence 4"),
+        ('{"sequence_length": 32, "predictions": 30}', "predictions 30"),
+        ('{"sequence_length": 32, "predictions": 5, "probability": 1.5}', "probability 1.5"),
+        ('{"sequence_length": 32, "predictions": 5, "copies": 0}', "copies 0"),
     ],
 )
 def test_wrong_parameters(text: str, message: str) -> None:

@@ -23,17 +23,17 @@ def blocks_of(arrays: dict[str, np.ndarray], rows: int = layout.ROWS_PER_CHUNK) 
     ]
 
 
-def arrays_of(rows: int, sequence: int = 16, predictions: int = 3) -> dict[str, np.ndarray]:
+def arrays_of(rows: int, sequence_length: int = 16, predictions: int = 3) -> dict[str, np.ndarray]:
     chance = np.random.default_rng(rows)
     return {
         name: chance.integers(0, 2 if layout.TYPES[name] == "i1" else 30522, size=shape).astype(layout.TYPES[name])
-        for name, shape in layout.shapes(rows, sequence, predictions).items()
+        for name, shape in layout.shapes(rows, sequence_length, predictions).items()
     }
 
 
 def write(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    rows, sequence = arrays["input_ids"].shape
-    making.write(path, blocks_of(arrays), rows, sequence, arrays["masked_lm_ids"].shape[1], "{}")
+    rows, sequence_length = arrays["input_ids"].shape
+    making.write(path, blocks_of(arrays), rows, sequence_length, arrays["masked_lm_ids"].shape[1], "{}")
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2047, 2048, 2049, 5000])

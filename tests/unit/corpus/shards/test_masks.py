@@ -25,8 +25,8 @@ from throughline.rank.data import Manifest
 
 from .test_instances import LENGTHS, all_rows
 
-DYNAMIC = Parameters(32, 5, copies=1, dynamic=True)
-PARAMETERS = any_parameters(copies=st.just(1), dynamic=st.just(True))
+DYNAMIC = Parameters(32, 5, dupe_factor=1, dynamic=True)
+PARAMETERS = any_parameters(dupe_factor=st.just(1), dynamic=st.just(True))
 
 
 @pytest.fixture(scope="module")
@@ -106,13 +106,13 @@ def test_compiled_code_and_numpy_make_the_same(
 def test_shares_over_many_rows_are_those_of_finished_masks(words: Vocabulary) -> None:
     chance = np.random.default_rng(0)
     found = documents([chance.integers(1, 20, size=200).tolist() for _ in range(50)], words)
-    parameters = Parameters(64, 9, copies=1, dynamic=True)
+    parameters = Parameters(64, 9, dupe_factor=1, dynamic=True)
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     epochs = [masking.masked(plain, masking.stream("training_0000", epoch)) for epoch in range(9)]
     arrays = {name: np.concatenate([one[name] for one in epochs]) for name in layout.TYPES}
     counts = row_checks.counted(arrays, words)
     row_checks.check_shares(Path("shard"), counts, words)
-    static = row_checks.counted(all_rows(found, replace(parameters, dynamic=False, copies=9), words), words)
+    static = row_checks.counted(all_rows(found, replace(parameters, dynamic=False, dupe_factor=9), words), words)
     for name in ("replaced_by_mask", "unchanged", "changed"):
         share, other = counts[name] / counts["masked"], static[name] / static["masked"]
         assert abs(share - other) < 5 * (share * (1 - share) * 2 / static["masked"]) ** 0.5
@@ -145,7 +145,7 @@ def test_every_choice_is_as_likely(candidates: int, count: int) -> None:
 def test_the_longest_rows(words: Vocabulary) -> None:
     found, parameters = (
         documents([[40_000, 3], [50_000], [7]], words),
-        Parameters(1 << 15, 2000, copies=1, dynamic=True),
+        Parameters(1 << 15, 2000, dupe_factor=1, dynamic=True),
     )
     plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
     arrays = masking.masked(plain, masking.stream("training_0000", 0))
@@ -256,7 +256,7 @@ def test_unpacked_and_packed_shards_read_the_same(corpus: Manifest, folder: Path
 
 def test_the_text_is_stored_once(corpus: Manifest, folder: Path, tmp_path: Path) -> None:
     path, sizes = corpus.file(corpus.shards[0]), []
-    for parameters in (DYNAMIC, replace(DYNAMIC, dynamic=False, copies=5)):
+    for parameters in (DYNAMIC, replace(DYNAMIC, dynamic=False, dupe_factor=5)):
         made = folder / "tokens_0.hdf5", folder / "tiny.txt", parameters, "training", 0
         making.make(*made, tmp_path / "packed.hdf5")
         making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)

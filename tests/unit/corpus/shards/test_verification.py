@@ -74,7 +74,7 @@ def test_a_large_shard_is_not_held_in_memory(
 
 @pytest.mark.parametrize("kernel_there", [True, False])
 @pytest.mark.parametrize(
-    ("rows", "sequence", "tokens", "compiled"),
+    ("rows", "sequence_length", "tokens", "compiled"),
     [
         (900, 128, 54_000, 900),  # all rows
         (2_900, 128, 54_000, 1_024),
@@ -85,11 +85,11 @@ def test_a_large_shard_is_not_held_in_memory(
     ],
 )
 def test_how_many_rows_are_looked_up(
-    monkeypatch: pytest.MonkeyPatch, rows: int, sequence: int, tokens: int, compiled: int, kernel_there: bool
+    monkeypatch: pytest.MonkeyPatch, rows: int, sequence_length: int, tokens: int, compiled: int, kernel_there: bool
 ) -> None:
     if not kernel_there:
         monkeypatch.setattr(kernel, "load", lambda: None)
-    chosen = text_lookup.chosen(rows, sequence, tokens)
+    chosen = text_lookup.chosen(rows, sequence_length, tokens)
     assert len(chosen) == len(set(chosen.tolist())) == (compiled if kernel_there else min(compiled, 1024))
     assert chosen[0] == 0 and rows - chosen[-1] <= -(-rows // len(chosen)) and (np.diff(chosen) > 0).all()
 
@@ -260,7 +260,7 @@ def verified(tmp_path: Path, words: Vocabulary, **rows: int) -> list[Path]:
     paths = []
     for name, count in rows.items():
         path = tmp_path / f"{name}.json"
-        result = {"file": f"{name}.hdf5", "rows": count, "sequence": 32, "predictions": 5, "sha256": "a"}
+        result = {"file": f"{name}.hdf5", "rows": count, "sequence_length": 32, "predictions": 5, "sha256": "a"}
         files.write_json(path, {**result, "content_digest": name, "vocabulary_sha256": words.sha256})
         paths.append(path)
     return paths
@@ -278,7 +278,7 @@ def test_the_manifest(tmp_path: Path, words: Vocabulary) -> None:
         ("training_0001.hdf5", "training", 0),
         ("test_0000.hdf5", "test", 3),
     ]
-    assert found["rows"] == 10 and found["sequence"] == 32 and found["vocabulary"]["mask"] == words.mask
+    assert found["rows"] == 10 and found["sequence_length"] == 32 and found["vocabulary"]["mask"] == words.mask
     assert found["vocabulary"]["lower_case"] is True
     manifest.merge("sample", paths, words, {**values, "seed": 1}, tmp_path / "c.json")
     other = json.loads((tmp_path / "c.json").read_text())
@@ -296,7 +296,7 @@ def test_manifests_that_make_no_sense(tmp_path: Path, words: Vocabulary) -> None
         manifest.merge("sample", verified(tmp_path, words, shard_0=3), words, {}, tmp_path / "m.json")
     with pytest.raises(UserError, match="do not belong together"):
         paths = verified(tmp_path, words, training_0000=3, training_0001=3)
-        files.write_json(paths[0], {**files.read_json(paths[0]), "sequence": 64})
+        files.write_json(paths[0], {**files.read_json(paths[0]), "sequence_length": 64})
         manifest.merge("sample", paths, words, {}, tmp_path / "m.json")
     assert not (tmp_path / "m.json").exists()
 
@@ -314,7 +314,7 @@ def test_a_gap_in_every_copy_is_seen_by_the_pair_search(words: Vocabulary) -> No
 def test_segments_that_stand_everywhere_prove_nothing(words: Vocabulary) -> None:
     found = documents([[1] * 2500, [1] * 2500], words)
     everywhere = Documents(np.full_like(found.tokens, 9), found.sentences, found.documents, found.ids)
-    parameters = Parameters(16, 2, copies=1)
+    parameters = Parameters(16, 2, dupe_factor=1)
     order = segment_pairs.examples(everywhere, parameters, "training", 0)
     (arrays,) = instances.blocks(everywhere, order, parameters, words, "training", 0, 9999)
     row_checks.check_layout(Path("shard"), arrays, words)

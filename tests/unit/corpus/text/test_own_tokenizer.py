@@ -90,7 +90,7 @@ def test_the_manifest_of_pairs_names_the_tokenizer(tmp_path: Path) -> None:
     path = trained(tmp_path / "tokenizer.json", PAIRS, bytes_of_text=False)
     own_tokenizer.write_vocabulary(path, tmp_path / "vocabulary.txt")
     words = vocabulary.read(tmp_path / "vocabulary.txt")
-    result = {"file": "training_0000.hdf5", "sequence": 32, "predictions": 5, "vocabulary_sha256": words.sha256}
+    result = {"file": "training_0000.hdf5", "sequence_length": 32, "predictions": 5, "vocabulary_sha256": words.sha256}
     result |= {"source": None, "rows": 9, "sha256": "a" * 64, "content_digest": "b" * 64, "split": "training"}
     files.write_json(tmp_path / "verified.json", result)
     sha256 = tokenizer_file.read(str(path)).sha256
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_refused_before_any_text_is_read(tmp_path: Path) ->
         for number in range(len(tokenizer_file.read(str(ends))), 50_258)
     ]
     big.write_text(json.dumps(content))
-    text, bert = "{model: gpt2-tiny}", "{model: bert-tiny, sequence: 32}"
+    text, bert = "{model: gpt2-tiny}", "{model: bert-tiny, sequence_length: 32}"
     assert "corpus.tokenizer" in refused(tmp_path, "{tokenizer: none.json}", text)
     assert "none.json cannot be read (No such file" in refused(tmp_path, "{tokenizer: none.json}", text)
     (tmp_path / "other.json").write_text("{}")

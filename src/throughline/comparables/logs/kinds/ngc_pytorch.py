@@ -47,7 +47,7 @@ def _bert(log: Log) -> Reading:
         model=prefixed("bert-", size),
         precision=precision(half),
         batch=_batch(log),
-        accumulate=log.count(r"gradient_accumulation_steps[ =](\d+)"),
+        gradient_accumulation=log.count(r"gradient_accumulation_steps[ =](\d+)"),
         devices=nodes * each if nodes and each else started or None,
         nodes=nodes,
         software=log.find(r"(Container nvidia build = +\d+)"),

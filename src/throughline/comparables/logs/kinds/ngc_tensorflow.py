@@ -63,7 +63,7 @@ def _bert(log: Log) -> Reading:
         rule=rule,
         model=prefixed("bert-", size),
         precision=precision(half),
-        accumulate=log.count(r"\bnum_accumulation_steps(?:_phase1)?[=:] ?(\d+)"),
+        gradient_accumulation=log.count(r"\bnum_accumulation_steps(?:_phase1)?[=:] ?(\d+)"),
         batch=log.count(r"\btrain_batch_size: (\d+)", r"\+ batch_size=(\d+)"),
         devices=log.count(r"\bnum_gpus=(\d+)") or (log.ranks if log.ranks > 1 else None),
         software=log.find(r"(Container nvidia build = +\d+)"),
