@@ -14,7 +14,8 @@ so and the next row begins. If a process dies, only one row is lost.
 
 1. card      name, driver, versions; the measured speed of the fastest matrix product in each precision, and the
              measured bandwidth of the memory
-2. checks    losses of the first steps in every precision, compiled, recorded and unpadded, compared with fp32 on the
+2. checks    losses of the first steps in every precision, compiled, recorded, without padding, compared with fp32 on
+the
              same data
    pieces    only with `--workload parts`: pieces of a step alone, each way to compute them
 3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (contestants.py), and what limits
@@ -299,8 +300,8 @@ class Run:
 
         every = {
             "ours": contestant(), "resident": contestant(resident=True), "full length": contestant(data="synthetic"),
-            "remove_padding": contestant(remove_padding=True),
-            "unpadded, not compiled": contestant(remove_padding=True, compile=False),
+            "without padding": contestant(remove_padding=True),
+            "without padding, not compiled": contestant(remove_padding=True, compile=False),
         }  # fmt: skip
         asked = {label: every[label] for label in ("ours", *real.rivals)}
         measured = self._contest(asked, limit_s - (time.monotonic() - start))

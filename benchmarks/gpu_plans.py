@@ -103,8 +103,8 @@ FULL = Plan(
     ],
     peak_sizes=(4096, 8192, 12288), checks_s=90,
     real=(
-        Real(128, 20, 256, full=0.8, rivals=("resident", "remove_padding", "full length")),
-        Real(512, 80, 64, full=0.4, rivals=("remove_padding", "unpadded, not compiled"), shards=(2, 2048), limit_s=60),
+        Real(128, 20, 256, full=0.8, rivals=("resident", "without padding", "full length")),
+        Real(512, 80, 64, full=0.4, rivals=("without padding", "without padding, not compiled"), shards=(2, 2048), limit_s=60),
     ),
 )  # fmt: skip
 PICTURES = [64, 128, 256, 512]
@@ -149,7 +149,7 @@ DRY = Plan(
     matrix=[
         ("bf16", False, False, [2, 4, 1 << 34, 1 << 35]), ("tf32", False, False, [2]), ("fp32", False, True, [2]),
     ],
-    real=(Real(32, 5, 4, full=0.8, rivals=("resident", "remove_padding", "full length"), shards=(2, 64), limit_s=240),),
+    real=(Real(32, 5, 4, full=0.8, rivals=("resident", "without padding", "full length"), shards=(2, 64), limit_s=240),),
     seconds=0.01, rounds=2, peak_sizes=(128,), copy_bytes=1 << 22, card_s=240, checks_s=240, image=64,
 )  # fmt: skip
 DRY_GPT2 = replace(

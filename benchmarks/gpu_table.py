@@ -124,11 +124,12 @@ def _short(rows: list[dict[str, Any]]) -> list[str]:
 
 def _real(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["", "## Shards against data on the device, padding computed and left out", ""]
-    names = ["row", "real tokens", "samples/s", "real tokens/s", "unpadded: real tokens/s"]
+    names = ["row", "real tokens", "samples/s", "real tokens/s", "without padding: real tokens/s"]
     lines += [line(*names, "a step takes so many times"), "|---|--:|--:|--:|--:|---|"]
     words = {
         "resident": "that of the same batches on the device", "full length": "that of full samples without a mask",
-        "remove_padding": "that of the real tokens alone", "unpadded, not compiled": "that of the real tokens, not compiled",
+        "without padding": "that of the real tokens alone",
+        "without padding, not compiled": "that of the real tokens, not compiled",
     }  # fmt: skip
     for row in rows:
         if row["status"] != "ok":
@@ -136,7 +137,7 @@ def _real(rows: list[dict[str, Any]]) -> list[str]:
             continue
         others = [f"{Ratio(**each).inverse()} {words[label]}" for label, each in row["ratios"].items()]
         others += [f"not compared with {words[label]}: {reason}" for label, reason in row["refused"].items()]
-        tokens = [number(row["real_tokens_per_s"].get(label), ",.0f") for label in ("ours", "remove_padding")]
+        tokens = [number(row["real_tokens_per_s"].get(label), ",.0f") for label in ("ours", "without padding")]
         speed = f"{row['samples_per_s']['ours']:,.0f}"
         lines += [line(row["name"], f"{row['real_token_share']:.1%}", speed, *tokens, "; ".join(others))]
     return lines if rows else [*lines, "not measured"]

@@ -97,8 +97,8 @@ def unseen() -> list[Series]:
     steps: dict[tuple[str, ...], dict[tuple[int, int], float]] = defaultdict(dict)
     with UNSEEN.open(encoding="utf-8", newline="") as stream:
         for row in csv.DictReader(stream):
-            nodes, tokens = int(row["nodes"]), int(row["batch_per_device"]) * int(row["sequence_length"])
-            key = row["model"], row["device"], row["options"], row["batch_per_device"]
+            nodes, tokens = int(row["nodes"]), int(row["batch"]) * int(row["sequence_length"])
+            key = row["model"], row["device"], row["options"], row["batch"]
             steps[key][nodes, int(row["devices"]) // nodes] = tokens / int(row["tokens_per_s_per_device"])
     return [Series("llm-foundry", "PyTorch", key, float(key[-1]), 1, places) for key, places in steps.items()]
 
@@ -152,7 +152,7 @@ def _strong(family: list[Series]) -> Iterator[Question]:
 
 def _key(row: Result) -> tuple[object, ...] | None:
     """Return what a series shares; None for a row that is no training step that `predict` answers for."""
-    batch = row.batch_per_device or (row.global_batch / row.devices if row.global_batch and row.devices else None)
+    batch = row.batch or (row.global_batch / row.devices if row.global_batch and row.devices else None)
     if batch is None or row.model == LOOKUPS or ("tensor" in row.options and "tensor 1, pipeline 1" not in row.options):
         return None
     family = (
@@ -166,8 +166,8 @@ def _step_s(row: Result) -> float | None:
     if "seconds_per_step" in row.printed:
         return float(row.printed["seconds_per_step"])
     speed, batch = row.samples_per_s, row.global_batch
-    if batch is None and row.batch_per_device and row.devices:
-        batch = row.batch_per_device * row.devices * (row.gradient_accumulation or 1)
+    if batch is None and row.batch and row.devices:
+        batch = row.batch * row.devices * (row.gradient_accumulation or 1)
     return 2 * batch / sum(speed) if speed and batch else None
 
 

@@ -149,7 +149,7 @@ def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
 def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n") -> Path:
     """Write a record and its log where the workflow would write them; return the record's path."""
     run = value["spec"]
-    folder = root / run["benchmark"] / f"bz{run['batch_per_device']}_{run['precision']}"
+    folder = root / run["benchmark"] / f"bz{run['batch']}_{run['precision']}"
     path = folder / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value), encoding="utf-8")
@@ -205,11 +205,11 @@ def write_study(root: Path) -> dict[str, list[Path]]:
         ],
         "bz64_fp16": [
             *write_series(root, {t: jitter(v, 7) for t, v in DLPERF_BERT_BS64_FP16.items()},
-                batch_per_device=64, precision="fp16", memory=9_200_000_000, **mx),
+                batch=64, precision="fp16", memory=9_200_000_000, **mx),
         ],
         "bz96_fp32": [
             write_record(root, record(
-                spec(batch_per_device=96, repeat=repeat, **{"framework": "mxnet-horovod"}), None, status="oom",
+                spec(batch=96, repeat=repeat, **{"framework": "mxnet-horovod"}), None, status="oom",
                 reason="the device's memory (16160 MiB) did not hold batch 96", framework=MXNET_VERSIONS))
             for repeat in range(1, 8)
         ],

@@ -208,8 +208,8 @@ class Measured(Message):
 
     facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
     figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained;
-    min_window_seconds: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the rank;
-    proof: None outside a proof.
+    min_window_seconds: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the
+    rank; proof: None outside a proof.
     """
 
     cpu_seconds: float

@@ -114,7 +114,7 @@ def launched(tmp_path: Path, manifest: Path) -> Iterator[Callable[..., Launched]
 @pytest.mark.parametrize("framework", ["torch", *OTHERS])
 def test_out_of_memory_is_a_result(launched: Callable[..., Launched], framework: str) -> None:
     limit = {"memory_limit_mb": 1024}
-    run = launched("--python", python(framework), framework=framework, batch_per_device=2048, options=limit)
+    run = launched("--python", python(framework), framework=framework, batch=2048, options=limit)
     run.end(0)
     record = records.read_run(run.record)
     assert (record.status, record.samples_per_s) == ("oom", None)
@@ -246,7 +246,7 @@ def test_a_wrong_shard_is_named_with_its_repair(launched: Callable[..., Launched
         raw = bytearray(shard.read_bytes())
         raw[len(raw) // 2] ^= 1
         shard.write_bytes(raw if damage == "changed" else raw[: len(raw) // 2])
-    run = launched(batch_per_device=40)
+    run = launched(batch=40)
     errors = run.end(1)
     assert errors.startswith(
         "error: data/sample/seq32/training_0001.hdf5 " + ("is missing" if damage == "missing" else "was")
@@ -342,7 +342,7 @@ def test_a_clock_that_is_set_back_changes_no_figure(launched: Callable[..., Laun
 def test_a_second_run_waits_and_says_for_whom(launched: Callable[..., Launched]) -> None:
     first = launched(steps=LONG)
     until(first.trains)
-    second = launched(repeat=2, batch_per_device=2)
+    second = launched(repeat=2, batch=2)
     assert second.process.stderr is not None
     line = second.process.stderr.readline()
     assert f"waiting for the devices: process {first.process.pid} measures {first.spec.record} since 2" in line

@@ -31,7 +31,8 @@ SYNTHETIC = """
 corpus: {{name: little, parts: 1, shards: {{training: 1, test: 1}}, sequences: {{32: 5}}, masking: {{dupe_factor: 1}}}}
 runs: {{device: cpu, repeats: {repeats}, steps: {{warmup: 2, timed: 100000, max_total_seconds: {max_total_seconds}}}}}
 benchmarks:
-  quick: {{model: bert-tiny, sequence_length: 32, topologies: [1n1g], batch: {{fp32: [4]}}, options: {{data: synthetic}}}}
+  quick: {{model: bert-tiny, sequence_length: 32, topologies: [1n1g], batch: {{fp32: [4]}},
+      options: {{data: synthetic}}}}
 """
 SUMMARY = "results/quick/bz4_fp32.json"
 FIRST, SECOND = (f"results/quick/bz4_fp32/torch/1n1g/run{repeat}.json" for repeat in (1, 2))

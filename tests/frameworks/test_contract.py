@@ -185,7 +185,7 @@ def test_a_framework_without_checkpoints_has_no_convergence_check(lab: Lab) -> N
 
 
 def test_too_much_memory_is_a_result_of_mxnet_as_well(lab: Lab) -> None:
-    record = lab.run("mxnet-horovod", batch_per_device=2048, options={"memory_limit_mb": 1024})
+    record = lab.run("mxnet-horovod", batch=2048, options={"memory_limit_mb": 1024})
     assert record.status == "oom"
     assert record.reason == "rank 0: MXNetError: Failed to allocate CPU Memory"
 

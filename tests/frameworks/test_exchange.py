@@ -1,4 +1,5 @@
-"""Without exchange (extra `no_gradient_sync`) every rank trains exactly like a single process that reads this rank's rows."""
+"""Without exchange (extra `no_gradient_sync`) every rank trains exactly like a single process that reads this rank's
+rows."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_what_the_trainer_cannot_do_is_refused_with_its_reason(changes: dict[str
 
 
 def test_too_much_memory_is_a_result(lab: Lab) -> None:
-    record = lab.run("hf-trainer", batch_per_device=2048, options={"memory_limit_mb": 1500})
+    record = lab.run("hf-trainer", batch=2048, options={"memory_limit_mb": 1500})
     assert record.status == "oom" and "rank 0" in str(record.reason)
 
 

@@ -87,7 +87,7 @@ def test_gpt2_on_two_devices_is_the_reference(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(equivalence, "STEPS", 4)
     options = {"data": "synthetic", "gradient_accumulation": 2, "clip": "global_norm"}
     spec = training_fixtures.spec(
-        framework="paddle", model="gpt2-tiny", sequence_length=8, batch_per_device=1, topology="1n2g", options=options
+        framework="paddle", model="gpt2-tiny", sequence_length=8, batch=1, topology="1n2g", options=options
     )
     found = equivalence.prove([spec], None, {"paddle": python("paddle")}, tmp_path / "equivalence")
     one = found["frameworks"]["paddle"]["1n2g"]

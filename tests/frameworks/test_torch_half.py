@@ -19,13 +19,16 @@ from throughline.frameworks.torch.ddp import TorchDDP  # noqa: E402
 
 STEPS = 3
 CASES: dict[str, dict[str, Any]] = {
-    "bert, several passes": {"precision": "bf16", "options": {"gradient_accumulation": 2, "clip": "global_norm", "dropout": 0.1}},
+    "bert, several passes": {"precision": "bf16",
+        "options": {"gradient_accumulation": 2, "clip": "global_norm", "dropout": 0.1}},
     "bert, without padding": {"precision": "bf16", "options": {"remove_padding": True}},
     "bert, recomputed": {"precision": "bf16", "options": {"activation_checkpointing": True, "dropout": 0.1}},
     "bert, scaled": {"precision": "fp16", "optimizer": {"name": "lamb"}, "options": {"clip": "norm"}},
     "gpt2, several passes": {"model": "gpt2-tiny", "precision": "bf16", "options": {"gradient_accumulation": 2}},
-    "gpt2, scaled": {"model": "gpt2-tiny", "precision": "fp16", "options": {"activation_checkpointing": True, "clip": "value"}},
-    "resnet, several passes": {"model": "resnet-tiny", "image": 32, "precision": "bf16", "options": {"gradient_accumulation": 2}},
+    "gpt2, scaled": {"model": "gpt2-tiny", "precision": "fp16",
+        "options": {"activation_checkpointing": True, "clip": "value"}},
+    "resnet, several passes": {"model": "resnet-tiny", "image": 32, "precision": "bf16",
+        "options": {"gradient_accumulation": 2}},
     "resnet, scaled, channels first": {
         "model": "resnet-tiny", "image": 32, "precision": "fp16", "optimizer": {"name": "sgd"}, "channels_last": False,
     },

@@ -1,4 +1,5 @@
-"""A whole step that is recorded once (`cuda_graph: step`) trains as one that is not. A CPU replays by calling it again."""
+"""A whole step that is recorded once (`cuda_graph: step`) trains as one that is not. A CPU replays by calling it
+again."""
 
 from __future__ import annotations
 

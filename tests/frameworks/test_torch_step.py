@@ -146,7 +146,9 @@ class Counting(torch.nn.Module):
 
 @pytest.mark.parametrize("changing", [["running_mean"], []])
 @pytest.mark.parametrize("gradient_sync", [True, False])
-def test_no_buffer_is_exchanged_in_a_step(monkeypatch: pytest.MonkeyPatch, changing: list[str], exchange: bool) -> None:
+def test_no_buffer_is_exchanged_in_a_step(
+    monkeypatch: pytest.MonkeyPatch, changing: list[str], gradient_sync: bool
+) -> None:
     """Count the buffers that rank 0 broadcasts in three steps of two micro-batches. A group of one rank broadcasts like
     any other."""
     import torch.distributed as dist
@@ -160,7 +162,7 @@ def test_no_buffer_is_exchanged_in_a_step(monkeypatch: pytest.MonkeyPatch, chang
     with monkeypatch.context() as patched:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         try:
-            options = {"gradient_sync": exchange, "gradient_accumulation": 2}
+            options = {"gradient_sync": gradient_sync, "gradient_accumulation": 2}
             spec = training_fixtures.spec(topology="1n2g", options=options)
             one = TorchDDP(spec, 0, 0, 2, "cpu")
             one.device()
@@ -208,7 +210,7 @@ def test_the_option_alone_decides_whether_steps_are_recorded(
 ) -> None:
     """The work of a step and the number of devices do not decide it. So all runs of a series run the same program."""
     monkeypatch.setattr(TorchDDP, "device", lambda self: None)
-    spec = training_fixtures.spec(batch_per_device=batch_size, options={"compile": True, "cuda_graph": graph})
+    spec = training_fixtures.spec(batch=batch_size, options={"compile": True, "cuda_graph": graph})
     rank = TorchDDP(spec, 0, 0, 1, "cpu")
     rank.model(bert.WORKLOAD.facts(None))
     rank.optimizer()

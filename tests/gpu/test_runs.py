@@ -126,21 +126,21 @@ def test_a_run_whose_products_are_nonsense_is_invalid_and_ranks_have_tf32_off(tm
 
 def test_too_little_memory_ends_as_out_of_memory(dry: Dry) -> None:
     options, few = SYNTHETIC | {"activation_checkpointing": False}, {"NULL_CUDA_MIB": "300"}
-    said, record = dry.launch(more=few, options=options, batch_per_device=512, precision="bf16")
+    said, record = dry.launch(more=few, options=options, batch=512, precision="bf16")
     assert record["status"] == "oom", said
     assert "out of memory" in record["reason"].lower()
     assert record["samples_per_s"] is None
 
 
 def test_the_largest_batch_is_found(dry: Dry) -> None:
-    spec = training_fixtures.spec(device="cuda", batch_per_device=64, precision="bf16", options=SYNTHETIC)
+    spec = training_fixtures.spec(device="cuda", batch=64, precision="bf16", options=SYNTHETIC)
     command = [sys.executable, "-c", SEARCH, spec.canonical, str(dry.python)]
     variables = dry.variables(NULL_CUDA_MIB="1024", PYTHONPATH="src")
     done = subprocess.run(command, cwd=dry.lab.folder, env=variables, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     largest = records.read_max_batch(dry.lab.folder / "results/largest.json").frameworks["torch"]
     assert largest.status == "ok", largest
-    tried = {attempt.batch_per_device: attempt.status for attempt in largest.tries}
+    tried = {attempt.batch: attempt.status for attempt in largest.tries}
     assert tried[largest.largest_batch_per_device] == "fits" and tried[largest.smallest_out_of_memory] == "oom"
 
 

@@ -48,9 +48,11 @@ benchmarks:
   others:
     {model: bert-tiny, sequence_length: 32, frameworks: [mxnet-horovod, paddle, tensorflow, jax], topologies: [2n1g],
      batch: {fp32: [4]}}
-  long: {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]}, steps: {timed: 500000}}
+  long: {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 1n2g, 2n1g], batch: {fp32: [4]},
+      steps: {timed: 500000}}
   capped:
-    {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999, max_total_seconds: 15}}
+    {model: bert-tiny, sequence_length: 32, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, steps: {timed: 99999,
+        max_total_seconds: 15}}
   limit:
     {model: bert-tiny, sequence_length: 512, topologies: [1n1g, 2n1g], batch: {fp32: [4]}, extras: [max_batch],
      options: {data: synthetic, memory_limit_mb: 700}}

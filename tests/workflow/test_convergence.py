@@ -42,7 +42,7 @@ def manifest(clone: Callable[[str], Clone]) -> Path:
 def command(framework: str, topology: str, manifest: Path, output: Path, settings: Convergence = SETTINGS) -> list[str]:
     """The rate changes with every step, so that a run that resumes has to go on in the middle of its schedule."""
     spec = training_fixtures.spec(
-        framework=framework, topology=topology, batch_per_device=8, steps={"warmup": 0, "timed": settings.steps},
+        framework=framework, topology=topology, batch=8, steps={"warmup": 0, "timed": settings.steps},
         optimizer={
             "learning_rate": 2e-3,
             "schedule": {"name": "cosine", "warmup_steps": 3, "total_steps": settings.steps, "last": 0.1},

@@ -27,7 +27,8 @@ corpus:
   {{name: little, dump: {{text: {TEXT}}}, parts: 1, shards: {{training: 1, test: 0}}, sequences: {{32: 5}}}}
 runs: {{device: cpu, repeats: 1, steps: {{warmup: 1, timed: 2}}}}
 benchmarks:
-  quick: {{model: bert-tiny, sequence_length: 32, batch: {{fp32: [4]}}, optimizer: {{name: adamw, learning_rate: 1e-4}}}}
+  quick: {{model: bert-tiny, sequence_length: 32, batch: {{fp32: [4]}}, optimizer: {{name: adamw,
+      learning_rate: 1e-4}}}}
 """
 SUMMARY, RECORD = "results/quick/bz4_fp32.json", "results/quick/bz4_fp32/torch/1n1g/run1.json"
 OUTER = """

@@ -143,7 +143,7 @@ def large_report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"bz{batch}_fp32": [
             record
             for name in ("torch", "torch-horovod", "mxnet-horovod", "jax", "tensorflow")
-            for record in write_series(root, speeds, framework=name, batch_per_device=batch, complete=True)
+            for record in write_series(root, speeds, framework=name, batch=batch, complete=True)
         ]
         for batch in (16, 32, 64, 96, 128)
     }

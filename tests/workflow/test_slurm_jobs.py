@@ -15,7 +15,8 @@ from workflow.conftest import Clone, job_counts
 LARGE = """
 corpus: {name: large, sequences: {32: 5}}
 runs: {device: cuda, repeats: 1, threads: 2}
-benchmarks: {big: {sequence_length: 32, topologies: [1n8g, 64n8g, 125n8g], batch: {fp32: [4]}, options: {data: synthetic}}}
+benchmarks: {big: {sequence_length: 32, topologies: [1n8g, 64n8g, 125n8g], batch: {fp32: [4]},
+    options: {data: synthetic}}}
 """
 SLURM = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "1")
 

@@ -30,8 +30,8 @@ TOLERANCE = 2e-5
 
 fp32 has 24 bits, so an error in the last bit is 1.2e-7. Three such errors at every step in the same direction (in the
 gradient, the moments and the weights) add up to 1.8e-5 in 50 steps. With bert-tiny, over all optimizers and kinds of
-clipping, we measured at most 2e-7 in PyTorch (also compiled and unpadded) and 6e-6 in MXNet. Wrong constants are above
-the limit: a beta2 of 0.998 gives 3e-5 or more, and an epsilon of 1e-6 instead of 1e-8 gives 6e-5.
+clipping, we measured at most 2e-7 in PyTorch (also compiled and without padding) and 6e-6 in MXNet. Wrong constants are
+above the limit: a beta2 of 0.998 gives 3e-5 or more, and an epsilon of 1e-6 instead of 1e-8 gives 6e-5.
 """
 LOWER_STEPS = 10
 LOWER = {"tf32": 2**-11 / 3, "fp16": 2**-11 / 3, "bf16": 2**-8 / 3, "fp8": 2**-6 / 3}
@@ -102,11 +102,10 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
     """Return the runs of a benchmark's proof.
 
     Every framework runs in fp32 on one replica of the model and, if the benchmark uses several replicas, on two. With
-    sharding it runs on two replicas only, because one replica alone has nothing to shard, and with `hybrid_shard_groups` on two
-    groups of two (see `_spread`). Every other measured
-    precision runs on the smaller of these topologies. The batch is the benchmark's smallest batch of a replica (in
-    fp32, if the benchmark measures fp32), but not smaller than the workload's proof needs. The largest topology comes
-    last.
+    sharding it runs on two replicas only, because one replica alone has nothing to shard, and with
+    `hybrid_shard_groups` on two groups of two (see `_spread`). Every other measured precision runs on the smaller of
+    these topologies. The batch is the benchmark's smallest batch of a replica (in fp32, if the benchmark measures
+    fp32), but not smaller than the workload's proof needs. The largest topology comes last.
     """
     base = min(
         block,

@@ -82,7 +82,7 @@ def flops_per_sample(model: str, parameters: Mapping[str, Any], batch: int = 1) 
 def of_row(row: Result) -> dict[str, float]:
     """Map each convention to the FLOPs to train on a sample of a row."""
     stated = ({"sequence_length": row.sequence_length} if row.sequence_length else {}) | row.parameters
-    return flops_per_sample(row.model, stated, row.batch_per_device or 1)
+    return flops_per_sample(row.model, stated, row.batch or 1)
 
 
 def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, float]:

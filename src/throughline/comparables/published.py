@@ -16,7 +16,7 @@ from throughline.records import Result
 from throughline.records.result import Beside
 
 FILE = resource("published.csv")
-WHOLE = ("sequence_length", "nodes", "devices", "batch_per_device", "gradient_accumulation", "global_batch")
+WHOLE = ("sequence_length", "nodes", "devices", "batch", "gradient_accumulation", "global_batch")
 """Columns of whole numbers. The column `parameters` is `name=value; name=value`. Every other column is text."""
 
 

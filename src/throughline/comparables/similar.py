@@ -61,7 +61,7 @@ def is_like(own: Result, other: Result) -> bool:
     sizes: list[tuple[Any, Any]] = [
         (own.precision, other.precision),
         (own.sequence_length, other.sequence_length),
-        (own.batch_per_device, other.batch_per_device),
+        (own.batch, other.batch),
     ]
     sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
     if other.is_job:
@@ -77,7 +77,7 @@ def _size(row: Result) -> tuple[str, int | None]:
 def differences(own: Result, other: Result) -> Iterator[str]:
     """Yield what differs between two rows: their value, and our value too if it is short."""
     for name in (
-        "device", "nodes", "precision", "framework", "software", "batch_per_device", "gradient_accumulation", "options", "date",
+        "device", "nodes", "precision", "framework", "software", "batch", "gradient_accumulation", "options", "date",
     ):  # fmt: skip
         here, there = getattr(own, name), getattr(other, name)
         if here != there and not (name == "device" and own.gpu and own.gpu is other.gpu):

@@ -114,8 +114,8 @@ class PictureReader:
             from throughline.images import dali
         except ImportError as error:
             raise Unsupported(
-                f"options.image_decoder is dali, and this framework's environment lacks it ({error}): install DALI there "
-                "(throughline dali FRAMEWORK), or leave the option out"
+                f"options.image_decoder is dali, and this framework's environment lacks it ({error}): install DALI "
+                "there (throughline dali FRAMEWORK), or leave the option out"
             ) from None
         self.how = f"{self.drawn}, decoded by DALI {dali.VERSION} on the " + (
             "CPU" if gpu is None else "GPU, where the pixels stay" if stays else "GPU, through the host's memory"

@@ -144,7 +144,8 @@ def _short(spec: RunSpec, rank: Measured, window_s: float) -> Iterator[str]:
     if rank.batches_ahead and taken < 2 * rank.batches_ahead:
         yield (
             f"the window took {taken} batches, and up to {rank.batches_ahead} were ready before it began: reading "
-            f"hardly counts in it; {math.ceil(2 * rank.batches_ahead / spec.options.gradient_accumulation)} timed steps would do"
+            f"hardly counts in it; {math.ceil(2 * rank.batches_ahead / spec.options.gradient_accumulation)} timed "
+            "steps would do"
         )
 
 

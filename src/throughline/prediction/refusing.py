@@ -17,7 +17,7 @@ def why_not(points: Sequence[Point], target: Target, job: Job) -> str | None:
             "other topologies does not follow from these"
         )
     if job.layout.hybrid_shard_groups != 1:
-        return "weights travel within groups of replicas (options.hybrid_shard_groups), and no formula here knows such groups"
+        return "weights travel within groups of replicas (options.hybrid_shard_groups), which no formula here knows"
     if job.layout.expert_parallel > 1:
         return "tokens travel between the ranks that hold experts, and no formula here knows such messages"
     if target.world % tensor or any(point.world % tensor for point in points):

@@ -76,7 +76,8 @@ class Looks:
 def warmup_steps(requested: int, timed: int, max_total_seconds: float, looks: Looks) -> int:
     """Return the number of warm-up steps, those of `looks` included.
 
-    It is the requested number if all steps fit into `max_total_seconds`. Otherwise it is what fits into a third of that time.
+    It is the requested number if all steps fit into `max_total_seconds`. Otherwise it is what fits into a third of that
+    time.
     """
     if looks.fit(requested, timed, max_total_seconds):
         return max(looks.made, requested)

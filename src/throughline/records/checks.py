@@ -168,7 +168,7 @@ class Equivalence(WorkloadFile):
     `covers` says in sentences what the proof covers.
     """
 
-    batch_per_device: Count
+    batch: Count
     covers: list[str] = Field(default_factory=list)
     steps: Count
     tolerance: Positive
@@ -224,7 +224,7 @@ class Try(Entry):
     `size` is the size of a quantity other than the batch.
     """
 
-    batch_per_device: Count
+    batch: Count
     size: Count | None = None
     status: Literal["fits", "oom"]
     reason: str | None

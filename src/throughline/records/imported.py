@@ -81,7 +81,7 @@ class Imported(Entry):
                 device=run.hardware,
                 nodes=run.nodes,
                 devices=run.devices,
-                batch_per_device=run.batch_size_per_device,
+                batch=run.batch_size_per_device,
                 gradient_accumulation=run.gradient_accumulation,
                 convention=run.rule or "",
                 value=repr(run.value),

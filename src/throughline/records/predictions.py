@@ -23,9 +23,9 @@ class Message(Entry):
 class MeasuredPoint(Entry):
     """A measured cell, as the prediction takes it.
 
-    step_s: seconds of a step, of each repeat. compute_s: the same without the exchange, from the extra `no_gradient_sync`.
-    rank_spread: standard deviation over mean of the ranks' steps there, as a median of the repeats. input_s: seconds of
-    a step that reading takes, from the extra `synthetic`. all_reduce: from `runs.network`.
+    step_s: seconds of a step, of each repeat. compute_s: the same without the exchange, from the extra
+    `no_gradient_sync`. rank_spread: standard deviation over mean of the ranks' steps there, as a median of the repeats.
+    input_s: seconds of a step that reading takes, from the extra `synthetic`. all_reduce: from `runs.network`.
     """
 
     topology: str

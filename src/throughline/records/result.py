@@ -89,7 +89,7 @@ class Result(Entry):
     device: str | None = None
     nodes: Count | None = None
     devices: Count | None = None
-    batch_per_device: Count | None = None
+    batch: Count | None = None
     gradient_accumulation: Count | None = None
     global_batch: Count | None = None
     options: str = ""

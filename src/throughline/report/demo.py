@@ -55,7 +55,7 @@ def summaries(kept: Path, results: Path) -> list[Path]:
         run, configuration = record["spec"], record.get("configuration")
         if configuration:
             terms[run["benchmark"]] = _terms(run["benchmark"], configuration)
-        cell = results / run["benchmark"] / f"bz{run['batch_per_device']}_{run['precision']}"
+        cell = results / run["benchmark"] / f"bz{run['batch']}_{run['precision']}"
         path = cell / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(line, encoding="utf-8")

@@ -24,10 +24,10 @@ class Steps(Part):
         above=0,
     )
     min_window_seconds: float | None = key(
-        "the shortest timed window, in seconds: it gets more steps than `timed` until it is expected to last so long. "
-        "null: 30 on a GPU if `timed` and `max_total_seconds` have their defaults, because clocks and power take so long to "
-        "settle, and otherwise 0. 0: exactly `timed` steps. With `max_total_seconds`, the cap decides. The record says what "
-        "was applied",
+        "the shortest timed window, in seconds: it gets more steps than `timed` until it is expected to last so "
+        "long. null: 30 on a GPU if `timed` and `max_total_seconds` have their defaults, because clocks and power "
+        "take so long to settle, and otherwise 0. 0: exactly `timed` steps. With `max_total_seconds`, the cap "
+        "decides. The record says what was applied",
         default=None,
         least=0,
     )
@@ -46,7 +46,8 @@ class Steps(Part):
             and self.min_window_seconds
             and self.min_window_seconds >= self.max_total_seconds
         ):
-            yield f"min_window_seconds = {self.min_window_seconds:g}: max_total_seconds = {self.max_total_seconds:g} leaves no room for such a window"
+            shortest, longest = f"min_window_seconds = {self.min_window_seconds:g}", f"{self.max_total_seconds:g}"
+            yield f"{shortest}: max_total_seconds = {longest} leaves no room for such a window"
 
 
 @dataclass(frozen=True)
@@ -78,8 +79,8 @@ class Options(Part):
         default=False,
     )
     remove_padding: bool | Literal["auto"] = key(
-        "compute only the real tokens, without padding. auto: on GPUs, if the framework and the model can, and `cuda_graph` "
-        "is none; records have the value that it took and the reason",
+        "compute only the real tokens, without padding. auto: on GPUs, if the framework and the model can, and "
+        "`cuda_graph` is none; records have the value that it took and the reason",
         default=False,
     )
     data: Literal["real", "synthetic"] = key("the data that the model reads, or made-up batches", default="real")

@@ -45,9 +45,9 @@ class Topology:
 class Layout:
     """How a model is split over its ranks.
 
-    `tensor_parallel` consecutive ranks share one replica of the model. `sharding` says what the replicas split among them.
-    `hybrid_shard_groups`: the replicas form so many groups, and each group splits the whole; `nodes`: each node is a group.
-    Within a group, `expert_parallel` consecutive replicas each hold a part of a model's experts.
+    `tensor_parallel` consecutive ranks share one replica of the model. `sharding` says what the replicas split among
+    them. `hybrid_shard_groups`: the replicas form so many groups, and each group splits the whole; `nodes`: each node
+    is a group. Within a group, `expert_parallel` consecutive replicas each hold a part of a model's experts.
     """
 
     tensor_parallel: int = 1
@@ -64,8 +64,8 @@ class Layout:
 class StepSize:
     """The samples of an optimizer step.
 
-    Each of `replicas` copies of the model computes `gradient_accumulation` micro-batches of `batch_per_replica` samples. No other
-    code computes how many samples a step takes, and on how many replicas.
+    Each of `replicas` copies of the model computes `gradient_accumulation` micro-batches of `batch_per_replica`
+    samples. No other code computes how many samples a step takes, and on how many replicas.
     """
 
     replicas: int
@@ -93,7 +93,8 @@ class StepSize:
             )
         if replicas // layout.groups(topology) % layout.expert_parallel:
             raise UserError(
-                f"the {replicas} replicas of {topology} do not divide into sets of {layout.expert_parallel} that share experts",
+                f"the {replicas} replicas of {topology} do not divide into sets of {layout.expert_parallel} that "
+                "share experts",
                 next_step="choose topologies whose replicas are a multiple of options.expert_parallel",
             )
         if scaling == "weak":

@@ -159,8 +159,8 @@ class Benchmark(Runs):
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
-        description="precision: batch sizes per replica of the model. A replica is on one device, or on options.tensor_parallel "
-        "devices",
+        description="precision: batch sizes per replica of the model. A replica is on one device, or on "
+        "options.tensor_parallel devices",
     )
     scaling: Scaling = Field(
         RunSpec.scaling,
@@ -178,10 +178,10 @@ class Benchmark(Runs):
     extras: list[Literal["aa", "synthetic", "no_gradient_sync", "max_batch", "max_classes"]] = Field(
         default_factory=list,
         description="more runs, derived from these: `aa` (the same runs again, which shows the noise), `synthetic` "
-        "(made-up batches), `no_gradient_sync` (ranks keep their gradients; together with `synthetic` it splits a step into "
-        "compute, communication and input); each of these measures everything once more. `max_batch` searches for the "
-        "largest batch that fits, `max_classes` for the largest number of classes of a classifier; neither says "
-        "anything about speed",
+        "(made-up batches), `no_gradient_sync` (ranks keep their gradients; together with `synthetic` it splits a "
+        "step into compute, communication and input); each of these measures everything once more. `max_batch` "
+        "searches for the largest batch that fits, `max_classes` for the largest number of classes of a classifier; "
+        "neither says anything about speed",
     )
     job: EpochsJob | None = Field(
         None,

@@ -268,7 +268,7 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
         yield from _of_sizes(block)
         yield from _of_predictions(block)
     if block.deadline_hours is not None and block.task is None:
-        yield "deadline_hours: it is the time for total_samples, the samples of the whole training; set that key as well"
+        yield "deadline_hours: it is the time for total_samples, the samples of the whole training; set that key too"
 
 
 def _of_sizes(block: Benchmark) -> Iterable[str]:
@@ -308,8 +308,8 @@ def _of_global_batch(block: Benchmark, samples: int, at_once: Sequence[tuple[str
     """Yield the reasons why the steps of a block cannot take `samples` samples each."""
     if block.options.gradient_accumulation != Options.gradient_accumulation:
         yield (
-            f"options.gradient_accumulation = {block.options.gradient_accumulation}: global_batch = {samples} decides how many "
-            "micro-batches a step has; remove one of the two keys"
+            f"options.gradient_accumulation = {block.options.gradient_accumulation}: global_batch = {samples} decides "
+            "how many micro-batches a step has; remove one of the two keys"
         )
         return
     wrong = [f"{where} takes {size.samples_at_once}" for where, size in at_once if samples % size.samples_at_once]

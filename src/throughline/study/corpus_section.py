@@ -52,8 +52,8 @@ class Masking(Section):
     seed: NonNegativeInt = Field(12345, description="seed of every random choice in the data")
     dynamic: bool = Field(
         False,
-        description="true: shards hold the text once and without masks (set dupe_factor: 1); training draws new masks in "
-        "every epoch",
+        description="true: shards hold the text once and without masks (set dupe_factor: 1); training draws new masks "
+        "in every epoch",
     )
 
     @model_validator(mode="after")

@@ -91,7 +91,8 @@ class Form(ABC, Generic[P, N]):
         raise NotImplementedError
 
     def split(self, network: N, ranks: Any) -> None:
-        """Keep this rank's part of the parameters (`tensor_parallel`); `ranks` is a TensorGroup of those that share a replica.
+        """Keep this rank's part of the parameters (`tensor_parallel`); `ranks` is a TensorGroup of those that share a
+        replica.
 
         From then on `load` takes whole weights, and `weights` gathers them.
         """

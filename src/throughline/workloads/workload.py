@@ -113,7 +113,8 @@ class Workload(ABC, Generic[P]):
         return None
 
     def splits(self, model: str) -> Mapping[str, int]:
-        """Map what ranks that share a replica (`options.tensor_parallel`) divide, such as heads, to how many the model has.
+        """Map what ranks that share a replica (`options.tensor_parallel`) divide, such as heads, to how many the model
+        has.
 
         Only called if a form has the feature `tensor_parallel`.
         """

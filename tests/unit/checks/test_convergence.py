@@ -30,7 +30,8 @@ from throughline.study.targets import Targets
 from throughline.workloads import bert
 
 BLOCK = {
-    "sequence_length": 32, "topologies": ["1n1g", "2n2g", "1n2g"], "batch": {"fp32": [64, 8], "bf16": [16]}, "repeats": 3,
+    "sequence_length": 32, "topologies": ["1n1g", "2n2g", "1n2g"], "batch": {"fp32": [64, 8], "bf16": [16]},
+    "repeats": 3,
     "frameworks": ["torch", "torch-horovod"], "convergence": {"steps": 500},
 }  # fmt: skip
 

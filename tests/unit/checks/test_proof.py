@@ -108,7 +108,8 @@ def test_a_batch_that_a_workload_cannot_be_proven_with_is_made_larger() -> None:
 
 def test_what_is_measured_is_what_is_proven() -> None:
     options = {
-        "clip": "norm", "gradient_accumulation": 2, "compile": True, "remove_padding": True, "activation_checkpointing": True, "dropout": 0.1,
+        "clip": "norm", "gradient_accumulation": 2, "compile": True, "remove_padding": True,
+        "activation_checkpointing": True, "dropout": 0.1,
     }  # fmt: skip
     optimizer = {"name": "lamb", "betas": [0.8, 0.99], "epsilon": 1e-7, "weight_decay": 0.05, "momentum": 0.9}
     measured = training_fixtures.spec(precision="bf16", options=options, optimizer=optimizer)

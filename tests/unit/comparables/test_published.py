@@ -54,8 +54,9 @@ FOUND = [
 def row(**changes: object) -> Result:
     """Return a correct row of a made-up table on eight H100."""
     known: dict[str, object] = {
-        "origin": "published", "source": "a table", "framework": "torch", "model": "llama-3.1-8b", "sequence_length": 8192,
-        "precision": "bf16", "device": "H100 80GB HBM3", "nodes": 1, "devices": 8, "batch_per_device": 2,
+        "origin": "published", "source": "a table", "framework": "torch", "model": "llama-3.1-8b",
+        "sequence_length": 8192,
+        "precision": "bf16", "device": "H100 80GB HBM3", "nodes": 1, "devices": 8, "batch": 2,
         "gradient_accumulation": 1, "global_batch": 16, "value": "6667", "unit": "tokens/s/device",
     }  # fmt: skip
     return Result.model_validate(known | changes)
@@ -162,14 +163,14 @@ def test_flops_of_a_model_of_ones_own_need_its_file_and_its_batch(monkeypatch: p
         "parameters": {"task": "mlm", "config_sha256": digest, "predictions": 5},
         "devices": 1,
     }
-    own |= {"model": "transformers:deberta-two-layers", "batch_per_device": 4, "global_batch": 4, "unit": "samples/s"}
+    own |= {"model": "transformers:deberta-two-layers", "batch": 4, "global_batch": 4, "unit": "samples/s"}
     printed = row(**own, value="73.4377", device=None, printed={"tflops": "0.06849598564201978"})
     monkeypatch.delenv(configuration.FILES, raising=False)
     assert flop_conventions.of_row(printed) == {} and found([printed]) == []
     monkeypatch.setenv(configuration.FILES, json.dumps({digest: str(file)}))
     assert flop_conventions.of_row(printed)["model"] == pytest.approx(932_708_352, rel=0.01)
     assert found([printed]) == []
-    assert "its own arithmetic" in found([printed.model_copy(update={"batch_per_device": 1})])
+    assert "its own arithmetic" in found([printed.model_copy(update={"batch": 1})])
 
 
 def test_a_precision_that_is_not_stated_matches_and_is_named() -> None:
@@ -181,7 +182,7 @@ def test_a_precision_that_is_not_stated_matches_and_is_named() -> None:
 def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     study = report_fixture.write_series(tmp_path, report_fixture.DLPERF_BERT_BS32)
     own = summary.summarize(study, repeats=7)
-    scope = Scope(groups([own]), imported=[row(model="bert-base", sequence_length=128, precision="fp32", batch_per_device=32,
+    scope = Scope(groups([own]), imported=[row(model="bert-base", sequence_length=128, precision="fp32", batch=32,
                                                device="V100-SXM2-16GB", value="1050", unit="samples/s",
                                                origin="imported")])  # fmt: skip
     here = [comparison for comparison in scope.similar if comparison.other.source == "DLPerf MXNet BERT"]

@@ -88,14 +88,14 @@ def test_a_gpu_is_timed_until_its_clocks_have_settled(monkeypatch: pytest.Monkey
     [
         (Steps(timed=200), "cuda", (20, 200)),  # the user has chosen
         (Steps(max_total_seconds=10.0), "cuda", (20, 100)),
-        (Steps(min_seconds=0.0), "cuda", (20, 100)),
+        (Steps(min_window_seconds=0.0), "cuda", (20, 100)),
         (Steps(), "cpu", (20, 100)),
-        (Steps(min_seconds=5.0), "cpu", (20, 704)),
+        (Steps(min_window_seconds=5.0), "cpu", (20, 704)),
         (Steps(timed=1000, min_window_seconds=5.0), "cuda", (20, 1000)),
         (Steps(warmup=0, min_window_seconds=5.0), "cuda", (4, 704)),
-        (Steps(min_seconds=5.0, max_total_seconds=6.0), "cuda", (20, 704)),
-        (Steps(min_seconds=5.0, max_total_seconds=5.1), "cuda", (20, 601)),
-        (Steps(min_seconds=3600.0), "cuda", (20, measurement.MOST_TIMED)),
+        (Steps(min_window_seconds=5.0, max_total_seconds=6.0), "cuda", (20, 704)),
+        (Steps(min_window_seconds=5.0, max_total_seconds=5.1), "cuda", (20, 601)),
+        (Steps(min_window_seconds=3600.0), "cuda", (20, measurement.MOST_TIMED)),
     ],
 )
 def test_who_decides_how_long_a_window_is(

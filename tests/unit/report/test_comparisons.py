@@ -89,7 +89,7 @@ def test_repeats_decide_where_no_a_a_run_does(tmp_path: Path) -> None:
 
 def test_a_precision_within_the_noise_gains_nothing(tmp_path: Path) -> None:
     full = found(tmp_path, {"1n1g": jitter(100.0)})
-    half = found(tmp_path, {"1n1g": jitter(102.0)}, precision="fp16", batch_per_device=64)
+    half = found(tmp_path, {"1n1g": jitter(102.0)}, precision="fp16", batch=64)
     groups = cells.groups([full, half])
     (alone,) = findings(groups)
     assert not alone.loss and "fp16 is 1.020 (1.020 to 1.020) times as fast as fp32 in these runs" in alone.text
@@ -99,7 +99,7 @@ def test_a_precision_within_the_noise_gains_nothing(tmp_path: Path) -> None:
 
 def test_a_precision_that_only_seems_faster_is_not_told_apart(tmp_path: Path) -> None:
     full = found(tmp_path, {"1n1g": [100.0, 60.0, 130.0, 90.0, 110.0]})
-    half = found(tmp_path, {"1n1g": [120.0, 70.0, 140.0, 80.0, 125.0]}, precision="fp16", batch_per_device=64)
+    half = found(tmp_path, {"1n1g": [120.0, 70.0, 140.0, 80.0, 125.0]}, precision="fp16", batch=64)
     (text,) = [finding.text for finding in findings(cells.groups([full, half]))]
     assert (
         "fp16 and fp32 cannot be told apart on one device" in text

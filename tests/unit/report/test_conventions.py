@@ -24,9 +24,7 @@ from throughline.study.runs import read_spec
 def gpt2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Summary]:
     """The summary of one run, and its path."""
     root = tmp_path_factory.mktemp("conventions")
-    run = report_fixture.spec(
-        benchmark="gpt2", model="gpt2-small", batch_per_device=4, precision="fp16", topology="1n8g"
-    )
+    run = report_fixture.spec(benchmark="gpt2", model="gpt2-small", batch=4, precision="fp16", topology="1n8g")
     run = {key: value for key, value in run.items() if key != "predictions"} | {"sequence_length": 1024}
     asked = read_spec(json.dumps(run))
     run = asked.values()

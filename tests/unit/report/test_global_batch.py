@@ -37,7 +37,7 @@ def asked(topology: str, benchmark: str = "bert", batch: int = 32, **changes: An
 def summarized(root: Path, *runs_of: dict[str, Any], asked_for: Any = None) -> Any:
     paths = [write_record(root, record(run, SPEEDS[run["topology"]])) for run in runs_of]
     first = runs_of[0]
-    output = root / first["benchmark"] / f"bz{first['batch_per_device']}_{first['precision']}.json"
+    output = root / first["benchmark"] / f"bz{first['batch']}_{first['precision']}.json"
     summary.write(paths, output, repeats=1, asked=asked_for)
     return read_summary(output)
 
@@ -61,7 +61,7 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
     alone = {"benchmark": "alone", "steps": {"timed": 9}}
     other = {"benchmark": "other", "options": {"compile": True}}
     beside = [
-        summarized(tmp_path, spec(topology="1n8g", batch_per_device=batch, **changes))
+        summarized(tmp_path, spec(topology="1n8g", batch=batch, **changes))
         for changes in (alone, other)
         for batch in (32, 64)
     ]

@@ -174,7 +174,7 @@ def test_files_of_schema_1(tmp_path: Path) -> None:
         records.read_equivalence(GOLDEN / "equivalence.json"),
         records.read_max_batch(GOLDEN / "max_batch.json"),
     )
-    assert (proof.batch_per_device, proof.parameters, proof.covers) == (32, {"sequence_length": 128}, [])
+    assert (proof.batch, proof.parameters, proof.covers) == (32, {"sequence_length": 128}, [])
     assert largest.parameters == {"sequence_length": 128}
     assert records.read_summary(GOLDEN / "summary.json").parameters == {"sequence_length": 128}
     on_cpu = records.read_run(write_record(tmp_path, json.loads((GOLDEN / "run_on_cpu.json").read_text())))

@@ -109,9 +109,7 @@ def test_utilization_is_that_of_the_devices(tmp_path: Path) -> None:
 
 def used(n: int, topology: str, batch: int = 32, **shares: float) -> dict[str, Any]:
     """Return an ok record on GPUs with these shares of the machine in its telemetry."""
-    value = observed(
-        record(spec(topology=topology, repeat=n, batch_per_device=batch), 100.0), busy=shares.pop("gpu", 0.9)
-    )
+    value = observed(record(spec(topology=topology, repeat=n, batch=batch), 100.0), busy=shares.pop("gpu", 0.9))
     value["telemetry"][0]["machine"] |= {
         name: {"mean": share, "min": share, "max": share} for name, share in shares.items()
     }

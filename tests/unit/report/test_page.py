@@ -79,7 +79,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("study") / "results"
     summaries = write_summaries(root, write_study(root), remarks="Shown under the tables.")
     write_summaries(root, {"bz8_bf16": write_series(
-        root, {"1n1g": jitter(50.0)}, benchmark="old", precision="bf16", batch_per_device=8)}, repeats=5)  # fmt: skip
+        root, {"1n1g": jitter(50.0)}, benchmark="old", precision="bf16", batch=8)}, repeats=5)  # fmt: skip
     (root / "broken").mkdir()
     (root / "broken/bz1_fp32.json").write_text('{"schema": 1')
     (root / "broken/bz2_fp32.json").write_text('{"schema": 99}')
@@ -187,9 +187,7 @@ def test_a_benchmark_may_be_called_like_a_section_of_the_page(tmp_path: Path) ->
 def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
     study = {
         "bz32_fp32": write_series(tmp_path, {"1n1g": jitter(40.0), "1n2g": jitter(39.0)}, device_found=CPU),
-        "bz64_fp16": write_series(
-            tmp_path, {"1n1g": jitter(5.0)}, device_found=CPU, precision="fp16", batch_per_device=64
-        ),
+        "bz64_fp16": write_series(tmp_path, {"1n1g": jitter(5.0)}, device_found=CPU, precision="fp16", batch=64),
     }
     summaries = write_summaries(tmp_path, study, repeats=5)
     page.write(tmp_path, summaries, [], None, tmp_path / "report.html")

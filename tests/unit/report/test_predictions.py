@@ -24,7 +24,7 @@ ASKED = predictions.Asked(topologies=["8n8g", "4n8g", "128n8g"])
 
 
 def place(root: Path, benchmark: str = "bert", speeds: dict[str, float] = SPEEDS, **changes: object) -> Path:
-    output = root / f"results/{benchmark}/bz{changes.get('batch_per_device', 32)}_fp32.json"
+    output = root / f"results/{benchmark}/bz{changes.get('batch', 32)}_fp32.json"
     series = {name: jitter(speed) for name, speed in speeds.items()}
     summary.write(write_series(root / "results", series, benchmark=benchmark, **changes), output, repeats=5)
     return output
@@ -143,7 +143,7 @@ def test_where_the_model_does_not_hold_it_says_why(tmp_path: Path, changes: dict
 
 
 def test_a_fixed_global_batch_stays_the_same(tmp_path: Path) -> None:
-    strong = derived(place(tmp_path, scaling="strong", batch_per_device=4096))
+    strong = derived(place(tmp_path, scaling="strong", batch=4096))
     (series,) = strong.series
     assert {point.global_batch for point in (*series.measured, *series.predicted)} == {4096}
 

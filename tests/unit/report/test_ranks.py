@@ -28,18 +28,18 @@ def noise(rank: int, repeat: int) -> float:
     return 1 + 0.002 * (((rank * 7 + repeat * 5) % 11) / 5 - 1)
 
 
-def summarized(root: Path, name: str, topology: str, factor: Factor, exchange: bool, **changes: Any) -> Summary:
+def summarized(root: Path, name: str, topology: str, factor: Factor, gradient_sync: bool, **changes: Any) -> Summary:
     """Make a summary of repeats (usually three) whose ranks take `factor` times as long as usual."""
     repeats = changes.pop("repeats", 3)
     nodes, devices = map(int, topology.removesuffix("g").split("n"))
-    options = {**changes.pop("options", {}), "gradient_sync": exchange}
+    options = {**changes.pop("options", {}), "gradient_sync": gradient_sync}
     paths = write_series(root, {topology: [1000.0] * repeats}, benchmark=name, options=options, **changes)
     for repeat, path in enumerate(paths):
         record = json.loads(path.read_text())
         slowest = max(factor(rank, repeat) for rank in range(nodes * devices))
         for number, rank in enumerate(record["ranks"]):
             rank["node"] = number // devices
-            if exchange:
+            if gradient_sync:
                 rank["matmul_flops_per_s"] = 50e12 / factor(number, repeat)
             else:
                 rank["window_end_s"] *= factor(number, repeat) / slowest

@@ -33,7 +33,7 @@ def one(name: str, at: int | None, value: float, unit: str = "TFLOPS") -> dict[s
 
 def write(root: Path, model: str, batch: int, precision: str, own: dict[str, Any], figures: list[Any]) -> Path:
     """Write the summary of one run of a test on an A100; return its path."""
-    run = report_fixture.spec(benchmark=model.replace("-", "_"), batch_per_device=batch, precision=precision, repeat=1)
+    run = report_fixture.spec(benchmark=model.replace("-", "_"), batch=batch, precision=precision, repeat=1)
     run = {key: value for key, value in run.items() if key not in ("sequence_length", "predictions", "corpus")}
     run |= {"model": model, "options": {**run["options"], "data": "synthetic"}, **own}
     asked = read_spec(json.dumps(run))
@@ -120,7 +120,7 @@ def test_the_device_stands_once_on_the_page(results: tuple[Path, Results]) -> No
 
 def trained(root: Path, speed: float, **changes: Any) -> cells.Group:
     """Return BERT-base on the same card with `speed` samples per second."""
-    run = report_fixture.spec(benchmark="bert", precision="fp16", batch_per_device=96, **changes)
+    run = report_fixture.spec(benchmark="bert", precision="fp16", batch=96, **changes)
     asked = read_spec(json.dumps({**run, "repeat": 1}))
     run = asked.values()
     record = report_fixture.record(run, speed, device=A100)

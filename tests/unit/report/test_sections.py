@@ -26,8 +26,8 @@ TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")
 def groups(root: Path, complete: bool, **changes: Any) -> list[cells.Group]:
     """Make runs on one and two devices at two batch sizes. The larger batch does not fit on two devices."""
     fits = write_series(root, {"1n1g": jitter(100.0), "1n2g": jitter(190.0)}, complete=complete, **changes)
-    tight = write_series(root, {"1n1g": jitter(120.0)}, complete=complete, batch_per_device=96, **changes)
-    oom = record(spec(batch_per_device=96, topology="1n2g"), None, status="oom", reason="too large")
+    tight = write_series(root, {"1n1g": jitter(120.0)}, complete=complete, batch=96, **changes)
+    oom = record(spec(batch=96, topology="1n2g"), None, status="oom", reason="too large")
     tight.append(write_record(root, {**oom, "device": changes.get("device_found", oom["device"])}))
     return cells.groups([summary.summarize(paths, repeats=5, terms=TERMS) for paths in (fits, tight)])
 

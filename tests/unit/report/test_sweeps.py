@@ -30,7 +30,7 @@ def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes
     figure = {"name": "latency", "unit": "ms", "better": "less", "at": "median", "value": latency_ms}
     paths = []
     for topology, speed in (("1n1g", 100.0), ("1n2g", 180.0)):
-        run = spec(benchmark=benchmark, batch_per_device=batch, topology=topology, **{**WIDE, **changes})
+        run = spec(benchmark=benchmark, batch=batch, topology=topology, **{**WIDE, **changes})
         run = {key: value for key, value in run.items() if key not in ("sequence_length", "predictions")}
         run = read_spec(json.dumps(run)).values()
         beside = {"figures": [figure], "data": None}

@@ -241,7 +241,7 @@ def test_the_answer_on_scaling_is_that_of_the_comparison(tmp_path: Path, middle:
 def test_frameworks_that_are_fastest_elsewhere_are_compared_there(tmp_path: Path) -> None:
     """jax is the fastest at batch 32, torch is so at batch 64."""
     small = benchmark(tmp_path, {"torch": around(100.0), "jax": around(120.0, "jax")})
-    large = benchmark(tmp_path, {"torch": around(119.5), "jax": around(90.0, "jax")}, batch_per_device=64)
+    large = benchmark(tmp_path, {"torch": around(119.5), "jax": around(90.0, "jax")}, batch=64)
     scope = scoped(small, large)
     pair = next(pair for pair in scope.pairs if pair.family == "the fastest against those elsewhere")
     assert (pair.what, pair.where) == ("jax over torch", "1n1g, fp32, batch 32 against 1n1g, fp32, batch 64")

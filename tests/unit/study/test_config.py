@@ -97,8 +97,8 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ),
         (
             "benchmarks: {b: {model: gpt2-small, topologies: [1n8g], options: {tensor_parallel: 8}}}",
-            "benchmarks.b.options.tensor_parallel = 8: gpt2-small has 12 heads and 50,304 vocabulary rows, which divide by "
-            "1, 2, 3, 4, 6, 12",
+            "benchmarks.b.options.tensor_parallel = 8: gpt2-small has 12 heads and 50,304 vocabulary rows, which "
+            "divide by 1, 2, 3, 4, 6, 12",
         ),
         (
             "benchmarks: {b: {model: gpt2-xl, topologies: [1n5g], options: {tensor_parallel: 5}}}",
@@ -122,7 +122,8 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ),
         (
             "benchmarks: {b: {global_batch: 64, options: {gradient_accumulation: 2}}}",
-            "benchmarks.b.options.gradient_accumulation = 2: global_batch = 64 decides how many micro-batches a step has",
+            "benchmarks.b.options.gradient_accumulation = 2: global_batch = 64 decides how many micro-batches a step "
+            "has",
         ),
         ("benchmarks: {b: {global_batch: 0}}", "b.global_batch = 0: allowed: a whole number or null"),
         (
@@ -204,8 +205,9 @@ def test_maps_merge_and_lists_are_replaced(tmp_path: Path) -> None:
 def test_null_in_a_later_file_takes_a_key_out(tmp_path: Path) -> None:
     first = written(
         tmp_path,
-        "corpus: {sequences: {32: 5, 512: 80}, dump: {text: a.txt}}\nruns: {steps: {max_total_seconds: 10, timed: 7}}\n"
-        "benchmarks: {a: {sequence_length: 32, steps: {max_total_seconds: null}}, b: {sequence_length: 32}, c: {sequence_length: 32, threads: 3}}",
+        "corpus: {sequences: {32: 5, 512: 80}, dump: {text: a.txt}}\nruns: {steps: {max_total_seconds: 10, timed: "
+        "7}}\nbenchmarks: {a: {sequence_length: 32, steps: {max_total_seconds: null}}, b: {sequence_length: 32}, c: "
+        "{sequence_length: 32, threads: 3}}",
         "a.yaml",
     )
     second = written(

@@ -120,7 +120,7 @@ def test_ngc_bert_takes_the_published_steps() -> None:
     Size = tuple[str, int | None, int | None, int | None, int | None, int | None]
     source = "PaddlePaddle/Perf a26f150 NGC PyTorch"
     published: set[Size] = {
-        (row.precision, row.nodes, row.devices, row.batch_per_device, row.gradient_accumulation, row.global_batch)
+        (row.precision, row.nodes, row.devices, row.batch, row.gradient_accumulation, row.global_batch)
         for row in published_rows()
         if row.source == source
     }

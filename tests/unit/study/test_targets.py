@@ -13,7 +13,8 @@ from throughline.study.runs import read_spec
 from throughline.study.targets import Targets, absent, of_a_preset
 
 BLOCK: dict[str, Any] = {
-    "sequence_length": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2, "extras": ["aa", "synthetic"],
+    "sequence_length": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2,
+    "extras": ["aa", "synthetic"],
     "remarks": "cold", "strict": True,
 }  # fmt: skip
 RUN = {"benchmark": "b", "batch": "8", "precision": "fp32", "framework": "torch", "topology": "1n2g", "repeat": "2",

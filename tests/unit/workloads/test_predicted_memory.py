@@ -34,7 +34,7 @@ MIXTURE = CONTENT | {
 def asked(content: Any, precision: str = "fp32", **options: Any) -> RunSpec[Any]:
     made = training_fixtures.spec(
         model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence_length=256, precision=precision,
-        batch_per_device=4, options={"data": "synthetic", **options},
+        batch=4, options={"data": "synthetic", **options},
     )  # fmt: skip
     return replace(made, content=content)
 
@@ -158,7 +158,7 @@ def test_the_search_for_the_largest_batch_begins_where_nine_tenths_are_filled(tm
         filled = [WORKLOAD.memory(begun.at(size), False) for size in (begun.start, begun.start + begun.start // 32)]
         assert begun.start > 4 * spec.batch and filled[0] and filled[1]
         assert filled[0].peak_bytes <= max_batch.FILLED * (4000 << 20) < filled[1].peak_bytes
-    other = training_fixtures.spec(batch_per_device=8, options={"memory_limit_mb": 4000})
+    other = training_fixtures.spec(batch=8, options={"memory_limit_mb": 4000})
     assert max_batch._Search(other, None, "python", tmp_path, (), max_batch.BATCH).start == 8
 
 

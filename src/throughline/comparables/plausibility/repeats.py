@@ -95,7 +95,7 @@ def _unlike(row: Result, other: Result) -> bool:
 
 
 def _where(row: Result) -> str:
-    parts = f"{row.devices} devices", row.precision, row.batch_per_device and f"batch {row.batch_per_device}"
+    parts = f"{row.devices} devices", row.precision, row.batch and f"batch {row.batch}"
     return ", ".join(str(part) for part in parts if part)
 
 

@@ -45,7 +45,7 @@ def peak(row: Result) -> float | None:
 def configuration(row: Result, *, options: bool = True, device: bool = True) -> tuple[Any, ...]:
     """Return everything that decides a row's speed, as far as the row states it."""
     own = row.source, row.framework, row.software, row.model, tuple(row.parameters.items()), row.sequence_length
-    size = row.nodes, row.devices, row.batch_per_device, row.gradient_accumulation, row.global_batch
+    size = row.nodes, row.devices, row.batch, row.gradient_accumulation, row.global_batch
     return *own, row.precision, *size, row.options if options else "", row.device if device else ""
 
 

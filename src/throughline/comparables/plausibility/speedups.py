@@ -85,7 +85,7 @@ def _base(row: Result, table: Rows) -> Result | None:
 def _table(row: Result) -> tuple[Any, ...]:
     """Return what the rows of one table of topologies have in common."""
     what = row.origin, row.source, row.date, row.framework, row.software, row.model, tuple(row.parameters.items())
-    return *what, row.sequence_length, row.precision, row.device, row.batch_per_device, row.options, row.unit
+    return *what, row.sequence_length, row.precision, row.device, row.batch, row.options, row.unit
 
 
 RULES = (speedups, printed_speedups)

@@ -23,8 +23,8 @@ END_OF_TEXT = 50256
 class WindowReader:
     """Reads windows of `sequence_length` + 1 tokens. The model predicts every token of a window but the first.
 
-    In each epoch, the first window begins at a random place below `sequence_length`. Each other window begins at the last
-    token of the one before it. So every token is read about once per epoch, with another context in each epoch.
+    In each epoch, the first window begins at a random place below `sequence_length`. Each other window begins at the
+    last token of the one before it. So every token is read about once per epoch, with another context in each epoch.
     """
 
     how = "windows at places drawn anew each epoch"

@@ -13,7 +13,8 @@ from throughline.files import UserError
 class Parameters:
     """How examples of one sequence length are made.
 
-    `sequence_length` and `predictions` are numbers of tokens. `probability` and `short_sequences` are shares from 0 to 1.
+    `sequence_length` and `predictions` are numbers of tokens. `probability` and `short_sequences` are shares from 0 to
+    1.
     """
 
     sequence_length: int

@@ -20,17 +20,18 @@ def refuse(options: Options) -> None:
         return
     refuse_if(
         not options.gradient_sync,
-        "with options.expert_parallel tokens travel between the ranks in every pass: options.gradient_sync has to be true",
+        "with options.expert_parallel tokens travel between the ranks in every pass: options.gradient_sync has to be "
+        "true",
     )
     refuse_if(
         options.tensor_parallel > 1,
-        "options.tensor_parallel cuts every expert over the ranks of a replica, and options.expert_parallel deals whole experts out to "
-        "replicas: choose one of them",
+        "options.tensor_parallel cuts every expert over the ranks of a replica, and options.expert_parallel deals "
+        "whole experts out to replicas: choose one of them",
     )
     refuse_if(
         options.sharding == "zero1",
-        "ZeroRedundancyOptimizer sends updated tensors to all replicas, and with options.expert_parallel they hold different "
-        "experts: options.sharding can be `none`, `shard_grad_op` or `full_shard`",
+        "ZeroRedundancyOptimizer sends updated tensors to all replicas, and with options.expert_parallel they hold "
+        "different experts: options.sharding can be `none`, `shard_grad_op` or `full_shard`",
     )
 
 

@@ -28,7 +28,8 @@ SETTINGS = {
     "zero1": "the optimizer's states (8 bytes a parameter), each tensor's to one replica (ZeroRedundancyOptimizer)",
     "shard_grad_op": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each "
     "tensor to every replica (FSDP2); whole weights are gathered once a step",
-    "full_shard": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor to every "
+    "full_shard": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor to "
+    "every "
     "replica (FSDP2); whole weights are gathered block by block, for each pass anew",
 }
 """Map each value to words for what is split, and how."""
@@ -43,7 +44,8 @@ def refuse(options: Options, replicas: int, groups: int = 1) -> None:
     refuse_if(replicas == 1, "a single replica has no other replica to share its states with: sharding needs several")
     refuse_if(
         replicas == groups,
-        f"each of the {groups} groups of options.hybrid_shard_groups has one replica, with no other to share its states with",
+        f"each of the {groups} groups of options.hybrid_shard_groups has one replica, with no other to share its "
+        "states with",
     )
     refuse_if(
         not options.gradient_sync,

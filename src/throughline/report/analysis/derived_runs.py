@@ -1,4 +1,5 @@
-"""What a derived benchmark (`<name>__aa`, `__synthetic`, `__no_gradient_sync`) says about the one that it is derived from.
+"""What a derived benchmark (`<name>__aa`, `__synthetic`, `__no_gradient_sync`) says about the one that it is derived
+from.
 
 Each sentence follows the verdicts of its pairs: a median above 1 is no cost and no gain.
 """

@@ -44,7 +44,7 @@ def _result(group: Group, row: Row) -> Result | None:
         device=group.facts(row).get("device.name"),
         nodes=row.topology.nodes,
         devices=row.topology.world,
-        batch_per_device=cell.batch_size_per_device,
+        batch=cell.batch_size_per_device,
         gradient_accumulation=group.size(row).gradient_accumulation,
         global_batch=cell.global_batch,
         options=switches(summary),

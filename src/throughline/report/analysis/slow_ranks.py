@@ -1,8 +1,8 @@
 """Compare the ranks of each cell with each other: which of them is slow by itself, and how long the others wait for it.
 
 With an exchange in each step, every rank takes as long as the slowest. So the times of a usual run do not name it. The
-extra `no_gradient_sync` does: there each rank trains alone, beside the others. The matrix product of each rank names it too.
-Both are judged together, for all cells of a benchmark as one family (outliers.py).
+extra `no_gradient_sync` does: there each rank trains alone, beside the others. The matrix product of each rank names it
+too. Both are judged together, for all cells of a benchmark as one family (outliers.py).
 
 Ranks that share cores, or a machine with other work, differ in a run by far more than equal devices do, and one of them
 is always the slowest. So the repeats have to name the same rank again and again. If ranks are equal, then each of N is

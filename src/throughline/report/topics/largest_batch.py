@@ -25,9 +25,7 @@ def table(scope: Scope) -> Table:
                 limit = largest.device.name
             refused = f"{largest.smallest_out_of_memory:,}" if largest.smallest_out_of_memory else "n/a"
             peak = mebibytes(largest.peak_memory_bytes) or "n/a"
-            tries = (
-                f"{t.size or t.batch_per_device:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in largest.tries
-            )
+            tries = (f"{t.size or t.batch:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in largest.tries)
             cell = [framework, search.precision, search.topology, limit, _answer(largest, search.quantity)]
             rows.append([*cell, refused, peak, ", ".join(tries)])
     return texts([*header, "tries"], rows)

@@ -40,22 +40,22 @@ def _ours(scope: Scope) -> Iterator[tuple[tuple[int, int, int], dict[str, Any]]]
 
 def _of(job: Result) -> dict[str, Any]:
     """Return the row of a published job, whose figures have all printed digits."""
-    assert job.devices and job.batch_per_device and job.value
+    assert job.devices and job.batch and job.value
     printed = {**dict[str, str](job.printed.items()), "train_samples_per_second": job.value}
     kind = (job.gpu.kind if job.gpu else job.device or "device").replace(" ", "-")
     return {
-        "name": f"{kind}_{job.devices}gpu_{job.batch_per_device}",
+        "name": f"{kind}_{job.devices}gpu_{job.batch}",
         "measured_by": job.source,
         "framework": job.framework,
         "fp16": str(job.precision == "fp16").upper(),
-        "train_bs": job.devices * job.batch_per_device,
+        "train_bs": job.devices * job.batch,
         "total_train_bs": job.global_batch,
         **{heading: float(printed[figure]) for figure, heading in whole_jobs.COLUMNS.items()},
     }
 
 
 def _place(job: Result) -> tuple[int, int, int]:
-    return job.devices or 0, job.batch_per_device or 0, ORDER.index(job.precision or "fp32")
+    return job.devices or 0, job.batch or 0, ORDER.index(job.precision or "fp32")
 
 
 def _entry(value: Any) -> Entry:

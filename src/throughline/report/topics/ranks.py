@@ -27,12 +27,12 @@ HEADER = [
 ]  # fmt: skip
 INTRO = (
     "If ranks exchange in every step, all of them take as long as the slowest one. So these figures are of each rank "
-    "by itself: its step in the runs whose ranks keep their gradients (extra `no_gradient_sync`), and a large matrix product "
-    "after the window. The distance is from the median of the other ranks, and negative if the rank is slower. Behind "
-    "it stands the range over the repeats. A rank waits so long in each step for the slowest. A rank is called slow if "
-    "it is always slower, by more than 2 %, and if chance hardly explains that: neither how far it is from the others, "
-    "nor that all repeats name the same rank. So a verdict needs repeats: about three with 8 ranks, five with 3. Two "
-    "ranks have no verdict, because nobody can tell which of them is wrong."
+    "by itself: its step in the runs whose ranks keep their gradients (extra `no_gradient_sync`), and a large matrix "
+    "product after the window. The distance is from the median of the other ranks, and negative if the rank is "
+    "slower. Behind it stands the range over the repeats. A rank waits so long in each step for the slowest. A rank "
+    "is called slow if it is always slower, by more than 2 %, and if chance hardly explains that: neither how far it "
+    "is from the others, nor that all repeats name the same rank. So a verdict needs repeats: about three with 8 "
+    "ranks, five with 3. Two ranks have no verdict, because nobody can tell which of them is wrong."
 )
 
 

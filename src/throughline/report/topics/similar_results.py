@@ -28,7 +28,7 @@ def csv(scope: Scope) -> Table | None:
 def _record(similar: SimilarResult) -> list[float | str | None]:
     ours, other = similar.ours, similar.other
     who = [other.origin, other.source or "", other.place or ""]
-    which = [ours.result.framework, str(ours.topology), ours.result.precision, other.batch_per_device]
+    which = [ours.result.framework, str(ours.topology), ours.result.precision, other.batch]
     figures = [ours.cell.median_speed, similar.samples_per_s, similar.ratio, *similar.range]
     return [*who, *which, *figures, "; ".join(similar.differs), "; ".join(similar.doubts)]
 

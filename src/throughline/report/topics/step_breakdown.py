@@ -175,10 +175,10 @@ FIELDS = {
 """Map the ends of the CSV's column names to the fields of a part."""
 HEADER = ["framework", "topology", "precision, batch", "step, ms", "compute, ms", "communication, ms", "input, ms"]
 INTRO = (
-    "Communication is the time of a step minus that of a step without exchange (extra `no_gradient_sync`). Input is the time "
-    "of a step minus that of a step without reading (extra `synthetic`). Both steps are from repeats of the same "
-    "number. The table shows the median of these differences, its share of the step, and the smallest and the largest "
-    "difference. A part whose range contains 0 cannot be told from noise."
+    "Communication is the time of a step minus that of a step without exchange (extra `no_gradient_sync`). Input is "
+    "the time of a step minus that of a step without reading (extra `synthetic`). Both steps are from repeats of the "
+    "same number. The table shows the median of these differences, its share of the step, and the smallest and the "
+    "largest difference. A part whose range contains 0 cannot be told from noise."
 )
 
 

@@ -27,7 +27,7 @@ from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dr
 
 
 class BertForPretraining(InParts):
-    """BERT with its heads and its loss. `forward` takes the tensors of `bert.batch` or `bert.unpadded`.
+    """BERT with its heads and its loss. `forward` takes the tensors of `bert.batch` or `bert.without_padding`.
 
     The loss is the mean over masked tokens + the mean over next-sentence labels. With `half_type`, the weights keep
     their type and are cast where they are used. Matrix products, attention and the activations between them have the

@@ -38,7 +38,8 @@ VOCABULARY = 50257
 POSITIONS = 1024
 """The fewest rows of the position table. Longer sequences have more."""
 ALL = frozenset({
-    "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing", "convergence",
+    "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
+    "activation_checkpointing", "convergence",
 })  # fmt: skip
 """The features of every form."""
 
@@ -171,7 +172,8 @@ class Gpt2(Workload[Parameters]):
         return {
             "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, "
             "loss or optimizer",
-            "attention": f"full: each of the {sequence_length} positions counts as attending to all, although it sees no "
+            "attention": f"full: each of the {sequence_length} positions counts as attending to all, although it sees "
+            "no "
             "later position; mfu_causal counts only the positions that it sees",
             "tokens": f"a sample has {sequence_length} tokens that are read and as many that are predicted",
             "head_positions": f"the vocabulary head on all {sequence_length} positions; its {padded(VOCABULARY)} rows "

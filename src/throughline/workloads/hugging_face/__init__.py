@@ -90,11 +90,13 @@ class HuggingFace(Workload[Parameters]):
     parameters = Parameters
     libraries = {
         "transformers": frozenset({
-            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing", "sharding",
+            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
+            "activation_checkpointing", "sharding",
             "hybrid_shard_groups",
         }),
         "torch": frozenset({
-            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing", "sharding",
+            "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
+            "activation_checkpointing", "sharding",
             "hybrid_shard_groups", "expert_parallel", "reduce_dtype", "selective", "tensor_parallel", "fp8", "rowwise",
         }),
     }  # fmt: skip
@@ -287,9 +289,8 @@ class HuggingFace(Workload[Parameters]):
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
         given = spec.parameters
         head = {
-            "clm": f"the vocabulary head on all {given.sequence_length} positions; the last one has no next word, and no loss",
-            "mlm": f"the vocabulary head on all {given.sequence_length} positions, as transformers computes it, though at "
-            f"most {given.predictions} are predicted",
+            "clm": "; the last one has no next word, and no loss",
+            "mlm": f", as transformers computes it, though at most {given.predictions} are predicted",
         }
         attention = (
             f"full: each of the {given.sequence_length} positions counts as attending to all. For a decoder, "
@@ -302,7 +303,7 @@ class HuggingFace(Workload[Parameters]):
             "embedding look-ups, norms, rotary embeddings, softmax, loss or optimizer",
             "attention": attention,
             "tokens": f"a sample has {given.sequence_length} tokens",
-            "head_positions": head[given.task],
+            "head_positions": f"the vocabulary head on all {given.sequence_length} positions{head[given.task]}",
         }
 
 

@@ -1,5 +1,5 @@
-"""How ranks that share a replica cut a decoder (`options.tensor_parallel`): heads, columns of feed-forward parts and of experts,
-and rows of the vocabulary. All else is whole on every rank."""
+"""How ranks that share a replica cut a decoder (`options.tensor_parallel`): heads, columns of feed-forward parts and of
+experts, and rows of the vocabulary. All else is whole on every rank."""
 
 from __future__ import annotations
 

@@ -6,9 +6,9 @@ names and shapes that they have in transformers. A test compares losses and grad
 There is no pipeline parallelism (each device has some of the layers) and no context parallelism (each device has some
 of a sample's tokens). So the largest models can be measured in a worse layout than the one they are trained in. Llama
 3.1 405B needs 16 bytes a parameter, 6.5 TB, for weights, gradients and states alone: 82 GPUs of 80 GB. Here it can only
-be split by `sharding: full_shard` and by `tensor_parallel` within a node, so every device gathers its part of all layers in each pass,
-over the network. Programs that split it into stages send the states of a few layers' borders instead. And a sample has
-to fit one replica: 128k tokens do not.
+be split by `sharding: full_shard` and by `tensor_parallel` within a node, so every device gathers its part of all
+layers in each pass, over the network. Programs that split it into stages send the states of a few layers' borders
+instead. And a sample has to fit one replica: 128k tokens do not.
 """
 
 from __future__ import annotations
@@ -271,7 +271,8 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         positions = spec.size.batch_per_replica * spec.parameters.sequence_length
         if positions % spec.options.tensor_parallel:
             raise Unsupported(
-                f"options.tensor_parallel: {spec.options.tensor_parallel} ranks cannot have equal parts of {positions} tokens"
+                f"options.tensor_parallel: {spec.options.tensor_parallel} ranks cannot have equal parts of "
+                f"{positions} tokens"
             )
         if spec.options.expert_parallel > 1 and (reason := _unspreadable(made, spec.options.expert_parallel)):
             raise Unsupported(reason)
