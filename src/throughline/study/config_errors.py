@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 
 from throughline import spelling
 from throughline.spec import Part
+from throughline.study import renamed
 from throughline.study.section import PATTERNS, Section
 
 Model = type[Section] | type[Part]
@@ -22,7 +23,13 @@ NAMED_AT_MOST = 10
 def explain(raw: Any, error: ValidationError, root: Model) -> list[str]:
     """Return one line per mistake."""
     places = [(problem, _resolve(problem["loc"], root, raw)) for problem in error.errors()]
-    return list(dict.fromkeys(_line(problem, place) for problem, place in places if place.is_meant))
+    under_old_name = [[*place.keys[:-1], renamed.of_key(place.keys)] for _, place in places]
+    lines = (
+        _line(problem, place)
+        for problem, place in places
+        if place.is_meant and not (problem["type"] == "missing" and place.keys in under_old_name)
+    )
+    return list(dict.fromkeys(lines))
 
 
 def allowed(value: Any, choices: Sequence[Any], page: str = "docs/configuration.md") -> str:
@@ -111,6 +118,8 @@ def _line(problem: Any, place: _Place) -> str:
     if problem["loc"][-1] == "[key]":
         return f"{path}: key {shown(place.value)}: {_wording(problem, place)}"
     if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
+        if new := renamed.of_key(place.keys):
+            return f"{path}: since 0.4 this key is {new} (docs/from-0.3-to-0.4.md)"
         key = str(place.keys[-1])
         known = place.model.unknown(key) if issubclass(place.model, Section) else None
         return f"{path}: {known or f'unknown key; {allowed(key, list(fields_of(place.model)))}'}"
@@ -134,6 +143,8 @@ _MESSAGES = {
 
 def _wording(problem: Any, place: _Place) -> str:
     mistake, plain = problem["type"], strip(place.annotation)
+    if new := renamed.of_value(place.keys, place.value):
+        return f"since 0.4 this value is {new} (docs/from-0.3-to-0.4.md)"
     if typing.get_origin(plain) is Literal:
         return allowed(place.value, typing.get_args(plain))
     if plain is bool:

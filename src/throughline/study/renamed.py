@@ -1,0 +1,118 @@
+"""The keys of version 0.3 that have another name since 0.4.0: what an error says, and docs/from-0.3-to-0.4.md.
+
+`python -m throughline.study.renamed` writes the page. A test fails if the page is out of date.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from throughline.files import write_text
+
+PAGE = Path(__file__).parents[3] / "docs" / "from-0.3-to-0.4.md"
+BLOCK = "benchmarks.<name>"
+KEYS: Mapping[str, Mapping[str, str]] = {
+    BLOCK: {
+        "sequence": "sequence_length",
+        "samples_per_step": "global_batch",
+        "task_samples": "total_samples",
+        "at_least_s": "min_seconds",
+    },
+    "options": {
+        "accumulate": "gradient_accumulation",
+        "checkpointing": "activation_checkpointing",
+        "decoder": "image_decoder",
+        "exchange": "gradient_sync",
+        "exchange_dtype": "reduce_dtype",
+        "experts": "expert_parallel",
+        "graph": "cuda_graph",
+        "replicate": "hybrid_shard_groups",
+        "tensor": "tensor_parallel",
+        "unpadded": "remove_padding",
+    },
+    "steps": {"at_most_s": "max_total_seconds", "at_least_s": "min_window_seconds"},
+    "accept": {"at_least_s": "min_seconds"},
+    "masking": {"copies": "dupe_factor"},
+}
+"""Map each section, by its own key, to its old keys and their new names."""
+VALUES: Mapping[str, Mapping[Any, str]] = {
+    "sharding": {"optimizer": "zero1", "optimizer_gradients": "shard_grad_op", "full": "full_shard"},
+    "cuda_graph": {False: "none", True: "step"},
+    "extras": {"noexchange": "no_gradient_sync"},
+}
+"""Map each key to its old values and their new names."""
+
+HEADER = """# From 0.3 to 0.4
+
+For those who have configurations or results of version 0.3. Version 0.4 reads neither: it uses the
+names that the field uses, and it keeps no second name for anything.
+
+1. Write the new names into your configuration. An old name is an error that says the new one.
+2. Take a new folder for results, or remove the old one. A record, a summary or an archive of 0.3 is
+   an error too: they have schema 2, and 0.4 reads schema 3. Version 0.3 can still read them.
+3. Run again. Shards of text are made again as well, because their parameters have new names. Their
+   rows are the same, and so is `content_digest` in their manifests.
+
+This page is generated (`python -m throughline.study.renamed`).
+
+## Keys
+
+JSON files under `results/` and columns of tables have the new names too. In JSON,
+`batch_per_device` is `batch` now. The keys of a summary that DLPerf uses stay: `median_speed`,
+`average_speed`, `speedup` and `batch_size_per_device`.
+
+| where | 0.3 | 0.4 |
+|---|---|---|
+"""
+VALUES_HEADER = """
+## Values
+
+| key | 0.3 | 0.4 |
+|---|---|---|
+"""
+FOOTER = """
+* `cuda_graph: step` records the whole step. `graph: true` recorded only its passes, which gained
+  less, and is gone.
+* The results of the extra `no_gradient_sync` lie in `results/<benchmark>__no_gradient_sync/`.
+
+## A new key
+
+`runs.decode_workers` is the number of processes that decode pictures for each worker. In 0.3 it was
+`runs.threads`, which is still its default.
+"""
+
+
+def of_key(path: Sequence[Any]) -> str | None:
+    """Return the new name of the key at the end of a path of keys, such as [benchmarks, b, options, accumulate].
+
+    None if the key was not renamed.
+    """
+    section = BLOCK if len(path) == 3 and path[0] == "benchmarks" else path[-2] if len(path) > 1 else None
+    return KEYS.get(section, {}).get(path[-1]) if isinstance(section, str) else None
+
+
+def of_value(path: Sequence[Any], value: Any) -> str | None:
+    """Return the new name of a value of the key at the end of a path; None if it was not renamed."""
+    key = path[-2] if len(path) > 1 and isinstance(path[-1], int) else path[-1]
+    return VALUES.get(key, {}).get(value) if isinstance(value, (str, bool)) else None
+
+
+def page() -> str:
+    """Return the page as Markdown."""
+    return HEADER + "".join(_keys()) + VALUES_HEADER + "".join(_values()) + FOOTER
+
+
+def _keys() -> Iterator[str]:
+    places = {"options": f"{BLOCK}.options", "steps": "runs.steps", "masking": "corpus.masking"}
+    for section, names in KEYS.items():
+        yield from (f"| `{places.get(section, section)}` | `{old}` | `{new}` |\n" for old, new in names.items())
+
+
+def _values() -> Iterator[str]:
+    for key, names in VALUES.items():
+        for old, new in names.items():
+            yield f"| `{key}` | `{str(old).lower() if isinstance(old, bool) else old}` | `{new}` |\n"
+
+
+if __name__ == "__main__":
+    write_text(PAGE, page())
