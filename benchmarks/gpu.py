@@ -4,7 +4,7 @@
     python benchmarks/gpu.py --workload gpt2        GPT-2, as long again; writes gpu-gpt2.json and gpu-gpt2.md
     python benchmarks/gpu.py --workload resnet50    ResNet-50; writes gpu-resnet50.json and gpu-resnet50.md
     python benchmarks/gpu.py --workload parts       attention by kernel and the head's loss alone; our step eager, as
-                                                    graphs, with LAMB; writes gpu-parts.json and gpu-parts.md
+                                                    a graph, with LAMB; writes gpu-parts.json and gpu-parts.md
     python benchmarks/gpu.py --output FOLDER --shards data/<corpus>/seq128/manifest.json
     python benchmarks/gpu.py --device cpu --dry     the same script with tiny sizes: minutes, figures without a meaning
 
@@ -14,9 +14,8 @@ so and the next row begins. If a process dies, only one row is lost.
 
 1. card      name, driver, versions; the measured speed of the fastest matrix product in each precision, and the
              measured bandwidth of the memory
-2. checks    losses of the first steps in every precision, compiled, recorded, without padding, compared with fp32 on
-the
-             same data
+2. checks    losses of the first steps in every precision, compiled, recorded and without padding, compared with fp32
+             on the same data
    pieces    only with `--workload parts`: pieces of a step alone, each way to compute them
 3. rows      the table: our step, Hugging Face's Trainer and a plain loop, in turn (contestants.py), and what limits
              our step; a rival whose loss differs from ours is left out
@@ -239,13 +238,12 @@ class Run:
         def spec(**given: Any) -> RunSpec:
             return self.plan.spec(row.model, row.batch, row.precision, self.given.device, **given)
 
-        usual = {"options": self.options(cuda_graph=row.graph and self.given.device == "cuda")}
+        usual = {"options": self.options()}
         rivals: dict[str, dict[str, Any]] = {
             "trainer": {"framework": "hf-trainer"}, "plain": {"framework": "hf-loop"},
             "plain compiled": {"framework": "hf-loop", "options": self.options()}, "ours again": usual,
             "recorded": {"options": self.options(cuda_graph="step")},
             "eager": {"options": self.options(compile=False)}, "auto": {"options": self.options(compile="auto")},
-            "graph of the passes": {"options": self.options(cuda_graph=self.given.device == "cuda")},
             "lamb": {"options": self.options(), "optimizer": {"name": "lamb", "learning_rate": 1e-4}},
         }  # fmt: skip
         ours = spec(**usual)

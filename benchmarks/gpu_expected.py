@@ -60,7 +60,7 @@ LOOK_AT = {
     "optimizer": "whether the optimizer is fused: it should be a few kernels",
     "copies": "copies within the step: inputs that are not pinned, casts of whole weights",
     "passes": "what the compiler leaves apart: breaks of the graph (`TORCH_LOGS=graph_breaks`), casts, dropout",
-    "idle": "the launch of kernels: the row with a CUDA graph, the host's cores, the loader",
+    "idle": "the launch of kernels: how fast `recorded` is, the host's cores, the loader",
 }
 """What to look at if a kind of kernel takes too long."""
 

@@ -95,7 +95,7 @@ def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) 
     """
     import numpy as np
 
-    batch, graph = plan.check_batch, "step" if compiled and text == "full" else False
+    batch, graph = plan.check_batch, "step" if compiled and text == "full" else "none"
     options = {"dropout": 0.0, "compile": compiled, "cuda_graph": graph, "remove_padding": text == "packed"}
     gentle = {} if plan.model.startswith("resnet") else {"optimizer": {"name": "adamw", "learning_rate": GENTLE}}
     rank = built(plan.spec(plan.model, batch, precision, device, options=options, **gentle))
@@ -203,7 +203,7 @@ def measured(rank: Any, plan: Plan, combination: list[Any], batch: int) -> dict[
 
     gpu = rank.kind == "cuda"
     rank.spec = replace(rank.spec, batch=batch)
-    rank.replayed = rank.recorded = None
+    rank.recorded = None
     for parameter in rank.parameters:
         parameter.grad = None
     gc.collect()

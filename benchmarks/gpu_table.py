@@ -151,9 +151,8 @@ def _matrix(cells: list[dict[str, Any]]) -> list[str]:
     for cell in cells:
         memory = f" ({cell['peak_memory_bytes'] / 1e9:.1f})" if cell["peak_memory_bytes"] else ""
         text = f"{cell['samples_per_s']:,.0f}{memory}" if cell["status"] == "ok" else cell["status"]
-        table.setdefault((cell["precision"], cell["compile"], cell["activation_checkpointing"]), {})[cell["batch"]] = (
-            text
-        )
+        combination = cell["precision"], cell["compile"], cell["activation_checkpointing"]
+        table.setdefault(combination, {})[cell["batch"]] = text
     for (precision, *switches), found in table.items():
         words = ["yes" if on else "no" for on in switches]
         lines += [line(precision, *words, *(found.get(size, "") for size in sizes))]

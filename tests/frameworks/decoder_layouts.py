@@ -76,7 +76,7 @@ CASES: dict[str, tuple[int, str, dict[str, Any]]] = {
     "weights gathered once in groups": (4, "phi3", ONCE | GROUPS | EACH),
     "weights": (2, "gpt_oss", FULL | SELECTIVE),
     "weights in groups": (4, "qwen3_moe", FULL | GROUPS | GLOBAL),
-    "expert_parallel": (2, "qwen2_moe", EXPERTS | TWICE | GLOBAL),
+    "experts": (2, "qwen2_moe", EXPERTS | TWICE | GLOBAL),
     "experts, two ranks hold the same": (4, "gpt_oss", EXPERTS | EACH | SELECTIVE),
     "experts and weights": (2, "qwen3_moe", EXPERTS | FULL | ALL),
     "experts and weights gathered once": (4, "mixtral", EXPERTS | ONCE | TWICE),

@@ -52,8 +52,8 @@ def test_the_whole_script_runs_and_records_what_fails(tmp_path: Path) -> None:
 
     (real,) = value["real"]
     assert real["status"] == "ok" and 0.8 < real["real_token_share"] < 1
-    assert set(real["ratios"]) == {"resident", "full length", "remove_padding"}
-    assert set(real["real_tokens_per_s"]) == {"ours", "resident", "remove_padding"}
+    assert set(real["ratios"]) == {"resident", "full length", "without padding"}
+    assert set(real["real_tokens_per_s"]) == {"ours", "resident", "without padding"}
 
     cells = {(one["precision"], one["activation_checkpointing"], one["batch"]): one for one in value["matrix"]}
     assert cells["bf16", False, 4]["status"] == cells["fp32", True, 2]["status"] == "ok"

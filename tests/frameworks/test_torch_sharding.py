@@ -138,7 +138,7 @@ def test_an_exchange_in_bf16_rounds_gradients_and_nothing_else(folder: Path) -> 
         np.testing.assert_allclose(half["losses"], full["losses"], rtol=3e-4)
         assert (half["settings"]["reduce_dtype"], "reduce_dtype" in full["settings"]) == ("bf16", False)
         assert half["read"] == []
-        weights = [np.load(folder / f"2_half_exchange_none_{one}.npz") for one in (0, rank)]
+        weights = [np.load(folder / f"2_reduce_dtype_none_{one}.npz") for one in (0, rank)]
         for name in weights[0].files:
             assert weights[0][name].dtype == np.float32
             np.testing.assert_array_equal(weights[0][name], weights[1][name], "ranks hold other weights")
@@ -157,7 +157,7 @@ def test_a_record_says_what_is_shared_out(folder: Path) -> None:
     assert "8 bytes" in words["zero1"]
     assert all("16 bytes" in words[kind] for kind in ("shard_grad_op", "full_shard"))
     assert len(set(words.values())) == 4
-    halves = told(folder, "2", "halves_full")[0]["settings"]["sharding"]
+    halves = told(folder, "2", "halves_full_shard")[0]["settings"]["sharding"]
     assert halves == words["full_shard"] + "; blocks are gathered in bfloat16, and gradients summed in float32"
 
 

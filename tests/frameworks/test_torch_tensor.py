@@ -59,7 +59,7 @@ def _small_vocabulary() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("tensor_parallel", [2, WORLD], ids=["two replicas of two ranks", "one replica of four"])
+@pytest.mark.parametrize("tensor", [2, WORLD], ids=["two replicas of two ranks", "one replica of four"])
 @pytest.mark.parametrize("name", EXACT)
 def test_losses_and_gradients_are_those_of_the_whole_model(
     told: dict[int, Told], folder: Path, weights: dict[str, Any], name: str, tensor: int

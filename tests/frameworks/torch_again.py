@@ -27,15 +27,3 @@ def whole_step(rank: TorchDDP, first: int = recorded.FIRST) -> recorded.Replayed
     given = rank.whole, rank.update, first, rank.passes, rank.parameters, list(rank.changing.values())
     rank.recorded = recorded.ReplayedStep(*given, record=Again)
     return rank.recorded
-
-
-def passes(rank: TorchDDP, work: recorded.Work, changing: Any = ()) -> recorded.ReplayedPasses:
-    """Let the rank record its passes, and return what does so. A graph writes gradients, and never adds to them."""
-
-    class Written(Again):
-        def replay(self) -> None:
-            made._drop()
-            super().replay()
-
-    made = rank.replayed = recorded.ReplayedPasses(work, rank.parameters, changing, record=Written)
-    return made

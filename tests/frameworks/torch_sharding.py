@@ -25,7 +25,7 @@ from throughline.frameworks.torch.ddp import TorchDDP
 
 STEPS = 3
 VOCABULARY = 200
-GROUPS = ("averaging", "tensor_parallel", "mesh", "sharing", "holding", "expert_parallel", "together")
+GROUPS = ("averaging", "tensor", "mesh", "sharing", "holding", "experts", "together")
 """What a rank knows of its groups of ranks after `join`."""
 OVERFLOW = 1
 """The step in which the case with the loss scaler overflows, in one number of one rank."""

@@ -79,7 +79,7 @@ def specification(model: str, precision: str, words: dict[str, str]) -> dict[str
         elif key in optimizer:
             value["optimizer"][key] = content
         elif key not in OURS:
-            value["batch" if key == "batch" else key] = content
+            value[key] = content
     spec: RunSpec[Any] = frameworks.specification(value)
     return spec.values()
 

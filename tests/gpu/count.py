@@ -1,7 +1,7 @@
 """Print what one optimizer step launches on a GPU: `python tests/gpu/count.py MODEL PRECISION [key=value ...]`.
 
     python tests/gpu/count.py bert-tiny bf16 clip=norm
-    python tests/gpu/count.py gpt2-small bf16 batch=32 sequence=1024 compile=true
+    python tests/gpu/count.py gpt2-small bf16 batch=32 sequence_length=1024 compile=true
     python tests/gpu/count.py bert-tiny bf16 ranks=8 sharding=full_shard optimizer=lamb --names
 
 `--names` adds every kernel and call with its number. It runs PyTorch's CUDA build on a double of CUDA that computes

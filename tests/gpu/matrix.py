@@ -162,7 +162,6 @@ def compiled() -> Iterator[str]:
     yield "bert-tiny bf16 compile=true"
     yield "bert-tiny bf16 compile=true remove_padding=true"
     yield "bert-tiny bf16 compile=true ranks=8"
-    yield "bert-tiny bf16 compile=true cuda_graph=true"
     yield "gpt2-tiny bf16 compile=true"
     yield "gpt2-tiny bf16 compile=true ranks=8 sharding=full_shard"
     yield "resnet-tiny bf16 compile=true"

@@ -101,13 +101,13 @@ def test_a_run_ends_in_a_whole_record(dry: Dry, topology: str) -> None:
         ("gpt2-tiny", {"precision": "bf16", "topology": "1n2g", "options": {**SYNTHETIC, "sharding": "full_shard"}}),
         ("resnet-tiny", {"precision": "bf16", "options": SYNTHETIC, "image": 64, "classes": 100}),
     ],
-    ids=["fp16", "remove_padding", "recorded", "sharded", "pictures"],
+    ids=["fp16", "without padding", "recorded", "sharded", "pictures"],
 )
 def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) -> None:
     record = dry.run(model=model, **changes)
     assert record.peak_memory_bytes
     assert record.settings
-    assert record.settings["cuda_graph"] == changes.get("options", {}).get("cuda_graph", False)
+    assert record.settings["cuda_graph"] == changes.get("options", {}).get("cuda_graph", "none")
 
 
 def test_a_run_on_a_double_is_no_result(tmp_path: Path) -> None:

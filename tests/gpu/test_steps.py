@@ -96,7 +96,7 @@ def test_a_recorded_step_is_launched_with_one_call(rows: dict[str, dict[str, str
 def test_no_recorded_step_uses_memory_that_was_freed(tmp_path: Path) -> None:
     asked = [" ".join(case.split()) for case in matrix.recorded() if "compile" not in case]
     # It is not in the table: when a thread of PyTorch lets go of the rounded gradients, and so the peak, differs.
-    asked.append("bert-tiny bf16 graph=step ranks=8 reduce_dtype=bf16")
+    asked.append("bert-tiny bf16 cuda_graph=step ranks=8 reduce_dtype=bf16")
     found = counted(asked, tmp_path / "results", checked=True)
     assert {case: one["error"] for case, one in found.items() if "error" in one} == {}
     assert sum("steps" in one for one in found.values()) > 10

@@ -21,7 +21,7 @@ pytest.importorskip("torch")
     ("kind", "changes", "left_out", "words"),
     [
         ("cuda", {}, True, "left out: the device is a GPU"),
-        ("cuda", {"options": {"compile": True, "cuda_graph": True}}, False, "computed: a CUDA graph has one shape"),
+        ("cuda", {"options": {"cuda_graph": "step"}}, False, "computed: a CUDA graph has one shape"),
         ("cuda", {"framework": "jax"}, False, "computed: jax cannot leave it out for bert-tiny"),
         ("cuda", {"model": "gpt2-tiny"}, False, "computed: torch cannot leave it out for gpt2-tiny"),
         ("cpu", {}, False, "computed: on a CPU"),

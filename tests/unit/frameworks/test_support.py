@@ -47,7 +47,7 @@ def test_a_form_says_why_it_lacks_a_feature(monkeypatch: pytest.MonkeyPatch) -> 
         ({}, []),
         ({"topology": "2n2g"}, ["devices", "nodes"]),
         ({"precision": "fp16", "options": {"compile": True}}, ["amp", "compile"]),
-        ({"options": {"compile": True, "cuda_graph": True}}, ["compile", "cuda_graph"]),
+        ({"options": {"compile": True, "cuda_graph": "step"}}, ["compile", "cuda_graph"]),
         (
             {"options": {"gradient_accumulation": 2, "clip": "value", "activation_checkpointing": True}},
             ["gradient_accumulation", "clipping", "activation_checkpointing"],
