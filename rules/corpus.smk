@@ -157,9 +157,9 @@ if CORPUS_TARGETS.finished is None:
             tokens=of_corpus("data/{corpus}/tokens/{split}_{number}.hdf5"),
             vocabulary="data/{corpus}/vocabulary.txt",
         output:
-            "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
+            "data/{corpus}/seq{sequence_length}/{split}_{number}.hdf5",
         log:
-            "logs/{corpus}/seq{sequence}/{split}_{number}.log",
+            "logs/{corpus}/seq{sequence_length}/{split}_{number}.log",
         priority: BEFORE_RUNS
         conda:
             "../envs/main.yaml"
@@ -167,7 +167,7 @@ if CORPUS_TARGETS.finished is None:
             held_mb=CORPUS.memory_mb,
             runtime=5,  # minutes; Slurm adds up the steps that share a job, and a hundred of them must fit into a day
         params:
-            parameters=lambda wildcards: canonical(CORPUS.shard_parameters(int(wildcards.sequence))),
+            parameters=lambda wildcards: canonical(CORPUS.shard_parameters(int(wildcards.sequence_length))),
             protocol=DATA_PROTOCOL,
             packing=["--unpacked"] if CORPUS.unpacked else [],
         shell:
@@ -179,9 +179,9 @@ else:
         input:
             looked_up(CORPUS_TARGETS.finished_shard),
         output:
-            "data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
+            "data/{corpus}/seq{sequence_length}/{split}_{number}.hdf5",
         log:
-            "logs/{corpus}/seq{sequence}/{split}_{number}.log",
+            "logs/{corpus}/seq{sequence_length}/{split}_{number}.log",
         priority: BEFORE_RUNS
         conda:
             "../envs/main.yaml"
@@ -193,13 +193,13 @@ else:
 
 rule verify:
     input:
-        shard="data/{corpus}/seq{sequence}/{split}_{number}.hdf5",
+        shard="data/{corpus}/seq{sequence_length}/{split}_{number}.hdf5",
         tokens="data/{corpus}/tokens/{split}_{number}.hdf5" if CORPUS_TARGETS.finished is None else [],
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
-        "data/{corpus}/seq{sequence}/verified/{split}_{number}.json",
+        "data/{corpus}/seq{sequence_length}/verified/{split}_{number}.json",
     log:
-        "logs/{corpus}/seq{sequence}/verify_{split}_{number}.log",
+        "logs/{corpus}/seq{sequence_length}/verify_{split}_{number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
@@ -207,7 +207,7 @@ rule verify:
         held_mb=CORPUS.memory_mb,
         runtime=5,
     params:
-        against=lambda wildcards, input: CORPUS_TARGETS.verified_against(wildcards.sequence, input.tokens),
+        against=lambda wildcards, input: CORPUS_TARGETS.verified_against(wildcards.sequence_length, input.tokens),
     shell:
         command("corpus_verify", "params.against", memory_mb="resources.held_mb")
 
@@ -217,13 +217,13 @@ rule manifest:
         verified=looked_up(CORPUS_TARGETS.verified),
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
-        "data/{corpus}/seq{sequence}/manifest.json",
+        "data/{corpus}/seq{sequence_length}/manifest.json",
     log:
-        "logs/{corpus}/seq{sequence}/manifest.log",
+        "logs/{corpus}/seq{sequence_length}/manifest.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
-        parameters=lambda wildcards: canonical(CORPUS.decided_by(f"seq{wildcards.sequence}")),
+        parameters=lambda wildcards: canonical(CORPUS.decided_by(f"seq{wildcards.sequence_length}")),
     shell:
         command("corpus_manifest", corpus="wildcards.corpus")

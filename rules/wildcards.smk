@@ -7,7 +7,7 @@ wildcard_constraints:
     room="images|faces",
     clicks="[a-z][a-z0-9_]*",
     log=r"\d+",
-    sequence=r"[1-9]\d*",
+    sequence_length=r"[1-9]\d*",
     split="training|test",
     number=r"\d{4}",
     part=r"\d{4}",

@@ -25,7 +25,7 @@ from throughline.corpus.text import tokens
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "workflow" / "scripts"
-PARAMETERS = '{"sequence_length": 32, "predictions": 5, "copies": 5}'
+PARAMETERS = '{"sequence_length": 32, "predictions": 5, "dupe_factor": 5}'
 NAME = "simplewiki-20261101"
 SINGLE = "pages-articles-multistream.xml.bz2"
 

@@ -2,7 +2,7 @@
 
 tokens: the shard's tokens
 shard: counted from 0 within its split
-parameters: JSON: sequence, predictions, probability ...
+parameters: JSON: sequence_length, predictions, probability ...
 unpacked: write it uncompressed
 memory_mb: data to hold in memory at a time; the rest goes through files
 """

@@ -85,7 +85,7 @@ class CorpusTargets:
             "corpus": [self.corpus.name],
             "sequence_length": [str(length) for length in self.corpus.sequences],
             "part": self.parts,
-            "shard": self.shards(folder or f"seq{wildcards.get('sequence')}").names,
+            "shard": self.shards(folder or f"seq{wildcards.get('sequence_length')}").names,
         }
         for what, names in have.items():
             if what in wildcards:
@@ -159,13 +159,13 @@ class CorpusTargets:
         """Return the finished file, made by somebody else, that our name of a shard stands for."""
         self.check(folder, **wildcards)
         assert self.finished is not None
-        shards = self.finished[folder or f"seq{wildcards['sequence']}"]
+        shards = self.finished[folder or f"seq{wildcards['sequence_length']}"]
         return str(shards[f"{wildcards['split']}_{wildcards['number']}"])
 
     def verified(self, folder: str = "", **wildcards: str) -> list[str]:
         """Return the verification files of all shards of a folder. Raise UserError if finished shards lack it."""
         self.check(folder, **wildcards)
-        folder = folder or f"seq{wildcards['sequence']}"
+        folder = folder or f"seq{wildcards['sequence_length']}"
         if self.finished is not None and folder not in self.finished:
             raise UserError(
                 f"corpus.dump.shards holds no finished shards for {folder}",

@@ -119,7 +119,7 @@ def test_finished_shards_of_another_maker() -> None:
     ("wildcards", "message"),
     [
         ({"corpus": "other"}, "corpus other is not in the configuration. It holds: sample"),
-        ({"sequence_length": "48"}, "sequence 48 is not in the configuration. It holds: 32, 128"),
+        ({"sequence_length": "48"}, "sequence_length 48 is not in the configuration. It holds: 32, 128"),
         ({"part": "0009"}, "part 0009 is not in the configuration. It holds: 0000, ..., 0008"),
         ({"split": "test", "number": "0001"}, "shard test_0001 is not in the configuration. It holds: training_0000,"),
     ],

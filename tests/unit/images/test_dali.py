@@ -98,5 +98,5 @@ def test_an_environment_without_dali_says_so(manifest: Path, monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "nvidia", None)
     monkeypatch.delitem(sys.modules, "throughline.images.dali", raising=False)
     monkeypatch.delattr(images, "dali", raising=False)
-    with pytest.raises(Unsupported, match=r"options\.decoder is dali, and this framework's environment lacks it"):
+    with pytest.raises(Unsupported, match=r"options\.image_decoder is dali, and this framework's environment lacks it"):
         opened(manifest).reader.by_dali(iter(()), 4, 1, None)

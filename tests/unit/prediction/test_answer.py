@@ -142,7 +142,7 @@ def test_the_interval_is_as_wide_as_what_was_left_out_showed() -> None:
             points(),
             LARGER,
             Job(layout=Layout(sharding="full_shard", hybrid_shard_groups=2)),
-            "no formula here knows such groups",
+            "which no formula here knows",
         ),
         (points(), LARGER, Job(layout=Layout(expert_parallel=2)), "tokens travel"),
         (points([(1, 8), (2, 8)]), LARGER, Job(layout=Layout(tensor_parallel=16)), "replicas of 16"),

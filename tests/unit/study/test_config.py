@@ -69,7 +69,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
             "benchmarks: {b: {model: bert-tny}}",
             "b.model = 'bert-tny': did you mean bert-tiny, bert-mini or bert-layer? docs/workloads.md lists",
         ),
-        ("benchmarks: {b: {sequence_length: 64}}", "benchmarks.b.sequence = 64: allowed: [32, 128]"),
+        ("benchmarks: {b: {sequence_length: 64}}", "benchmarks.b.sequence_length = 64: allowed: [32, 128]"),
         ("benchmarks: {b: {options: {clip: globalnorm}}}", "did you mean global_norm?"),
         (
             "benchmarks: {b: {options: {dropout: .nan}}}",
@@ -108,7 +108,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
             "benchmarks: {b: {options: {hybrid_shard_groups: 0}}}",
             "benchmarks.b.options.hybrid_shard_groups = 0: at least 1 group, or nodes",
         ),
-        ("benchmarks: {b: {options: {replicate: node}}}", "benchmarks.b.options.hybrid_shard_groups"),
+        ("benchmarks: {b: {options: {hybrid_shard_groups: node}}}", "benchmarks.b.options.hybrid_shard_groups"),
         (
             "benchmarks: {b: {topologies: [1n3g], options: {expert_parallel: 2}}}",
             "the 3 replicas of 1n3g do not divide into sets of 2 that share experts",

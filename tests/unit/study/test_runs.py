@@ -95,7 +95,7 @@ def test_the_number_of_parts_changes_no_identity() -> None:
         {"shards": {"training": 9}},
         {"sequences": {"32": 4}},
         {"dump": "other.xml"},
-        {"masking": {"dynamic": True, "copies": 1}},
+        {"masking": {"dynamic": True, "dupe_factor": 1}},
         {"extractor": "throughline"},
         {"vocabulary": {"path": "v.txt", "sha256": "a" * 64}},
     ],

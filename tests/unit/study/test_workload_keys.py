@@ -82,7 +82,7 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
         ({"imag": 64}, "did you mean image or margin?"),
         (
             {"sequence_length": 32},
-            "benchmarks.b.sequence: a key of bert, gpt2, hugging_face and layers models; "
+            "benchmarks.b.sequence_length: a key of bert, gpt2, hugging_face and layers models; "
             "patches models take: image, crop, pool",
         ),
         (

@@ -224,12 +224,12 @@ GOOD = {"model_type": "llama", **TINY["llama"]}
         (GOOD | {"auto_map": {"AutoModel": "mine.Model"}}, {}, "has auto_map, which names code"),
         (GOOD | {"text_config": {"vocab_size": 9, "auto_map": {}}}, {}, "such code is never run"),
         (GOOD | {"_attn_implementation": "someone/kernel"}, {}, "has _attn_implementation, which names code"),
-        (GOOD, {"sequence_length": 65}, "sequence = 65: transformers:tiny is made for 64 tokens at most"),
+        (GOOD, {"sequence_length": 65}, "sequence_length = 65: transformers:tiny is made for 64 tokens at most"),
         (GOOD, {"model": {"transformers": "tiny.json"}}, "{transformers: FILE, task: mlm | clm}"),
         (GOOD, {"model": {"transformers": "tiny.json", "task": "nsp"}}, "{transformers: FILE, task: mlm | clm}"),
         (GOOD, {"model": {"file": "tiny.json"}}, "a map with the key transformers"),
         (GOOD, {"model": "transformers:tiny"}, "b.model = 'transformers:tiny': did you mean "),
-        (GOOD, {"model": "modernbert-base", "sequence_length": 77}, "sequence = 77: allowed: [32, 128]"),
+        (GOOD, {"model": "modernbert-base", "sequence_length": 77}, "sequence_length = 77: allowed: [32, 128]"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(

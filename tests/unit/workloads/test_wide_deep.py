@@ -24,8 +24,8 @@ from throughline.workloads.wide_deep import in_torch  # noqa: E402
 GIVEN = wide_deep.Parameters(vocabulary=20000, embedding=8, hidden=3, width=64)
 
 
-def spec_of(optimizer: str = "adam", exchange: bool = True, **parameters: Any) -> RunSpec[wide_deep.Parameters]:
-    options = Options(dropout=0.0, gradient_sync=exchange)
+def spec_of(optimizer: str = "adam", gradient_sync: bool = True, **parameters: Any) -> RunSpec[wide_deep.Parameters]:
+    options = Options(dropout=0.0, gradient_sync=gradient_sync)
     return example("wide-deep", replace(GIVEN, **parameters), optimizer=Optimizer(optimizer), options=options)
 
 

@@ -213,10 +213,10 @@ def test_the_random_words_stay_what_they_are() -> None:
         ('{"sequence_length": 32, "predictions": 5, "dupe": 5}', "unexpected keyword argument 'dupe'"),
         ("[1]", "not the parameters of a shard"),
         ("{", "not the parameters of a shard"),
-        ('{"sequence_length": 4, "predictions": 1}', "sequence 4"),
+        ('{"sequence_length": 4, "predictions": 1}', "sequence_length 4"),
         ('{"sequence_length": 32, "predictions": 30}', "predictions 30"),
         ('{"sequence_length": 32, "predictions": 5, "probability": 1.5}', "probability 1.5"),
-        ('{"sequence_length": 32, "predictions": 5, "copies": 0}', "copies 0"),
+        ('{"sequence_length": 32, "predictions": 5, "dupe_factor": 0}', "dupe_factor 0"),
     ],
 )
 def test_wrong_parameters(text: str, message: str) -> None:
