@@ -29,7 +29,7 @@ COLUMNS = ("compute", "fixed", "inside", "between")
 class Place:
     """A topology, and how much each replica computes there.
 
-    replicas_inside: replicas of the model on each node; accumulate: micro-batches of a step; samples: samples of one
+    replicas_inside: replicas of the model on each node; gradient_accumulation: micro-batches of a step; samples: samples of one
     micro-batch of one replica.
     """
 
