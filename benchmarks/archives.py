@@ -3,7 +3,7 @@
     python benchmarks/archives.py                           50 archives of 40 cells with 5 repeats each
     python benchmarks/archives.py --archives 3
 
-The results are made up: ten frameworks on two topologies in two precisions, with the log and the telemetry of every
+The results are synthetic: ten frameworks on two topologies in two precisions, with the log and the telemetry of every
 run. Each archive is a little slower than the one before, and the driver changes with every seventh. The real command
 compares, in a process of its own.
 """
@@ -79,6 +79,7 @@ def packed(folder: Path, number: int, summaries: list[Path], files: dict[str, by
         formats=contents.FORMATS,
         version="0.3.0",
         rules="",
+        drawn_with="",
         configuration=None,
         benchmarks={"bert": made},
         files={

@@ -233,7 +233,7 @@ def traffic(spec: RunSpec) -> float | None:
 
     The estimate counts 16 activations of H per token and layer, written and read once in the forward and twice in the
     backward pass. It adds what the optimizer touches: it reads weight, gradient, mean and square, writes three of them,
-    and writes a copy in a half type.
+    and writes a copy in a 16-bit type.
     """
     if spec.optimizer.name == "sgd":
         return None

@@ -3,7 +3,7 @@
     python benchmarks/report_page.py                        200 cells: 5 frameworks, 8 topologies, 5 batches, 5 repeats
     python benchmarks/report_page.py --batches 1 --rounds 5
 
-The records are made up. The real commands make each summary and then the page, each in a process of its own. The
+The records are synthetic. The real commands make each summary and then the page, each in a process of its own. The
 CPU-seconds are those of a process and of all that it started (user and system).
 """
 

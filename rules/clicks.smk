@@ -1,4 +1,4 @@
-# Clicks: Criteo's logs, or made-up logs -> shards of rows with hashed categories, verified, with a manifest.
+# Clicks: Criteo's logs, or synthetic logs -> shards of rows with hashed categories, verified, with a manifest.
 #   in:  clicks.source
 #   out: data/<name>/clicks/{training,test}_0000.hdf5 and data/<name>/clicks/manifest.json
 # A part is one log. A shard is a piece of the result, with rows from every log.
@@ -9,7 +9,7 @@ rule clicks:
         CLICKS_TARGETS.files(),
 
 
-rule clicks_made_up:
+rule clicks_synthetic:
     output:
         "data/{clicks}/clicks/logs/day_{log}.tsv",
     log:
@@ -18,9 +18,9 @@ rule clicks_made_up:
     conda:
         "../envs/main.yaml"
     params:
-        made=looked_up(CLICKS_TARGETS.made_up),
+        made=looked_up(CLICKS_TARGETS.synthetic),
     shell:
-        command("clicks_made_up", "params.made", part=None, rows=None, values=None)
+        command("clicks_synthetic", "params.made", part=None, rows=None, values=None)
 
 
 rule clicks_part:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from throughline import frameworks
-from throughline.observe import work
+from throughline.observe import environment, work
+from throughline.records import SCHEMA
 
 # DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
 # 2n8g has six values, because its first run is missing.
@@ -36,6 +37,19 @@ OPTIONS = {
 }  # fmt: skip
 V100 = {"kind": "cuda", "name": "Tesla V100-SXM2-16GB", "count": 8, "fp16_native": True}
 CPU = {"kind": "cpu", "name": "AMD EPYC 9554 64-Core Processor", "count": 2, "fp16_native": False}
+
+NOT_SAMPLED = {
+    "node": 0, "interval_s": 1.0, "samples": 0, "cost_cpu_share": None, "machine": {}, "processes": {}, "devices": [],
+    "reasons": {"telemetry": "telemetry was switched off"},
+}  # fmt: skip
+NO_MEMORY, NO_WORK = (
+    dict.fromkeys(names) | {"reasons": dict.fromkeys(names, "this record knows no such figure")}
+    for names in (
+        ("needed_bytes", "reserved_bytes", "device_used_bytes", "device_total_bytes"),
+        ("flops_per_sample", "flops_per_s", "datasheet_flops_per_s", "mfu", "matmul_flops_per_s", "matmul_share",
+         "real_token_share", "real_tokens_per_s"),
+    )
+)  # fmt: skip
 
 
 def spec(**changes: Any) -> dict[str, Any]:
@@ -87,7 +101,7 @@ def record(
         for rank in range(world_of(run["topology"]))
     ] if window else []  # fmt: skip
     return {
-        "schema": 2, "spec": run, "unit": "samples/s", "figures": [],
+        "schema": SCHEMA, "spec": run, "unit": "samples/s", "figures": [],
         "status": status, "reason": reason, "warnings": list(warnings),
         "samples_per_s": samples_per_s if ok else None, "window_s": window, "steps_asked": asked,
         "steps_timed": steps, "warmup_steps": run["steps"]["warmup"],
@@ -95,6 +109,8 @@ def record(
         "scaler_skipped_steps": 0, "ranks": ranks, "peak_memory_bytes": memory if ok else None,
         "loader_stall_share": 0.001 if ok else None,
         "utilization": {"cpu": 0.97 if ok else None, "gpu": None},
+        "settings": None, "network": None, "telemetry": [NOT_SAMPLED], "memory": NO_MEMORY,
+        "work": NO_WORK | {"convention": {}},
         "device": dict(device or V100), "data": {"content_digest": "ab" * 32, "rows": 2048},
         "environment": {
             "python": "3.11.7", "os": "Debian GNU/Linux 12", "kernel": "6.1.0", "cpu": CPU["name"],
@@ -110,7 +126,7 @@ def record(
 
 
 def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
-    """Add telemetry, memory and work to a record on GPUs that is ok."""
+    """Give a record on GPUs that is ok the figures of its telemetry, memory and work."""
     run, speed, window = value["spec"], value["samples_per_s"], value["window_s"]
     if value["status"] != "ok":
         return value
@@ -147,8 +163,12 @@ def observed(value: dict[str, Any], busy: float = 0.93) -> dict[str, Any]:
 
 
 def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n") -> Path:
-    """Write a record and its log where the workflow would write them; return the record's path."""
-    run = value["spec"]
+    """Write a record and its log where the workflow would write them; return the record's path.
+
+    Its environment gets a digest if it has none.
+    """
+    run, facts = value["spec"], value["environment"]
+    value = {**value, "environment": {"digest": environment.digest(facts, value["device"]), **facts}}
     folder = root / run["benchmark"] / f"bz{run['batch']}_{run['precision']}"
     path = folder / run["framework"] / run["topology"] / f"run{run['repeat']}.json"
     path.parent.mkdir(parents=True, exist_ok=True)

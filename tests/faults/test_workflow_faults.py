@@ -180,7 +180,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, dict[str, Any]]]:
-    """A clone with hostile text in its configuration and in a made-up record of every run, one of them invalid; and
+    """A clone with hostile text in its configuration and in a synthetic record of every run, one of them invalid; and
     path -> record."""
     evil = HOSTILE + SHELL
     configuration = PLANTED.replace("EVIL", json.dumps(evil))

@@ -1,4 +1,4 @@
-"""The copy of weights in a half type, which a step on GPUs makes once: it changes no number, to the last bit."""
+"""The copy of weights in a 16-bit type, which a step on GPUs makes once: it changes no number, to the last bit."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_replicas_exchange_the_same_gradients(sharding: str) -> None:
 
 
 def test_ranks_that_gather_their_weights_copy_nothing() -> None:
-    """FSDP2 gathers the weights of a block in the half type already."""
+    """FSDP2 gathers the weights of a block in the 16-bit type already."""
     with alone():
         rank = rank_of({"precision": "bf16", "topology": "1n2g", "options": {"sharding": "full_shard"}}, True, world=2)
         assert rank.copied is None

@@ -1,4 +1,5 @@
-"""Products of half types on a CPU without units for them: computed in fp32, they are those of PyTorch's own kernels."""
+"""Products of 16-bit types on a CPU without units for them: computed in fp32, they are those of PyTorch's own
+kernels."""
 
 from __future__ import annotations
 

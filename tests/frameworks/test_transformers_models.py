@@ -93,7 +93,7 @@ def test_masked_words_of_an_encoder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("block", ["decoder_mixture", "decoder_tensor"])
 def test_the_preset_of_small_decoders(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first run of a block, with made-up batches and fewer steps."""
+    """Its first run of a block, with synthetic batches and fewer steps."""
     monkeypatch.chdir(ROOT)
     short = {"steps": {"warmup": 1, "timed": 3, "max_total_seconds": None}}
     config = load([ROOT / "presets/decoder-cpu.yaml"], {"runs": short})

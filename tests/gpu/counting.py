@@ -40,7 +40,7 @@ from throughline.rank.run import Run
 from throughline.workloads import Unsupported
 
 WARMUP = 12
-"""Steps before those that are counted. Made-up batches repeat after four, and DistributedDataParallel reads its own
+"""Steps before those that are counted. Synthetic batches repeat after four, and DistributedDataParallel reads its own
 timers, for which it waits, in the first ten."""
 STEPS = 2
 """Steps that are counted."""

@@ -17,7 +17,7 @@ KNOWN: dict[str, str] = {
     for case, ranks in (("gpt2-tiny bf16", " ranks=8"), ("llama-tiny bf16", ""))
 }
 """Map a case to the reason why it breaks a rule of the timed window today. A case that keeps the rules may not stand
-here: who mends it removes the line."""
+here: who fixes it removes the line."""
 
 
 def cases() -> list[str]:

@@ -23,7 +23,7 @@ SLURM = ("--profile", "slurm", "--slurm-init-seconds-before-status-checks", "1")
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The file into which a made-up sbatch writes its arguments."""
+    """The file into which a synthetic sbatch writes its arguments."""
     scripts = {
         "sbatch": f'echo "$@" >> {tmp_path}/asked; exit 1',
         "sinfo": "echo 'main*|125|gpu:8|64'",

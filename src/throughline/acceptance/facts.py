@@ -52,7 +52,7 @@ def _of(run: Run, node: int) -> dict[str, Value]:
     index = run.nodes.index(node)
     record = run.record
     values: dict[str, Value] = {}
-    for observed in record.telemetry or ():
+    for observed in record.telemetry:
         if observed.node == index:
             values |= _telemetry([device.model_dump() for device in observed.devices], observed.machine)
     for hardware in record.hardware or ():

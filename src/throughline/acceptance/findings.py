@@ -191,7 +191,7 @@ def _is_of(run: Run, node: int, device: int | None) -> bool:
 
 def _has_telemetry(run: Run) -> bool:
     """Return whether anything was sampled. The window of most measurements is too short for it."""
-    return any(one.samples for one in run.record.telemetry or ())
+    return any(one.samples for one in run.record.telemetry)
 
 
 def _while_training(measured: Measured, runs: Sequence[Run]) -> list[Run]:
@@ -208,7 +208,7 @@ def _while_training(measured: Measured, runs: Sequence[Run]) -> list[Run]:
         telemetry = [
             one.model_copy(update={"node": index})
             for index, step in enumerate(steps)
-            for one in (step.record.telemetry or () if step else ())
+            for one in (step.record.telemetry if step else ())
         ]
         found.append(replace(run, record=run.record.model_copy(update={"telemetry": telemetry})))
     return found if any(map(_has_telemetry, found)) else []

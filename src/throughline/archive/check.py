@@ -124,7 +124,7 @@ def _record(folder: Path, path: Path, run: RunRecord, manifests: Mapping[str, An
     table = Path(samples.table_name(str(path)))
     if table.exists():
         yield from safely(folder, name, samples.telemetry(name, run, table))
-    elif run.telemetry and any(node.samples for node in run.telemetry):
+    elif any(node.samples for node in run.telemetry):
         yield Difference(name, "telemetry", "the archive lacks the samples behind it")
     yield from _log(folder, path.with_suffix(".log"), run, made)
 

@@ -11,9 +11,9 @@ from throughline.records.entry import SCHEMA, Count, Entry, Whole
 NAME = "archive.json"
 Format = Literal["archive", "results"]
 FORMATS: Final[dict[Format, int]] = {"archive": 2, "results": SCHEMA}
-"""The version of every format in an archive that we write. All files under results/ share one.
+"""The version of every format in an archive that we write, and the only one that we read.
 
-Version 2 of an archive may have predictions and an acceptance. A program that reads version 1 says that it is too old.
+All files under results/ share one, which is their schema.
 """
 RULES = (
     "throughline.report.analysis.summary", "throughline.report.topics", "throughline.comparables.exports",
@@ -69,13 +69,13 @@ class Made(Entry):
 class Contents(Entry):
     """archive.json. `version` and `rules` say which program made the summaries and tables.
 
-    drawn_with: the version of the library that drew the plots; None in an archive of format 1.
+    drawn_with: the version of the library that drew the plots.
     """
 
     formats: dict[Format, Count]
     version: str
     rules: str
-    drawn_with: str | None = None
+    drawn_with: str
     configuration: dict[str, Any] | None
     benchmarks: dict[Benchmark, Made]
     files: dict[str, Held]

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 ROUNDING = 1e-9
@@ -13,7 +13,7 @@ ROUNDING = 1e-9
 class Difference:
     """One thing that is not as it should be. file: where; what: which value of it, if any; text: what is wrong.
 
-    word: True if no figure differs, but a text, or a key that the file does not have.
+    word: True if no figure differs, but a text.
     """
 
     file: str
@@ -34,9 +34,7 @@ def between(file: str, stated: Any, derived: Any, where: str = "") -> Found:
     if isinstance(stated, Mapping) and isinstance(derived, Mapping):
         for key in {**derived, **stated}:
             inner = f"{where}.{key}" if where else str(key)
-            new = key not in stated  # a version that did not know this key
-            for difference in between(file, stated.get(key), derived.get(key), inner):
-                yield replace(difference, word=difference.word or new)
+            yield from between(file, stated.get(key), derived.get(key), inner)
     elif _list(stated) and _list(derived) and len(stated) == len(derived):
         for index, (one, other) in enumerate(zip(stated, derived, strict=True)):
             yield from between(file, one, other, f"{where}[{index}]")

@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from throughline import temporary
+from throughline import __version__, temporary
 from throughline.archive.contents import FORMATS, NAME, Contents
 from throughline.files import UserError
 
@@ -202,12 +202,17 @@ def _known(path: Path, value: Any) -> None:
     formats = value.get("formats") if isinstance(value, dict) else None
     stated = formats if isinstance(formats, dict) else {}
     for name, known in FORMATS.items():
-        if not isinstance(stated.get(name), int) or stated[name] <= known:
+        version = stated.get(name)
+        if not isinstance(version, int) or version == known:
             continue
+        made = f"version {str(value.get('version'))[:40]} of Throughline"
         raise UserError(
-            f"{path} has version {stated[name]} of the format {name}, and this program reads up to {known}",
-            why=f"version {str(value.get('version'))[:40]} of Throughline has made it",
-            next_step="check it with that version or a later one",
+            f"{path} has version {version} of the format {name}, and this version of Throughline ({__version__}) reads "
+            f"{known}",
+            why=f"{made} has made it",
+            next_step="check it with that version"
+            + (" or a later one" if version > known else "")
+            + ("; to compare with it, measure and pack again with this one" if version < known else ""),
         )
 
 

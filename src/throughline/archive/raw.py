@@ -62,13 +62,13 @@ def _places(file: str, run: RunRecord) -> Iterator[Difference]:
     if known.get("digest") and device and not MASKED.search(json.dumps(known.get("variables"))):
         yield from between(file, known["digest"], environment.digest(known, device.model_dump()), "environment.digest")
     yield from _room(file, run)
-    if run.memory and run.memory.reserved_bytes is not None and run.peak_memory_bytes is not None:
+    if run.memory.reserved_bytes is not None and run.peak_memory_bytes is not None:
         yield from between(file, run.memory.reserved_bytes, run.peak_memory_bytes, "memory.reserved_bytes")
 
 
 def _room(file: str, run: RunRecord) -> Iterator[Difference]:
     """Yield ranks that state more memory than their device has. Nothing else is known about ranks without the peak."""
-    room = run.memory.device_total_bytes if run.memory else None
+    room = run.memory.device_total_bytes
     for rank in run.ranks if room else ():
         if rank.peak_memory_bytes is not None and room and rank.peak_memory_bytes > room:
             what = f"ranks[{rank.rank}].peak_memory_bytes"
@@ -146,7 +146,7 @@ def _percentile(steps: Sequence[float], at: str) -> float | None:
 def _work(file: str, run: RunRecord) -> Iterator[Difference]:
     """Yield shares and rates that do not follow from the FLOPs of a sample."""
     work = run.work
-    if not work or not work.flops_per_sample or not run.samples_per_s:
+    if not work.flops_per_sample or not run.samples_per_s:
         return
     rate = work.flops_per_sample * run.samples_per_s / run.spec.topology.world
     peak, matmul = work.datasheet_flops_per_s, work.matmul_flops_per_s
@@ -156,6 +156,6 @@ def _work(file: str, run: RunRecord) -> Iterator[Difference]:
         "matmul_share": rate / matmul if matmul else None,
     }
     products = [rank.matmul_flops_per_s for rank in run.ranks if rank.matmul_flops_per_s is not None]
-    if products and len(products) == len(run.ranks):  # older records have no products of their ranks
+    if products and len(products) == len(run.ranks):
         derived["matmul_flops_per_s"] = min(products)
     yield from between(file, {name: getattr(work, name) for name in derived}, derived, "work")

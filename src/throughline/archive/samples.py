@@ -62,7 +62,7 @@ class Samples:
 
 def telemetry(file: str, run: RunRecord, table: Path) -> Iterator[Difference]:
     """Yield figures whose mean, minimum or maximum is not that of the samples within the window."""
-    known = [node for node in run.telemetry or () if "telemetry" not in node.reasons]  # else the reason says why
+    known = [node for node in run.telemetry if "telemetry" not in node.reasons]  # else the reason says why
     if not known:
         return
     most = MOST_BYTES * min(MOST_NODES, len(known))

@@ -108,7 +108,7 @@ def _last_weights(curve: Path, model: str) -> Checkpoint:
     if checkpoint is None:
         raise UserError(
             f"{curve.parent} has no checkpoint to begin with",
-            why="; ".join(faults) or f"{kept} holds none: it was removed, or an older version has trained it",
+            why="; ".join(faults) or f"{kept} holds none: it was removed",
             next_step=f"remove {curve} and run snakemake again: it trains once more, and its last checkpoint stays",
         )
     return replace(checkpoint, file=str((book.folder / checkpoint.file).resolve()))

@@ -106,9 +106,9 @@ def _flops(workload: Workload[Any], spec: RunSpec[Any], facts: dict[str, Any]) -
 
 def _data(workload: Workload[Any], parameters: Any) -> str:
     if workload.data is None:
-        return "only made-up batches"
+        return "only synthetic batches"
     folder = f"data/<name>/{workload.folder(parameters)}/"
-    return f"`{workload.data}`, from `{folder}`; or made-up batches (`options.data: synthetic`)"
+    return f"`{workload.data}`, from `{folder}`; or synthetic batches (`options.data: synthetic`)"
 
 
 def _learns(workload: Workload[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Clicks: Criteo's logs, or made-up ones in their format -> shards of hashed rows, verified, with a manifest.
+"""Clicks: Criteo's logs, or synthetic ones in their format -> shards of hashed rows, verified, with a manifest.
 
 Training reads the shards through reading.py, which needs only numpy and h5py.
 """

@@ -16,7 +16,6 @@ import numpy as np
 
 from throughline.datasets import hdf5
 from throughline.datasets.hdf5 import mapped
-from throughline.workloads import MADE_UP
 
 SCHEMA = 1
 """The schema of parts and shards."""
@@ -41,7 +40,7 @@ class ClickReader:
 
     def __init__(self, folder: Path, vocabulary: int, source: str) -> None:
         self.folder, self.vocabulary = folder, vocabulary
-        self.how = f"{MADE_UP} clicks" if source == "synthetic" else None
+        self.how = "synthetic clicks" if source == "synthetic" else None
 
     def rows(self, shard: Mapping[str, Any]) -> int:
         return int(shard["rows"])

@@ -31,8 +31,8 @@ class ClicksTargets(FolderTargets):
             raise absent(f"part {part}", parts)
         return self.clicks.logs[int(part)]
 
-    def made_up(self, clicks: str, log: str) -> list[str]:
-        """Return what decides a made-up log, as arguments. All made-up logs have the same share of the rows."""
+    def synthetic(self, clicks: str, log: str) -> list[str]:
+        """Return what decides a synthetic log, as arguments. All synthetic logs have the same share of the rows."""
         self.check(clicks=clicks)
         number, count = int(log), len(self.clicks.logs)
         if self.clicks.source != SYNTHETIC or number >= count:

@@ -34,7 +34,7 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
     if accepted.ended:
         print(f"Measured from {accepted.started} to {accepted.ended}.")
     if verdict.can_be_measured(accepted) and not node:
-        print("Next: bring back what is away, mend what failed, and call snakemake accept again in the same way.")
+        print("Next: bring back what is away, fix what failed, and call snakemake accept again in the same way.")
         print("It measures only what is missing.")
     if names.exists() and not node and accepted.asked["fleet"]["hosts"] != "simulated":
         print(f"The names of the nodes are in {names}.")

@@ -43,13 +43,13 @@ class FolderTargets:
         self.shards = Shards(f"data/{section.name}/{room}", shard_names(section.shards.model_dump()), endings)
 
     def files(self) -> list[str]:
-        """Return everything that is made of the section: nothing if its batches are made up."""
-        return [] if self.section.is_made_up else self.shards.files()
+        """Return everything that is made of the section: nothing if its batches are synthetic."""
+        return [] if self.section.is_synthetic else self.shards.files()
 
     def check(self, **wildcards: str) -> None:
         """Raise UserError if there are no such data, or if they have no such shard (`split` and `number`)."""
-        next_step = f"name a folder as {self.room}.source" if self.section.is_made_up else None
-        names = [] if self.section.is_made_up else [self.section.name]
+        next_step = f"name a folder as {self.room}.source" if self.section.is_synthetic else None
+        names = [] if self.section.is_synthetic else [self.section.name]
         require(self.room, wildcards[self.wildcard], names, next_step)
         if "split" in wildcards:
             require("shard", f"{wildcards['split']}_{wildcards['number']}", self.shards.names)

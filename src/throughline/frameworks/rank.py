@@ -223,7 +223,7 @@ class Rank(ABC):
     def multiplied(self, left: Any, right: Any) -> Any:
         """Return the product of two float32 matrices in the run's precision, as a numpy array.
 
-        Operands and settings are those of the products of a step. A half type is that of the operands and of the
+        Operands and settings are those of the products of a step. A 16-bit type is that of the operands and of the
         product. None if the framework has no such product.
         """
         return None

@@ -1,7 +1,7 @@
 """Whether the products of a run are rounded as its precision claims (`rank/rounding.py` measures the error).
 
 An operand with p significant bits has a relative error of about 0.4 x 2^-p, and a product of two normal matrices one of
-about 0.6 x 2^-p. A half type rounds the product too. These are the errors, and the limits between them:
+about 0.6 x 2^-p. A 16-bit type rounds the product too. These are the errors, and the limits between them:
 
     fp32    24 bits   below 2e-6, which is the error of adding 8,192 products one after the other    limit 1e-5
     TF32    11 bits   2.8e-4, if its operands are rounded; 8e-4, if they are cut off                 limit 1.5e-3

@@ -50,11 +50,11 @@ def cores(partition: str | None) -> int:
     Raise UserError if the partition has no such nodes.
     """
     what = f"Slurm names no node with GPUs in {_named(partition)}"
-    mending = "choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, with "
-    mending += "--set-resources run:cpus_per_task=<cores>"
-    cores = [group.cores for group in _groups(partition, what, mending) if group.has_gpus]
+    fix = "choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, with "
+    fix += "--set-resources run:cpus_per_task=<cores>"
+    cores = [group.cores for group in _groups(partition, what, fix) if group.has_gpus]
     if not cores:
-        raise UserError(what, why="a run with GPUs asks for all cores of its nodes", next_step=mending)
+        raise UserError(what, why="a run with GPUs asks for all cores of its nodes", next_step=fix)
     return min(cores)
 
 
@@ -89,15 +89,15 @@ def nodes(partition: str | None) -> tuple[SlurmNode, ...]:
 def nodes_now(partition: str | None) -> tuple[SlurmNode, ...]:
     """Return the nodes of a partition (None: the default one) by name. Raise UserError if there are none."""
     what = f"Slurm names no node of {_named(partition)}"
-    mending = "check slurm_partition in slurm/config.yaml and accept.partition against `sinfo`"
+    fix = "check slurm_partition in slurm/config.yaml and accept.partition against `sinfo`"
     found = []
-    for line in _answer(EVERY_NODE, partition, what, mending):
+    for line in _answer(EVERY_NODE, partition, what, fix):
         name, partition_name, state, resources, cpus, features = line.split("|")
         if partition or partition_name.endswith("*"):
             gpus = sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", resources))
             found.append(SlurmNode(name, state, gpus, int(cpus), frozenset(features.split(","))))
     if not found:
-        raise UserError(what, next_step=mending)
+        raise UserError(what, next_step=fix)
     return tuple(sorted(found, key=lambda node: files.natural(Path(node.name))))
 
 
@@ -114,10 +114,10 @@ class Group:
     cores: int
 
 
-def _groups(partition: str | None, what: str, mending: str) -> list[Group]:
+def _groups(partition: str | None, what: str, fix: str) -> list[Group]:
     """Return the nodes of a partition. Raise UserError(what) if Slurm does not answer."""
     groups = []
-    for line in _answer(COMMAND, partition, what, mending):
+    for line in _answer(COMMAND, partition, what, fix):
         name, nodes, resources, cpus = line.split("|")
         if partition or name.endswith("*"):
             kinds = {resource.partition(":")[0] for resource in resources.split(",")}
@@ -125,12 +125,12 @@ def _groups(partition: str | None, what: str, mending: str) -> list[Group]:
     return groups
 
 
-def _answer(command: list[str], partition: str | None, what: str, mending: str) -> list[str]:
+def _answer(command: list[str], partition: str | None, what: str, fix: str) -> list[str]:
     """Return the lines that sinfo prints. Raise UserError(what) if Slurm does not answer."""
     try:
         words = [*command, *(["--partition", partition] if partition else [])]
         done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError) as error:
         answer = getattr(error, "stderr", None) or error
-        raise UserError(what, why=" ".join(f"`sinfo`: {answer}".split()), next_step=mending) from None
+        raise UserError(what, why=" ".join(f"`sinfo`: {answer}".split()), next_step=fix) from None
     return done.stdout.split("\n")[:-1]

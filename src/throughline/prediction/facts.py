@@ -27,8 +27,8 @@ class Point:
     devices: of each node; step_s: seconds of a step, one for each repeat; compute_s: seconds of a step without exchange
     (extra `no_gradient_sync`); all_reduce: messages of a step's exchange that were measured alone (`runs.network`), as
     (bytes, seconds), so that their seconds add up to the exchange of a step; rank_spread: standard deviation over mean
-    of the ranks' steps when each works alone; input_s: seconds of a step that wait for data; gradient_accumulation: micro-batches
-    of a step.
+    of the ranks' steps when each works alone; input_s: seconds of a step that wait for data; gradient_accumulation:
+    micro-batches of a step.
     """
 
     nodes: int

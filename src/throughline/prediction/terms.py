@@ -29,8 +29,8 @@ COLUMNS = ("compute", "fixed", "inside", "between")
 class Place:
     """A topology, and how much each replica computes there.
 
-    replicas_inside: replicas of the model on each node; gradient_accumulation: micro-batches of a step; samples: samples of one
-    micro-batch of one replica.
+    replicas_inside: replicas of the model on each node; gradient_accumulation: micro-batches of a step; samples:
+    samples of one micro-batch of one replica.
     """
 
     nodes: int

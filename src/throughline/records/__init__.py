@@ -1,4 +1,4 @@
-"""The JSON files under results/: their content (schema 2), and functions that read files of every schema.
+"""The JSON files under results/: their content (schema 3), and functions that read them.
 
 Each module here describes one kind of file, or several related ones. This room may import the types of the
 configuration and the declarations of the workloads. It measures, computes and draws nothing: its entries check what

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from throughline.records.entry import Count, Entry, NonNegative, Positive, Whole
+from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema, Whole
 
 AcceptanceVerdict = Literal["fit", "outliers", "not measured"]
 PlaceKind = Literal["device", "node", "link", "pair", "all"]
@@ -180,7 +180,7 @@ class Acceptance(Entry):
     unjudged: where places differ so that nobody can tell which ones are slow, or that nothing has peers.
     """
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     asked: dict[str, Any]
     tolerance: NonNegative
     nodes: list[Whole]

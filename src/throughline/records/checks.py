@@ -7,7 +7,17 @@ from typing import Any, Literal, get_args
 
 from pydantic import Field
 
-from throughline.records.entry import Count, Device, Entry, NonNegative, Positive, TrainingFile, Whole, WorkloadFile
+from throughline.records.entry import (
+    Count,
+    Device,
+    Entry,
+    NonNegative,
+    Positive,
+    Schema,
+    TrainingFile,
+    Whole,
+    WorkloadFile,
+)
 from throughline.spec import Optimizer, Precision
 from throughline.study.runs import Specification
 
@@ -55,7 +65,7 @@ Verdict = Literal["pass", "fail", "not judged", "unsupported"]
 class ConvergenceVerdict(Entry):
     """results/<benchmark>/convergence_<...>.json: whether a long training follows the stated curve."""
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     spec: Specification
     verdict: Verdict
     reason: str
@@ -102,9 +112,9 @@ class Mathematics(Entry):
     largest_difference: NonNegative | None
     tolerance: Positive
     reason: str | None
-    covers: list[str] = Field(default_factory=list)
+    covers: list[str]
     updates: WorstUpdate | None = Field(None, exclude_if=lambda value: value is None)
-    """None in proofs of older versions, which compared only losses."""
+    """None if no updates were compared, as with a precision below fp32, or after a run that failed."""
 
 
 class TensorUpdate(Entry):
@@ -147,8 +157,8 @@ class Comparison(Entry):
     """The comparison of one framework on one topology with the reference, or of one precision with fp32.
 
     `difference` is relative, per step. If a run diverges, it has the steps before that. `skipped_steps` are those that
-    the loss scaler skipped; then the losses are compared with a reference that skips them too. Files of older versions
-    have no `updates`.
+    the loss scaler skipped; then the losses are compared with a reference that skips them too. `updates` is None if
+    only losses were compared.
     """
 
     verdict: ProofVerdict
@@ -169,7 +179,7 @@ class Equivalence(WorkloadFile):
     """
 
     batch: Count
-    covers: list[str] = Field(default_factory=list)
+    covers: list[str]
     steps: Count
     tolerance: Positive
     reference: str
@@ -177,7 +187,7 @@ class Equivalence(WorkloadFile):
     optimizer: Optimizer
     reference_loss: dict[str, list[float]]
     frameworks: dict[str, dict[str, Comparison]]
-    precisions: dict[str, dict[str, Comparison]] = Field(default_factory=dict)
+    precisions: dict[str, dict[str, Comparison]]
     """Map framework and precision to the comparison of its losses with the same framework's losses in fp32."""
 
     def of(self, framework: str, precision: str = "fp32") -> Mathematics | None:

@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from throughline.records.acceptance import NAMES, PlaceKind
-from throughline.records.entry import Count, Entry, NonNegative, Positive
+from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema
 
 PairVerdict = Literal["faster", "slower", "no difference", "not told apart", "not comparable"]
 
@@ -126,6 +126,6 @@ class ComparedArchive(Entry):
 class Compared(Entry):
     """The present results beside archives, in the order of the configuration."""
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     started: str | None
     archives: list[ComparedArchive]

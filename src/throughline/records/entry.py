@@ -10,8 +10,12 @@ from throughline import frameworks, workloads
 from throughline.study.runs import Specification
 from throughline.study.section import Value
 
-SCHEMA: Final = 2
-"""The schema number in every file that we write. We increase it when a key changes its meaning or is removed."""
+SCHEMA: Final = 3
+"""The schema number in every file that we write. We increase it when a key changes its name or meaning or is removed.
+
+A version reads files of its own schema, and no others.
+"""
+Schema = Annotated[Literal[3], Field(alias="schema")]
 
 NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
@@ -34,7 +38,7 @@ class WorkloadFile(Entry):
 
     model: str
     parameters: dict[str, Value]
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     benchmark: str
 
     @model_validator(mode="before")
@@ -80,7 +84,7 @@ class Data(Entry):
 class TrainingFile(Entry):
     """A file about one training run: its specification, outcome, device, data, environment and times."""
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     spec: Specification
     reason: str | None
     warnings: list[str]

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from throughline.records.entry import Count, Entry
+from throughline.records.entry import Count, Entry, Schema
 from throughline.records.result import Result
 
 Outcome = Literal["ok", "foreign", "cut_off", "mixed", "broken", "binary", "too_large"]
@@ -58,7 +58,7 @@ class ImportedRun(Entry):
 class Imported(Entry):
     """All files of one folder of logs, in the order of their names."""
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     name: str
     files: list[ImportedRun]
 

@@ -16,7 +16,7 @@ def read(name: str, folder: Path, own: Path = Path("results")) -> dict[Path, Sum
     """Return the summaries in the results folder of the machine `name`, by path.
 
     UserError if there is no such folder, if it is this workflow's `own`, if a summary or a record in it is invalid or
-    of a newer version, or if a summary does not have the throughput of its records. Records may be missing.
+    of another version, or if a summary does not have the throughput of its records. Records may be missing.
     """
     where = f"machines.{name}: {folder}"
     if not folder.is_dir():

@@ -3,11 +3,11 @@
 Nothing in this file is measured, apart from `measured`: these are the figures of the summaries that it was made from.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
-from throughline.records.entry import Count, Entry, NonNegative, Positive
+from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema
 from throughline.spec import Precision
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -89,7 +89,7 @@ class Predictions(Entry):
     deadline_hours: the time that the whole training may take, if the configuration states one.
     """
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     benchmark: str
     asked: list[str]
     deadline_hours: Positive | None

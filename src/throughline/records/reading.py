@@ -1,14 +1,9 @@
-"""Read files under results/ into entries. We translate files of an older schema, and refuse files of a newer one.
-
-Schema 1, of version 0.1, knew only one model. Its unit was always samples/s, a batch was that of each device, a speedup
-was over one device, and each figure of a proof or an evaluation had its own key.
-"""
+"""Read files under results/ into entries. Only files of our own schema are read; others are refused with a reason."""
 
 import json
 import os
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,7 +13,7 @@ from pydantic import ValidationError
 from throughline import __version__
 from throughline.files import UserError, read_json, snakemake, write_json
 from throughline.records.acceptance import Acceptance
-from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, Look, MaxBatch
+from throughline.records.checks import ConvergenceVerdict, Curve, Equivalence, MaxBatch
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Entry
 from throughline.records.imported import Imported
@@ -76,23 +71,31 @@ def _leave_newer(value: Any, path: str | Path) -> None:
     if isinstance(schema, int) and schema > SCHEMA:
         commit = re.search(r'"commit": "([^"]+)"', json.dumps(value.get("environment")))
         raise UserError(
-            f"{path} has schema {schema}; this version of Throughline ({__version__}) reads 1 to {SCHEMA}",
+            f"{path} has schema {schema}; this version of Throughline ({__version__}) reads schema {SCHEMA}",
             why=f"schema {schema} is of a newer version (its commit: {commit[1] if commit else 'not known'}); "
             "the file is left as it is",
             next_step="use that version, or a results folder of its own for this one",
         )
 
 
+def _refuse_others(value: Any, path: str | Path) -> None:
+    """Raise UserError unless the value of a file has our schema."""
+    _leave_newer(value, path)
+    if not isinstance(value, Mapping) or value.get("schema") == SCHEMA:
+        return
+    older = value.get("schema") in range(1, SCHEMA)
+    raise UserError(
+        f"{path} has schema {value.get('schema')!r}; this version of Throughline ({__version__}) reads schema {SCHEMA}",
+        why="version 0.3 or earlier made it" if older else None,
+        next_step="remove the file and run snakemake again" + older * ", or read it with the version that made it",
+    )
+
+
 def _validated(model: type[Kind], path: str | Path) -> Kind:
     value = read_json(path)
-    _leave_newer(value, path)
-    if isinstance(value, Mapping) and value.get("schema") not in range(1, SCHEMA + 1):
-        raise UserError(
-            f"{path} has schema {value.get('schema')!r}; this version reads 1 to {SCHEMA}",
-            next_step="remove the file and run snakemake again",
-        )
+    _refuse_others(value, path)
     try:
-        return model.model_validate(_translated(model, value))
+        return model.model_validate(value)
     except ValidationError as error:
         first, more = error.errors()[0], error.error_count() - 1
         where = ".".join(str(part) for part in first["loc"])
@@ -101,29 +104,6 @@ def _validated(model: type[Kind], path: str | Path) -> Kind:
             why=f"{where}: {first['msg']}" + (f" (and {more} more)" if more else ""),
             next_step="remove the file and run snakemake again",
         ) from None
-
-
-def _translated(model: type[Entry], value: Any) -> Any:
-    """Translate the value of a file of schema 1 to schema 2. Leave any other value unchanged for the validation."""
-    if not isinstance(value, dict) or value.get("schema") != 1:
-        return value
-    value = {**value, "schema": SCHEMA}
-    with suppress(KeyError, TypeError, AttributeError):
-        if model is RunRecord:
-            value |= {"unit": "samples/s", "figures": []}
-        elif model is Summary:
-            for series in value["frameworks"].values():
-                for cell in series.values():
-                    cell["replicas"] = cell["world_size"]
-            baselines = dict.fromkeys(value["frameworks"], "1n1g")
-            value |= {"batch": value["batch_size_per_device"], "baselines": baselines}
-        elif model is Curve:
-            value["curve"] = [Look.flat(look) for look in value["curve"]]
-        elif model is ConvergenceVerdict:
-            value["last"] = Look.flat(value["last"]) if value["last"] else None
-        elif model is Equivalence:
-            value["batch"] = value.pop("batch_size_per_device")
-    return value
 
 
 # Each function reads a file of one kind, and raises UserError if the file is not of this kind.

@@ -12,7 +12,7 @@ from throughline.spec import Precision
 class Rank(Entry):
     """One rank's window and figures. Seconds count from the first start of a window among the ranks of its node.
 
-    `matmul_flops_per_s` is the rank's own matrix product after the window. Older records have only the slowest rank's.
+    `matmul_flops_per_s` is the rank's own matrix product after the window; None if it measured none.
     """
 
     rank: Whole
@@ -178,16 +178,17 @@ class RunRecord(TrainingFile):
     """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
     `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
-    `step_seconds` has the time of each step on the rank that took longest for it (older records: on rank 0).
+    `step_seconds` has the time of each step on the rank that took longest for it (of a whole job: on rank 0).
     `window_at_least_s` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
-    `rounding` is None in older records, and in those whose ranks did not all end well. `hardware` has the nodes whose
-    sampler left something; None in older records, and without telemetry. It is no part of the environment's digest.
+    `settings` and `network` are None if no rank told them; `configuration` is None for a run that was started by hand.
+    `rounding` is None if the ranks did not all end well. `hardware` has the nodes whose sampler left something; None
+    without telemetry. It is no part of the environment's digest.
     """
 
     status: Literal["ok", "oom", "unsupported", "invalid"]
     unit: str
     samples_per_s: Positive | None
-    figures: list[Figure] = Field(default_factory=list)
+    figures: list[Figure]
     window_s: Positive | None
     steps_asked: Count
     steps_timed: Whole
@@ -199,11 +200,11 @@ class RunRecord(TrainingFile):
     peak_memory_bytes: Whole | None
     loader_stall_share: NonNegative | None
     utilization: Utilization
-    settings: dict[str, Any] | None = None
-    telemetry: list[NodeTelemetry] | None = None
-    memory: Memory | None = None
-    work: Work | None = None
-    network: Network | None = None
+    settings: dict[str, Any] | None
+    telemetry: list[NodeTelemetry]
+    memory: Memory
+    work: Work
+    network: Network | None
     configuration: dict[str, Any] | None = None
     window_at_least_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
     rounding: Rounding | None = Field(None, exclude_if=lambda value: value is None)

@@ -5,18 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
 
-from throughline.ratios import MARGIN
 from throughline.records.checks import Mathematics
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
 from throughline.records.run import Memory, Network, Series, Utilization, Work
 from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps, values
 from throughline.study.benchmark import Options
 from throughline.study.section import Share
-
-
-def _stated(steps: Steps) -> dict[str, Any]:
-    """Return the steps as JSON values. Without `min_window_seconds`, they are as in summaries that do not know it."""
-    return {name: value for name, value in values(steps).items() if name != "min_window_seconds" or value is not None}
 
 
 class LeftOut(Entry):
@@ -98,9 +92,9 @@ class Cell(Entry):
 
     other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
     of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
-    the repeats behind the figures. These three are None without such a repeat, and in summaries older than these keys.
-    starts: the start of each repeat in `values`; empty in summaries older than this key. ranks: what each of several
-    ranks did by itself; None if the runs do not tell.
+    the repeats behind the figures. These three are None without such a repeat, as are utilization, memory, use and
+    work. starts: the start of each repeat in `values`. ranks: what each of several ranks did by itself; None if the
+    runs do not tell.
     """
 
     values: list[Positive | None]
@@ -121,28 +115,28 @@ class Cell(Entry):
     warnings: list[str]
     peak_memory_bytes: Whole | None
     loader_stall_share: NonNegative | None
-    simulated: bool = False
+    simulated: bool
     logs: list[str]
-    median_absolute_deviation: NonNegative | None = None
-    coefficient_of_variation: NonNegative | None = None
-    range_coverage: NonNegative | None = None
-    speedup_range: list[Positive] | None = None
-    speedup_coverage: NonNegative | None = None
-    efficiency_range: list[Positive] | None = None
-    left_out: list[LeftOut] = Field(default_factory=list)
-    utilization: Utilization | None = None
-    memory: Memory | None = None
-    use: Use | None = None
-    work: Work | None = None
-    network: Network | None = None
-    energy_j_per_sample: Positive | None = None
-    other_units: dict[str, Positive] = Field(default_factory=dict)
-    figures: list[Figure] = Field(default_factory=list)
-    cost: Cost | None = None
-    ran_in: dict[str, Any] | None = None
-    started: str | None = None
-    ended: str | None = None
-    starts: list[str | None] = Field(default_factory=list)
+    median_absolute_deviation: NonNegative | None
+    coefficient_of_variation: NonNegative | None
+    range_coverage: NonNegative | None
+    speedup_range: list[Positive] | None
+    speedup_coverage: NonNegative | None
+    efficiency_range: list[Positive] | None
+    left_out: list[LeftOut]
+    utilization: Utilization | None
+    memory: Memory | None
+    use: Use | None
+    work: Work | None
+    network: Network | None
+    energy_j_per_sample: Positive | None
+    other_units: dict[str, Positive]
+    figures: list[Figure]
+    cost: Cost
+    ran_in: dict[str, Any] | None
+    started: str | None
+    ended: str | None
+    starts: list[str | None]
     ranks: list[RankFigures] | None = Field(None, exclude_if=lambda value: value is None)
 
 
@@ -159,23 +153,23 @@ class Summary(WorkloadFile):
     batch: Count
     batch_size_per_device: Count | None
     precision: Precision
-    scaling: Scaling = "weak"
+    scaling: Scaling
     global_batch: Count | None = Field(None, exclude_if=lambda value: value is None)
     unit: str
     device: Device | None
     environment: dict[str, Any]
     optimizer: Optimizer
     options: Options
-    steps: Annotated[Steps, PlainSerializer(_stated)]
+    steps: Annotated[Steps, PlainSerializer(values)]
     job: EpochsJob | None = Field(None, exclude_if=lambda value: value is None)
     data: Data | None
     remarks: str | None
-    mathematics: dict[str, Mathematics] | None = None
-    settings: dict[str, dict[str, Any] | None] | None = None
-    goals: list[Goal] | None = None
-    reasons: dict[str, str] = Field(default_factory=dict)
+    mathematics: dict[str, Mathematics] | None
+    settings: dict[str, dict[str, Any] | None] | None
+    goals: list[Goal] | None
+    reasons: dict[str, str]
     baselines: dict[str, str]
-    margin: Share = MARGIN
+    margin: Share
     frameworks: dict[str, dict[str, Cell]]
 
     def cells(self) -> Iterator[tuple[str, str, Cell]]:

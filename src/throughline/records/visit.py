@@ -1,11 +1,8 @@
 """results/acceptance/<place>/visit<k>.unfinished.json: what a visit of an acceptance has measured that did not end."""
 
 from pathlib import Path
-from typing import Literal
 
-from pydantic import Field
-
-from throughline.records.entry import Entry, Whole
+from throughline.records.entry import Entry, Schema, Whole
 
 
 class Broken(Entry):
@@ -27,7 +24,7 @@ class Failure(Entry):
 class Unfinished(Entry):
     """A visit that did not end. records: those that it has made; failed: why others failed, by the record's path."""
 
-    schema_: Literal[2] = Field(alias="schema")
+    schema_: Schema
     records: list[str]
     failed: dict[str, Failure]
 

@@ -109,9 +109,8 @@ def limits(scope: Scope, best: Best) -> Answer:
 def costs(best: Best) -> Answer:
     """Say what the fastest configuration costs."""
     cost = best.cell.cost
-    if cost is None or cost.per_million_samples is None:
-        reason = cost.reasons.get("per_million_samples") if cost else None
-        return Answer("Costs", f"Not known: {reason or 'the summary is older than this figure'}.", False)
+    if cost.per_million_samples is None:
+        return Answer("Costs", f"Not known: {cost.reasons['per_million_samples']}.", False)
     unit = best.group.unit.removesuffix("/s")
     said = f"{reading(cost.per_million_samples)} {cost.currency} for a million {unit}"
     if cost.task_price is not None and cost.task_hours is not None:
@@ -120,7 +119,7 @@ def costs(best: Best) -> Answer:
 
 
 def next_step(scope: Scope, best: Best) -> str:
-    """Return what is worth doing first: the most serious doubt that the reader can mend."""
+    """Return what is worth doing first: the most serious doubt that the reader can fix."""
     return next(_worth_doing(scope, best))
 
 

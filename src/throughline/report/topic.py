@@ -21,7 +21,7 @@ from throughline.report.analysis.cells import Group, Note
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
 
-MADE_UP = "made-up data"
+SYNTHETIC = "synthetic data"
 """The mark on tables and plots of runs that did not train on real data."""
 
 ABOUT, LOSS, GAIN = range(3)
@@ -49,14 +49,14 @@ class Scope:
         return self.groups[0].benchmark if self.groups else ""
 
     @property
-    def made_up(self) -> bool:
-        """True if every table and plot has to say that the data are made up."""
-        return any(group.made_up for group in self.groups)
+    def synthetic(self) -> bool:
+        """True if every table and plot has to say that the data are synthetic."""
+        return any(group.synthetic for group in self.groups)
 
     @property
     def marks(self) -> list[str]:
         """The lines below a table that say so."""
-        return [MADE_UP] if self.made_up else []
+        return [SYNTHETIC] if self.synthetic else []
 
     def predicted(self, group: Group) -> list[PredictedSeries]:
         """The predictions of a group's frameworks. They were never measured."""

@@ -83,7 +83,7 @@ class Options(Part):
         "`cuda_graph` is none; records have the value that it took and the reason",
         default=False,
     )
-    data: Literal["real", "synthetic"] = key("the data that the model reads, or made-up batches", default="real")
+    data: Literal["real", "synthetic"] = key("the data that the model reads, or synthetic batches", default="real")
     image_decoder: Literal["pillow", "dali"] = key(
         "what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "
         "rank itself, on its GPU or on the CPU. If the framework's environment lacks DALI, a run ends as `unsupported`",

@@ -42,7 +42,7 @@ class RunSpec(Part, Generic[P]):
 
     batch: samples of each replica, or of all replicas together if `scaling` is strong; global_batch: the global batch
     that `options.gradient_accumulation` follows from, None if the block states `options.gradient_accumulation` itself;
-    corpus: the data that the run reads, None if its batches are made up; hosts: how nodes are reached, without their
+    corpus: the data that the run reads, None if its batches are synthetic; hosts: how nodes are reached, without their
     names; protocol: the way of measuring; content: what ranks get of the files that the parameters name by digest,
     which is in no record.
     """
@@ -107,10 +107,9 @@ class RunSpec(Part, Generic[P]):
     def is_one_call(self) -> bool:
         """True if a step is one call that all ranks make together, and it counts once.
 
-        The workload's parameters say from which protocol on (`one_call_since`). Before it, each rank's call counted.
+        The workload's parameters say so (`one_call_since`).
         """
-        since: int | None = getattr(self.parameters, "one_call_since", None)
-        return since is not None and self.protocol >= since
+        return hasattr(self.parameters, "one_call_since")
 
     @property
     def size(self) -> StepSize:

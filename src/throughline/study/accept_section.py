@@ -91,7 +91,7 @@ class Accept(Section):
     train: Name | None = Field(
         None,
         description="the benchmark whose training step is measured: its model, first framework, first precision and "
-        "first batch size, with made-up batches. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 "
+        "first batch size, with synthetic batches. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 "
         "tokens in fp32",
     )
     precision: Precision | None = Field(None, description="precision of the matrix products; null: bf16, on a CPU fp32")

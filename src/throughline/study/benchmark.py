@@ -178,7 +178,7 @@ class Benchmark(Runs):
     extras: list[Literal["aa", "synthetic", "no_gradient_sync", "max_batch", "max_classes"]] = Field(
         default_factory=list,
         description="more runs, derived from these: `aa` (the same runs again, which shows the noise), `synthetic` "
-        "(made-up batches), `no_gradient_sync` (ranks keep their gradients; together with `synthetic` it splits a "
+        "(synthetic batches), `no_gradient_sync` (ranks keep their gradients; together with `synthetic` it splits a "
         "step into compute, communication and input); each of these measures everything once more. `max_batch` "
         "searches for the largest batch that fits, `max_classes` for the largest number of classes of a classifier; "
         "neither says anything about speed",

@@ -1,4 +1,4 @@
-"""The section `clicks`: how Criteo's logs, or made-up logs, become shards, and which of its keys decide the files."""
+"""The section `clicks`: how Criteo's logs, or synthetic logs, become shards, and which of its keys decide the files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from throughline.study.section import DataSection, Name, PositiveInt, Section, S
 CLICKS_PROTOCOL = 1
 """A developer raises this number when the same logs give different shards. It changes the digest of all clicks."""
 SYNTHETIC: Final = "synthetic"
-MADE_UP_LOGS = 4
-"""Number of log files that made-up clicks are written into."""
+SYNTHETIC_LOGS = 4
+"""Number of log files that synthetic clicks are written into."""
 
 
 class ClickShards(Section):
@@ -28,11 +28,11 @@ class Clicks(DataSection):
     source: Literal["synthetic"] | Annotated[list[FilePath], Field(min_length=1)] = Field(
         SYNTHETIC,
         description="a list of files in Criteo's format (a label, 13 whole numbers, 26 categories of 8 hex digits, "
-        "between tabs), plain or gzip, such as `day_0.gz`; or `synthetic`, made-up ones",
+        "between tabs), plain or gzip, such as `day_0.gz`; or `synthetic`, logs that are drawn at random",
     )
-    rows: PositiveInt = Field(200_000, description="rows of made-up clicks")
+    rows: PositiveInt = Field(200_000, description="rows of synthetic clicks")
     values: Annotated[int, Field(ge=1000)] = Field(
-        20_000, description="number of different categories of made-up clicks, over all fields"
+        20_000, description="number of different categories of synthetic clicks, over all fields"
     )
     malformed_at_most: Share = Field(
         0.01, description="largest share of a file's lines that may be malformed; such lines are left out and counted"
@@ -41,17 +41,17 @@ class Clicks(DataSection):
 
     @property
     def logs(self) -> list[str]:
-        """Paths of the logs to parse: the user's files or the made-up ones."""
+        """Paths of the logs to parse: the user's files or the synthetic ones."""
         if self.source != SYNTHETIC:
             return list(self.source)
-        return [f"data/{self.name}/clicks/logs/day_{number}.tsv" for number in range(MADE_UP_LOGS)]
+        return [f"data/{self.name}/clicks/logs/day_{number}.tsv" for number in range(SYNTHETIC_LOGS)]
 
     def decided_by(self, folder: str) -> dict[str, Any]:
         """Return what decides the shards. A log counts by its file name; its folder does not matter."""
-        made_up = {"rows": self.rows, "values": self.values} if self.source == SYNTHETIC else {}
+        synthetic = {"rows": self.rows, "values": self.values} if self.source == SYNTHETIC else {}
         return {
             "protocol": CLICKS_PROTOCOL,
             "source": self.source if isinstance(self.source, str) else [Path(path).name for path in self.source],
-            **made_up,
+            **synthetic,
             "shards": self.shards.model_dump(),
         }

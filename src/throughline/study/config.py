@@ -99,7 +99,7 @@ class Config(Section):
         return not self.benchmarks or bool(self.folders(section))
 
     def folders(self, section: str) -> set[str]:
-        """Return the folders of a section's data that the blocks read. Blocks whose batches are made up read none."""
+        """Return the folders of a section's data that the blocks read. Blocks whose batches are synthetic read none."""
         blocks = (block for block in self.benchmarks.values() if block.options.data == "real")
         read = ((workloads.of(block.model), block) for block in blocks)
         return {workload.folder(self.parameters_of(block)) for workload, block in read if section == workload.data}
@@ -116,10 +116,10 @@ class Config(Section):
         return {model.sha256: str(model.file) for model in models if isinstance(model, workloads.Described)}
 
     def data_of(self, block: Benchmark) -> DataSection | None:
-        """Return the section of the data that a block's model reads, or None if its batches are made up."""
+        """Return the section of the data that a block's model reads, or None if its batches are synthetic."""
         name = workloads.of(block.model).data
         section = None if name is None else self.data_sections()[name]
-        return None if section is None or section.is_made_up else section
+        return None if section is None or section.is_synthetic else section
 
 
 def block_name(benchmark: str) -> str:

@@ -65,9 +65,9 @@ class Faces(Pictures):
     source: FilePath | None = Field(
         None,
         description="a folder of aligned faces of 112 x 112 pixels: `train/` with a folder for each person, or MXNet's "
-        "RecordIO (`train.rec`, `train.idx`), as InsightFace's sets have it. Without one, faces are made up",
+        "RecordIO (`train.rec`, `train.idx`), as InsightFace's sets have it. Without one, faces are synthetic",
     )
 
     @property
-    def is_made_up(self) -> bool:
+    def is_synthetic(self) -> bool:
         return self.source is None

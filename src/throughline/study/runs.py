@@ -40,7 +40,7 @@ CHANGED: dict[str, dict[str, Any]] = {
 
 
 def manifest(spec: RunSpec) -> str | None:
-    """Return the path of the manifest of the data that a run reads, or None if its batches are made up."""
+    """Return the path of the manifest of the data that a run reads, or None if its batches are synthetic."""
     if spec.corpus is None:
         return None
     return f"data/{spec.corpus.name}/{workloads.of(spec.model).folder(spec.parameters)}/manifest.json"

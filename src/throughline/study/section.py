@@ -63,8 +63,8 @@ class DataSection(Section):
     """What the data are, in a word."""
 
     @property
-    def is_made_up(self) -> bool:
-        """True if the section has no files and its batches are made up."""
+    def is_synthetic(self) -> bool:
+        """True if the section has no files and its batches are synthetic."""
         return False
 
     @abstractmethod

@@ -25,14 +25,12 @@ from throughline.workloads.predicted_memory import Memory
 from throughline.workloads.workload import LATENCY, Arrays, Figure, Values, Workload
 
 __all__ = [
-    "DEFAULT", "FOLDERS", "LATENCY", "MADE_UP", "Arrays", "Described", "Figure", "Form", "Part", "Unsupported",
+    "DEFAULT", "FOLDERS", "LATENCY", "Arrays", "Described", "Figure", "Form", "Part", "Unsupported",
     "Values", "Workload", "folder", "form", "key", "models", "of", "of_folder", "of_map", "whole",
 ]  # fmt: skip
 
 FOLDERS = tuple(sorted(package.name for package in pkgutil.iter_modules(__path__) if package.ispkg))
 """The folders of all workloads."""
-MADE_UP = "made-up"
-"""A reader of a data room puts this word into its `how` if its data were generated, so that tables say so."""
 DEFAULT = "bert-tiny"
 """The model of a block that names no model."""
 

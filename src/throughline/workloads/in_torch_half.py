@@ -1,4 +1,4 @@
-"""A copy of weights in a half type, which all passes of a step read (`HalfCopy`). The weights themselves stay fp32.
+"""A copy of weights in a 16-bit type, which all passes of a step read (`HalfCopy`). The weights themselves stay fp32.
 
 Without it, every pass casts each weight where it is used, with a kernel of its own. With it, a few kernels cast all of
 them once a step. The values that a product gets are the same, and so are the gradients that reach the weights: both to

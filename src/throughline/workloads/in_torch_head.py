@@ -1,8 +1,9 @@
 """The loss of a vocabulary head in PyTorch, and its gradients, without the scores of all positions in memory.
 
-The scores of 32 samples of 1,024 tokens over GPT-2's vocabulary are 3.3 GB in half types and 6.6 GB in fp32, and their
-gradients as much again. So the forward pass works on some positions at a time. It computes their scores, their loss and
-the gradients of this loss, and drops the scores. The products are the same as otherwise, so no FLOPs are added.
+The scores of 32 samples of 1,024 tokens over GPT-2's vocabulary are 3.3 GB in 16-bit types and 6.6 GB in fp32, and
+their gradients as much again. So the forward pass works on some positions at a time. It computes their scores, their
+loss and the gradients of this loss, and drops the scores. The products are the same as otherwise, so no FLOPs are
+added.
 
 Ranks that share a replica split the vocabulary and exchange two numbers for every position. They keep their scores
 (`TensorGroup.cross_entropy`), because each part of the positions would need an exchange of its own.

@@ -24,7 +24,7 @@ class Figure:
 
     `peak`: the peak of the datasheet, in TFLOPS or GB/s, with which a rate can be compared. `of_steps`: percentiles of
     the times of the timed steps in milliseconds, each on the rank that took longest for it. `of_counts`: the
-    value that `counted` returns under this name, as a mean over the ranks; `counts` then also gets made-up batches.
+    value that `counted` returns under this name, as a mean over the ranks; `counts` then also gets synthetic batches.
     The form measures all other figures.
     """
 
@@ -72,7 +72,7 @@ class Workload(ABC, Generic[P]):
     the report draws latency and memory over sizes."""
     data: ClassVar[str | None] = None
     """The section of config.yaml with its data, and the data room whose `reading` reads them. None: all batches are
-    made up."""
+    synthetic."""
     settings: ClassVar[tuple[str, ...]] = ()
     """Names that `settings` of every form states, beside those of the framework (`frameworks.rank.SETTINGS`)."""
     learns_from: ClassVar[int | None] = None
@@ -159,7 +159,7 @@ class Workload(ABC, Generic[P]):
 
     @abstractmethod
     def synthetic(self, count: int, spec: RunSpec[P], seed: int) -> Arrays:
-        """Return a made-up batch of `count` samples, the same for the same seed."""
+        """Return a synthetic batch of `count` samples, the same for the same seed."""
 
     def counts(self, rows: Arrays) -> tuple[int, ...]:
         """Count things in a batch's rows, while they are read. The run adds up the counts over the timed window."""

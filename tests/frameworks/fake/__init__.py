@@ -1,4 +1,5 @@
-"""`fake`: a made-up framework in numpy. Copy this folder to begin a framework of your own (docs/add-a-framework.md)."""
+"""`fake`: a synthetic framework in numpy. Copy this folder to begin a framework of your own
+(docs/add-a-framework.md)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`toy`: a made-up framework that trains with PyTorch, has an option of its own, and calls the processor an abacus."""
+"""`toy`: a synthetic framework that trains with PyTorch, has an option of its own, and calls the processor an
+abacus."""
 
 from __future__ import annotations
 

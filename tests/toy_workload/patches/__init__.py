@@ -1,4 +1,4 @@
-"""Patches: a small classifier of made-up pictures, without a framework. The tests add this workload by its folder.
+"""Patches: a small classifier of synthetic pictures, without a framework. The tests add this workload by its folder.
 
 A picture has `image` x `image` grey pixels. A model of two matrices says which of `classes` it shows.
 """

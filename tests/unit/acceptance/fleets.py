@@ -1,4 +1,4 @@
-"""Made-up records of an acceptance: a fleet of equal nodes of which a test makes a part slow."""
+"""Synthetic records of an acceptance: a fleet of equal nodes of which a test makes a part slow."""
 
 from __future__ import annotations
 

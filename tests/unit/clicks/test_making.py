@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from throughline import files
-from throughline.clicks import log_lines, made_up_logs, making, manifest, reading, verification
+from throughline.clicks import log_lines, making, manifest, reading, synthetic_logs, verification
 from throughline.clicks.targets import ClicksTargets
 from throughline.files import UserError
 from throughline.rank.data import Manifest
@@ -77,13 +77,13 @@ def test_a_malformed_line_is_left_out_and_counted(wrong: str, tmp_path: Path) ->
 
 def test_from_logs_to_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_lines, "AT_ONCE", 100)  # several blocks
-    made_up_logs.write(
+    synthetic_logs.write(
         tmp_path / "day_0",
         0,
         450,
         2000,
     )
-    made_up_logs.write(tmp_path / "plain", 1, 150, 2000)
+    synthetic_logs.write(tmp_path / "plain", 1, 150, 2000)
     (tmp_path / "day_1.gz").write_bytes(gzip.compress(b"broken\r\n" + (tmp_path / "plain").read_bytes()))
     place = made([tmp_path / "day_0", tmp_path / "day_1.gz"], tmp_path)
     content = files.read_json(place)
@@ -116,7 +116,7 @@ def test_a_larger_vocabulary_tells_more_apart() -> None:
 
 
 def test_a_changed_shard_is_found(tmp_path: Path) -> None:
-    made_up_logs.write(tmp_path / "day_0", 0, 300, 2000)
+    synthetic_logs.write(tmp_path / "day_0", 0, 300, 2000)
     made([tmp_path / "day_0"], tmp_path)
     shard = tmp_path / "training_0000.hdf5"
     with h5py.File(shard, "r+") as stream:
@@ -137,10 +137,10 @@ def test_a_log_that_ends_early_is_an_error(tmp_path: Path) -> None:
         making.parse(tmp_path / "absent", 0, 3, 0.01, tmp_path / "part.hdf5")
 
 
-def test_the_rule_of_made_up_clicks_is_in_their_logs(tmp_path: Path) -> None:
+def test_the_rule_of_synthetic_clicks_is_in_their_logs(tmp_path: Path) -> None:
     """The rule's probability is higher for a click than for a row without a click in 70 to 85 % of the pairs, and its
     mean is the share of clicks."""
-    made_up_logs.write(tmp_path / "log", 0, 3000, 2000)
+    synthetic_logs.write(tmp_path / "log", 0, 3000, 2000)
     ((rows, _),) = log_lines.blocks(tmp_path / "log")
     cells = [row.split("\t") for row in (tmp_path / "log").read_text().splitlines()]
     inverse = pow(2654435761, -1, 2**32)
@@ -163,15 +163,15 @@ def test_what_decides_the_files() -> None:
         lambda: targets.parts(clicks="others"),
         lambda: targets.shard(clicks="criteo", split="test", number="0002"),
         lambda: targets.log(clicks="criteo", part="0002"),
-        lambda: targets.made_up(clicks="criteo", log="0"),
+        lambda: targets.synthetic(clicks="criteo", log="0"),
     ):
         with pytest.raises(UserError, match="is not in the configuration"):
             wrong()
 
 
-def test_made_up_logs_have_all_rows() -> None:
+def test_synthetic_logs_have_all_rows() -> None:
     targets = ClicksTargets(Clicks(rows=10))
-    made: list[Any] = [targets.made_up(clicks="synthetic", log=str(number)) for number in range(4)]
+    made: list[Any] = [targets.synthetic(clicks="synthetic", log=str(number)) for number in range(4)]
     assert sum(int(one[one.index("--rows") + 1]) for one in made) == 10
 
 
@@ -180,4 +180,4 @@ def test_a_reader_says_that_nobody_clicked() -> None:
         reading.reader({"source": one}, Path(), SimpleNamespace(vocabulary=1000), 1).how
         for one in ("logs", "synthetic")
     ]
-    assert how == [None, "made-up clicks"]
+    assert how == [None, "synthetic clicks"]

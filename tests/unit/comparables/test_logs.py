@@ -1,6 +1,6 @@
 """Logs of others: their content tells their kind, each kind has the rule of its source, and a bad file gives an error.
 
-The logs below are made up, but every line has the form of its program. Their figures make a rule visible: the values
+The logs below are synthetic, but every line has the form of its program. Their figures make a rule visible: the values
 that the rule drops are 1000 times too fast or too slow.
 """
 

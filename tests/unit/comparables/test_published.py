@@ -52,7 +52,7 @@ FOUND = [
 
 
 def row(**changes: object) -> Result:
-    """Return a correct row of a made-up table on eight H100."""
+    """Return a correct row of a synthetic table on eight H100."""
     known: dict[str, object] = {
         "origin": "published", "source": "a table", "framework": "torch", "model": "llama-3.1-8b",
         "sequence_length": 8192,

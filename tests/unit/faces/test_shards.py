@@ -104,7 +104,7 @@ def test_a_face_of_another_size_is_named(tmp_path: Path) -> None:
     assert verification.verify(shard, listed, False)["rows"] == 5
 
 
-def test_without_a_source_faces_are_made_up_and_with_one_they_are_read() -> None:
+def test_without_a_source_faces_are_synthetic_and_with_one_they_are_read() -> None:
     block = {"f": {"model": "iresnet-tiny", "classes": 40, "batch": {"fp32": [4]}}}
     without, read = (load([], {"benchmarks": block, "faces": faces}) for faces in ({}, {"source": "ms1m"}))
     assert without.data_of(without.benchmarks["f"]) is None and read.data_of(read.benchmarks["f"]) is read.faces

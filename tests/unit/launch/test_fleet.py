@@ -202,7 +202,7 @@ def test_this_machine_is_one_node(monkeypatch: pytest.MonkeyPatch, local: Path) 
 
 
 def test_a_host_that_does_not_answer_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, local: Path) -> None:
-    """A made-up ssh, which runs the command here for one host and reaches the other one not at all."""
+    """A synthetic ssh, which runs the command here for one host and reaches the other one not at all."""
     body = 'for word; do case $word in there) ok=1;; esac; last=$word; done; [ "$ok" ] || exit 255; exec sh -c "$last"'
     (tmp_path / "ssh").write_text(f"#!/bin/sh\n{body}\n")
     (tmp_path / "ssh").chmod(0o755)

@@ -1,4 +1,4 @@
-"""What a partition has, read from the output of a made-up `sinfo`."""
+"""What a partition has, read from the output of a synthetic `sinfo`."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
 
     def run(request: RunRequest) -> dict[str, Any]:
         requests.append(request)
-        if "matmul" in str(request.record) and not (tmp_path / "mended").exists():
+        if "matmul" in str(request.record) and not (tmp_path / "fixed").exists():
             raise UserError("the product failed")
         request.record.parent.mkdir(parents=True, exist_ok=True)
         request.record.write_text(request.spec.canonical)
@@ -66,7 +66,7 @@ def test_a_failure_leaves_the_rest_and_the_next_visit_makes_only_what_is_missing
     assert [request.spec.model for request in asked] == ["bert-tiny", "matmul", "vector"]
     assert {request.target for request in asked} == {"results/acceptance/node0/visit1.json"}
     asked.clear()
-    (tmp_path / "mended").touch()
+    (tmp_path / "fixed").touch()
     done = visit.visit(made, file)
     assert [request.spec.model for request in asked] == ["matmul"]
     assert done["records"] == [measured.record for measured in made]
@@ -82,7 +82,7 @@ def test_what_another_specification_has_left_is_measured_again(asked: list[RunRe
         visit.visit(made, file)
     Path(made[0].record).write_text("another")
     asked.clear()
-    (tmp_path / "mended").touch()
+    (tmp_path / "fixed").touch()
     visit.visit(made, file)
     assert [request.spec.model for request in asked] == ["bert-tiny", "matmul"]
 
@@ -92,7 +92,7 @@ def test_an_outcome_that_may_change_is_tried_again(
     asked: list[RunRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, again: bool
 ) -> None:
     """Otherwise the visit would be over, and its run missing for ever."""
-    (tmp_path / "mended").touch()
+    (tmp_path / "fixed").touch()
     run = launcher.run
 
     def refused(request: RunRequest) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def test_what_a_visit_has_measured_long_ago_is_measured_again_with_the_rest(
     yesterday = time.time() - 24 * 3600
     os.utime(made[0].record, (yesterday, yesterday))
     asked.clear()
-    (tmp_path / "mended").touch()
+    (tmp_path / "fixed").touch()
     visit.visit(made, file)
     assert [request.spec.model for request in asked] == ["bert-tiny", "matmul"]
 
@@ -140,7 +140,7 @@ def test_a_visit_that_is_stopped_ends_at_once(asked: list[RunRequest], monkeypat
 
 
 def test_devices_are_measured_alone_on_their_host(asked: list[RunRequest], tmp_path: Path) -> None:
-    (tmp_path / "mended").touch()
+    (tmp_path / "fixed").touch()
     Path("results").mkdir()
     Path(acceptance.LOCAL).write_text(json.dumps({"nodes": {"0": "first", "3": "me@second"}}))
     made = acceptance.asked(Config(), GPUS).visits()

@@ -1,4 +1,4 @@
-"""What a record says about hardware that may explain a slow node or GPU: read from made-up systems and cards."""
+"""What a record says about hardware that may explain a slow node or GPU: read from synthetic systems and cards."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_a_run_without_throughput_says_so() -> None:
     assert set(done.reasons) >= {"flops_per_s", "mfu", "real_tokens_per_s"}
 
 
-def test_made_up_tokens_are_all_real() -> None:
+def test_synthetic_tokens_are_all_real() -> None:
     assert of(10.0, A100, options={"data": "synthetic"}).real_tokens_per_s == 1280.0
 
 

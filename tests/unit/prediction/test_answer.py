@@ -1,4 +1,4 @@
-"""Predictions from made-up points whose truth is known."""
+"""Predictions from synthetic points whose truth is known."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Round figures that a reader can derive by hand, from records of schema 1 to tables: no number moves unnoticed.
+"""Round figures that a reader can derive by hand, from records to tables: no number moves unnoticed.
 
-golden_records/run.json is a record of schema 1; run_on_cpu.json, summary.json and the checks beside them are other
-files of that schema. They stay readable for ever. golden_records/expected/ holds the tables.
+golden_records/run.json is a record; run_on_cpu.json, summary.json and the checks beside them are other files of schema
+3, as it is now. If one of them cannot be read any more, the schema needs another number. golden_records/expected/ holds
+the tables.
 
 How the tables follow from SECONDS, the time of a step in each repeat, with batch 32 and 3.6 USD per device and hour:
 
@@ -40,8 +41,8 @@ from typing import Any
 
 import pytest
 
-from report_fixture import V100, record, spec, write_record
-from throughline import frameworks, records
+from report_fixture import NO_MEMORY, NO_WORK, NOT_SAMPLED, V100, record, spec, write_record
+from throughline import __version__, frameworks, records
 from throughline.files import UserError
 from throughline.launch import outcome
 from throughline.observe import work
@@ -60,15 +61,12 @@ TERMS = {
 SECONDS = {
     "bert": {"1n1g": (0.40, 0.32, 0.256), "1n2g": (0.50, 0.40, 0.32), "2n8g": (0.512, 0.40, 0.32)},
     "bert__no_gradient_sync": {"1n2g": (0.40, 0.32, 0.25)},
-    "early": {"1n1g": (0.40, 0.32, 0.256)},
 }
 WIDE = {"vocabulary": 1000, "embedding": 16, "hidden": 2, "table": "rows", "update": "lazy"}
-LATER = ("telemetry", "memory", "work")
-"""The keys that the first records of schema 1 lack: those of the benchmark `early` here."""
 
 
 def run(benchmark: str, topology: str, repeat: int, seconds: float) -> dict[str, Any]:
-    """Return a record of schema 1: four steps of so many seconds."""
+    """Return a record: four steps of so many seconds."""
     nodes, devices = map(int, topology.removesuffix("g").split("n"))
     world, speed = nodes * devices, 32 * nodes * devices / seconds
     value = deepcopy(RUN)
@@ -79,15 +77,16 @@ def run(benchmark: str, topology: str, repeat: int, seconds: float) -> dict[str,
     value["work"] |= {"flops_per_s": rate, "mfu": rate / 20e12, "matmul_share": rate / 10e12}
     value["work"]["real_tokens_per_s"] = 0.75 * 128 * speed
     value["telemetry"][0]["devices"] *= world
-    return {key: item for key, item in value.items() if benchmark != "early" or key not in LATER}
+    return value
 
 
 def out_of_memory(repeat: int) -> dict[str, Any]:
-    """Return a record of schema 1 of a run that did not fit."""
+    """Return the record of a run that did not fit."""
     value = run("bert", "1n2g", repeat, 1.0)
     value["spec"]["framework"] = "mxnet-horovod"
-    without = dict.fromkeys(("samples_per_s", "window_s", "peak_memory_bytes", "loader_stall_share", *LATER))
-    value |= {**without, "status": "oom", "reason": "16384 MiB did not hold batch 32", "steps_timed": 0}
+    without = dict.fromkeys(("samples_per_s", "window_s", "peak_memory_bytes", "loader_stall_share"))
+    value |= {**without, "telemetry": [NOT_SAMPLED], "memory": NO_MEMORY, "work": NO_WORK | {"convention": {}}}
+    value |= {"status": "oom", "reason": "16384 MiB did not hold batch 32", "steps_timed": 0}
     return value | {"step_seconds": [], "loss": [], "ranks": [], "utilization": {"cpu": None, "gpu": None}}
 
 
@@ -116,7 +115,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         script("summarize", *paths, "--asked", 3, "--terms", json.dumps(terms), "--output", place)
     extras = ["--extras", root / "bert__no_gradient_sync/bz32_fp32.json"]
     script("tables", root / "bert/bz32_fp32.json", *extras, "--output-dir", root / "bert/tables")
-    script("tables", root / "early/bz32_fp32.json", "--output-dir", root / "early/tables")
     sys.argv = before
     return root
 
@@ -166,7 +164,7 @@ def test_percentiles_of_step_times(tmp_path: Path) -> None:
     assert figures == {"median": pytest.approx(21.0), "95 %": pytest.approx(38.0), "99 %": None}
 
 
-def test_files_of_schema_1(tmp_path: Path) -> None:
+def test_the_files_of_schema_3(tmp_path: Path) -> None:
     curve, verdict = records.read_curve(GOLDEN / "curve.json"), records.read_verdict(GOLDEN / "verdict.json")
     assert curve.curve[1].figures == {"loss": 9.5, "mlm_accuracy": 0.04, "nsp_accuracy": 0.55}
     assert verdict.last == curve.curve[-1]
@@ -178,23 +176,49 @@ def test_files_of_schema_1(tmp_path: Path) -> None:
     assert largest.parameters == {"sequence_length": 128}
     assert records.read_summary(GOLDEN / "summary.json").parameters == {"sequence_length": 128}
     on_cpu = records.read_run(write_record(tmp_path, json.loads((GOLDEN / "run_on_cpu.json").read_text())))
-    assert (on_cpu.schema_, on_cpu.spec.parameters.sequence_length, on_cpu.status) == (2, 32, "ok")
+    assert (on_cpu.schema_, on_cpu.spec.parameters.sequence_length, on_cpu.status) == (3, 32, "ok")
+
+
+READERS = {
+    "run": records.read_run,
+    "summary": records.read_summary,
+    "equivalence": records.read_equivalence,
+    "max_batch": records.read_max_batch,
+    "curve": records.read_curve,
+    "verdict": records.read_verdict,
+}
+
+
+@pytest.mark.parametrize("schema", [1, 2])
+@pytest.mark.parametrize("name", READERS)
+def test_a_file_of_version_0_3_is_one_clear_error(tmp_path: Path, name: str, schema: int) -> None:
+    """It says what, where, why and what next. Nothing else is looked at: all names have changed since."""
+    place = tmp_path / f"{name}.json"
+    place.write_text(json.dumps({"schema": schema, "benchmark": "bert", "sequence": 128}))
+    with pytest.raises(UserError) as refused:
+        READERS[name](place)
+    assert str(refused.value).splitlines() == [
+        f"{place} has schema {schema}; this version of Throughline ({__version__}) reads schema 3",
+        "  why:  version 0.3 or earlier made it",
+        "  next: remove the file and run snakemake again, or read it with the version that made it",
+    ]
+    records.leave_newer([place])  # it may be made again
 
 
 def test_a_newer_schema_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     """The error names the version that made the file. The file stays, and no advice says to remove it."""
     place = tmp_path / "bert/bz32_fp32.json"
     place.parent.mkdir()
-    newer = json.dumps({"schema": 3, "environment": {"torch": {"commit": "5f0c1e2d3b4a"}}})
+    newer = json.dumps({"schema": 4, "environment": {"torch": {"commit": "5f0c1e2d3b4a"}}})
     place.write_text(newer)
     for read in (records.read_summary, records.read_run, records.read_curve, records.read_max_batch):
-        with pytest.raises(UserError, match="has schema 3") as refused:
+        with pytest.raises(UserError, match="has schema 4") as refused:
             read(place)
         assert "5f0c1e2d3b4a" in str(refused.value) and "force" not in str(refused.value)
-    with pytest.raises(UserError, match="has schema 3"):
+    with pytest.raises(UserError, match="has schema 4"):
         records.leave_newer([tmp_path / "none.json", place])
     assert place.read_text() == newer
     place.write_text('{"schema": "?"}')
-    with pytest.raises(UserError, match="reads 1 to 2"):
+    with pytest.raises(UserError, match="reads schema 3"):
         records.read_summary(place)
     records.leave_newer([place, GOLDEN / "run.json", GOLDEN / "summary.json"])

@@ -109,9 +109,9 @@ def test_off_and_on_of_the_published_figures() -> None:
     ("topology", "tensor_parallel", "batch", "name"),
     [("1n8g", 1, 4, "1n_8g_dp_4bs"), ("1n4g", 4, 4, "1n_4g_mp_4bs"), ("1n4g", 2, 8, "1n_4g_2dp_2mp_8bs")],
 )
-def test_names_of_cases(topology: str, tensor: int, batch: int, name: str) -> None:
-    assert Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None)).name == name
-    table = cells_of([Case("", "", Topology.parse(topology), tensor, batch, Figures(None, None, None))])
+def test_names_of_cases(topology: str, tensor_parallel: int, batch: int, name: str) -> None:
+    assert Case("", "", Topology.parse(topology), tensor_parallel, batch, Figures(None, None, None)).name == name
+    table = cells_of([Case("", "", Topology.parse(topology), tensor_parallel, batch, Figures(None, None, None))])
     assert list(table.iloc[0, 4:7]) == ["", "", ""]
 
 

@@ -123,7 +123,8 @@ def test_many_lines_have_names_that_fit(tmp_path: Path) -> None:
 
 
 def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path) -> None:
-    """A made-up published series beside a measured one is dashed and hollow, named with its source, without repeats."""
+    """A synthetic published series beside a measured one is dashed and hollow, named with its source, without
+    repeats."""
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
     source = "published: somebody"
     points = tuple(Point(Topology(nodes, 1), Value("theirs", 90.0 * nodes, source=source)) for nodes in (1, 2))

@@ -1,4 +1,5 @@
-"""Workloads that measure iterations: runs that differ in one number are plotted over it; both batches; made-up data."""
+"""Workloads that measure iterations: runs that differ in one number are plotted over it; both batches; synthetic
+data."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ def test_two_points_are_no_sweep(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("data", ["synthetic", "real"])
-def test_every_table_and_plot_says_that_data_are_made_up(tmp_path: Path, data: str) -> None:
+def test_every_table_and_plot_says_that_data_are_synthetic(tmp_path: Path, data: str) -> None:
     every = {
         tmp_path / str(batch): written(tmp_path, "b", batch, 2.0, options={"data": data}) for batch in (64, 128, 256)
     }
@@ -79,14 +80,14 @@ def test_every_table_and_plot_says_that_data_are_made_up(tmp_path: Path, data: s
     files = sorted((tmp_path / "tables").iterdir())
     assert {path.stem for path in files} >= {"throughput", "figures", "memory"}
     for path in files:
-        marked = ("made_up_data" if path.suffix == ".csv" else topics.MADE_UP) in path.read_text()
+        marked = ("synthetic_data" if path.suffix == ".csv" else topics.SYNTHETIC) in path.read_text()
         assert marked == (data == "synthetic"), path.name
     plots = [one.draw(LIGHT) for topic in topics.TOPICS for one in topics.drawings(topic, scope)]
     assert len(plots) > 6
     for plot in plots:
-        assert (topics.MADE_UP in [text.get_text() for text in plot.texts]) == (data == "synthetic")
+        assert (topics.SYNTHETIC in [text.get_text() for text in plot.texts]) == (data == "synthetic")
     text = page.render(Results(every), [], None, tmp_path / "report.html")
-    assert (text.count(f"<li>{topics.MADE_UP}</li>") > 2) == (data == "synthetic")
+    assert (text.count(f"<li>{topics.SYNTHETIC}</li>") > 2) == (data == "synthetic")
 
 
 @pytest.mark.slow

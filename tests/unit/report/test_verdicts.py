@@ -276,8 +276,8 @@ def test_a_proof_that_ran_out_of_memory_is_not_called_other_mathematics(tmp_path
 def test_reading_is_blamed_for_what_it_costs(tmp_path: Path, times: float, told: str) -> None:
     waits = {"beside": {"loader_stall_share": 0.3}}
     real = benchmark(tmp_path, {"torch": around(100.0)}, **waits)
-    made_up = benchmark(tmp_path, {"torch": around(100 * times, "jax")}, "bert__synthetic")
-    (finding,) = hardware.waiting(scoped(real, made_up))
+    synthetic = benchmark(tmp_path, {"torch": around(100 * times, "jax")}, "bert__synthetic")
+    (finding,) = hardware.waiting(scoped(real, synthetic))
     assert told in finding.text and f"{times:.3f}" in finding.text
     wild = benchmark(tmp_path / "wild", {"torch": [80.0, 130.0, 104.0, 95.0, 118.0]}, "bert__synthetic")
     (finding,) = hardware.waiting(scoped(real, wild))
@@ -338,10 +338,10 @@ def test_what_an_a_a_run_says_is_the_floor_of_verdicts(tmp_path: Path) -> None:
     [(1.004, "So reading the data costs nothing that these runs show."), (1.4, "That is the cost of reading the data."),
      (None, "What reading the data costs is not known: it is not told apart from noise.")],
 )  # fmt: skip
-def test_what_made_up_batches_gain_follows_the_verdict(tmp_path: Path, times: float | None, told: str) -> None:
-    made_up = around(100 * times, "jax") if times else [70.0, 130.0, 104.0, 85.0, 118.0]
+def test_what_synthetic_batches_gain_follows_the_verdict(tmp_path: Path, times: float | None, told: str) -> None:
+    synthetic = around(100 * times, "jax") if times else [70.0, 130.0, 104.0, 85.0, 118.0]
     scope = scoped(benchmark(tmp_path, {"torch": around(100.0)}),
-                   benchmark(tmp_path, {"torch": made_up}, "bert__synthetic"))  # fmt: skip
+                   benchmark(tmp_path, {"torch": synthetic}, "bert__synthetic"))  # fmt: skip
     text = derived(scope, "bert__synthetic")
     assert text.endswith(told) and " to " in text
 

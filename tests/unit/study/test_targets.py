@@ -112,9 +112,9 @@ def test_what_a_summary_has_to_know(targets: Targets) -> None:
 
 def test_the_corpus_is_made_where_a_block_reads_it_or_nothing_is_measured() -> None:
     assert load([]).reads("corpus") and load([], {"benchmarks": {"b": {}}}).reads("corpus")
-    made_up = {"b": {"options": {"data": "synthetic"}}}
-    assert not load([], {"benchmarks": made_up}).reads("corpus")
-    assert load([], {"benchmarks": made_up | {"c": {}}}).reads("corpus")
+    synthetic = {"b": {"options": {"data": "synthetic"}}}
+    assert not load([], {"benchmarks": synthetic}).reads("corpus")
+    assert load([], {"benchmarks": synthetic | {"c": {}}}).reads("corpus")
 
 
 def test_pairs_are_judged_with_the_blocks_that_go_without_one_option() -> None:

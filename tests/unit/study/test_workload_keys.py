@@ -29,7 +29,7 @@ NOTHING = dict.fromkeys(workloads.Workload.__abstractmethods__)
 """In place of what a workload has to define, and these tests do not call."""
 
 
-def made_up(folder: str, parameters: type) -> Any:
+def synthetic(folder: str, parameters: type) -> Any:
     """Return a workload with these parameters. It says nothing else about itself."""
     return type(
         "MadeUp", (workloads.Workload,), {"models": (f"{folder}-small",), "parameters": parameters, **NOTHING}
@@ -40,7 +40,7 @@ def made_up(folder: str, parameters: type) -> Any:
 def patches(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Add a workload with images and without data of its own."""
     neutral = workloads.of_folder
-    mine = made_up("patches", Parameters)
+    mine = synthetic("patches", Parameters)
     monkeypatch.setattr(workloads, "FOLDERS", (*workloads.FOLDERS, "patches"))
     monkeypatch.setattr(workloads, "of_folder", lambda folder: mine if folder == "patches" else neutral(folder))
     workloads.models.cache_clear()
@@ -121,7 +121,7 @@ def test_core_names_are_reserved(monkeypatch: pytest.MonkeyPatch) -> None:
         batch: int = workloads.key("a name that every block has", default=1)
 
     monkeypatch.setattr(workloads, "models", lambda: {"wrong-small": "wrong"})
-    monkeypatch.setattr(workloads, "of_folder", lambda folder: made_up("wrong", Wrong))
+    monkeypatch.setattr(workloads, "of_folder", lambda folder: synthetic("wrong", Wrong))
     with pytest.raises(TypeError, match="fields with names of core keys: batch"):
         Benchmark.of("wrong")
     assert {field.name for field in fields(RunSpec)} <= benchmark.RESERVED

@@ -1,4 +1,4 @@
-"""Face recognition: networks with the published sizes, their work, made-up faces, and one rank that learns."""
+"""Face recognition: networks with the published sizes, their work, synthetic faces, and one rank that learns."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_the_classifier_counts_with_the_classes_that_a_step_computes_with() -> N
 
 
 @pytest.mark.slow
-def test_made_up_faces_of_a_class_are_alike_and_of_all_classes() -> None:
+def test_synthetic_faces_of_a_class_are_alike_and_of_all_classes() -> None:
     one, again, other = (faces.WORKLOAD.synthetic(400, spec(), seed) for seed in (1, 1, 2))
     assert all(np.array_equal(one[name], again[name]) for name in one)
     assert one["pixels"].shape == (400, 112, 112, 3) and one["pixels"].dtype == np.uint8

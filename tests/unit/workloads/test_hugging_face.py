@@ -298,7 +298,7 @@ def test_the_next_word_is_predicted_from_windows_with_ids_below_the_vocabulary(
     assert WORKLOAD.folder(asked("llama-3.2-1b")[0].parameters) == "bpe"
 
 
-def test_made_up_batches_keep_to_the_vocabulary_and_are_the_same_for_the_same_seed(
+def test_synthetic_batches_keep_to_the_vocabulary_and_are_the_same_for_the_same_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spec = in_a_rank(tiny("deberta-v2", tmp_path), monkeypatch)

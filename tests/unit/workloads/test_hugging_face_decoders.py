@@ -105,13 +105,13 @@ def test_documents_of_a_window_are_told_apart_by_their_ends() -> None:
 
 
 def test_flops_within_documents_are_those_of_the_pairs_that_see_each_other() -> None:
-    made_up = spec(CONTENT, attention="document")
-    parts = work.of_parts(WORKLOAD.architecture(made_up), 16)
+    synthetic = spec(CONTENT, attention="document")
+    parts = work.of_parts(WORKLOAD.architecture(synthetic), 16)
     pairs = 4 * (4 * 5 / 2)
     expected = 3 * (parts.layers + parts.head + 2 * 4 * 32 * pairs)
-    assert WORKLOAD.flops_per_sample(made_up, {}, {}) == expected
-    assert [len(part) for part in np.split(WORKLOAD.synthetic(1, made_up, 1)["input_ids"][0], 4)] == [4] * 4
-    real = replace(made_up, options=replace(made_up.options, data="real"))
+    assert WORKLOAD.flops_per_sample(synthetic, {}, {}) == expected
+    assert [len(part) for part in np.split(WORKLOAD.synthetic(1, synthetic, 1)["input_ids"][0], 4)] == [4] * 4
+    real = replace(synthetic, options=replace(synthetic.options, data="real"))
     assert WORKLOAD.flops_per_sample(real, {}, WORKLOAD.counted((240,), 6, real)) == expected
     assert "did not count" in str(WORKLOAD.flops_per_sample(real, {}, {}))
     windowed = replace(real, content=CONTENT | {"model_type": "mistral", "sliding_window": 4})

@@ -1,4 +1,5 @@
-"""Wide & deep: FLOPs, made-up clicks, the figures of held-out data, and the update by rows compared with SparseAdam."""
+"""Wide & deep: FLOPs, synthetic clicks, the figures of held-out data, and the update by rows compared with
+SparseAdam."""
 
 from __future__ import annotations
 
@@ -55,12 +56,12 @@ def test_the_layers_have_as_many_parameters_as_the_published_model() -> None:
 
 
 @pytest.mark.parametrize("vocabulary", [1000, 2_359_296, 409_600_000])
-def test_made_up_fields_fill_the_vocabulary(vocabulary: int) -> None:
+def test_synthetic_fields_fill_the_vocabulary(vocabulary: int) -> None:
     sizes = wide_deep.cardinalities(vocabulary)
     assert (len(sizes), sum(sizes), min(sizes) > 1) == (26, vocabulary, True)
 
 
-def test_made_up_clicks() -> None:
+def test_synthetic_clicks() -> None:
     batch = wide_deep.WORKLOAD.synthetic(20000, SPEC, 7)
     again, other = wide_deep.WORKLOAD.synthetic(20000, SPEC, 7), wide_deep.WORKLOAD.synthetic(20000, SPEC, 8)
     assert all((batch[name] == again[name]).all() and (batch[name] != other[name]).any() for name in batch)
@@ -72,7 +73,7 @@ def test_made_up_clicks() -> None:
     assert 0.2 < batch["labels"].mean() < 0.25
 
 
-def test_made_up_values_follow_zipfs_law() -> None:
+def test_synthetic_values_follow_zipfs_law() -> None:
     draw = np.random.Generator(np.random.Philox(key=1))
     counts = np.bincount(wide_deep.drawn(draw, 400_000, [1000])[:, 0], minlength=1000)
     assert len(counts) == 1000

@@ -28,11 +28,11 @@ FAST: dict[torch.dtype, Callable[[], bool]] = {
     torch.bfloat16: _asked("_is_mkldnn_bf16_supported"),
     torch.float16: _asked("_is_mkldnn_fp16_supported"),
 }
-"""Map each half type to the question by which PyTorch itself finds out if oneDNN has fast products of it here."""
+"""Map each 16-bit type to the question by which PyTorch itself finds out if oneDNN has fast products of it here."""
 
 
 class Operation(NamedTuple):
-    """operands: so many first arguments have the half type. results: so many first results have it; a later one, the
+    """operands: so many first arguments have the 16-bit type. results: so many first results have it; a later one, the
     sums of exponentials of attention, is fp32 in any case."""
 
     operands: int
@@ -66,7 +66,7 @@ def words(kind: torch.dtype) -> str:
 
 @cache
 def compute_in_fp32() -> Any:
-    """From now on, compute the products of half types that are slow on this CPU in fp32.
+    """From now on, compute the products of 16-bit types that are slow on this CPU in fp32.
 
     Return the library of the kernels. PyTorch forgets them when it goes, so the cache keeps it.
     """
@@ -107,7 +107,8 @@ def _written(operation: Operation, given: Any, keys: Any, *arguments: Any, out: 
 
 
 def _slow_kind(operands: tuple[Any, ...]) -> torch.dtype | None:
-    """Return the half type that all of these operands have; None if there is none, or if its products are fast here."""
+    """Return the 16-bit type that all of these operands have; None if there is none, or if its products are fast
+    here."""
     kinds = {operand.dtype for operand in operands if isinstance(operand, Tensor)}
     (kind,) = kinds if len(kinds) == 1 else (None,)
     return kind if slow(kind) else None

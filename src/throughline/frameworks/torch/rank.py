@@ -54,7 +54,7 @@ class TorchRank(Rank):
     recorded: ReplayedStep | None = None
     """What replays whole steps as a CUDA graph, or None."""
     copies_weights_on: tuple[str, ...] = ("cuda",)
-    """Where a step reads its weights from a copy in the half type. On a CPU a cast costs no launch."""
+    """Where a step reads its weights from a copy in the 16-bit type. On a CPU a cast costs no launch."""
     copied: HalfCopy | None = None
     """This copy, or None."""
     in_parts = False

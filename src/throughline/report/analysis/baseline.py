@@ -38,14 +38,10 @@ def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
 def surroundings(run: RunRecord) -> str:
     """Return a text that is the same for runs in the same environment, on the same device and on the same data.
 
-    It has the digest of the environment. An older record has no digest: then the text has all facts of the environment.
+    It has the digest of the environment in place of its facts.
     """
-    found = advice.surroundings(run)
-    digest = run.environment.get("digest")
-    if digest is None:  # machines of one kind report slightly different sizes of memory
-        return canonical({key: value for key, value in found.items() if key != "environment.memory_bytes"})
-    others = {key: value for key, value in found.items() if not key.startswith("environment.")}
-    return canonical({"digest": digest, **others})
+    others = {key: value for key, value in advice.surroundings(run).items() if not key.startswith("environment.")}
+    return canonical({"digest": run.environment.get("digest"), **others})
 
 
 def of(by_topology: Mapping[str, Sequence[RunRecord]]) -> str:

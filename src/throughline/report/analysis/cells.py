@@ -166,11 +166,11 @@ class Group:
         return self.summary is not None and workloads.of(self.summary.model).by_iteration
 
     @property
-    def made_up(self) -> bool:
-        """True if its model reads data that are made up."""
+    def synthetic(self) -> bool:
+        """True if its model reads synthetic data."""
         if self.summary is None or workloads.of(self.summary.model).data is None:
             return False
-        return self.summary.options.data == "synthetic" or made_up_files(self.summary)
+        return self.summary.options.data == "synthetic" or synthetic_files(self.summary)
 
     def size(self, row: Row) -> StepSize:
         """Return the size of a step on a row's topology."""
@@ -299,9 +299,10 @@ def _rows(summary: Summary | None, asked: Asked | None, proofs: Mapping[str, str
             yield Row(framework, marked, cell, not asked or name in wanted, exchanges, proofs.get(framework, ""))
 
 
-def made_up_files(summary: Summary) -> bool:
-    """True if the files that a summary's runs read are made up."""
-    return any(workloads.MADE_UP in str((built or {}).get("data")) for built in (summary.settings or {}).values())
+def synthetic_files(summary: Summary) -> bool:
+    """True if a summary's runs read synthetic files."""
+    read = [str((built or {}).get("data")) for built in (summary.settings or {}).values()]
+    return summary.options.data == "real" and any("synthetic" in how for how in read)
 
 
 CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointing"}
@@ -331,7 +332,7 @@ def switches(summary: Summary) -> str:
         f"W/ tensor parallelism over {options.tensor_parallel} devices": options.tensor_parallel > 1,
         f"W/ experts spread over {options.expert_parallel} devices": options.expert_parallel > 1,
         f"W/ {options.data} data": options.data != "real",
-        f"W/ {workloads.MADE_UP} data": made_up_files(summary),
+        "W/ synthetic files": synthetic_files(summary),
     }
     return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
 

@@ -16,7 +16,7 @@ from throughline.report.analysis.sides import Side, differences
 
 Both = tuple[Side, Side]
 OTHERWISE = {
-    "synthetic": "but with made-up batches, so nothing is read",
+    "synthetic": "but with synthetic batches, so nothing is read",
     "no_gradient_sync": "but the ranks exchange no gradients, so each trains a model of its own",
 }
 """Map an extra to what it does otherwise."""

@@ -139,12 +139,12 @@ def _share(cell: Cell, part: str) -> float | str:
     if part == "gpu":
         gpu = cell.utilization.gpu if cell.utilization else None
         return float(gpu) if gpu is not None else "no GPU told how busy it was"
-    series = cell.use.machine.get(MACHINE[part]) if cell.use else None
+    use = cell.use
+    assert use  # as every cell with a valid repeat has it
+    series = use.machine.get(MACHINE[part])
     if series is not None:
         return series.mean
-    reasons = cell.use.reasons if cell.use else {}
-    known = (reasons.get(f"machine.{MACHINE[part]}"), reasons.get("telemetry"))
-    return next(filter(None, known), "its records are older than this figure")
+    return use.reasons.get(f"machine.{MACHINE[part]}") or use.reasons.get("telemetry") or "not sampled"
 
 
 def _goal(

@@ -23,15 +23,15 @@ T = TypeVar("T")
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
     """Return the fields of `Cell` about memory, use, energy and work, over the ok runs."""
     ok = [run for run in runs if run.status == "ok"]
-    memory, work = [run.memory for run in ok if run.memory], [_work(run, run.work) for run in ok if run.work]
+    work = [_work(run) for run in ok]
     use = {name: [getattr(run.utilization, name) for run in ok] for name in Utilization.model_fields}
     return {
         "peak_memory_bytes": max(_known(run.peak_memory_bytes for run in ok), default=None),
         "loader_stall_share": statistics.median(_known(run.loader_stall_share for run in ok)),
         "utilization": Utilization(**{key: statistics.median(_known(use[key])) for key in use}) if ok else None,
-        "memory": Memory(**_combined(memory, partial(max, default=None))) if memory else None,
-        "use": _use([node for run in ok for node in run.telemetry or ()]),
-        "work": Work(**_combined(work, statistics.median), convention=work[0].convention) if work else None,
+        "memory": Memory(**_combined([run.memory for run in ok], partial(max, default=None))) if ok else None,
+        "use": _use([node for run in ok for node in run.telemetry]) if ok else None,
+        "work": Work(**_combined(work, statistics.median), convention=work[0].convention) if ok else None,
         "network": _network([run.network for run in ok if run.network]),
         "energy_j_per_sample": statistics.median(_known(energy_per_sample(run) for run in ok)),
     }
@@ -39,18 +39,19 @@ def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
 
 def energy_per_sample(run: RunRecord) -> float | None:
     """Return the joules per sample of all devices over the window; None if one device did not tell its energy."""
-    devices = [device for node in run.telemetry or () for device in node.devices]
+    devices = [device for node in run.telemetry for device in node.devices]
     energies = _known(device.energy_j for device in devices)
     if len(energies) < run.spec.topology.world or run.samples_per_s is None or run.window_s is None:
         return None
     return sum(energies) / (run.samples_per_s * run.window_s) or None
 
 
-def _work(run: RunRecord, work: Work) -> Work:
+def _work(run: RunRecord) -> Work:
     """Return a run's work, with the share of the matrix product that all FLOPs of its framework take, if they are more.
 
     A framework may compute more than the model needs. All other figures stay those of the model.
     """
+    work = run.work
     if run.settings is None or work.matmul_share is None or work.flops_per_sample is None:
         return work
     more = workloads.of(run.spec.model).flops_beyond_model(run.spec, run.settings)
@@ -81,10 +82,8 @@ def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any
     return {**values, "reasons": {key: reason for key, reason in reasons.items() if values.get(key) is None}}
 
 
-def _use(nodes: Sequence[NodeTelemetry]) -> Use | None:
+def _use(nodes: Sequence[NodeTelemetry]) -> Use:
     """Combine the use on all nodes and repeats: the mean of the means, and the extremes."""
-    if not nodes:
-        return None
     devices = [device for node in nodes for device in node.devices]
     throttled = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
     use = {

@@ -99,6 +99,6 @@ def switched(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, OffOn]]:
 
 
 def settings(side: Side) -> dict[str, Any]:
-    """Return the settings of a side's framework, as read from the model that it built; empty in older records."""
+    """Return the settings of a side's framework, as read from the model that it built; empty without them."""
     summary = side.group.summary
     return (summary.settings or {}).get(side.row.framework) or {} if summary else {}

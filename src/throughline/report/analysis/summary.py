@@ -13,7 +13,7 @@ from pydantic import Field, ValidationError
 
 from throughline import ratios, statistics
 from throughline.files import UserError, snakemake, write_json
-from throughline.records import Cell, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
+from throughline.records import SCHEMA, Cell, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
 from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, rank_figures, workload_figures
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
@@ -82,7 +82,7 @@ def summarize(
     }
     spec, (per_device, reasons) = runs[0].spec, _batch_per_device(runs[0].spec)
     return Summary(
-        schema_=2,
+        schema_=SCHEMA,
         benchmark=spec.benchmark,
         model=spec.model,
         parameters=json_values(spec.parameters),
@@ -251,30 +251,39 @@ def _series(
     base_runs = pooled.get(base, ([], []))[0]
     cells: dict[str, Cell] = {}
     for topology, (kept, left_out) in pooled.items():
-        cell = _cell(by_topology[topology], kept, left_out, repeats, base, base_runs)
+        cell = _cell(by_topology[topology], kept, left_out, repeats, base, base_runs, terms, stated)
         if topology != base and advice.unlike_ends(kept, base_runs):
             cell = cell.model_copy(update=NO_SPEEDUP)
         notes = advice.about_cell(kept, cell, base)
         if topology != base:
             notes += advice.unlike_baseline(kept, base_runs, base)
-        rated = cost.rate(next((run.device for run in kept if run.device), None), terms.prices)
-        priced = cost.of(cell.median_speed, cell.world_size, rated, terms.total_samples)
-        told = {"warnings": [*notes, *doubts], "cost": priced, **_when_and_where(kept, stated)}
-        cells[topology] = cell.model_copy(update=told)
+        cells[topology] = cell.model_copy(update={"warnings": [*notes, *doubts]})
     return cells
 
 
 def _when_and_where(runs: Runs, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return where and when a cell's runs ran: the facts that are not as `stated`, the first start, the last end."""
+    """Return where and when a cell's runs ran: the facts that are not as `stated`, the first start, the last end.
+
+    Each is None without a successful run.
+    """
     ok = [run for run in runs if run.status == "ok"]
     if not ok:
-        return {}
+        return dict.fromkeys(("ran_in", "started", "ended"))
     here = advice.surroundings(ok[-1])
     ran_in = {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
     return {"ran_in": ran_in, "started": min(run.started for run in ok), "ended": max(run.ended for run in ok)}
 
 
-def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: str, base_runs: Runs) -> Cell:
+def _cell(
+    every: Runs,
+    runs: Runs,
+    left_out: list[LeftOut],
+    repeats: int,
+    base: str,
+    base_runs: Runs,
+    terms: Terms,
+    stated: dict[str, Any],
+) -> Cell:
     """Compute a cell from `runs`. every: all records of the cell, with those that are left out."""
     spec = every[0].spec
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
@@ -285,6 +294,7 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
     middle, ideal = statistics.median(speeds), world / Topology.parse(base).world
     speedup = statistics.speedup(middle, statistics.median(base_speeds))
     interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
+    rated = cost.rate(next((run.device for run in runs if run.device), None), terms.prices)
     return Cell(
         values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
         n=n,
@@ -313,8 +323,10 @@ def _cell(every: Runs, runs: Runs, left_out: list[LeftOut], repeats: int, base: 
         other_units=workload_figures.other_units(spec, middle),
         figures=workload_figures.medians(runs),
         left_out=left_out,
+        cost=cost.of(middle, world, rated, terms.total_samples),
         starts=[starts.get(repeat) for repeat in range(1, n + 1)],
         ranks=rank_figures.of(runs, n),
+        **_when_and_where(runs, stated),
         **hardware_totals.of(runs),
     )
 

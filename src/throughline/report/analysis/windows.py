@@ -65,7 +65,7 @@ def _differing(runs: Sequence[RunRecord], clock: str) -> str | None:
     """Warn about a clock that differed between two repeats on the same device of the same node."""
     means: dict[tuple[int, int], list[tuple[float, int]]] = {}
     for run in runs:
-        for node in run.telemetry or ():
+        for node in run.telemetry:
             for device in node.devices:
                 if series := getattr(device, clock):
                     means.setdefault((node.node, device.index), []).append((series.mean, run.spec.repeat))

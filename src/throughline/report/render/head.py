@@ -194,7 +194,7 @@ def settings(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, s
 
 def _data(data: Data | None) -> str:
     if data is None:
-        return "made-up batches, nothing is read"
+        return "synthetic batches, nothing is read"
     return f"{data.rows:,} rows" + (f" of {', '.join(data.dumps.values())}" if data.dumps else "")
 
 

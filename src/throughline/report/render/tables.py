@@ -17,7 +17,6 @@ from throughline.records import Cell
 from throughline.report.analysis.cells import STATUS_MEANINGS, Group, Row
 
 NOT_KNOWN = "n/a"
-OLD = "the records are older than this figure"
 PAGE, TEXT, CSV = "page", "text", "csv"
 """The forms of a table. TEXT: Markdown and LaTeX."""
 FORMS = (PAGE, TEXT, CSV)
@@ -130,9 +129,9 @@ class Table:
 
     @property
     def tells(self) -> bool:
-        """True if there is something to show, or if the records are new enough to say why there is none."""
+        """True if there is something to show, or if a measured cell says why there is none."""
         known = any(entry.value is not None for line in self.lines for entry in line.entries)
-        return known or any(line.row.cell and line.row.cell.work for line in self.lines if line.row)
+        return known or any(line.row.cell and line.row.cell.n_ok for line in self.lines if line.row)
 
     @property
     def below(self) -> list[str]:
@@ -228,13 +227,8 @@ def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Entry]]) -
     ]
 
 
-def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str], older: str = OLD) -> list[Entry]:
-    """Return these fields of a part of a cell; `text` makes the text of a name and its value.
-
-    If the cell lacks the part, the reason of every figure is `older`.
-    """
-    if part is None:
-        return [Entry(reason=older) for _ in names]
+def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str]) -> list[Entry]:
+    """Return these fields of a part of a cell; `text` makes the text of a name and its value."""
     return [Entry.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
 
 

@@ -14,7 +14,7 @@ from throughline.files import write_text
 from throughline.report.render import table_files
 from throughline.report.render.plots import LIGHT, Theme, save
 from throughline.report.render.tables import CSV, TEXT
-from throughline.report.topic import MADE_UP, Drawing, Scope, Topic
+from throughline.report.topic import SYNTHETIC, Drawing, Scope, Topic
 from throughline.sources import every_module
 
 
@@ -41,7 +41,7 @@ def write_tables(scope: Scope, folder: Path) -> None:
         texts = topic.text(scope) or ([replace(text, heading=topic.title)] if text else [])
         if figures:
             frame = table_files.csv(figures)
-            frame = frame.assign(made_up_data=True) if scope.made_up else frame
+            frame = frame.assign(synthetic_data=True) if scope.synthetic else frame
             write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
         if texts:
             texts = [replace(text, notes=[*text.notes, *scope.marks]) for text in texts]
@@ -50,16 +50,16 @@ def write_tables(scope: Scope, folder: Path) -> None:
 
 
 def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:
-    """Yield the plots of a topic. If data are made up, each plot says so."""
+    """Yield the plots of a topic. If data are synthetic, each plot says so."""
     for drawing in topic.drawings(scope):
-        if scope.made_up:
-            drawing = replace(drawing, draw=partial(_marked, drawing.draw), words=f"{drawing.words} {MADE_UP}")
+        if scope.synthetic:
+            drawing = replace(drawing, draw=partial(_marked, drawing.draw), words=f"{drawing.words} {SYNTHETIC}")
         yield drawing
 
 
 def _marked(draw: Callable[[Theme], Plot], theme: Theme) -> Plot:
     figure = draw(theme)
-    figure.text(0.99, 0.015, MADE_UP, ha="right", fontsize=8, color=theme.muted)
+    figure.text(0.99, 0.015, SYNTHETIC, ha="right", fontsize=8, color=theme.muted)
     return figure
 
 

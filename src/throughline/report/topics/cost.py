@@ -26,7 +26,7 @@ COLUMNS = (
 def table(scope: Scope) -> Table:
     """Return a row for each cell. The best value is marked and named if the repeats tell it apart from all others."""
     cells = lines(scope.groups, _cost)
-    costs = [line.row.cell.cost for line in cells if line.row.cell and line.row.cell.cost]
+    costs = [line.row.cell.cost for line in cells if line.row.cell]
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
     tasks = dict.fromkeys(cost.total_samples for cost in costs if cost.total_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
@@ -46,17 +46,17 @@ def table(scope: Scope) -> Table:
 
 
 def _cost(cell: Cell) -> list[Entry]:
-    cost, old = cell.cost, "the summary is older than this figure"
-    money = cost.currency or "" if cost else ""
+    cost = cell.cost
+    money = cost.currency or ""
 
     def text(name: str, value: float) -> str:
         return f"{reading(value)} {money if name in ('per_million_samples', 'task_price') else ''}".strip()
 
     names = ("per_million_samples", "samples_per_currency_unit", "task_hours", "task_price")
-    reason = cost.reasons.get("per_million_samples") if cost else old
-    hour = Entry.of(cost.price_per_device_hour if cost else None, lambda price: f"{price:g} {money}", reason)
+    reason = cost.reasons.get("per_million_samples")
+    hour = Entry.of(cost.price_per_device_hour, lambda price: f"{price:g} {money}", reason)
     joules = Entry.of(cell.energy_j_per_sample, reading, "no device told its energy")
-    return [hour, *read(cost, names, text, old), joules]
+    return [hour, *read(cost, names, text), joules]
 
 
 def _value(
@@ -64,7 +64,7 @@ def _value(
 ) -> Iterator[str]:
     """Name the best value and the fastest cell. alike: the cells that are not told apart from the best value."""
     cell = best.row.cell
-    assert cell and cell.cost
+    assert cell
     if alike:
         every = [f"{_named(line)}: {_samples(line)}" for line in (best, *alike)]
         yield f"best value: not told apart, samples for 1 {cell.cost.currency}: {'; '.join(every)}"
@@ -92,7 +92,7 @@ def _beside(fastest: CellLine, best: CellLine, every: Sequence[Side], again: Seq
 def _per_hour(line: CellLine) -> float | None:
     """Return the price of an hour on all devices of a cell."""
     cell = line.row.cell
-    price = cell.cost.price_per_device_hour if cell and cell.cost else None
+    price = cell.cost.price_per_device_hour if cell else None
     return price * cell.world_size if cell and price else None
 
 

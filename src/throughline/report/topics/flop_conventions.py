@@ -4,7 +4,7 @@ from throughline.comparables import flop_conventions
 from throughline.comparables.flop_conventions import CONVENTIONS, SYMBOLS
 from throughline.numbers import percent, reading
 from throughline.records import Cell
-from throughline.report.render.tables import OLD, Column, Entry, Table, lines
+from throughline.report.render.tables import Column, Entry, Table, lines
 from throughline.report.topic import Scope, Topic
 
 COLUMNS = (
@@ -24,7 +24,8 @@ def table(scope: Scope) -> Table | None:
     def figures(cell: Cell) -> list[Entry]:
         rates = flop_conventions.of_cell(model, parameters, cell)
         work, tokens = cell.work, cell.other_units.get("tokens/s")
-        peak, reason = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, OLD)
+        assert work  # as every measured cell has it
+        peak, reason = work.datasheet_flops_per_s, work.reasons.get("mfu")
         shares = [rate / peak if peak else None for rate in rates.values()]
         return [
             Entry.of(tokens and tokens / cell.world_size, reading),

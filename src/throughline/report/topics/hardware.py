@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from throughline.numbers import MIB, mebibytes, percent, reading, scaled
-from throughline.records import Cell, Series, Work
+from throughline.records import Cell, Series, Use, Work
 from throughline.report.analysis import judged_pairs
 from throughline.report.analysis.cells import Row
 from throughline.report.analysis.judged_pairs import Pair
@@ -12,7 +12,6 @@ from throughline.report.analysis.sides import Side
 from throughline.report.render.head import Best, measured
 from throughline.report.render.tables import (
     CSV,
-    OLD,
     TEXT,
     Column,
     Entry,
@@ -95,8 +94,6 @@ USE_COLUMNS = (
     Column("telemetry_cpu_share", "telemetry", "CPU cost"),
 )
 """Between the first three columns and the last two are the series of `Use`; each key begins with the series' part."""
-NEWER = frozenset({"memory_used_share", "disk_busy_share", "network_busy_share"})
-"""The series of a machine that older records lack: they have a column if a cell has them."""
 
 
 def memory(scope: Scope) -> Table:
@@ -117,8 +114,9 @@ def memory(scope: Scope) -> Table:
 
 def _memory(predicted: Sequence[Column], cell: Cell) -> list[Entry]:
     held = cell.memory
-    used, total = (held.device_used_bytes, held.device_total_bytes) if held else (None, None)
-    reason = held.reasons.get("device_used_bytes") or held.reasons.get("device_total_bytes") if held else OLD
+    assert held  # as every measured cell has it
+    used, total = held.device_used_bytes, held.device_total_bytes
+    reason = held.reasons.get("device_used_bytes") or held.reasons.get("device_total_bytes")
     return [
         Entry.of(cell.peak_memory_bytes, partial(_text, "peak_memory_bytes"), "the framework does not tell"),
         *read(held, [column.key for column in MEMORY_COLUMNS[1:-1]], _text),
@@ -168,13 +166,13 @@ def work(scope: Scope) -> Table:
     return Table(columns, lines(scope.groups, lambda cell: read(_work(cell), names, _text)), facts)
 
 
-def _work(cell: Cell) -> Work | None:
+def _work(cell: Cell) -> Work:
     """Return a cell's work, without its shares of a matrix product that is slower than the training itself.
 
     A framework that computes nothing beyond the model has one share.
     """
-    if (work := cell.work) is None:
-        return None
+    work = cell.work
+    assert work  # as every measured cell has it
     share = work.matmul_share if work.computed_matmul_share is None else work.computed_matmul_share
     if share is None or share <= SHARE_AT_MOST:
         return work.model_copy(update={"computed_matmul_share": share})
@@ -189,38 +187,31 @@ def use(scope: Scope) -> Table:
         "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
         "its lowest and its highest value"
     )
-    uses = [row.cell.use for group in scope.groups for row in group.rows if row.cell and row.cell.use]
-    known = {name for use in uses for name in use.machine}
-    left_out = {f"machine_{name}_mean" for name in NEWER - known}
-    columns = [column for column in USE_COLUMNS if column.key not in left_out]
-    return Table(columns, lines(scope.groups, partial(_use, columns)), notes=[note])
+    return Table(USE_COLUMNS, lines(scope.groups, _use), notes=[note])
 
 
-def _use(columns: Sequence[Column], cell: Cell) -> list[Entry]:
+def _use(cell: Cell) -> list[Entry]:
     use, shares = cell.use, cell.utilization
-    reasons = use.reasons if use else dict.fromkeys(("devices", "telemetry"), OLD)
-    no_gpu = reasons.get("devices") or "the run used no GPU"
-    causes = None if use is None or use.throttle_reasons is None else ", ".join(use.throttle_reasons)
-    cost = use.cost_cpu_share if use else None
+    assert use and shares  # as every measured cell has them
+    no_gpu = use.reasons.get("devices") or "the run used no GPU"
+    causes = None if use.throttle_reasons is None else ", ".join(use.throttle_reasons)
     return [
-        Entry.of(shares.gpu if shares else None, percent, no_gpu),
-        Entry.of(shares.cpu if shares else None, percent, OLD),
-        Entry.of(cell.loader_stall_share, partial(percent, places=1), "nothing is read: made-up batches"),
-        *(_series(cell, *column.key.removesuffix("_mean").split("_", 1)) for column in columns[3:-2]),
+        Entry.of(shares.gpu, percent, no_gpu),
+        Entry.of(shares.cpu, percent),
+        Entry.of(cell.loader_stall_share, partial(percent, places=1), "nothing is read: synthetic batches"),
+        *(_series(use, *column.key.removesuffix("_mean").split("_", 1)) for column in USE_COLUMNS[3:-2]),
         Entry.of(causes, lambda names: names or "nothing", no_gpu),
-        Entry.of(cost, partial(percent, places=2), reasons.get("telemetry") or "not sampled"),
+        Entry.of(use.cost_cpu_share, partial(percent, places=2), use.reasons.get("telemetry") or "not sampled"),
     ]
 
 
-def _series(cell: Cell, part: str, name: str) -> Entry:
+def _series(use: Use, part: str, name: str) -> Entry:
     """Return the mean of a series with its extremes as the title.
 
     Without the series, return the reason that is recorded for its name or for its part.
     """
-    if cell.use is None:
-        return Entry(reason=OLD)
-    every: Mapping[str, Series | None] = getattr(cell.use, part)
-    reasons, series = cell.use.reasons, every.get(name)
+    every: Mapping[str, Series | None] = getattr(use, part)
+    reasons, series = use.reasons, every.get(name)
     if series is not None:
         mean, least, most = (_text(name, value) for value in (series.mean, series.min, series.max))
         return Entry(mean, series.mean, f"{least} to {most}")

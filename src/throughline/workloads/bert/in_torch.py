@@ -31,7 +31,7 @@ class BertForPretraining(InParts):
 
     The loss is the mean over masked tokens + the mean over next-sentence labels. With `half_type`, the weights keep
     their type and are cast where they are used. Matrix products, attention and the activations between them have the
-    half type; norms and losses are computed in the weights' type.
+    16-bit type; norms and losses are computed in the weights' type.
     """
 
     longest = POSITIONS
@@ -41,7 +41,7 @@ class BertForPretraining(InParts):
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
     halved: Halved | None = None
     halved_words: Halved | None = None
-    """The parameters of the heads, and the table of words, with their copies in a half type, if there are such."""
+    """The parameters of the heads, and the table of words, with their copies in a 16-bit type, if there are such."""
 
     def __init__(self, shape: Shape, vocabulary: int, dropout: float, activation_checkpointing: bool) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class BertForPretraining(InParts):
             places = torch.arange(len(input_ids), device=starts.device) - starts
             self.of_any_length(rows, segments, places)
         hidden = self.parts[0](rows, segments, places, tables, p, table.dtype)
-        # Two kernels take samples of several lengths. FlashAttention takes half types, but no GPU before Ampere.
+        # Two kernels take samples of several lengths. FlashAttention takes 16-bit types, but no GPU before Ampere.
         flash = table.dtype.itemsize == 2 and not (self.attention and self.attention.name == "mem_efficient")
         masked = None
         if mask is not None:
@@ -203,7 +203,7 @@ def losses(
     as a shard has them. `table` are the word embeddings, `own` the parameters of the heads.
     """
     pooler, pooler_bias, next_weight, next_bias, *vocabulary = used(own)
-    kind, count, whole = hidden.dtype, len(starts), vocabulary[2].dtype  # a norm's weights are in no half type
+    kind, count, whole = hidden.dtype, len(starts), vocabulary[2].dtype  # a norm's weights are in no 16-bit type
     chosen = hidden.index_select(0, torch.cat([starts, (starts[:, None] + positions).flatten()]))
     labels, following = labels.flatten().long(), following.long()
     weights = (positions != 0).flatten().to(whole)

@@ -58,7 +58,7 @@ class Layer(nn.ModuleDict):
     """The parameters of one layer. A call reads them, so ranks that split them can gather them just before the call."""
 
     halved: Halved | None = None
-    """The parameters with their copies in a half type, if there are such copies."""
+    """The parameters with their copies in a 16-bit type, if there are such copies."""
 
     def forward(self, hidden: Tensor, layer: Callable[..., Tensor], *given: Any) -> Tensor:
         return layer(hidden, self.halved or self.weights(), *given)

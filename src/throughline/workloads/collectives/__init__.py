@@ -29,7 +29,7 @@ LARGEST = {"cpu": 1 << 20, "cuda": USUAL[-1]}
 @dataclass(frozen=True)
 class Parameters(Part):
     one_call_since: ClassVar[int] = 4
-    """The protocol from which on a call of all ranks counts once. In older records, it counts once for each rank."""
+    """A call of all ranks counts once. The protocol of these runs is at least this one."""
 
     sizes: tuple[int, ...] = key(
         "bytes of the operation. With an empty list: 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four",
@@ -68,8 +68,7 @@ class Collectives(Untrained[Parameters]):
             "bandwidth": "as nccl-tests define it: bytes of the operation over the time of a call (algorithm), and "
             "that times 2 (n - 1) / n for all-reduce and (n - 1) / n for the others, for n ranks (bus); 1 GB is 10^9 "
             "bytes",
-            "flops": "none are counted; a step is one call at the largest size"
-            + (", and it counts once" if spec.is_one_call else ", and every rank's call counts"),
+            "flops": "none are counted; a step is one call at the largest size, and it counts once",
             "precision": "operands are kept in the run's precision",
         }
 

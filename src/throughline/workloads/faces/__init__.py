@@ -18,7 +18,7 @@ from throughline.workloads import Arrays, Values, Workload
 SIDE = 112
 """Height and width of a face, in pixels."""
 PATTERN = 7
-"""Rows and columns of the pattern that all made-up faces of a class share."""
+"""Rows and columns of the pattern that all synthetic faces of a class share."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Faces(Workload[Parameters]):
         return None
 
     def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
-        """Return made-up faces, pixels u1[B, 112, 112, 3], and labels i4[B], which are drawn uniformly from all
+        """Return synthetic faces, pixels u1[B, 112, 112, 3], and labels i4[B], which are drawn uniformly from all
         classes.
 
         A face is the coarse pattern of its class plus noise.

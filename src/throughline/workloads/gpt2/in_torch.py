@@ -36,7 +36,7 @@ class Gpt2(InParts):
     tokens.
 
     With `half_type`, the weights keep their type and are cast where they are used. Matrix products, attention and the
-    activations between them have the half type; norms and losses are computed in the weights' type.
+    activations between them have the 16-bit type; norms and losses are computed in the weights' type.
     """
 
     ranks: TensorGroup | None = None
@@ -44,7 +44,7 @@ class Gpt2(InParts):
     attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
     halved: Halved | None = None
-    """The table of tokens with its copy in a half type, if there is one."""
+    """The table of tokens with its copy in a 16-bit type, if there is one."""
     tokens: nn.Embedding
     positions: nn.Embedding
     layers: nn.ModuleList

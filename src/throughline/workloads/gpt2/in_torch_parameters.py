@@ -28,7 +28,7 @@ class Block(nn.Module):
     """
 
     halved: Halved | None = None
-    """The parameters with their copies in a half type, if there are such copies."""
+    """The parameters with their copies in a 16-bit type, if there are such copies."""
 
     def __init__(self, hidden: int, heads: int, gelu: str) -> None:
         super().__init__()

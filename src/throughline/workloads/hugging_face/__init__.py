@@ -24,8 +24,8 @@ DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
 """The keys of a decoder's config.json that are rates of dropout."""
 MASKED = set(architecture.KINDS) - {"gpt_oss"}
 """Architectures whose model in transformers masks documents, as a test has shown, if position_ids begin anew."""
-MADE_UP_DOCUMENTS = 4
-"""So many documents, which are equally long, are in a made-up sample."""
+SYNTHETIC_DOCUMENTS = 4
+"""So many documents, which are equally long, are in a synthetic sample."""
 IGNORED = -100
 """The label that transformers gives to a position that is not predicted."""
 
@@ -79,9 +79,9 @@ def apart(position_ids: Any) -> Arrays:
     return {"position_ids": position_ids, "bounds": np.append(begins, position_ids.size).astype(np.int32)}
 
 
-def made_up_lengths(sequence_length: int) -> list[int]:
-    """Return the lengths of the documents in a made-up sample."""
-    longest = -(-sequence_length // MADE_UP_DOCUMENTS)
+def synthetic_lengths(sequence_length: int) -> list[int]:
+    """Return the lengths of the documents in a synthetic sample."""
+    longest = -(-sequence_length // SYNTHETIC_DOCUMENTS)
     return [min(longest, sequence_length - begin) for begin in range(0, sequence_length, longest)]
 
 
@@ -188,7 +188,7 @@ class HuggingFace(Workload[Parameters]):
         return workload.fits(given, manifest)
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
-        """Return the size of the data's vocabulary; None for made-up batches, which use the model's own."""
+        """Return the size of the data's vocabulary; None for synthetic batches, which use the model's own."""
         return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else None}
 
     def batch(self, rows: Arrays, options: Options) -> Arrays:
@@ -224,7 +224,7 @@ class HuggingFace(Workload[Parameters]):
             predicted = draw.permuted(np.tile(np.arange(given.sequence_length), (count, 1)), axis=1) < given.predictions
             arrays["labels"] = np.where(predicted, draw.integers(0, vocabulary, shape, np.int32), np.int32(IGNORED))
         if given.attention == "document":
-            every = [np.arange(length, dtype=np.int32) for length in made_up_lengths(given.sequence_length)]
+            every = [np.arange(length, dtype=np.int32) for length in synthetic_lengths(given.sequence_length)]
             arrays |= apart(np.tile(np.concatenate(every), (count, 1)))
         return arrays
 
@@ -275,7 +275,7 @@ class HuggingFace(Workload[Parameters]):
         except (configuration.NotOurs, KeyError) as error:
             return f"within documents, they are known only where our own step trains the model: {error}"
         if spec.options.data == "synthetic":
-            lengths = made_up_lengths(sequence_length)
+            lengths = synthetic_lengths(sequence_length)
             pairs = [float(sum(map(layer.pairs, lengths))) for layer in made.layers]
         elif any(layer.window for layer in made.layers):
             return "the pairs of tokens within documents and a sliding window are not counted"

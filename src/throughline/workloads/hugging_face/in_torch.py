@@ -55,7 +55,7 @@ class Block(nn.Module):
     """The parameters of one layer. A call reads them, so ranks that shard the network can gather them before it."""
 
     halved: Named | None = None
-    """The parameters with their copies in a half type, if there are such copies."""
+    """The parameters with their copies in a 16-bit type, if there are such copies."""
 
     def __init__(self, shape: Layer) -> None:
         super().__init__()
@@ -93,7 +93,7 @@ class Decoder(InParts):
     """A decoder with its head and its loss. `forward` takes the tensors of a batch and returns the mean over all
     predicted tokens.
 
-    With `half_type`, matrix products, attention and the states between them have the half type.
+    With `half_type`, matrix products, attention and the states between them have the 16-bit type.
     """
 
     ranks: TensorGroup | None = None
@@ -101,7 +101,7 @@ class Decoder(InParts):
     holders: TensorGroup | None = None
     """The ranks that share the experts, if each holds a part of them."""
     halved: Halved | None = None
-    """The head's table with its copy in a half type, if there is such a copy. A tied head shares the embeddings."""
+    """The head's table with its copy in a 16-bit type, if there is such a copy. A tied head shares the embeddings."""
     attention: Attention | None = None
     """The kernel of attention to which this process is pinned. None: PyTorch chooses."""
     model: Any

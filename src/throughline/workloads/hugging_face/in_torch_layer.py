@@ -90,7 +90,7 @@ def projected(hidden: Tensor, own: Own, names: list[str], fp8: str | None) -> Te
 
 
 def _together(own: Own, names: list[str], last: str, kind: torch.dtype) -> Tensor:
-    """Return the weights or biases of projections in one tensor. A copy in a half type has them so already, under the
+    """Return the weights or biases of projections in one tensor. A copy in a 16-bit type has them so already, under the
     first name."""
     keys = [f"{name}_proj.{last}" for name in names]
     parts = [own[key].to(kind) for key in keys if key in own]

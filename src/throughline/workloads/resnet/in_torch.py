@@ -79,7 +79,7 @@ class Residual(nn.Module):
     """A residual block: the output of its convolutions is added to its input."""
 
     halved: Halved | None = None
-    """The weights of the convolutions with their copies in a half type, if there are such copies."""
+    """The weights of the convolutions with their copies in a 16-bit type, if there are such copies."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -107,14 +107,14 @@ class ResNet(InParts):
     """ResNet with its loss. `forward` takes the tensors of `resnet.batch` and returns the mean over all pictures.
 
     With `half_type`, the weights keep their type and are cast where they are used. Convolutions, the last product and
-    the activations between them have the half type; batch norms and the loss are computed in the weights' type.
+    the activations between them have the 16-bit type; batch norms and the loss are computed in the weights' type.
     """
 
     mean: Tensor
     deviation: Tensor
     stages: Any
     halved: tuple[Halved, Halved] | None = None
-    """The weights of the stem and of the head with their copies in a half type, if there are such copies."""
+    """The weights of the stem and of the head with their copies in a 16-bit type, if there are such copies."""
 
     def __init__(self, shape: Shape, given: Parameters) -> None:
         super().__init__()

@@ -21,11 +21,11 @@ CARDINALITIES = (
     1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194,
     27, 14992, 5461306, 10, 5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572,
 )  # fmt: skip
-"""How many values each field has in Criteo's data of 2014. Made-up fields have the same shares of the vocabulary."""
+"""How many values each field has in Criteo's data of 2014. Synthetic fields have the same shares of the vocabulary."""
 EXPONENT = 1.05
-"""Exponent of Zipf's law, by which made-up values are drawn."""
+"""Exponent of Zipf's law, by which synthetic values are drawn."""
 BIAS, EFFECT, SLOPE = -0.3, 0.35, 0.2
-"""The rule behind made-up samples. 17 to 40 of 100 are clicks: more with a larger vocabulary."""
+"""The rule behind synthetic samples. 17 to 40 of 100 are clicks: more with a larger vocabulary."""
 BINS = 1000
 """Clicks are counted for the AUC in this many steps of the predicted probability. Ties within a step count half."""
 
@@ -56,7 +56,7 @@ class Parameters(Part):
 
 
 def cardinalities(vocabulary: int) -> list[int]:
-    """Return how many values each made-up field has. Together they fill the vocabulary."""
+    """Return how many values each synthetic field has. Together they fill the vocabulary."""
     whole = sum(CARDINALITIES)
     sizes = [max(2, size * vocabulary // whole) for size in CARDINALITIES]
     sizes[CARDINALITIES.index(max(CARDINALITIES))] += vocabulary - sum(sizes)
@@ -82,7 +82,7 @@ def clicked(draw: Any, values: Any, numbers: Any) -> Any:
 
 
 def probability(values: Any, numbers: Any) -> Any:
-    """Return the probability of a click by the made-up rule. The best possible model would predict it."""
+    """Return the probability of a click by the synthetic rule. The best possible model would predict it."""
     import numpy as np
 
     field = np.arange(values.shape[1], dtype=np.uint64) << np.uint64(32)
@@ -142,7 +142,7 @@ class WideDeep(Workload[Parameters]):
         return {**rows, "labels": rows["labels"].astype("f4")}
 
     def synthetic(self, count: int, spec: RunSpec[Parameters], seed: int) -> Arrays:
-        """Return made-up clicks: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
+        """Return synthetic clicks: ids i4[B, 26], numbers f4[B, 13], labels f4[B]."""
         import numpy as np
 
         draw = np.random.Generator(np.random.Philox(key=seed))

@@ -1,4 +1,4 @@
-"""Write a file of made-up clicks in Criteo's format.
+"""Write a file of synthetic clicks in Criteo's format.
 
 values: number of different categories
 """
@@ -9,9 +9,9 @@ from throughline.command import run
 
 
 def main(part: int, rows: int, values: int, output: Path) -> None:
-    from throughline.clicks import made_up_logs
+    from throughline.clicks import synthetic_logs
 
-    made_up_logs.write(output, part, rows, values)
+    synthetic_logs.write(output, part, rows, values)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Made-up logs in Criteo's format: values by Zipf's law within each field, and clicks by a rule that can be learned."""
+"""Synthetic logs in Criteo's format: values by Zipf's law within each field, and clicks by a rule that can be
+learned."""
 
 from __future__ import annotations
 
