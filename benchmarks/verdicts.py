@@ -117,7 +117,7 @@ def simulate(kind: Kind, reports: int, seed: int = SEED) -> Outcome:
                 false += pair.verdict in ("faster", "slower")
                 alike, same = alike + 1, same + (pair.verdict == "no difference")
             else:
-                false += pair.verdict not in (right, "not told apart")
+                false += pair.verdict not in (right, "inconclusive")
                 unlike, told = unlike + 1, told + (pair.verdict == right)
         false += leader.leader(groups[:1], pairs) is not None  # half of the frameworks are equally fast
         wrong += false > 0

@@ -19,7 +19,7 @@ from throughline.outliers import PRIOR_DEGREES
 LEAST_REPEATS = 3
 """A test needs at least this many repeats on each side."""
 SURE = 0.05
-"""A difference is told apart if its p, adjusted for its family, is smaller than this."""
+"""A difference is conclusive if its p, adjusted for its family, is smaller than this."""
 INTERVAL = 0.90
 """The probability with which an interval holds the true ratio: each of its ends is passed with 5 %.
 
@@ -202,6 +202,6 @@ def decides(repeats: int, family: int, margin: float = MARGIN) -> str:
     terms = f"at {percent(PLANNED)} noise ({family} question{'s' if family > 1 else ''})"
     more = f"{margin * 100:.3g} % takes {wanted or 'over 99'} repeats (runs.repeats)"
     if least is None:
-        return f"too few repeats to tell anything apart, a test needs {LEAST_REPEATS}; {more} {terms}"
-    text = f"{repeats} repeats tell differences of {percent(least)} apart {terms}"
+        return f"too few repeats for a verdict: a test needs {LEAST_REPEATS}; {more} {terms}"
+    text = f"{repeats} repeats detect differences of {percent(least)} {terms}"
     return text if wanted and repeats >= wanted else f"{text}; {more}"

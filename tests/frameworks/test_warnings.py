@@ -106,9 +106,9 @@ def test_what_a_single_repeat_cannot_tell(lab: Lab) -> None:
         here = [group for group in everything if group.benchmark == benchmark]
         return "\n".join(one.text for one in TOPIC.findings(Scope(here, everything)))
 
-    assert "1n2g and 1n1g cannot be told apart" in said("plain")
+    assert "1n2g and 1n1g cannot be distinguished" in said("plain")
     assert "1 valid repeat cannot decide any of" in said("plain")
-    assert "bf16 and fp32 cannot be told apart on one device" in said("plain")
+    assert "bf16 and fp32 cannot be distinguished on one device" in said("plain")
     assert "Whether compile gains is not known" in said("compiled")
 
 

@@ -43,7 +43,7 @@ def ran_on(project: Project) -> list[str]:
 
 
 def test_a_lost_node_is_measured_later(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    """The verdict without the node is open, if nothing else is named already."""
+    """The verdict without the node is inconclusive, if nothing else is named already."""
     result = project.path / acceptance.RESULT
     (project.path / "accept.yaml").write_text(SHORT)
     shutil.rmtree(project.path / acceptance.FOLDER, ignore_errors=True)  # of an earlier try of this test

@@ -38,10 +38,10 @@ def _either(words: Sequence[str]) -> str:
 
 
 def other(fleet: Fleet, found: Sequence[Finding], short: Sequence[ExpectedEntry], gaps: Sequence[str]) -> str:
-    """Return in one sentence that a fleet is not fit, or that the verdict is open. gaps: why it is open."""
+    """Return in one sentence that a fleet is not fit, or that the verdict is inconclusive. gaps: why."""
     nodes = counted(len(fleet.nodes), "node")
     if not found and not short:
-        return f"The verdict on {nodes} is open: {'; '.join(gaps)}."
+        return f"The verdict on {nodes} is inconclusive: {'; '.join(gaps)}."
     names = {
         "broken": [finding.place.words for finding in found if not finding.slow],
         "slow": [finding.place.words for finding in found if finding.slow],
@@ -59,7 +59,7 @@ def gaps(
     behind: Sequence[StandingEntry],
     expected: Sequence[ExpectedEntry],
 ) -> Iterator[str]:
-    """Yield why a verdict is open. behind: places that may be slow."""
+    """Yield why a verdict is inconclusive. behind: places that may be slow."""
     if missing:
         yield _runs_missing(missing)
     if away:

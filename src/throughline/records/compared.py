@@ -7,7 +7,7 @@ from pydantic import Field
 from throughline.records.acceptance import NAMES, PlaceKind
 from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema
 
-PairVerdict = Literal["faster", "slower", "no difference", "not told apart", "not comparable"]
+PairVerdict = Literal["faster", "slower", "no difference", "inconclusive", "not comparable"]
 
 Together = Literal["the same runs", "in turn", "at the same time"]
 

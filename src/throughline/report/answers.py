@@ -44,7 +44,7 @@ def fastest(scope: Scope) -> str:
     """Say what is the fastest, and whether the comparisons tell it apart from the other frameworks."""
     said = head.headline(scope.groups, scope.pairs, scaling=False)
     if leader.leader(scope.groups, scope.pairs):
-        said += " The comparisons tell it apart from every other framework."
+        said += " All comparisons with other frameworks confirm it."
     return said
 
 
@@ -138,7 +138,7 @@ def _worth_doing(scope: Scope, best: Best) -> Iterator[str]:
     if few := judged_pairs.too_few(scope.pairs):
         yield few.text
     if more := judged_pairs.would_tell(scope.pairs):
-        yield f"Raise runs.repeats to {more[2]}: that would tell the open comparisons apart."
+        yield f"Raise runs.repeats to {more[2]}: that would decide the inconclusive comparisons."
     if scope.pairs and not any(pair.floor for pair in scope.pairs):
         yield "Add extras: [aa]: it tells whether the differences would hold tomorrow."
     yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in head.judged(scope.groups) if verdict == "not met")

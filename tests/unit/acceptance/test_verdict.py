@@ -283,7 +283,7 @@ def test_a_node_that_is_away_leaves_the_verdict_open_although_it_has_figures(tmp
     fleets.write(made, tmp_path)
     found = verdict.judge(made, tmp_path, {3: "Slurm says that it is down"})
     assert (found.verdict, found.missing) == ("not measured", [])
-    assert found.summary == "The verdict on 4 nodes is open: node 3 is away."
+    assert found.summary == "The verdict on 4 nodes is inconclusive: node 3 is away."
     told = "node 3 is away, because Slurm says that it is down; its figures are of 2026-11-20"
     assert told in list(verdict.lines(found)) and told in verdict.paragraph(found)
     for one in made.measurements():
@@ -397,7 +397,7 @@ def sometimes(measured: Measurement) -> float:
 def test_a_place_that_is_far_behind_in_some_repeats_leaves_the_verdict_open(tmp_path: Path) -> None:
     found = judged(tmp_path, speed=sometimes)
     assert (found.verdict, found.findings) == ("not measured", [])
-    assert found.summary.startswith("The verdict on 4 nodes is open: it is not certain whether these are slow: node 2")
+    assert found.summary.startswith("The verdict on 4 nodes is inconclusive: it is not certain whether these are slow: node 2")
     (told,) = [line for line in verdict.lines(found) if line.startswith("not certain: ")]
     assert "node 2 by 40 % (" in told and "more repeats" in told
     assert "Not certain: " in verdict.paragraph(found)

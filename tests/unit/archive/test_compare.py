@@ -283,7 +283,7 @@ def noisy(summary: Any, factor: float) -> Any:
 
 def test_noisy_repeats_are_not_told_apart() -> None:
     found = compared(archive("old.zip", lambda summary: noisy(summary, 1.05))).archives[0]
-    assert {cell.verdict for cell in found.cells} == {"not told apart"}
+    assert {cell.verdict for cell in found.cells} == {"inconclusive"}
     assert {one.decision for one in regress.judge(read_compared("compare.json"), 0.02)} == {"cannot be told"}
 
 
@@ -295,7 +295,7 @@ def test_runs_of_an_archive_that_measure_one_thing_twice_hide_a_difference() -> 
     alone = compared(archive("old.zip", lambda summary: steady(summary, 1.05))).archives[0]
     assert {cell.verdict for cell in alone.cells} == {"slower"}
     found = compared(archive("old.zip", lambda summary: steady(summary, 1.05), again)).archives[0]
-    assert [cell.words for cell in found.cells] == ["not told apart"] * 4  # they judge other precisions too
+    assert [cell.words for cell in found.cells] == ["inconclusive"] * 4  # they judge other precisions too
     assert all(cell.smallest_difference == pytest.approx(1.1 / 1.05 - 1) for cell in found.cells)
 
 

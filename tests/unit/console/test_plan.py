@@ -61,16 +61,16 @@ def test_finished_repeats_tell_the_time(tmp_path: Path) -> None:
 def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
     """The largest family counts: two cells of three frameworks with two topologies have six steps to more devices."""
     every = specs()
-    assert "\n  b: 3 repeats tell differences of 12 % apart at 2 % noise (1 question); 5 % takes 6" in str(
+    assert "\n  b: 3 repeats detect differences of 12 % at 2 % noise (1 question); 5 % takes 6" in str(
         planned(every, every, tmp_path)
     )
     block = {"sequence_length": 32, "topologies": ["1n1g", "1n2g"], "repeats": 12, "batch": {"fp32": [4, 8]},
              "frameworks": ["torch", "jax", "tensorflow"], "extras": ["aa"]}  # fmt: skip
     many = runs.expand(load([], {"benchmarks": {"b": block}}))
     (line,) = [line for line in str(planned(many, many, tmp_path)).splitlines() if "apart" in line]
-    assert line == "  b: 12 repeats tell differences of 4 % apart at 2 % noise (6 questions)"
+    assert line == "  b: 12 repeats detect differences of 4 % at 2 % noise (6 questions)"
     one = runs.expand(load([], {"benchmarks": {"b": {**block, "repeats": 2, "extras": []}}}))
-    assert "b: too few repeats to tell anything apart, a test needs 3; 5 % takes 9 repeats" in str(
+    assert "b: too few repeats for a verdict: a test needs 3; 5 % takes 9 repeats" in str(
         planned(one, one, tmp_path)
     )
     wide = plan.Plan(every, [[spec.record] for spec in every], root=tmp_path, margins={"b": 0.1})

@@ -70,19 +70,19 @@ def test_below_it_no_difference_is_told(tmp_path: Path) -> None:
     assert verdicts(alone) == {"mxnet-horovod over torch": "faster"}
     everything = cells.groups([summary.summarize(records, repeats=5), aa(tmp_path, 100.0, 102.7)[1]])
     here = [group for group in everything if group.benchmark == "base"]
-    assert verdicts(here, everything) == {"mxnet-horovod over torch": "not told apart"}
+    assert verdicts(here, everything) == {"mxnet-horovod over torch": "inconclusive"}
     texts = [finding.text for finding in findings(here, everything)]
-    assert any(text.startswith("mxnet-horovod cannot be told apart from torch") for text in texts)
+    assert any(text.startswith("mxnet-horovod cannot be distinguished from torch") for text in texts)
     assert not any("faster than" in text or "No difference" in text for text in texts)
 
 
 def test_repeats_decide_where_no_a_a_run_does(tmp_path: Path) -> None:
     wide = [100.0, 90.0, 111.0, 96.0, 104.0]
     mixed = found(tmp_path, {"1n1g": wide, "1n2g": [value * 1.01 for value in reversed(wide)]})
-    assert verdicts(cells.groups([mixed])) == {"1n2g over 1n1g": "not told apart"}
+    assert verdicts(cells.groups([mixed])) == {"1n2g over 1n1g": "inconclusive"}
     few = found(tmp_path / "few", {"1n1g": [100.0, 101.0], "1n2g": [200.0, 201.0]})
     (pair,) = judged_pairs.judge(cells.groups([few]))
-    assert (pair.verdict, pair.p) == ("not told apart", None)
+    assert (pair.verdict, pair.p) == ("inconclusive", None)
     assert "no test" in pair.reason
     assert pair.range == (200 / 101, 201 / 100)
 
@@ -102,7 +102,7 @@ def test_a_precision_that_only_seems_faster_is_not_told_apart(tmp_path: Path) ->
     half = found(tmp_path, {"1n1g": [120.0, 70.0, 140.0, 80.0, 125.0]}, precision="fp16", batch=64)
     (text,) = [finding.text for finding in findings(cells.groups([full, half]))]
     assert (
-        "fp16 and fp32 cannot be told apart on one device" in text
+        "fp16 and fp32 cannot be distinguished on one device" in text
         and "ratio is 1.088 (0.970 to 1.219), p = 0.191" in text
     )
 
@@ -169,12 +169,12 @@ def test_frameworks_that_are_not_told_apart_share_a_sentence(tmp_path: Path) -> 
         if finding.text.startswith(("jax", "mxnet"))
     )
     assert first.startswith("jax is 100.0 % faster than torch in these runs on 1n1g")
-    assert second.startswith("mxnet-horovod and torch-horovod cannot be told apart from torch on 1n1g (fp32 with batch")
+    assert second.startswith("mxnet-horovod and torch-horovod cannot be distinguished from torch on 1n1g (fp32 with batch")
     assert "mxnet-horovod 1.010 (1.010 to 1.010) times" not in second
 
 
 @pytest.mark.parametrize(
-    ("repeats", "said"), [(2, "1n2g and 1n1g cannot be told apart"), (5, "1n2g is slower than 1n1g")]
+    ("repeats", "said"), [(2, "1n2g and 1n1g cannot be distinguished"), (5, "1n2g is slower than 1n1g")]
 )
 def test_a_lower_median_of_more_devices_is_said_in_the_words_of_the_verdict(
     tmp_path: Path, repeats: int, said: str
@@ -212,7 +212,7 @@ def test_a_value_that_was_not_measured_here_is_compared_and_named(tmp_path: Path
     published = Value("published", 150.11, source="published: DLPerf")
     mine = Value("torch", 156.0, (155.0, 156.0, 157.0))
     pair = judged_pairs.Pair("torch over published", "1n1g", published, mine)
-    assert (pair.ratio, pair.range, pair.verdict) == (pytest.approx(156 / 150.11), None, "not told apart")
+    assert (pair.ratio, pair.range, pair.verdict) == (pytest.approx(156 / 150.11), None, "inconclusive")
     from throughline.report.topics.comparisons import _entries
 
     assert _entries(pair)[2].text == "156.0 against 150.1 (published: DLPerf)"
@@ -277,7 +277,7 @@ def test_page_and_csv_say_the_same_of_every_pair(
     assert shown == made(tmp_path, *(f"{name}/bz32_fp32.json" for name in ("quick", "plain", "plain__aa")))
     assert len(shown) == 3
     verdict, why = shown["compile over none", "1n1g, fp32, batch 32, quick against plain"]
-    assert verdict == ("faster in these runs" if other else "not told apart"), why
+    assert verdict == ("faster in these runs" if other else "inconclusive"), why
     assert (shown["1n2g over 1n1g", "torch, fp32, batch 32"][0] == "faster in these runs") is (other is not None)
 
 
@@ -377,12 +377,12 @@ def test_the_verdict_follows_p_adjusted_for_its_family(tmp_path: Path) -> None:
     (alone,) = judged_pairs.judge(two)
     first, *others = judged_pairs.judge(eight)
     assert alone.p == first.p and alone.adjusted == alone.p and first.adjusted == pytest.approx(7 * (first.p or 0))
-    assert (alone.verdict, first.verdict, first.tests, len(others)) == ("faster", "not told apart", 7, 6)
+    assert (alone.verdict, first.verdict, first.tests, len(others)) == ("faster", "inconclusive", 7, 6)
     assert "(Holm over 7 pairs: p = 0." in first.reason
     scope = Scope(eight)
     table = TOPIC.table(scope)
     assert table and table_files.csv(table)["p_holm"][0] == pytest.approx(first.adjusted)
-    assert "repeats would tell differences of 5 % apart in 9 of 10 cases" in " ".join(TOPIC.remarks(scope))
+    assert "repeats would detect differences of 5 % in 9 of 10 cases" in " ".join(TOPIC.remarks(scope))
 
 
 @pytest.mark.parametrize("other", [None, *OTHERS])
@@ -394,4 +394,4 @@ def test_two_a_a_runs_of_another_place_or_time_hide_nothing(tmp_path: Path, othe
     again = found(tmp_path, {"1n1g": jitter(190.0)}, benchmark="plain__aa", **change)
     everything = cells.groups([quick, plain, again])
     verdict = {pair.what: pair.verdict for pair in judged_pairs.judge(everything[:1], everything)}
-    assert verdict["1n2g over 1n1g"] == ("faster" if other else "not told apart")
+    assert verdict["1n2g over 1n1g"] == ("faster" if other else "inconclusive")

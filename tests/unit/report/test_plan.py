@@ -68,7 +68,7 @@ def test_the_cheapest_way_meets_the_deadline_at_the_slow_end_of_its_range(tmp_pa
 def test_the_sentences_say_what_is_predicted(tmp_path: Path) -> None:
     found = [finding.text for finding in topic.findings(scope(tmp_path, 80.0))]
     assert found[0].startswith(
-        "The cheapest ways to train in at most 80 hours, with at least 90 % probability, not told apart: torch on"
+        "The cheapest ways to train in at most 80 hours, with at least 90 % probability, inconclusive: torch on"
     )
     assert "torch on 8n8g (predicted)" in found[0] and "torch on 16n8g (predicted)" in found[0]
     assert "from 64 to 128 devices (predicted) you pay" in found[1] and "times the speed" in found[1]
@@ -155,7 +155,7 @@ def test_ways_that_are_not_told_apart_are_all_named(tmp_path: Path, jax: float, 
         asked = predictions.Asked(topologies=[], deadline_hours=deadline)
         text = topic.by_deadline(Scope(groups, groups, predictions=predictions.derive({own.name: own}, {}, asked)))
         assert {name for name in speeds if f"{name} on 1n1g" in text} == others
-        assert ("not told apart: jax on 1n1g" in text) is (len(others) > 1)
+        assert ("inconclusive: jax on 1n1g" in text) is (len(others) > 1)
 
 
 @pytest.mark.parametrize(

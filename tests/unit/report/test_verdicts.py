@@ -67,7 +67,7 @@ def test_a_median_in_the_middle_of_noise_is_no_equality(tmp_path: Path) -> None:
     scope = scoped(benchmark(tmp_path, {"torch": around(100.0), "jax": wild}),
                    benchmark(tmp_path, {"torch": around(100.2)}, "bert__aa"))  # fmt: skip
     (pair,) = scope.pairs
-    assert abs(pair.ratio - 1) < 0.002 and pair.verdict == "not told apart"
+    assert abs(pair.ratio - 1) < 0.002 and pair.verdict == "inconclusive"
     assert pair.tested and not pair.tested.within(0.05) and "No difference" not in said(scope)
 
 
@@ -79,7 +79,7 @@ def test_the_order_of_the_frameworks_decides_nothing(tmp_path: Path, first: str)
     scope = scoped(benchmark(tmp_path, ordered), benchmark(tmp_path, {"torch": around(80.0)}, "bert__aa"))
     (pair,) = scope.pairs
     assert pair.floor and pair.floor.share == pytest.approx(0.25)
-    assert pair.verdict == "not told apart" and leader.leader(scope.groups, scope.pairs) is None
+    assert pair.verdict == "inconclusive" and leader.leader(scope.groups, scope.pairs) is None
 
 
 def test_one_noisy_a_a_pair_does_not_say_that_a_precision_gains_nothing(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_one_noisy_a_a_pair_does_not_say_that_a_precision_gains_nothing(tmp_path
     half = benchmark(tmp_path, {"torch": around(132.0, "jax")}, precision="bf16")
     scope = scoped(full, half, again)
     (pair,) = scope.pairs
-    assert pair.kind == "precisions" and pair.verdict == "not told apart"
-    assert "gains nothing" not in said(scope) and "cannot be told apart" in said(scope)
+    assert pair.kind == "precisions" and pair.verdict == "inconclusive"
+    assert "gains nothing" not in said(scope) and "cannot be distinguished" in said(scope)
 
 
 def test_a_lasting_effect_is_not_told_from_a_difference_without_a_a_runs(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_a_lasting_effect_is_not_told_from_a_difference_without_a_a_runs(tmp_pat
     assert "jax is 3.0 % faster than torch in these runs" in said(scoped(both))
     again = benchmark(tmp_path, {"torch": around(103.0, "jax"), "jax": around(100.2)}, "bert__aa")
     (pair,) = scoped(both, again).pairs
-    assert pair.verdict == pair.words == "not told apart"
+    assert pair.verdict == pair.words == "inconclusive"
 
 
 def test_small_differences_have_enough_digits(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_a_star_needs_every_other_framework_beaten_beyond_the_a_a_runs(tmp_path:
     near = scoped(benchmark(tmp_path / "near", close), twice(tmp_path / "near", close))
     assert star(near) == []
     text = head.headline(near.groups, near.pairs)
-    assert text.startswith("No framework is shown to be the fastest") and "not told apart from mxnet-horovod." in text
+    assert text.startswith("No framework is shown to be the fastest") and "inconclusive from mxnet-horovod." in text
 
 
 @pytest.mark.parametrize("unproven", ["jax", "torch"])
@@ -201,7 +201,7 @@ def test_a_star_needs_a_figure_of_every_framework_that_can_have_one(
     assert star(scope) == stars
     text = head.headline(scope.groups, scope.pairs)
     assert ("fastest: there is no figure on 1n1g (fp32) of paddle. jax trains" in text) is not stars
-    assert ("tell it apart from every other" in answers.fastest(scope)) is bool(stars)
+    assert ("comparisons with other frameworks confirm it" in answers.fastest(scope)) is bool(stars)
 
 
 def test_more_devices_do_not_win_against_a_framework_that_broke_off_there(tmp_path: Path) -> None:
@@ -222,14 +222,14 @@ def test_more_devices_do_not_win_against_a_framework_that_broke_off_there(tmp_pa
         return proven(summary.summarize(records, repeats=5), torch="equal", jax="equal")
 
     scope = scoped(measured("bert", 1.0), measured("bert__aa", 1.001))
-    assert star(scope) == [] and "tell it apart" not in answers.fastest(scope)
+    assert star(scope) == [] and "confirm it" not in answers.fastest(scope)
     assert "there is no figure on 2n8g (fp32) of jax" in head.headline(scope.groups, scope.pairs)
 
 
 @pytest.mark.parametrize(
     ("middle", "said"),
     [(99.9, "Not here: 1n2g is no faster than 1n1g in these runs."), (80.0, "1n2g is slower than 1n1g in these runs"),
-     (None, "Not known: 1n2g and 1n1g are not told apart")],
+     (None, "Not known: 1n2g and 1n1g are inconclusive")],
 )  # fmt: skip
 def test_the_answer_on_scaling_is_that_of_the_comparison(tmp_path: Path, middle: float | None, said: str) -> None:
     more = around(middle, "jax") if middle else [60.0, 130.0, 99.0, 85.0, 118.0]
@@ -246,13 +246,13 @@ def test_frameworks_that_are_fastest_elsewhere_are_compared_there(tmp_path: Path
     pair = next(pair for pair in scope.pairs if pair.family == "the fastest against those elsewhere")
     assert (pair.what, pair.where) == ("jax over torch", "1n1g, fp32, batch 32 against 1n1g, fp32, batch 64")
     assert pair.verdict != "faster" and pair.tests == 6
-    assert "not told apart from torch" in head.headline(scope.groups, scope.pairs)
+    assert "inconclusive from torch" in head.headline(scope.groups, scope.pairs)
 
 
 def test_a_headline_names_no_winner_that_the_tests_do_not(tmp_path: Path) -> None:
     scope = scoped(benchmark(tmp_path, {"torch": around(100.0), "jax": around(100.1, "jax")}))
     assert scope.pairs[0].p and scope.pairs[0].p > 0.5
-    assert "the highest median is not told apart from torch" in head.headline(scope.groups, scope.pairs)
+    assert "the highest median cannot be distinguished from torch" in head.headline(scope.groups, scope.pairs)
     alone = scoped(benchmark(tmp_path / "alone", {"torch": around(100.0)}))
     assert head.headline(alone.groups, alone.pairs).startswith("torch trains")
 
@@ -281,7 +281,7 @@ def test_reading_is_blamed_for_what_it_costs(tmp_path: Path, times: float, told:
     assert told in finding.text and f"{times:.3f}" in finding.text
     wild = benchmark(tmp_path / "wild", {"torch": [80.0, 130.0, 104.0, 95.0, 118.0]}, "bert__synthetic")
     (finding,) = hardware.waiting(scoped(real, wild))
-    assert "not told apart from noise" in finding.text
+    assert "inconclusive from noise" in finding.text
 
 
 def test_the_best_value_is_named_only_if_it_is_one(tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_the_best_value_is_named_only_if_it_is_one(tmp_path: Path) -> None:
         table = cost.table(scoped(summary.summarize(records, repeats=5, terms=terms)))
         made[name] = table.notes[0], sum(entry.kind == "best" for line in table.lines for entry in line.entries)
     text, marked = made["close"]
-    assert text.startswith("best value: not told apart, samples for 1 EUR: jax 1n1g") and not marked
+    assert text.startswith("best value: inconclusive, samples for 1 EUR: jax 1n1g") and not marked
     assert "torch 1n1g, fp32, batch 32: 360,000" in text
     assert made["far"][0].startswith("best value: jax 1n1g") and made["far"][1] == 1
 
@@ -314,7 +314,7 @@ def test_the_fastest_cell_is_named_only_if_it_is_one(tmp_path: Path) -> None:
         ]  # fmt: skip
         notes[name] = cost.table(scoped(summary.summarize(records, repeats=5, terms=terms))).notes
     assert all(texts[0].startswith("best value: torch 1n1g") for texts in notes.values())
-    assert notes["close"][1].startswith("fastest: not told apart: jax 1n8g") and "torch 1n8g" in notes["close"][1]
+    assert notes["close"][1].startswith("fastest: inconclusive: jax 1n8g") and "torch 1n8g" in notes["close"][1]
     assert "times the time" not in notes["close"][1]
     assert "fastest: jax 1n8g, fp32, batch 32, 660.7 samples/s; for the same samples it needs 0.15" in notes["far"][1]
     assert notes["far"][1].count(" to ") == 2, "each ratio has its interval"
@@ -336,7 +336,7 @@ def test_what_an_a_a_run_says_is_the_floor_of_verdicts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("times", "told"),
     [(1.004, "So reading the data costs nothing that these runs show."), (1.4, "That is the cost of reading the data."),
-     (None, "What reading the data costs is not known: it is not told apart from noise.")],
+     (None, "What reading the data costs is not known: it cannot be distinguished from noise.")],
 )  # fmt: skip
 def test_what_synthetic_batches_gain_follows_the_verdict(tmp_path: Path, times: float | None, told: str) -> None:
     synthetic = around(100 * times, "jax") if times else [70.0, 130.0, 104.0, 85.0, 118.0]
@@ -353,8 +353,8 @@ def test_a_run_without_exchange_is_no_gain_within_noise(tmp_path: Path) -> None:
         for name, values in (("bert", around(190.0)), ("bert__no_gradient_sync", [1.6 * value for value in noisy]))
     ]
     text = derived(scoped(*both), "bert__no_gradient_sync")
-    assert "1 of 1 not told apart" in text and "up to" not in text
-    assert text.endswith("What the exchange costs is not known: it is not told apart from noise.")
+    assert "1 of 1 inconclusive" in text and "up to" not in text
+    assert text.endswith("What the exchange costs is not known: it cannot be distinguished from noise.")
 
 
 @pytest.mark.parametrize("two", [201.0, 400.0])
@@ -442,7 +442,7 @@ def test_the_margin_of_the_configuration_is_that_of_the_verdict(tmp_path: Path) 
         margin: scoped(summary.summarize(records, repeats=5, terms=Terms(margin=margin))).pairs[0].verdict
         for margin in (0.05, 0.003)
     }
-    assert verdicts == {0.05: "no difference", 0.003: "not told apart"}
+    assert verdicts == {0.05: "no difference", 0.003: "inconclusive"}
     old = summary.summarize(records, repeats=5).model_dump(by_alias=True)
     del old["margin"]
     assert Summary.model_validate_json(json.dumps(old)).margin == 0.05, "a summary that is older than the margin"

@@ -32,7 +32,7 @@ class Rated:
 
 
 def by_value(sides: Sequence[Side], again: Sequence[Twice]) -> list[Side]:
-    """Return the side with the lowest cost per sample, and after it those that are not told apart from it.
+    """Return the side with the lowest cost per sample, and after it those that cannot be distinguished from it.
 
     No side if not all costs are in one currency.
     """
@@ -42,7 +42,7 @@ def by_value(sides: Sequence[Side], again: Sequence[Twice]) -> list[Side]:
 
 
 def best_of(rated: Sequence[Rated], again: Sequence[Twice]) -> list[Rated]:
-    """Return the one with the most samples for a unit, and after it those that are not told apart from it.
+    """Return the one with the most samples for a unit, and after it those that cannot be distinguished from it.
 
     Samples for a unit are tested as throughputs are (see `ratios`): all others against the best. The figures decide
     which one that is, so p is adjusted for all pairs.

@@ -43,7 +43,7 @@ class BreakEven:
         paid = other.price_per_device_hour / base.price_per_device_hour
         if paid < self.tested.low:
             return "below"
-        return "above" if paid > self.tested.high else "not told apart"
+        return "above" if paid > self.tested.high else "inconclusive"
 
 
 def break_evens(compared: Sequence[Compared]) -> Iterator[BreakEven]:

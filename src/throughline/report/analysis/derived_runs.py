@@ -102,7 +102,7 @@ def _so(extra: str, pairs: Sequence[Pair]) -> str:
     if any(pair.tested is None for pair in pairs):
         unknown = "a test needs three repeats on each side"
     else:
-        unknown = "it is not told apart from noise"
+        unknown = "it cannot be distinguished from noise"
     if extra == "synthetic" and gains:
         return "That is the cost of reading the data."
     if extra == "no_gradient_sync" and gains:

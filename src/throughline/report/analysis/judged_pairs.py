@@ -69,14 +69,14 @@ class Pair:
 
     @property
     def verdict(self) -> PairVerdict:
-        """`faster`, `slower`, `no difference`, `not told apart` or `not comparable`."""
+        """`faster`, `slower`, `no difference`, `inconclusive` or `not comparable`."""
         if self.unlike:
             return "not comparable"
         if self.tested is None or self.adjusted is None:
-            return "not told apart"
+            return "inconclusive"
         if self.adjusted < SURE and self.tested.beyond(self.floor.log if self.floor else 0.0):
             return "faster" if self.tested.ratio > 1 else "slower"
-        return "no difference" if self.tested.within(self.limit) else "not told apart"
+        return "no difference" if self.tested.within(self.limit) else "inconclusive"
 
     @property
     def words(self) -> str:
@@ -110,7 +110,7 @@ class Pair:
             shown += f" (Holm over {self.tests} pairs: {_shown(self.adjusted)})"
         if self.verdict == "no difference":
             return f"the interval {self.interval} lies within {percent(math.expm1(self.limit), 1)}"
-        if self.verdict == "not told apart" and self.floor and self.adjusted < SURE:
+        if self.verdict == "inconclusive" and self.floor and self.adjusted < SURE:
             return f"{shown}, but the interval {self.interval} reaches into the {self._floor} of A/A runs"
         return shown
 
@@ -234,12 +234,12 @@ def too_few(pairs: Sequence[Pair]) -> TooFew | None:
 
 
 def would_tell(pairs: Sequence[Pair]) -> tuple[float, float, int] | None:
-    """Return what would decide the pairs that are not told apart: a difference, a noise, and the repeats for it.
+    """Return what would decide the inconclusive pairs: a difference, a noise, and the repeats for it.
 
     The difference is the margin; the noise is the largest standard deviation of a repeat in these pairs, as a share.
     Return None if there is no such pair with a test, or if A/A runs and not the repeats limit it.
     """
-    open_ = [pair for pair in pairs if pair.verdict == "not told apart" and pair.tested and not pair.unlike]
+    open_ = [pair for pair in pairs if pair.verdict == "inconclusive" and pair.tested and not pair.unlike]
     if not open_:
         return None
     needed = []

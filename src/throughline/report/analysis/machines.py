@@ -56,7 +56,7 @@ def apart(machine: str, summaries: Mapping[Path, Summary]) -> dict[Path, Summary
 
 @dataclass(frozen=True)
 class Option:
-    """A measured cell of a machine. best: `yes`, or `not told apart` with the cheapest, or empty."""
+    """A measured cell of a machine. best: `yes`, or `inconclusive` with the cheapest, or empty."""
 
     machine: str
     side: Side
@@ -145,7 +145,7 @@ def _judged(benchmark: str, options: Sequence[Option], again: Sequence[noise.Twi
     ranked = [option for option in options if not option.side.row.unequal]
     currencies = sorted({cost.currency for option in ranked if (cost := option.cell.cost) and cost.currency})
     best = by_value([option.side for option in ranked], again)
-    verdict = "yes" if len(best) == 1 else "not told apart"
+    verdict = "yes" if len(best) == 1 else "inconclusive"
     found = {id(side) for side in best}
     judged = tuple(replace(option, best=verdict if id(option.side) in found else "") for option in options)
     why = ""

@@ -3,7 +3,7 @@
 hours = samples of the training / throughput / 3600
 money = hours x devices x price of a device hour
 
-Two ways are compared by a step only if their surroundings are alike. Of ways that are not told apart, none is called
+Two ways are compared by a step only if their surroundings are alike. Of ways that are inconclusive, none is called
 the cheapest or the fastest alone.
 
 The range of a measured throughput is that of its mean over repeats: Student's t on logarithms, at the same probability
@@ -161,7 +161,7 @@ def steps(ways: Sequence[Way]) -> Iterator[Step]:
 
 
 def cheapest(ways: Sequence[Way], deadline_hours: float, again: Sequence[Twice]) -> list[Way]:
-    """Return the cheapest way that meets the deadline, and after it those that are not told apart from it.
+    """Return the cheapest way that meets the deadline, and after it those that cannot be distinguished from it.
 
     It is the cheapest by money, or by device hours if the prices are not known or not in one currency.
     """
@@ -177,12 +177,12 @@ def in_one_currency(ways: Sequence[Way]) -> bool:
 
 
 def fastest(ways: Sequence[Way], again: Sequence[Twice]) -> list[Way]:
-    """Return the fastest way, and after it those that are not told apart from it."""
+    """Return the fastest way, and after it those that cannot be distinguished from it."""
     return _least(ways, lambda way: 1.0, again)
 
 
 def _least(ways: Sequence[Way], per_hour: Callable[[Way], float], again: Sequence[Twice]) -> list[Way]:
-    """Return the way that takes the least for its samples, and after it those that are not told apart from it.
+    """Return the way that takes the least for its samples, and after it those that cannot be distinguished from it.
 
     per_hour: what a way takes in an hour. Two measured ways are told apart by a test, as best values are. A predicted
     one is told apart if the range of the ratio does not reach 1.

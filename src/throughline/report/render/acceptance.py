@@ -131,7 +131,7 @@ def _share(share: float | None) -> str:
 
 def _reached(short: bool, reached: float | None) -> tuple[str, str]:
     if reached is None:
-        return "not measured", "not-told-apart"
+        return "not measured", "inconclusive"
     return ("short", "slower") if short else ("reached", "faster")
 
 

@@ -93,7 +93,7 @@ def headline(groups: Sequence[Group], pairs: Sequence[Pair], *, scaling: bool = 
 
 
 def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
-    """Return what has to stand before a highest median that is no winner: which frameworks it is not told apart from.
+    """Return what has to stand before a highest median that is no winner: which frameworks it cannot be distinguished from.
 
     Frameworks that their proof bars from a comparison are no rivals.
     """
@@ -103,7 +103,7 @@ def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
     own = [pair for pair in pairs if pair.sides and any(side.row is best.row for side in pair.sides)]
     unlike = {side.row.framework for pair in own if pair.unlike for side in pair.sides or ()}
     reasons = {
-        "the highest median is not told apart from {}": [name for name in open_ if name not in unlike],
+        "the highest median cannot be distinguished from {}": [name for name in open_ if name not in unlike],
         "the highest median is not comparable with that of {}": [name for name in open_ if name in unlike],
         f"there is no figure on {best.row.topology} ({best.group.precision}) of {{}}": [
             name for name in asked_pairs.without_figure(groups, first) if name not in open_

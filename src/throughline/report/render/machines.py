@@ -112,7 +112,7 @@ def _best_value(same: Compared) -> str:
         return f"no best value: {same.why}"
     money = best[0].cell.cost.currency if best[0].cell.cost else ""
     named = [f"{_named(option)}: {_samples(option)}" for option in best]
-    verdict = "best value" if len(best) == 1 else "best value: not told apart"
+    verdict = "best value" if len(best) == 1 else "best value: inconclusive"
     return f"{verdict}, samples for 1 {money}: {'; '.join(named)}"
 
 
@@ -141,7 +141,7 @@ def break_even(found: BreakEven) -> str:
         )
     if found.verdict and other.cell.cost:
         paid = f"{other.cell.cost.price_per_device_hour:.4g} {money}"
-        told = "not told apart from it" if found.verdict == "not told apart" else f"{found.verdict} it"
+        told = "inconclusive against it" if found.verdict == "inconclusive" else f"{found.verdict} it"
         text += f"; its price, {paid}, is {told}"
     if not tested:
         text += f". Its interval is not known: a test needs {ratios.LEAST_REPEATS} repeats on each side"

@@ -106,7 +106,7 @@ def remarks(scope: Scope) -> Iterator[str]:
         margin = percent(max(pair.margin for pair in tested), 1)
         yield (
             f"All pairs have the same test, a {test} on logarithms, because {design}. The interval holds the true "
-            f"ratio with {percent(ratios.INTERVAL)}. A difference is told apart if p, after Holm's correction (1979) "
+            f"ratio with {percent(ratios.INTERVAL)}. A difference is conclusive if p, after Holm's correction (1979) "
             f"for its family of questions, is below {percent(ratios.SURE)}. There is no difference if the interval "
             f"lies within {margin} (margin), or within that of the A/A runs if it is wider."
         )
@@ -115,8 +115,8 @@ def remarks(scope: Scope) -> Iterator[str]:
     elif more := judged_pairs.would_tell(scope.pairs):
         difference, deviation, repeats = more
         yield (
-            f"At the noise of the pairs that are not told apart ({percent(deviation, 1)} per repeat at most), about "
-            f"{repeats} repeats would tell differences of {percent(difference)} apart in 9 of 10 cases (runs.repeats)."
+            f"At the noise of the inconclusive pairs ({percent(deviation, 1)} per repeat at most), about "
+            f"{repeats} repeats would detect differences of {percent(difference)} in 9 of 10 cases (runs.repeats)."
         )
 
 
@@ -156,19 +156,19 @@ def _gains(scope: Scope) -> Iterator[Finding]:
 
 
 def _frameworks(best: Best, pairs: Iterable[Pair]) -> Iterator[Finding]:
-    """Say how frameworks compare with the first one. Those that cannot be told apart from it share a sentence."""
+    """Say how frameworks compare with the first one. Those that cannot be distinguished from it share a sentence."""
     alike: dict[str, list[Pair]] = {}
     for pair in pairs:
         assert pair.sides
         where = f"on {pair.sides[1].row.topology} ({best.settings})"
-        if pair.verdict != "not told apart":
+        if pair.verdict != "inconclusive":
             yield Finding(_faster(pair, where))
         elif pair.tested is not None:
             alike.setdefault(where, []).append(pair)
     for where, same in alike.items():
         names = " and ".join(", ".join(pair.other.label for pair in same).rsplit(", ", 1))
         intervals = ", ".join(f"{pair.other.label} {_times(pair)}" for pair in same)
-        yield Finding(f"{names} cannot be told apart from {same[0].base.label} {where}: {intervals} times as fast.")
+        yield Finding(f"{names} cannot be distinguished from {same[0].base.label} {where}: {intervals} times as fast.")
 
 
 def _unequal(scope: Scope) -> Iterator[Finding]:
@@ -213,7 +213,7 @@ def _precision(pair: Pair) -> Finding:
         advised = advice.gains_nothing(_times(pair), group.precision, base.precision, native, slower, pair.here)
         return Finding(f"{row.framework}: {advised}.", LOSS)
     against = f"on one device ({group.batch_name} against {base.batch})"
-    verb = "are not comparable" if pair.unlike else "cannot be told apart"
+    verb = "are not comparable" if pair.unlike else "cannot be distinguished"
     text = (
         f"{group.precision} is {_times(pair)} times as fast as {base.precision}{pair.here} {against}: {pair.reason}."
         if pair.verdict == "faster"
@@ -228,7 +228,7 @@ def _lost(pair: Pair, alone: Pair) -> Finding:
     (base, _), (group, row) = ((side.group, side.row) for side in pair.sides)
     decided, low, high = pair.verdict in DECIDED, group.precision, base.precision
     verdict = {"slower": f"{low} is slower than {high}", "no difference": f"{low} gains nothing"}.get(
-        pair.verdict, f"{low} and {high} cannot be told apart"
+        pair.verdict, f"{low} and {high} cannot be distinguished"
     )
     reason = "" if decided else f" ({pair.reason})"
     return Finding(
@@ -259,7 +259,7 @@ def _no_faster(pair: Pair) -> Finding:
             LOSS,
         )
     return Finding(
-        f"{after.framework}: {after.topology} and {before.topology} cannot be told apart ({medians}; {_times(pair)} "
+        f"{after.framework}: {after.topology} and {before.topology} cannot be distinguished ({medians}; {_times(pair)} "
         f"times, {pair.reason}). If more repeats do not show a gain: {advised[0].lower()}{advised[1:]}"
     )
 

@@ -62,19 +62,19 @@ def _cost(cell: Cell) -> list[Entry]:
 def _value(
     lines: Sequence[CellLine], best: CellLine, alike: Sequence[CellLine], again: Sequence[Twice]
 ) -> Iterator[str]:
-    """Name the best value and the fastest cell. alike: the cells that are not told apart from the best value."""
+    """Name the best value and the fastest cell. alike: the cells that cannot be distinguished from the best value."""
     cell = best.row.cell
     assert cell
     if alike:
         every = [f"{_named(line)}: {_samples(line)}" for line in (best, *alike)]
-        yield f"best value: not told apart, samples for 1 {cell.cost.currency}: {'; '.join(every)}"
+        yield f"best value: inconclusive, samples for 1 {cell.cost.currency}: {'; '.join(every)}"
         return
     yield f"best value: {_named(best)}, {_samples(best)} samples for 1 {cell.cost.currency}"
     rated = [(Rated(_side(line), 1.0), line) for line in lines if _side(line).value]
     named = {id(one): line for one, line in rated}
     fastest = [named[id(one)] for one in best_of([one for one, _ in rated], again)]
     if len(fastest) > 1:
-        yield f"fastest: not told apart: {'; '.join(map(_speed, fastest))}"
+        yield f"fastest: inconclusive: {'; '.join(map(_speed, fastest))}"
     elif fastest[0] is not best:
         yield f"fastest: {_speed(fastest[0])}{_beside(fastest[0], best, [one.side for one, _ in rated], again)}"
 

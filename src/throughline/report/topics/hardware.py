@@ -264,7 +264,7 @@ def _waits(waiting: str, pair: Pair | None, unit: str) -> str:
             f"The loader feeds {reading(pair.base.median)} {unit}; with synthetic data this machine trains "
             f"{reading(pair.other.median)}. {waiting}: {times}, so its figure is that of reading, not of training."
         )
-    return f"{waiting}; {times}: what reading costs is not told apart from noise."
+    return f"{waiting}; {times}: what reading costs cannot be distinguished from noise."
 
 
 def _synthetic(best: Best, scope: Scope) -> Pair | None:
