@@ -1,4 +1,4 @@
-# What rules/accept.smk asks: which nodes there are, what a visit measures there, and what it needs.
+# What rules/accept.smk asks: which nodes there are, what a node job measures there, and what it needs.
 import atexit
 import functools
 
@@ -32,13 +32,13 @@ def settled_now():
 
 
 def visit_of(wildcards):
-    """The measurements of a visit."""
+    """The measurements of a node job."""
     _, made = accepted()
     return answered(pick, made.visits(), acceptance.VISIT.format(**wildcards), "the visit {}")
 
 
 def visits_now(_):
-    """The files of all visits whose nodes are there. Those of nodes that are away are made by a later call."""
+    """The files of all node jobs whose nodes are there. Those of nodes that are away are made by a later call."""
     settled, made = accepted()
     files = [file for file, visit in made.visits().items() if not settled.away.keys() & set(visit[0].place.nodes)]
     if all(map(os.path.exists, files)):  # no plan is printed then, because there may be nothing to do
@@ -53,7 +53,7 @@ def say_who_is_away():
 
 
 def plan_of_acceptance(jobs):
-    """The visits of an acceptance that have to be made; None if there are none."""
+    """The node jobs of an acceptance that have to be made; None if there are none."""
     made_now = (output for outputs in jobs for output in outputs)
     pending = {file for file in made_now if file.startswith(acceptance.FOLDER) and Path(file).name.startswith("visit")}
     if not pending:
@@ -67,17 +67,17 @@ def is_by_ssh(visit):
 
 
 def nodes_of_visit(wildcards):
-    """How many nodes a visit gets from Slurm."""
+    """How many nodes a node job gets from Slurm."""
     return len(visit_of(wildcards)[0].place.nodes) if INSIDE.submits or INSIDE.is_submitted else 1
 
 
 def largest_spec(wildcards):
-    """The specification of a visit with the most ranks on a node."""
+    """The specification of a node job with the most ranks on a node."""
     return max((measured.spec for measured in visit_of(wildcards)), key=lambda spec: shape_of_spec(spec).devices)
 
 
 def threads_of_visit(wildcards):
-    """The cores of this machine that a visit takes. Visits to other hosts share them, so that they go side by side."""
+    """The cores of this machine that a node job takes. Node jobs to other hosts share them, so that they go side by side."""
     visit = visit_of(wildcards)
     if not is_by_ssh(visit):
         return workflow.cores
@@ -86,7 +86,7 @@ def threads_of_visit(wildcards):
 
 
 def cores_of_visit(wildcards):
-    """The cores that a visit asks for on each node: one for each thread; with GPUs on Slurm, all that a node has."""
+    """The cores that a node job asks for on each node: one for each thread; with GPUs on Slurm, all that a node has."""
     spec = largest_spec(wildcards)
     if INSIDE.submits and spec.device != "cpu":
         return answered(slurm_partition.cores, partition_of_accept())
@@ -104,19 +104,19 @@ def slurm_options_of_visit(wildcards):
 
 
 def priority_of_visit(wildcards):
-    """The priority of a visit: higher the earlier it stands in the order of all visits."""
+    """The priority of a node job: higher the earlier it stands in the order of all node jobs."""
     _, made = accepted()
     return made.priorities[acceptance.VISIT.format(**wildcards)]
 
 
 def watch_nodes(made):
-    """Give up visits that wait for a node which goes down while they are in Slurm's queue."""
+    """Give up node jobs that wait for a node which goes down while they are in Slurm's queue."""
     if made.acceptance and INSIDE.submits:
         lost_nodes.watch(accepted()[0].names, partition_of_accept(), logger.warning)
 
 
 def judge_what_is_there():
-    """Judge the records that are there if visits have failed, so that they cost their own figures only."""
+    """Judge the records that are there if node jobs have failed, so that they cost their own figures only."""
     files = [str(file) for job in INSIDE.jobs(finished=False) for file in job.output]
     if acceptance.RESULT in files:
         asked, absent = accepted()[1].text, away.text(accepted()[0])

@@ -1,5 +1,6 @@
-"""An acceptance on a real Slurm cluster: a lost node costs only its own figures, every visit takes place on the nodes
-that it names, and no file names them. `benchmarks/acceptance_slurm.py` makes nodes and links slow, which takes longer.
+"""An acceptance on a real Slurm cluster: a lost node costs only its own figures, every node job takes place on the
+nodes that it names, and no file names them. `benchmarks/acceptance_slurm.py` makes nodes and links slow, which takes
+longer.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def findings(project: Project) -> set[str]:
 
 
 def ran_on(project: Project) -> list[str]:
-    """Return the nodes of each job of a visit that is over, in the order in which the jobs ended."""
+    """Return the nodes of each job of a node job that is over, in the order in which the jobs ended."""
     completed = (project.cluster.folder / "log" / "completed.txt").read_text().splitlines()
     ours = [line for line in completed if f"WorkDir={project.path} " in line and "JobState=COMPLETED" in line]
     return [found[1] for line in ours if (found := re.search(r"NodeList=(\S+)", line))]

@@ -1,7 +1,8 @@
-"""Make one visit of an acceptance: measure everything once at one place. Every measurement has its record and its log.
+"""Make one node job of an acceptance: measure everything once at one place. Every measurement has its record and its
+log.
 
 visit: the measurements as a JSON list (study/acceptance.py)
-output: the visit's file, which is written when all measurements are there
+output: the node job's file, which is written when all measurements are there
 environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
 """
 

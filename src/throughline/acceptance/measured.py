@@ -1,7 +1,7 @@
 """Read the records of an acceptance: its figures by place and repeat, and the runs that have no valid record.
 
-A record counts only if its visit has ended since it was made, or names it among what it has measured so far. Otherwise
-it is a figure of an earlier acceptance.
+A record counts only if its node job has ended since it was made, or names it among what it has measured so far.
+Otherwise it is a figure of an earlier acceptance.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def read(acceptance: Acceptance, folder: Path, away: Mapping[int, str]) -> Measu
 
 
 def _visited(path: Path) -> tuple[set[str], dict[str, Failure], tuple[int, ...]]:
-    """Return the records that a visit has made, why others failed, and its nodes in the order of its runs, if known.
+    """Return the records that a node job has made, why others failed, and its nodes in the order of its runs, if known.
 
     path: its file, which only exists at its end.
     """
@@ -135,14 +135,14 @@ def _visited(path: Path) -> tuple[set[str], dict[str, Failure], tuple[int, ...]]
 
 
 def _not_made(measurement: Measurement, folder: Path, failed: Mapping[str, Failure], away: Mapping[int, str]) -> str:
-    """Return why a visit has not made a record."""
+    """Return why a node job has not made a record."""
     if failure := failed.get(measurement.record):
         return failure.reason
     for node in measurement.place.nodes:
         if node in away:
             return f"node {node} is away, because {away[node]}"
     if (folder / measurement.record).exists():
-        return "its record is of an earlier visit, and the last visit did not reach it"
+        return "its record is of an earlier node job, and the last node job did not reach it"
     if (folder / measurement.log).exists():
         return f"it did not finish; {measurement.log} says why"
     return "its node was away, or nobody has started it"

@@ -102,7 +102,7 @@ def check(folder: Path) -> Found:
 
 
 def _strange(folder: Path, asked: study.Acceptance) -> Found:
-    """Yield records that the acceptance does not ask for, and visits that name others than were asked for."""
+    """Yield records that the acceptance does not ask for, and node jobs that name others than were asked for."""
     visits = asked.visits()
     known = {one.record for visit in visits.values() for one in visit}
     for path in sorted((folder / study.FOLDER).glob("**/run*.json")):

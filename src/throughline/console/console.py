@@ -164,7 +164,7 @@ class Console:
         if plan.runs and not plan.runs.keys() <= self._done:
             done.append(f"runs: {len(self._done & plan.runs.keys())} of {len(plan.runs)}")
         if plan.acceptance and not plan.acceptance.to_make.keys() <= self._done:
-            done.append(f"visits: {len(plan.acceptance.took_s)} of {len(plan.acceptance.to_make)}")
+            done.append(f"node jobs: {len(plan.acceptance.took_s)} of {len(plan.acceptance.to_make)}")
         left_s = None if plan.cluster else self._left_s(plan, jobs)
         passed_s = time.monotonic() - self._began
         local = self._last_words() if done else ", ".join(job.output for job in jobs)

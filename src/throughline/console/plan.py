@@ -37,7 +37,7 @@ class Plan:
 
     specs: all runs of the configuration; jobs: for every job that has to run, its outputs (at least one); targets: the
     files that the user asked for by name; cluster: True if the jobs run in parallel on the nodes of a cluster;
-    acceptance: the visits of an acceptance that are to be made; margins: `runs.margin` of each block.
+    acceptance: the node jobs of an acceptance that are to be made; margins: `runs.margin` of each block.
     """
 
     specs: Sequence[RunSpec]

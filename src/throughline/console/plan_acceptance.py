@@ -1,4 +1,5 @@
-"""What the plan and the progress say about an acceptance: how many visits, how long they take, and what shortens it."""
+"""What the plan and the progress say about an acceptance: how many node jobs, how long they take, and what shortens
+it."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +12,15 @@ from throughline.study.acceptance import Fleet, Measurement
 START_S = 8.0
 """Assumed seconds from the start of a measurement to its first step, if none was made yet."""
 JOB_S = 10.0
-"""Assumed seconds that Slurm and Snakemake add to a visit."""
+"""Assumed seconds that Slurm and Snakemake add to a node job."""
 
 
 @dataclass(frozen=True)
 class Visits:
-    """The visits that one call makes. lines: what the plan says about them; to_make: by file.
+    """The node jobs that one call makes. lines: what the plan says about them; to_make: by file.
 
     expected_s: how long each is expected to take; side_by_side: nodes work at the same time. took_s: how long each
-    finished visit has taken in this call.
+    finished node job has taken in this call.
     """
 
     lines: Sequence[str]
@@ -29,9 +30,9 @@ class Visits:
     took_s: dict[str, float] = field(default_factory=dict)
 
     def left_s(self, over: Collection[str], passed_s: Mapping[str, float]) -> float:
-        """Return the seconds that are left, at the pace of the visits so far.
+        """Return the seconds that are left, at the pace of the node jobs so far.
 
-        over: files of visits that have ended; passed_s: for how long each that has begun is at work.
+        over: files of node jobs that have ended; passed_s: for how long each that has begun is at work.
         """
         pace = sum(self.took_s.values()) / sum(map(self.expected_s.__getitem__, self.took_s)) if self.took_s else 1.0
         left = {
@@ -42,11 +43,11 @@ class Visits:
         return _seconds(self.to_make, left, self.side_by_side)
 
     def words(self, file: str) -> str:
-        """Return what a finished visit was: `visit 3 of 12: node 2, repeat 1`."""
+        """Return what a finished node job was: `node job 3 of 12: node 2, repeat 1`."""
         first = self.to_make[file][0]
         place = f"node {first.place.nodes[0]}" if first.place.kind == "device" else str(first.place)
         number = f"{len(self.took_s):{len(str(len(self.to_make)))}}"
-        return f"visit {number} of {len(self.to_make)}: {place}, repeat {first.spec.repeat}"
+        return f"node job {number} of {len(self.to_make)}: {place}, repeat {first.spec.repeat}"
 
 
 def of_call(
@@ -57,7 +58,7 @@ def of_call(
     on_slurm: bool,
     root: Path = Path(),
 ) -> Visits:
-    """Return the visits that have to be made.
+    """Return the node jobs that have to be made.
 
     visits: all of them by file; pending: the files that have to be made; away: why nodes cannot be measured now.
     """
@@ -73,7 +74,7 @@ def of_call(
     }
     seconds = _seconds(to_make, expected, side_by_side)
     lines = [
-        f"  acceptance of {nodes}: {count} of {every} measurements to make, in {len(to_make)} visits",
+        f"  acceptance of {nodes}: {count} of {every} measurements to make, in {len(to_make)} node jobs",
         *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),
         f"  measuring: about {max(1, round(seconds / 60))} min{how}; accept.repeats, accept.measure and accept.pairs "
         "make it shorter",
@@ -93,7 +94,7 @@ def _known(visits: Mapping[str, Sequence[Measurement]], root: Path) -> dict[tupl
 
 
 def _seconds(visits: Mapping[str, Sequence[Measurement]], each_s: Mapping[str, float], side_by_side: bool) -> float:
-    """Return how long the visits in `each_s` take.
+    """Return how long the node jobs in `each_s` take.
 
     Side by side: single nodes, then pairs, each node in one of them at a time.
     """

@@ -1,8 +1,8 @@
 """Give up Slurm's jobs that wait for a node which has gone down, so that an acceptance ends without that node.
 
-Slurm keeps such jobs in its queue until the node is back, which may take days. A visit that is given up fails like any
-other: its figures are missing in the verdict, and the next call makes it. A node that was down before Snakemake started
-has no jobs (fleet.py).
+Slurm keeps such jobs in its queue until the node is back, which may take days. A node job that is given up fails like
+any other: its figures are missing in the verdict, and the next call makes it. A node that was down before Snakemake
+started has no jobs (fleet.py).
 """
 
 import subprocess
@@ -45,7 +45,7 @@ def give_up(
     folder: str,
     say: Callable[[str], None],
 ) -> set[str]:
-    """Cancel the visits that wait for a node which is away now and was away before. Return all that are away.
+    """Cancel the node jobs that wait for a node which is away now and was away before. Return all that are away.
 
     names: of the nodes by their number; before: what the call before has returned.
     """
@@ -55,13 +55,13 @@ def give_up(
             continue
         if jobs := [job for job, wanted in _waiting(folder).items() if name in wanted]:
             subprocess.run(["scancel", *jobs], check=True, capture_output=True, timeout=60)
-            visits = "1 visit that waits" if len(jobs) == 1 else f"{len(jobs)} visits that wait"
+            visits = "1 node job that waits" if len(jobs) == 1 else f"{len(jobs)} node jobs that wait"
             say(f"node {number}: Slurm says that it is {away[name]}; {visits} for it given up, a later call makes them")
     return set(away)
 
 
 def _waiting(folder: str) -> dict[str, list[str]]:
-    """Map the visits of this folder that wait in Slurm's queue to the nodes that they ask for."""
+    """Map the node jobs of this folder that wait in Slurm's queue to the nodes that they ask for."""
     found = {}
     for line in _answer(WAITING).splitlines():
         job, where, comment, wanted = line.split("|")

@@ -1,8 +1,9 @@
-"""A visit of an acceptance: everything is measured once at one place, and every measurement is a run of its own.
+"""A node job of an acceptance: everything is measured once at one place, and every measurement is a run of its own.
 
-A measurement that fails does not stop the others. The visit then fails at its end, and its file is not written. Another
-file beside it (records/visit.py) says what was measured and why the rest was not, and the next visit measures only the
-rest. What was measured long before is measured again with it, so that a visit has figures of one time.
+A measurement that fails does not stop the others. The node job then fails at its end, and its file is not written.
+Another file beside it (records/visit.py) says what was measured and why the rest was not, and the next node job
+measures only the rest. What was measured long before is measured again with it, so that a node job has figures of one
+time.
 """
 
 import sys
@@ -23,13 +24,13 @@ from throughline.study.acceptance import Measurement
 AGAIN = ("oom", "invalid")
 """Outcomes of a run that another try may change. A run that is not supported stays so."""
 OLD = timedelta(hours=12)
-"""From this age on, a measurement of a visit that did not end is made again."""
+"""From this age on, a measurement of a node job that did not end is made again."""
 
 
 def visit(
     measurements: Sequence[Measurement], output: Path, pythons: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Make the measurements of one visit, and return what its file holds. Raise UserError if one of them failed.
+    """Make the measurements of one node job, and return what its file holds. Raise UserError if one of them failed.
 
     pythons: the interpreter of a framework's ranks, by framework, if it is not this one.
     """
@@ -113,7 +114,7 @@ def _names(nodes: Sequence[int]) -> list[str]:
 
 
 def _made(note: Path) -> list[str]:
-    """Return the records that an earlier start of this visit has made."""
+    """Return the records that an earlier start of this node job has made."""
     with suppress(UserError):
         return records.read_unfinished(note).records
     return []

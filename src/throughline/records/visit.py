@@ -1,4 +1,5 @@
-"""results/acceptance/<place>/visit<k>.unfinished.json: what a visit of an acceptance has measured that did not end."""
+"""results/acceptance/<place>/visit<k>.unfinished.json: what a node job of an acceptance has measured that did not
+end."""
 
 from pathlib import Path
 
@@ -22,7 +23,7 @@ class Failure(Entry):
 
 
 class Unfinished(Entry):
-    """A visit that did not end. records: those that it has made; failed: why others failed, by the record's path."""
+    """A node job that did not end. records: those that it has made; failed: why others failed, by the record's path."""
 
     schema_: Schema
     records: list[str]
@@ -30,5 +31,5 @@ class Unfinished(Entry):
 
 
 def unfinished(visit: str | Path) -> Path:
-    """Return the file of this kind that belongs to a visit. It is not there if the visit has ended."""
+    """Return the file of this kind that belongs to a node job. It is not there if the node job has ended."""
     return Path(visit).with_suffix(".unfinished.json")

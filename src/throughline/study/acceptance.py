@@ -81,7 +81,7 @@ class Place:
 
     @property
     def visit(self) -> str:
-        """The visit that measures this place: that of `node3` also measures the devices of node 3 alone."""
+        """The node job that measures this place: that of `node3` also measures the devices of node 3 alone."""
         return self.folder.partition("/")[0]
 
     def renumbered(self, text: str, nodes: Sequence[int] | None = None) -> str:
@@ -119,7 +119,7 @@ class Measurement:
 
     @property
     def visit(self) -> str:
-        """The file of the visit that makes this record. One job is one visit: everything once at one place."""
+        """The file of the node job that makes this record. A node job measures everything once at one place."""
         return VISIT.format(place=self.place.visit, repeat=self.spec.repeat)
 
 
@@ -178,10 +178,10 @@ class Acceptance:
         return sorted(found, key=lambda measured: (_ORDER[measured.place.kind], measured.spec.repeat))
 
     def visits(self) -> dict[str, list[Measurement]]:
-        """Map the file of each visit to its measurements, in the order in which they are made."""
+        """Map the file of each node job to its measurements, in the order in which they are made."""
         return self._visits
 
-    @cached_property  # Snakemake asks about each visit a dozen times, and a large fleet has thousands of visits
+    @cached_property  # Snakemake asks about each node job a dozen times, and a large fleet has thousands of node jobs
     def _visits(self) -> dict[str, list[Measurement]]:
         visits: dict[str, list[Measurement]] = {}
         for measured in self.measurements():
@@ -190,7 +190,7 @@ class Acceptance:
 
     @cached_property
     def priorities(self) -> dict[str, int]:
-        """Map the file of each visit to its priority: higher the earlier it is made."""
+        """Map the file of each node job to its priority: higher the earlier it is made."""
         return {file: number for number, file in enumerate(reversed(self._visits), 1)}
 
     def places(self) -> Iterator[Place]:
@@ -257,7 +257,7 @@ def read_acceptance(text: str) -> Acceptance:
 
 
 def visit_text(visit: Sequence[Measurement]) -> str:
-    """Return the measurements of a visit as JSON on one line, for the command line of a script."""
+    """Return the measurements of a node job as JSON on one line, for the command line of a script."""
     return canonical(
         [{**asdict(measured), "place": asdict(measured.place), "spec": measured.spec.changed()} for measured in visit]
     )

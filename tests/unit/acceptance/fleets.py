@@ -7,7 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from report_fixture import NO_MEMORY, NO_WORK
 from throughline.files import write_json
+from throughline.records import SCHEMA
 from throughline.study import acceptance
 from throughline.study.acceptance import Acceptance, Fleet, Measurement
 from throughline.study.config import load
@@ -28,7 +30,8 @@ def asked(nodes: int = 4, devices: int = 2, kind: str = "cuda", **accept: Any) -
 def write(
     made: Acceptance, folder: Path, speed: Share = lambda _: 1.0, change: Change = lambda _, record: None
 ) -> None:
-    """Write a record for each measurement, and the visits. speed: its share of the usual speed; change: of a record."""
+    """Write a record for each measurement, and the node jobs. speed: its share of the usual speed; change: of a
+    record."""
     chance = random.Random(1)
     for measured in made.measurements():
         value = SPEEDS[measured.what] * speed(measured) * (1 + chance.gauss(0, 0.002))
@@ -38,7 +41,7 @@ def write(
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, content)
     for visit, several in made.visits().items():
-        write_json(folder / visit, {"schema": 2, "records": [measured.record for measured in several]})
+        write_json(folder / visit, {"schema": SCHEMA, "records": [measured.record for measured in several]})
 
 
 def record(measured: Measurement, value: float) -> dict[str, Any]:
@@ -47,10 +50,11 @@ def record(measured: Measurement, value: float) -> dict[str, Any]:
     per_s = value if measured.what == "step" else 100.0
     window = spec.size.global_batch * steps / per_s
     return {
-        "schema": 2, "spec": spec.changed(), "reason": None, "warnings": [], "data": None,
+        "schema": SCHEMA, "spec": spec.changed(), "reason": None, "warnings": [], "data": None,
         "device": {"kind": "cpu" if spec.device == "cpu" else "cuda", "name": "NVIDIA H100 80GB HBM3",
                    "count": spec.topology.devices, "fp16_native": True},
-        "environment": {"framework": {"torch": "2.13.0"}, "code": "0123456789ab"},
+        "environment": {"framework": {"torch": "2.13.0"}, "code": "0123456789ab", "digest": "0123456789ab"},
+        "settings": None, "network": None, "memory": NO_MEMORY, "work": NO_WORK | {"convention": {}},
         "started": "2026-11-20T12:00:00Z", "ended": "2026-11-20T12:01:30Z",
         "status": "ok", "unit": "samples/s" if measured.what == "step" else "calls/s", "samples_per_s": per_s,
         "figures": _figures(measured, value), "window_s": window, "steps_asked": steps, "steps_timed": steps,

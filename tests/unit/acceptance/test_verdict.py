@@ -255,13 +255,13 @@ def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None
 
 
 def not_ended(folder: Path, visit: str, made: list[str], failed: dict[str, Any]) -> None:
-    """Leave what a visit leaves that did not end."""
+    """Leave what a node job leaves that did not end."""
     (folder / visit).unlink()
     write_json(unfinished(folder / visit), {"schema": 2, "records": made, "failed": failed})
 
 
 def test_a_record_of_an_earlier_visit_does_not_count(tmp_path: Path) -> None:
-    """Snakemake has removed the file of a visit that it wanted to have again, and that did not take place."""
+    """Snakemake has removed the file of a node job that it wanted to have again, and that did not take place."""
     made = fleets.asked()
     fleets.write(made, tmp_path)
     visit, several = next((visit, several) for visit, several in made.visits().items() if "node3/" in visit)
@@ -269,7 +269,7 @@ def test_a_record_of_an_earlier_visit_does_not_count(tmp_path: Path) -> None:
     found = verdict.judge(made, tmp_path)
     assert found.verdict == "not measured"
     assert {one.record for one in found.missing} == {one.record for one in several}
-    assert "its record is of an earlier visit" in found.missing[0].reason
+    assert "its record is of an earlier node job" in found.missing[0].reason
 
     write_json(tmp_path / visit, {"schema": 2, "records": []})
     not_ended(tmp_path, visit, [one.record for one in several[:2]], {several[2].record: {"reason": "x", "broken": []}})
@@ -397,7 +397,9 @@ def sometimes(measured: Measurement) -> float:
 def test_a_place_that_is_far_behind_in_some_repeats_leaves_the_verdict_open(tmp_path: Path) -> None:
     found = judged(tmp_path, speed=sometimes)
     assert (found.verdict, found.findings) == ("not measured", [])
-    assert found.summary.startswith("The verdict on 4 nodes is inconclusive: it is not certain whether these are slow: node 2")
+    assert found.summary.startswith(
+        "The verdict on 4 nodes is inconclusive: it is not certain whether these are slow: node 2"
+    )
     (told,) = [line for line in verdict.lines(found) if line.startswith("not certain: ")]
     assert "node 2 by 40 % (" in told and "more repeats" in told
     assert "Not certain: " in verdict.paragraph(found)

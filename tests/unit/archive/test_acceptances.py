@@ -100,7 +100,7 @@ VISIT = Path("results/acceptance/node2/visit1.json")
 
 
 def refused(folder: Path) -> None:
-    """The first visit of node 2 has not ended: one of its GPUs was refused."""
+    """The first node job of node 2 has not ended: one of its GPUs was refused."""
     made = json.loads((folder / VISIT).read_text())["records"]
     broken = [{"node": 2, "device": 1, "fault": "has 3 uncorrected ECC errors"}]
     (folder / VISIT).unlink()

@@ -122,7 +122,7 @@ def longer(summary: Any) -> None:
 
 
 def unequal(summary: Any) -> None:
-    proof = {"verdict": "different", "largest_difference": 1.0, "tolerance": 1e-5, "reason": "its loss is off"}
+    proof = {"verdict": "different", "largest_difference": 1.0, "tolerance": 1e-5, "reason": "its loss is off", "covers": []}
     summary["mathematics"] = {"torch": proof | {"covers": []}}
 
 

@@ -70,9 +70,7 @@ def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
     (line,) = [line for line in str(planned(many, many, tmp_path)).splitlines() if "apart" in line]
     assert line == "  b: 12 repeats detect differences of 4 % at 2 % noise (6 questions)"
     one = runs.expand(load([], {"benchmarks": {"b": {**block, "repeats": 2, "extras": []}}}))
-    assert "b: too few repeats for a verdict: a test needs 3; 5 % takes 9 repeats" in str(
-        planned(one, one, tmp_path)
-    )
+    assert "b: too few repeats for a verdict: a test needs 3; 5 % takes 9 repeats" in str(planned(one, one, tmp_path))
     wide = plan.Plan(every, [[spec.record] for spec in every], root=tmp_path, margins={"b": 0.1})
     assert "; 10 % takes 4 repeats" in str(wide), "the block's own margin"
     alone = runs.expand(load([], {"benchmarks": {"b": {"sequence_length": 32}}}))

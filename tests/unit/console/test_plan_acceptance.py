@@ -29,7 +29,7 @@ def test_the_plan_counts_what_is_missing_and_names_who_is_away(tmp_path: Path) -
     pending = [file for file in visits if "node2" not in file]
     made = plan_acceptance.of_call(visits, pending, fleet, {2: "Slurm says that it is down"}, True, tmp_path)
     said = made.lines
-    assert said[0] == "  acceptance of 3 nodes: 33 of 42 measurements to make, in 18 visits"
+    assert said[0] == "  acceptance of 3 nodes: 33 of 42 measurements to make, in 18 node jobs"
     assert "node 2 is left out, because Slurm says that it is down" in said[1]
     assert "side by side; accept.repeats" in said[-1]
     text = str(plan.Plan([], [pending], acceptance=made))
@@ -48,6 +48,6 @@ def test_the_time_left_follows_the_pace_of_the_visits_so_far(tmp_path: Path) -> 
     made.took_s[first] = 2 * made.expected_s[first]
     left = made.left_s({first}, {})
     assert left == 2 * (every - made.expected_s[first]), "everything takes twice as long as expected"
-    assert made.left_s({first, second}, {}) < left, "a visit that has failed is not waited for"
-    assert made.words(first) == f"visit  1 of {len(visits)}: node 0, repeat 1"
-    assert made.words(rest[-1]) == f"visit  1 of {len(visits)}: all nodes, repeat 3"
+    assert made.left_s({first, second}, {}) < left, "a node job that has failed is not waited for"
+    assert made.words(first) == f"node job  1 of {len(visits)}: node 0, repeat 1"
+    assert made.words(rest[-1]) == f"node job  1 of {len(visits)}: all nodes, repeat 3"

@@ -1,4 +1,4 @@
-"""A visit of an acceptance, with a launcher that only notes what it is asked for."""
+"""A node job of an acceptance, with a launcher that only notes what it is asked for."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_failure_leaves_the_rest_and_the_next_visit_makes_only_what_is_missing
     done = visit.visit(made, file)
     assert [request.spec.model for request in asked] == ["matmul"]
     assert done["records"] == [measured.record for measured in made]
-    assert not unfinished(file).exists(), "a finished visit leaves no note, so a forced one measures everything"
+    assert not unfinished(file).exists(), "a finished node job leaves no note, so a forced one measures everything"
     asked.clear()
     visit.visit(made, file)
     assert len(asked) == 3
@@ -91,7 +91,7 @@ def test_what_another_specification_has_left_is_measured_again(asked: list[RunRe
 def test_an_outcome_that_may_change_is_tried_again(
     asked: list[RunRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, again: bool
 ) -> None:
-    """Otherwise the visit would be over, and its run missing for ever."""
+    """Otherwise the node job would be over, and its run missing for ever."""
     (tmp_path / "fixed").touch()
     run = launcher.run
 

@@ -31,8 +31,10 @@ def test_what_differs_between_cells_is_named(tmp_path: Path) -> None:
 
 def test_repeats_of_another_environment_are_named(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n1g": [1.0, 1.0, 1.0]})
-    old = paths[0].read_text()
-    paths[0].write_text(old.replace('"cuda": "13.0"', '"cuda": "12.8"'))
+    other = json.loads(paths[0].read_text())
+    other["environment"]["framework"]["cuda"] = "12.8"
+    del other["environment"]["digest"]
+    write_record(tmp_path, other)
     (row,) = table(tmp_path, paths)
     assert row["cuda"] == "13.0" and row["repeats_left_out"].startswith("1: ") and "12.8" in row["repeats_left_out"]
     assert CPU["name"] == row["cpu"]

@@ -127,8 +127,7 @@ def test_the_mean_use_over_all_cells_is_a_goal(tmp_path: Path) -> None:
         "disk": ("fail", "15.0 %, the mean of 2 cells; the lowest is 10.0 % on torch 2n1g"),
         "network": (
             "not measured",
-            "without a figure: torch 1n1g (its records are older than this figure), "
-            "torch 2n1g (its records are older than this figure)",
+            "without a figure: torch 1n1g (not sampled), torch 2n1g (not sampled)",
         ),
     }
     large = judged(paths, mean_use={"gpu": 0.8, "from_nodes": 2}).goals

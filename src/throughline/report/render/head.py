@@ -93,7 +93,8 @@ def headline(groups: Sequence[Group], pairs: Sequence[Pair], *, scaling: bool = 
 
 
 def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
-    """Return what has to stand before a highest median that is no winner: which frameworks it cannot be distinguished from.
+    """Return what has to stand before a highest median that is no winner: which frameworks it cannot be distinguished
+    from.
 
     Frameworks that their proof bars from a comparison are no rivals.
     """

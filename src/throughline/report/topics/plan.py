@@ -166,7 +166,8 @@ def _more(ratio: Range) -> str:
 
 
 def by_deadline(scope: Scope) -> str:
-    """Name the cheapest way that meets the deadline, with those that cannot be distinguished from it, or say that none meets it."""
+    """Name the cheapest way that meets the deadline, with those that cannot be distinguished from it, or say that none
+    meets it."""
     deadline = _deadline(scope) or 0.0
     every = [way for ways in of(scope) for way in ways if way.hours]
     again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
