@@ -130,7 +130,7 @@ def names_of_environments(specs):
 
 
 def equivalence_of(wildcards):
-    """The equivalence verdicts that a summary includes; none if the benchmark has no equivalence proof."""
+    """The equivalence verdicts that a summary includes; none if the benchmark has no equivalence check."""
     return f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in TARGETS.proofs else []
 
 

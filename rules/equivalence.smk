@@ -1,5 +1,5 @@
 # Equivalence: every framework of a benchmark starts from the same weights, trains on the same batches, and is compared
-# with a float64 reference. A benchmark has this proof if it compares frameworks, or if an option splits its model over
+# with a float64 reference. A benchmark has this check if it compares frameworks, or if an option splits its model over
 # ranks.
 #   in:  the manifest of its shards, the environments of its frameworks
 #   out: results/<benchmark>/equivalence.json and its plot; records and logs in results/<benchmark>/equivalence/

@@ -86,7 +86,7 @@ class Order(Message):
     this machine; shared: several machines take part; weights: a file with the weights that the ranks start from;
     workflow: the launcher's interpreter, in whose environment samplers and decoders run; telemetry: whether samplers
     run; earlier_gpus: facts about the first node's GPUs in an earlier repeat; updates: a file with what the reference
-    of a proof adds to each weight in the run's steps, None if updates are not compared.
+    of an equivalence check adds to each weight in the run's steps, None if updates are not compared.
     """
 
     spec: dict[str, Any]
@@ -193,7 +193,7 @@ class Update(Message):
 
 
 class Proven(Message):
-    """What only a rank of a proof reports.
+    """What only a rank of an equivalence check reports.
 
     skipped: the steps that the loss scaler skipped; the first step is 1. reason: why `updates` is empty.
     """
@@ -209,7 +209,7 @@ class Measured(Message):
     facts: what the workload knows about its data; counted: what the workload counted in the data of the window;
     figures: measurements beside throughput ({name, unit, better, at, value}); loss: None if nothing is trained;
     min_window_seconds: the shortest window that the rank planned for; batches_ahead: how many batches may wait for the
-    rank; proof: None outside a proof.
+    rank; proof: None outside an equivalence check.
     """
 
     cpu_seconds: float

@@ -1,5 +1,5 @@
 """Helper process, in the environment of transformers: the loss and every gradient of one batch in double precision, by
-our PyTorch form, which is the reference of a proof, and by transformers' own model.
+our PyTorch form, which is the reference of an equivalence check, and by transformers' own model.
 
 Arguments: specifications as JSON. It prints a line for each: both losses, the relative difference of each gradient, and
 which gradients are zero.

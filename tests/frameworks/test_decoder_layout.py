@@ -1,4 +1,5 @@
-"""A decoder that lies split on its ranks computes what it computes whole: the house's own proof, on CPU ranks.
+"""A decoder that lies split on its ranks computes what it computes whole: the house's own equivalence check, on CPU
+ranks.
 
 test_decoder_layouts.py tries every layout, in double precision.
 """

@@ -91,7 +91,7 @@ def test_every_combination_is_supported_or_has_a_reason(tmp_path: Path, monkeypa
 
 
 def lies(options: Mapping[str, Any]) -> tuple[str, bool, bool, bool] | None:
-    """Return the part of the options that a proof has to cover; None if every replica has a whole copy."""
+    """Return the part of the options that an equivalence check has to cover; None if every replica has a whole copy."""
     found = (
         options.get("sharding", "none"),
         *(options.get(name, 1) > 1 for name in ("tensor_parallel", "expert_parallel", "hybrid_shard_groups")),

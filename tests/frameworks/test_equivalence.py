@@ -42,7 +42,7 @@ def own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def proven(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> tuple[records.Equivalence, Path]:
-    """One proof of every framework whose environment is built, and the folder of its logs.
+    """One equivalence check of every framework whose environment is built, and the folder of its logs.
 
     With what is hardest to do on several devices: a norm over all gradients, of several micro-batches. The rate changes
     with every step: NVIDIA's schedule of BERT's first phase.
@@ -130,7 +130,8 @@ def test_the_reference_is_a_process_that_has_ended_before_the_ranks_start(lab: L
 
 
 def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Path) -> None:
-    """Its record is invalid, its verdict says at which step; there is a proof, and a summary that marks it."""
+    """Its record is invalid, its verdict says at which step; there is an equivalence check, and a summary that marks
+    it."""
     import report_fixture
     from throughline.report.analysis.summary import summarize
 
@@ -178,7 +179,7 @@ def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_
 
 
 def test_weights_in_parts_are_the_reference(lab: Lab, tmp_path: Path) -> None:
-    """One framework alone has a proof where replicas split something; one replica has nothing to split."""
+    """One framework alone has an equivalence check where replicas split something; one replica has nothing to split."""
     spec = training_fixtures.spec(topology="1n2g", options={"sharding": "full_shard", "clip": "global_norm"})
     (request,) = equivalence.requests([spec]).values()
     result = equivalence.prove(request, lab.manifest, {}, tmp_path / "equivalence")

@@ -1,5 +1,5 @@
-"""The reference of a proof is our PyTorch form in double precision. Here it is compared with an independent one:
-transformers' own BERT and GPT-2, with their own losses."""
+"""The reference of an equivalence check is our PyTorch form in double precision. Here it is compared with an
+independent one: transformers' own BERT and GPT-2, with their own losses."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def compare(own: Any, arrays: dict[str, Any], stated: dict[str, Any], found: dic
 
 @pytest.fixture(scope="module")
 def proven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """One proof of every framework whose environment is built, so the reference is computed once."""
+    """One equivalence check of every framework whose environment is built, so the reference is computed once."""
     pythons = built(FRAMEWORKS)
     parameters = {"model": "resnet-tiny", "image": 33, "classes": 10}
     optimizer = {"name": "sgd", "momentum": 0.875, "weight_decay": 1e-4}

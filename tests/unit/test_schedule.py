@@ -1,4 +1,4 @@
-"""`optimizer.schedule`: the rate of every step, mistakes in the configuration, and its use in a proof."""
+"""`optimizer.schedule`: the rate of every step, mistakes in the configuration, and its use in an equivalence check."""
 
 from __future__ import annotations
 

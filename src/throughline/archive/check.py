@@ -1,8 +1,8 @@
 """Check an archive: derive every figure again from the raw values in it, and say what differs.
 
 Digests come first: what is not the file that archive.json names is not looked at any further. Then records, summaries,
-proofs, verdicts, tables and the page are derived from one another. Plots in files of their own are held by their
-digests alone, because their bytes depend on the version of the library that drew them.
+equivalence checks, verdicts, tables and the page are derived from one another. Plots in files of their own are held by
+their digests alone, because their bytes depend on the version of the library that drew them.
 """
 
 import re
@@ -207,7 +207,7 @@ def _predictions(folder: Path, contents: Contents) -> Found:
 
 
 def _checks(folder: Path) -> Found:
-    """Yield verdicts of proofs, convergence checks and searches that their raw values do not bear out."""
+    """Yield verdicts of equivalence checks, convergence checks and searches that their raw values do not bear out."""
     kinds: dict[str, tuple[Callable[[Path], Any], Callable[[str, Any, Path], Found]]] = {
         "equivalence.json": (records.read_equivalence, proofs.of_proof),
         "max_*_*.json": (records.read_max_batch, lambda name, search, _: proofs.of_search(name, search)),

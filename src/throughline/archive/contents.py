@@ -53,7 +53,7 @@ class Made(Entry):
     """What the summaries and tables of a benchmark were made with, other than the records.
 
     repeats: asked for in each cell; terms: goals, prices, margin and task (summary.Terms) as JSON values; compared:
-    summaries of other benchmarks that its tables use; proof: True if the benchmark has a proof of equal mathematics;
+    summaries of other benchmarks that its tables use; proof: True if the benchmark has a numerical equivalence check;
     predict: what its predictions are asked for (predictions.Asked), None without any.
     """
 

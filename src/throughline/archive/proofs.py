@@ -1,4 +1,5 @@
-"""Derive the verdicts of checks again: proofs of equal mathematics, convergence, and searches for the largest batch."""
+"""Derive the verdicts of checks again: numerical equivalence checks, convergence, and searches for the largest
+batch."""
 
 import math
 from itertools import takewhile
@@ -14,7 +15,7 @@ from throughline.spec import Topology
 
 
 def of_proof(name: str, proof: Equivalence, folder: Path) -> Found:
-    """Yield what a proof states otherwise than the records of its runs, which lie in `folder`."""
+    """Yield what an equivalence check states otherwise than the records of its runs, which lie in `folder`."""
     names = [name for kept in (proof.frameworks, proof.precisions) for key in kept for name in (key, *kept[key])]
     if odd := [text for text in names if not PLAIN.fullmatch(text)]:
         yield Difference(name, "", f"{odd[0][:80]!r} is no name")  # a record has a name that is made of these

@@ -93,14 +93,7 @@ def _steps(file: str, run: RunRecord) -> Iterator[Difference]:
         derived = _percentile(sorted(run.step_seconds), str(figure.at)) if figure.unit == "ms" else None
         if figure.value is None or derived is None:
             continue
-        # The percentile is that of the slowest rank in each step. Steps of rank 0 bound it from below.
-        if len(run.ranks) == 1 or _of_slowest(run) or figure.value < derived:
-            yield from between(file, figure.value, derived, f"figures.{figure.name} ({figure.at})")
-
-
-def _of_slowest(run: RunRecord) -> bool:
-    """True if the steps are surely those of the slowest rank: `rounding` is younger than that rule."""
-    return run.rounding is not None
+        yield from between(file, figure.value, derived, f"figures.{figure.name} ({figure.at})")
 
 
 def _sum(file: str, run: RunRecord) -> Iterator[Difference]:

@@ -1,9 +1,10 @@
-"""The proof of equal mathematics: which benchmarks have one, what it covers, and how it is made.
+"""The numerical equivalence check: which benchmarks have one, what it covers, and how it is made.
 
-A benchmark has a proof if it compares frameworks, or if its options change how a model is divided among its ranks
-(tensor, sharding, a workload's own split or own exchange). Every framework trains from the same weights, on the same
-batches in the same order, with the benchmark's optimizer and options. We compare its losses in fp32 with a reference in
-double precision (reference.py), and its losses in every other measured precision with its own losses in fp32.
+A benchmark has an equivalence check if it compares frameworks, or if its options change how a model is divided among
+its ranks (tensor, sharding, a workload's own split or own exchange). Every framework trains from the same weights, on
+the same batches in the same order, with the benchmark's optimizer and options. We compare its losses in fp32 with a
+reference in double precision (reference.py), and its losses in every other measured precision with its own losses in
+fp32.
 """
 
 import json
@@ -46,7 +47,8 @@ SKIPPED_AT_MOST = 0.25
 """Largest share of the steps that a loss scaler may skip while it searches for its scale."""
 RATE = {"adam": 1e-4, "adamw": 1e-4, "bertadam": 3e-5, "lamb": 3e-3, "sgd": 1e-6}
 DECAY = 1.0
-"""RATE is the learning rate of a proof for each optimizer. DECAY is its weight decay, if the benchmark has one.
+"""RATE is the learning rate of an equivalence check for each optimizer. DECAY is its weight decay, if the benchmark has
+one.
 
 Adam keeps the benchmark's decay, because its effect is large enough. With a lower rate and decay, the effect of a wrong
 constant within 50 steps would be smaller than the rounding: AdamW's default decay of 0.01 at a rate of 1e-4 changes
@@ -56,14 +58,15 @@ ten times that rate. At 1e-6, a momentum of 0.899 instead of 0.9, a rate that is
 by 5e-5 or more.
 """
 MICRO_BATCHES = 2
-"""Largest number of micro-batches in a step of a proof. A sum over two takes the same code as a sum over hundreds."""
+"""Largest number of micro-batches in a step of an equivalence check. A sum over two takes the same code as a sum over
+hundreds."""
 LIMITS = (
     "What is left is rounding: fp32 carries 24 bits (6e-8), sums of thousands of products differ in their order, and "
     "every step builds on the one before. Adam turns even the smallest gradients into steps of full size: of a weight "
     "whose second moment's root is near epsilon, one bit decides the direction."
 )
 GROUPS = 2
-"""Groups of replicas in a proof with `options.hybrid_shard_groups`."""
+"""Groups of replicas in an equivalence check with `options.hybrid_shard_groups`."""
 FP32: Precision = "fp32"
 AS_MEASURED = (
     "clip",
@@ -76,11 +79,12 @@ AS_MEASURED = (
     "tensor_parallel",
 )
 RARE = ("hybrid_shard_groups", "expert_parallel")
-"""Options that a proof names only where a benchmark has them."""
+"""Options that an equivalence check names only where a benchmark has them."""
 
 
 def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
-    """Map each benchmark that has a proof to the runs of its proof. Derived benchmarks have none."""
+    """Map each benchmark that has an equivalence check to the runs of its equivalence check. Derived benchmarks have
+    none."""
     blocks: dict[str, list[RunSpec]] = {}
     for spec in specs:
         if "__" not in spec.benchmark:
@@ -99,13 +103,13 @@ def _needs_proof(block: Sequence[RunSpec]) -> bool:
 
 
 def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
-    """Return the runs of a benchmark's proof.
+    """Return the runs of a benchmark's equivalence check.
 
     Every framework runs in fp32 on one replica of the model and, if the benchmark uses several replicas, on two. With
     sharding it runs on two replicas only, because one replica alone has nothing to shard, and with
     `hybrid_shard_groups` on two groups of two (see `_spread`). Every other measured precision runs on the smaller of
     these topologies. The batch is the benchmark's smallest batch of a replica (in fp32, if the benchmark measures
-    fp32), but not smaller than the workload's proof needs. The largest topology comes last.
+    fp32), but not smaller than the workload's equivalence check needs. The largest topology comes last.
     """
     base = min(
         block,
@@ -132,7 +136,8 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def _spread(layout: Layout, most: int) -> list[int]:
-    """Return the numbers of replicas of a proof whose replicas share experts or form groups; none if they do not.
+    """Return the numbers of replicas of an equivalence check whose replicas share experts or form groups; none if they
+    do not.
 
     Two groups each split the whole. Ranks that share experts are proven alone, and together with others that hold the
     same experts if the benchmark has so many.
@@ -147,7 +152,7 @@ def _spread(layout: Layout, most: int) -> list[int]:
 
 
 def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
-    """Return the specification of a proof's run: the measured run without its random parts.
+    """Return the specification of an equivalence check's run: the measured run without its random parts.
 
     Its learning rate and decay are such that their effect is visible within a few steps. See RATE and DECAY.
     """
@@ -159,7 +164,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
         decay = DECAY
     few = min(options.gradient_accumulation, MICRO_BATCHES)
     groups = 1 if options.hybrid_shard_groups == 1 else GROUPS
-    # A proof has other steps than the measured run, whose length decides about `compile: auto`.
+    # An equivalence check has other steps than the measured run, whose length decides about `compile: auto`.
     compiled = False if options.compile == "auto" and frameworks.ends_soon(spec) else options.compile
     return replace(
         spec,
@@ -181,7 +186,7 @@ def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
 
 
 def _within_a_proof(schedule: Schedule) -> Schedule:
-    """Return the schedule shortened to the steps of a proof. The warm-up keeps its share of the steps."""
+    """Return the schedule shortened to the steps of an equivalence check. The warm-up keeps its share of the steps."""
     total = schedule.total_steps or max(schedule.warmup_steps, STEPS)
     most = STEPS - 1 if schedule.total_steps else STEPS // 2
     warmup = min(most, math.ceil(schedule.warmup_steps * STEPS / total))
@@ -189,7 +194,8 @@ def _within_a_proof(schedule: Schedule) -> Schedule:
 
 
 def covers(specs: Sequence[RunSpec]) -> list[str]:
-    """Return sentences that say what a proof with these runs covers, and how they differ from the measured runs."""
+    """Return sentences that say what an equivalence check with these runs covers, and how they differ from the measured
+    runs."""
     measured = specs[0]
     workload = workloads.of(measured.model)
     proven = settings(measured)
@@ -223,7 +229,7 @@ def _differences(section: str, *parts: Optimizer | Options) -> list[str]:
 
 
 def prove(specs: Sequence[RunSpec], manifest: Path | None, pythons: Mapping[str, str], folder: Path) -> dict[str, Any]:
-    """Make the proof and return the content of equivalence.json.
+    """Make the equivalence check and return the content of equivalence.json.
 
     It has one entry for each framework and topology of `specs` in fp32, compared with the reference. It has another
     entry for each framework and other precision, compared with fp32. `pythons` are the interpreters of the frameworks
@@ -261,7 +267,7 @@ def _dumped(comparisons: Mapping[str, Comparison]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _Runs:
-    """The runs of one proof, which start from the same weights.
+    """The runs of one equivalence check, which start from the same weights.
 
     The reference is computed only when a run has to be compared with it.
     """

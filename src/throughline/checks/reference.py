@@ -1,4 +1,4 @@
-"""The reference of every proof: the same training in one process, in double precision.
+"""The reference of every equivalence check: the same training in one process, in double precision.
 
 Its gradient is the mean of the replicas' means, as in an exchange of gradients. A single mean over all samples would be
 different if the replicas have different numbers of the items that the loss counts. The optimizers and the clipping are

@@ -1,4 +1,5 @@
-"""Compute the reference of a proof (reference.py) in a process of its own, which ends before any rank starts.
+"""Compute the reference of an equivalence check (reference.py) in a process of its own, which ends before any rank
+starts.
 
 A process that has trained on a GPU holds memory there until it ends, and a run refuses a GPU that another process uses.
 Therefore the launcher's process does not train the reference itself. The reference waits for the devices of this

@@ -1,4 +1,4 @@
-"""Judge the updates of a proof: what a run adds to each tensor, against what the reference adds to it.
+"""Judge the updates of an equivalence check: what a run adds to each tensor, against what the reference adds to it.
 
 The difference of a tensor is the norm of (its update - the reference's), relative to the norm of the reference's. A
 tensor that is never updated has the difference 1, whatever its losses are.
@@ -15,7 +15,7 @@ TOLERANCE = {"adam": 5e-4, "adamw": 5e-4, "lamb": 2e-3, "sgd": 1e-4}
 """The largest difference of an update that is allowed in fp32 with each optimizer, apart from the rounding of the
 weights.
 
-docs/method-equal-mathematics.md has what we measured: honest runs are at least five times below, products that are
+docs/method-numerical-equivalence.md has what we measured: honest runs are at least five times below, products that are
 rounded to TF32 at least twice above.
 """
 LOWER = {"tf32": 0.5, "fp16": 0.5, "bf16": 0.7, "fp8": 0.7}

@@ -1,4 +1,4 @@
-"""Generate docs/workloads.md from the workloads, their keys, and what a proof of equal mathematics covers.
+"""Generate docs/workloads.md from the workloads, their keys, and what a numerical equivalence check covers.
 
 `python -m throughline.checks.workloads_page` writes it. A test fails if it is out of date.
 """
@@ -27,7 +27,7 @@ BY_FEATURE = {"clipping": "clip"}
 
 HEADER = f"""# Workloads
 
-For those who choose what to train: each workload's models, keys, data, figures and proofs.
+For those who choose what to train: each workload's models, keys, data, figures and equivalence checks.
 [frameworks.md](frameworks.md) says which framework has which feature, and
 [add-a-workload.md](add-a-workload.md) what a new workload needs. This page is generated from
 `src/throughline/workloads/` (`python -m throughline.checks.workloads_page`).
@@ -36,12 +36,12 @@ A run of every workload measures throughput, memory, use of the hardware and the
 ([outputs.md](outputs.md)). Some workloads have figures of their own, which stand below.
 
 A benchmark has a
-[proof of equal mathematics](method-equal-mathematics.md#the-proof-of-equal-mathematics) if it compares
-frameworks, or if its options change how the model lies on its ranks. The proof compares
+[numerical equivalence check](method-numerical-equivalence.md#the-numerical-equivalence-check) if it compares
+frameworks, or if its options change how the model lies on its ranks. The equivalence check compares
 {equivalence.STEPS} steps in fp32 with a reference in double precision: the relative difference of a loss is at most
 {equivalence.TOLERANCE:.0e}. It compares {equivalence.LOWER_STEPS} steps in every other precision with the same
 framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}.
-For each workload, the row `proof` names the precisions and options that the proof uses as they are
+For each workload, the row `proof` names the precisions and options that the equivalence check uses as they are
 measured.
 
 | asked most | in short |
@@ -77,7 +77,7 @@ def _section(folder: str) -> str:
         **{f"features in {library}": _words(features) for library, features in workload.libraries.items()},
         **{f"not in {library}": reason for library, reason in workload.no_form.items()},
         **{
-            f"proof in {library}": workload.no_proof or _proven(features)
+            f"equivalence check in {library}": workload.no_proof or _proven(features)
             for library, features in workload.libraries.items()
         },
         **{name.replace("_", " "): text for name, text in workload.convention(specs[0]).items()},
@@ -122,7 +122,8 @@ def _words(features: frozenset[str]) -> str:
 
 
 def _proven(features: frozenset[str]) -> str:
-    """Return the precisions and options that a proof of a form with these features can use as they are measured."""
+    """Return the precisions and options that an equivalence check of a form with these features can use as they are
+    measured."""
     options = [BY_FEATURE.get(key, key) for key in FEATURES if key in features]
     precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
     named = *equivalence.AS_MEASURED, *equivalence.RARE

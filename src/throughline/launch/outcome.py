@@ -106,7 +106,8 @@ def assemble(
 ) -> Outcome:
     """Return the outcome of a run whose ranks ended normally, ran out of memory, or do not support the run.
 
-    every_loss: the run is one of a proof; settles: its speed counts, and its device is a GPU, whose clocks settle.
+    every_loss: the run is one of an equivalence check; settles: its speed counts, and its device is a GPU, whose clocks
+    settle.
     """
     steps = spec.timed
     if invalid := double(reports):
@@ -210,7 +211,8 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
 
 
 def _of_proof(ranks: Sequence[Proven]) -> dict[str, Any] | None:
-    """Return what the ranks of a proof report: of every tensor the update that is furthest off on any rank."""
+    """Return what the ranks of an equivalence check report: of every tensor the update that is furthest off on any
+    rank."""
     if not ranks:
         return None
     updates: dict[str, Update] = {}

@@ -105,7 +105,7 @@ class Timed:
 
     losses: of every step, with the warm-up; marks: one at the window's start and one after each timed step;
     cpu_seconds: processor time within the window; skipped, stalled: the skipped steps and the seconds of waiting for
-    data before the window; skipped_at: in a proof in fp16, the steps that the loss scaler skipped.
+    data before the window; skipped_at: in an equivalence check in fp16, the steps that the loss scaler skipped.
     """
 
     losses: list[Any]
@@ -129,7 +129,9 @@ class Measurement:
         self.run = run
         self.framework = run.framework
         self.heart = run.heart
-        free = run.trains and not run.job and not run.order.weights  # a proof and a job have their own steps
+        free = (
+            run.trains and not run.job and not run.order.weights
+        )  # they have their own steps
         self.shortest_s = run.steps.shortest_s(run.order.kind) if free else 0.0
 
     def measure(self) -> Measured:
@@ -165,7 +167,7 @@ class Measurement:
         )
 
     def _proven(self, skipped_at: list[int]) -> Proven | None:
-        """Return what only a proof asks for; None outside a proof."""
+        """Return what only an equivalence check asks for; None outside an equivalence check."""
         if not self.run.order.weights:
             return None
         expected = self.run.expected
@@ -204,7 +206,9 @@ class Measurement:
         start = time.monotonic()
         marks = [framework.mark()]
         skipped_at: list[int] = []
-        looks = bool(self.run.order.weights) and self.run.spec.precision == "fp16"  # a proof's window is not timed
+        looks = (
+            bool(self.run.order.weights) and self.run.spec.precision == "fp16"
+        )  # such a window is not timed
         for done in range(1, timed + 1):
             losses.append((yield))
             marks.append(framework.mark())

@@ -1,4 +1,4 @@
-"""In a proof of equal mathematics: what training adds to every weight, compared with what the reference's adds.
+"""In a numerical equivalence check: what training adds to every weight, compared with what the reference's adds.
 
 Every library has its own names and layouts of weights, and a form only knows how to load the reference's arrays. So we
 load three sets of arrays one after the other, and keep for each what the network then holds: the number of each tensor

@@ -1,4 +1,4 @@
-"""The files of checks: the curve of a long training and its verdict, the proof of equal mathematics, and the largest
+"""The files of checks: the curve of a long training and its verdict, the numerical equivalence check, and the largest
 batches that fit."""
 
 import math
@@ -175,7 +175,7 @@ class Comparison(Entry):
 class Equivalence(WorkloadFile):
     """results/<benchmark>/equivalence.json: whether the frameworks of a benchmark compute the same.
 
-    `covers` says in sentences what the proof covers.
+    `covers` says in sentences what the equivalence check covers.
     """
 
     batch: Count

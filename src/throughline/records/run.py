@@ -152,7 +152,8 @@ class Rounding(Entry):
 
 
 class UpdateNorms(Entry):
-    """A tensor's update by the reference of a proof, its difference from the run's update, and the weights before it.
+    """A tensor's update by the reference of an equivalence check, its difference from the run's update, and the weights
+    before it.
 
     All are norms, over what the rank with the largest relative difference holds. `difference` is None if it is not
     finite.
@@ -164,7 +165,7 @@ class UpdateNorms(Entry):
 
 
 class OfProof(Entry):
-    """What only the record of a proof's run has: the skipped steps, and the updates by the tensors' names.
+    """What only the record of an equivalence check's run has: the skipped steps, and the updates by the tensors' names.
 
     `reason` says why there are no updates.
     """

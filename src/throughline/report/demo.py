@@ -1,7 +1,7 @@
 """Make docs/demo-report.html: a report of real runs, to look at without running anything.
 
-docs/demo/runs.jsonl holds one record per line, docs/demo/proofs.jsonl one proof of equal mathematics per line. The page
-is made from them in the same way as from any results folder.
+docs/demo/runs.jsonl holds one record per line, docs/demo/proofs.jsonl one numerical equivalence check per line. The
+page is made from them in the same way as from any results folder.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ NOTE = (
 
 
 def keep(benchmarks: Iterable[Path], kept: Path) -> None:
-    """Write the records and proofs of these folders, such as results/bert, into `kept`, one per line.
+    """Write the records and equivalence checks of these folders, such as results/bert, into `kept`, one per line.
 
     Records keep the order in which they were measured, which is that of the configuration. Only the first record of a
     benchmark keeps the merged configuration, because the page reads it there.

@@ -1,4 +1,4 @@
-"""Look up what stands behind a target: a run, a summary, a proof, a search or a convergence check.
+"""Look up what stands behind a target: a run, a summary, an equivalence check, a search or a convergence check.
 
 The wildcards of the target select it. If the configuration does not ask for such a target, a UserError says which
 targets it does ask for.
@@ -178,8 +178,8 @@ class Targets:
         return [*self.every_prediction, *(f"{folder}/{kind}" for folder in folders for kind in ("tables", "plots"))]
 
     def proof(self, benchmark: str) -> Sequence[RunSpec]:
-        """Return the specifications that the proof of a benchmark's equivalence runs."""
-        target = "a proof for {}, which compares no frameworks and splits no model over ranks,"
+        """Return the specifications that a benchmark's equivalence check runs."""
+        target = "an equivalence check for {}, which compares no frameworks and splits no model over ranks,"
         return pick(self.proofs, benchmark, target)
 
     def search(self, **wildcards: str) -> Sequence[RunSpec]:

@@ -83,11 +83,11 @@ class Workload(ABC, Generic[P]):
     no_proof: ClassVar[str | None] = None
     """Why its mathematics cannot be compared with a reference in double precision. None: they can."""
     proven_batch: ClassVar[int] = 1
-    """The smallest batch of a replica with which a proof of equal mathematics holds."""
+    """The smallest batch of a replica with which a numerical equivalence check holds."""
     rounding: ClassVar[float] = 1.0
     """How many times the usual rounding a loss in a lower precision may show."""
     update_rounding: ClassVar[float] = 1.0
-    """How many times the usual rounding an update may show in a proof of equal mathematics."""
+    """How many times the usual rounding an update may show in a numerical equivalence check."""
     trains: ClassVar[bool] = True
     """True if a step trains the model. False: a step is one call of a test (`untrained.py`)."""
     has_batch: ClassVar[bool] = True
@@ -208,7 +208,7 @@ class Workload(ABC, Generic[P]):
         """Say in words what `flops_per_sample` counts."""
 
     def proven(self, spec: RunSpec[P]) -> dict[str, Any]:
-        """Return the parameters that a proof of equal mathematics changes, with their values in the proof.
+        """Return the parameters that a numerical equivalence check changes, with their values in the equivalence check.
 
         They switch off random choices, which no reference can repeat.
         """

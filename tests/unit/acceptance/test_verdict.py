@@ -14,6 +14,7 @@ import pytest
 from throughline.acceptance import one_node, verdict
 from throughline.commands import accept
 from throughline.files import UserError, write_json
+from throughline.records import SCHEMA
 from throughline.records.acceptance import Acceptance
 from throughline.records.visit import unfinished
 from throughline.report.render import acceptance as shown
@@ -257,7 +258,7 @@ def test_what_is_missing_is_named_and_the_rest_is_judged(tmp_path: Path) -> None
 def not_ended(folder: Path, visit: str, made: list[str], failed: dict[str, Any]) -> None:
     """Leave what a node job leaves that did not end."""
     (folder / visit).unlink()
-    write_json(unfinished(folder / visit), {"schema": 2, "records": made, "failed": failed})
+    write_json(unfinished(folder / visit), {"schema": SCHEMA, "records": made, "failed": failed})
 
 
 def test_a_record_of_an_earlier_visit_does_not_count(tmp_path: Path) -> None:
@@ -271,7 +272,7 @@ def test_a_record_of_an_earlier_visit_does_not_count(tmp_path: Path) -> None:
     assert {one.record for one in found.missing} == {one.record for one in several}
     assert "its record is of an earlier node job" in found.missing[0].reason
 
-    write_json(tmp_path / visit, {"schema": 2, "records": []})
+    write_json(tmp_path / visit, {"schema": SCHEMA, "records": []})
     not_ended(tmp_path, visit, [one.record for one in several[:2]], {several[2].record: {"reason": "x", "broken": []}})
     found = verdict.judge(made, tmp_path)
     assert len(found.missing) == len(several) - 2

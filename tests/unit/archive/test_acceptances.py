@@ -15,7 +15,7 @@ from throughline import commands, ratios
 from throughline.acceptance import verdict
 from throughline.archive import check, compare, pack, regress
 from throughline.files import write_json, write_text
-from throughline.records import read_compared
+from throughline.records import SCHEMA, read_compared
 from throughline.records.compared import ComparedAcceptance
 from throughline.records.visit import unfinished
 from throughline.report.render import acceptance as shown
@@ -107,7 +107,7 @@ def refused(folder: Path) -> None:
     (folder / f"{RUN}.json").unlink()
     failed = {f"{RUN}.json": {"reason": "refused", "broken": broken}}
     made.remove(f"{RUN}.json")
-    write_json(folder / unfinished(VISIT), {"schema": 2, "records": made, "failed": failed})
+    write_json(folder / unfinished(VISIT), {"schema": SCHEMA, "records": made, "failed": failed})
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """A stranger checks an archive: what was changed in it is found, and what is hostile in it does no harm.
 
-`two_topologies.zip` holds real runs of bert-tiny, three repeats on one and on two workers, in fp32 and fp16. An earlier
-commit made it, so it is also an archive of another version.
+`two_topologies.zip` holds real runs of bert-tiny, three repeats on one and on two workers, in fp32 and fp16. It is
+converted to the present schema, and states the version and the rules of an earlier commit.
 """
 
 import hashlib
@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from throughline import commands
+from throughline import __version__, commands
 from throughline.archive import check, contents, pack
+from throughline.archive.opening import looked_into
 from throughline.files import UserError
 from throughline.report.analysis import predictions
 
@@ -87,7 +88,7 @@ def less_memory(record: Any) -> None:
 
 
 def quicker(record: Any) -> None:
-    """Latency that the steps do not bear out. These records are older than their latency."""
+    """Latency that the steps do not bear out. The kept records state no latency."""
     steps = sorted(record["step_seconds"])
     stated = {"name": "latency", "unit": "ms", "better": "less", "at": "95 %", "value": 500 * steps[-1]}
     record["figures"] = [*record["figures"], stated]
@@ -263,6 +264,21 @@ def test_an_archive_of_a_newer_format_is_left_to_newer_programs(unpacked: Files,
     newer = with_value(unpacked, contents.NAME, lambda told: told["formats"].update(archive=99))
     with pytest.raises(UserError, match="version 99 of the format archive"):
         check.check(packed(newer, tmp_path / "a.zip", honest=True))
+
+
+def test_an_archive_of_version_0_3_is_one_clear_error(unpacked: Files, tmp_path: Path) -> None:
+    def of_0_3(told: Any) -> None:
+        told |= {"formats": {"archive": 2, "results": 2}, "version": "0.3.0"}
+
+    path = packed(with_value(unpacked, contents.NAME, of_0_3), tmp_path / "a.zip")
+    for read in (check.check, lambda path: looked_into(path).__enter__()):
+        with pytest.raises(UserError) as refused:
+            read(path)
+        assert str(refused.value).splitlines() == [
+            f"{path} has version 2 of the format results, and this version of Throughline ({__version__}) reads 3",
+            "  why:  version 0.3.0 of Throughline has made it",
+            "  next: check it with that version; to compare with it, measure and pack again with this one",
+        ]
 
 
 @pytest.mark.slow

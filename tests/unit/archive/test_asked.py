@@ -141,7 +141,8 @@ def test_rows_are_those_of_the_manifest(unpacked: Files) -> None:
 
 @pytest.mark.slow
 def test_the_records_of_the_demo_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """140 honest records of eight frameworks. The demo keeps neither telemetry nor the records of proofs."""
+    """140 honest records of eight frameworks. The demo keeps neither telemetry nor the records of equivalence
+    checks."""
     monkeypatch.chdir(tmp_path)
     paths, results = demo.summaries(DEMO, Path("results")), Path("results")
     terms: dict[str, summary.Terms] = {}

@@ -122,7 +122,13 @@ def longer(summary: Any) -> None:
 
 
 def unequal(summary: Any) -> None:
-    proof = {"verdict": "different", "largest_difference": 1.0, "tolerance": 1e-5, "reason": "its loss is off", "covers": []}
+    proof = {
+        "verdict": "different",
+        "largest_difference": 1.0,
+        "tolerance": 1e-5,
+        "reason": "its loss is off",
+        "covers": [],
+    }
     summary["mathematics"] = {"torch": proof | {"covers": []}}
 
 
@@ -326,7 +332,7 @@ def test_how_far_apart_two_sides_are(days: float, words: str) -> None:
     found = compared(old)
     told = list(shown.remarks(found, found.archives[0]))
     assert any(words in text for text in told), told
-    assert any(text.startswith("Version 0.2.0 of Throughline made old.zip; version ") for text in told)
+    assert any(text.startswith("Version 0.4.0a1 of Throughline made old.zip; version ") for text in told)
 
 
 def test_what_has_no_test_cannot_be_told() -> None:

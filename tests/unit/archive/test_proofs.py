@@ -16,7 +16,7 @@ DEMO = Path(__file__).parents[3] / "docs/demo/proofs.jsonl"
 
 @pytest.fixture
 def proven(tmp_path: Path) -> tuple[dict[str, Any], Path]:
-    """A proof of real runs, and records with the losses that it states."""
+    """An equivalence check of real runs, and records with the losses that it states."""
     proof = json.loads(DEMO.read_text().splitlines()[0])
     for framework, topologies in proof["frameworks"].items():
         for topology, compared in topologies.items():

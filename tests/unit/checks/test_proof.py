@@ -1,4 +1,4 @@
-"""Which benchmarks have a proof of equal mathematics, and which runs it consists of."""
+"""Which benchmarks have a numerical equivalence check, and which runs it consists of."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_strong_scaling_is_proven_with_the_smallest_batch_of_a_replica() -> No
 
 
 def test_a_proof_of_a_global_batch_accumulates() -> None:
-    """On 1n4g a step is one micro-batch, on 1n1g it is four: then the proof has two."""
+    """On 1n4g a step is one micro-batch, on 1n1g it is four: then the equivalence check has two."""
     specs = requested(global_batch=64, batch={"fp32": [16]}, topologies=["1n4g", "1n1g"])["b"]
     assert {spec.global_batch for spec in specs} == {None}
     assert {equivalence.settings(spec).options.gradient_accumulation for spec in specs} == {2}
@@ -163,7 +163,7 @@ def test_losses_that_end_in_nothing_are_judged(
 def proved(
     monkeypatch: pytest.MonkeyPatch, folder: Path, outcomes: dict[str, Any], precisions: tuple[str, ...] = ("fp32",)
 ) -> Equivalence:
-    """Make a proof whose runs have these outcomes: precision -> changes of the record, or an error."""
+    """Make an equivalence check whose runs have these outcomes: precision -> changes of the record, or an error."""
 
     def run(request: RunRequest) -> dict[str, Any]:
         outcome = outcomes[request.spec.precision]

@@ -73,7 +73,7 @@ def test_a_node_needs_a_compiler_only_if_the_run_would_compile_there() -> None:
 
 
 def test_a_proof_computes_as_the_measured_run_does() -> None:
-    """A proof has a few steps and no job, so its own length must not decide."""
+    """An equivalence check has a few steps and no job, so its own length must not decide."""
     asked = spec(options={"compile": "auto"})
     for measured in (asked, replace(asked, **SHORT), replace(asked, job=EpochsJob(samples=320, epochs=2))):
         compiled = frameworks.resolved(measured, "cuda").options.compile

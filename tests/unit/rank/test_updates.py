@@ -1,4 +1,4 @@
-"""The updates of a proof, in a library that keeps the reference's tensors in another layout."""
+"""The updates of an equivalence check, in a library that keeps the reference's tensors in another layout."""
 
 from __future__ import annotations
 

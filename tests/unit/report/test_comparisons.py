@@ -353,7 +353,7 @@ def unequal(root: Path) -> list[cells.Group]:
 
 def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
     groups = unequal(tmp_path)
-    for here in (groups[:1], groups[1:]):  # derived runs have no separate proof
+    for here in (groups[:1], groups[1:]):  # derived runs have no separate equivalence check
         best = head.fastest(here)
         assert best and best.row.framework == "torch" and head.headline(here, []).startswith("torch trains")
         (pair,) = judged_pairs.judge(here, groups)

@@ -17,7 +17,7 @@ from throughline.records import read_equivalence, read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.render import markup, page, table_files, tables
 from throughline.report.topic import Scope
-from throughline.report.topics import equal_mathematics, throughput, write_tables
+from throughline.report.topics import numerical_equivalence, throughput, write_tables
 
 GOLDEN = Path(__file__).parent / "golden_records"
 EXPECTED = (
@@ -142,13 +142,14 @@ def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
     compared = read_equivalence(tmp_path / "equivalence.json")
     found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
     write_tables(Scope(cells.groups([found])), tmp_path / "tables")
-    line = "* torch: equal mathematics is proven for: fp32; dropout 0 (measured: 0.1)"
+    line = "* torch: numerical equivalence is checked for: fp32; dropout 0 (measured: 0.1)"
     assert line in (tmp_path / "tables/throughput.md").read_text()
 
 
 @pytest.mark.slow
 def test_the_tensor_that_is_furthest_off_stands_in_the_table(tmp_path: Path) -> None:
-    """With what was not compared; a proof of an older version has no such table, and its plot has the losses alone."""
+    """With what was not compared; an equivalence check of an older version has no such table, and its plot has the
+    losses alone."""
     proof = json.loads((GOLDEN / "equivalence.json").read_text())
     losses = proof["frameworks"]["torch"]["1n1g"]
 
@@ -156,9 +157,9 @@ def test_the_tensor_that_is_furthest_off_stands_in_the_table(tmp_path: Path) -> 
         proof["frameworks"] = {"torch": {topology: {**losses, **one} for topology, one in found.items()}}
         (tmp_path / "equivalence.json").write_text(json.dumps(proof))
         compared = read_equivalence(tmp_path / "equivalence.json")
-        equal_mathematics.write_plot(compared, tmp_path / "equivalence.svg")
+        numerical_equivalence.write_plot(compared, tmp_path / "equivalence.svg")
         made = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
-        shown = equal_mathematics.table(Scope(cells.groups([made])))
+        shown = numerical_equivalence.table(Scope(cells.groups([made])))
         return shown and table_files.markdown(shown)
 
     def updates(difference: float, verdict: str = "equal") -> dict[str, Any]:

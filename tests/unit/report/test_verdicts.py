@@ -261,12 +261,15 @@ def test_a_proof_that_ran_out_of_memory_is_not_called_other_mathematics(tmp_path
     both = benchmark(tmp_path, {"torch": around(100.0), "jax": around(120.0, "jax")})
     scope = scoped(proven(both, torch="equal", jax="oom"))
     reason = scope.pairs[0].reason
-    assert reason == "jax is not shown to compute what the others do: its proof ran out of memory (equivalence.json)"
+    assert (
+        reason
+        == "jax is not shown to compute what the others do: its equivalence check ran out of memory (equivalence.json)"
+    )
     assert "does not compute" not in said(scope) and reason.removeprefix("jax ") in said(scope)
-    assert scope.pairs[0].what == "jax (unproven) over torch"
+    assert scope.pairs[0].what == "jax (unchecked) over torch"
     (group,) = scope.groups
     headline = head.headline(cells.groups([proven(both, torch="oom", jax="oom")]), [])
-    assert group and "its proof ran out of memory" in headline and "does not" not in headline
+    assert group and "its equivalence check ran out of memory" in headline and "does not" not in headline
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_what_is_not_is_answered_with_what_is(
 def test_an_unknown_benchmark_is_answered_with_those_there_are(targets: Targets) -> None:
     with pytest.raises(UserError, match=r"benchmark d is not .* It holds: b, b__synthetic, b__aa, c$"):
         targets.summaries_of(benchmark="d")
-    with pytest.raises(UserError, match=r"a proof for c, which compares no frameworks .* It holds: b$"):
+    with pytest.raises(UserError, match=r"an equivalence check for c, which compares no frameworks .* It holds: b$"):
         targets.proof(benchmark="c")
 
 

@@ -16,9 +16,9 @@ STEP_CAP = "max_total_seconds"  # is in the warning of a run whose steps were cu
 FEWEST = 3  # a run times at least this many steps, whatever its time limit (LEAST_TIMED in rank/measurement.py)
 UNEQUAL = ("different", "failed", "invalid", "oom")  # verdicts that forbid a comparison
 NOT_PROVEN = {
-    "oom": "its proof ran out of memory",
-    "failed": "its proof failed",
-    "invalid": "its proof has no valid losses",
+    "oom": "its equivalence check ran out of memory",
+    "failed": "its equivalence check failed",
+    "invalid": "its equivalence check has no valid losses",
 }  # verdicts that say nothing about the mathematics
 # Parts of an environment that say nothing about its speed, or that differ in every job, as the numbers of cores do.
 UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")

@@ -93,12 +93,12 @@ class Row:
 
     @property
     def unequal(self) -> bool:
-        """True if the proof of equal mathematics forbids a comparison with other frameworks."""
+        """True if the numerical equivalence check forbids a comparison with other frameworks."""
         return self.proof in advice.UNEQUAL
 
     @property
     def doubt(self) -> str:
-        """What the proof says about a framework that it bars from comparisons."""
+        """What the equivalence check says about a framework that it bars from comparisons."""
         if self.proof == "different":
             return "does not compute what the others do"
         why = advice.NOT_PROVEN.get(self.proof, "")
@@ -106,8 +106,8 @@ class Row:
 
     @property
     def shown(self) -> str:
-        """The framework's name in a table, with a mark if a proof bars it or its ranks do not exchange."""
-        barred = (" (unequal)" if self.proof == "different" else " (unproven)") if self.unequal else ""
+        """The framework's name in a table, with a mark if an equivalence check bars it or its ranks do not exchange."""
+        barred = (" (unequal)" if self.proof == "different" else " (unchecked)") if self.unequal else ""
         return self.framework + barred + ("" if self.exchanges else " (no exchange)")
 
     @property
@@ -270,7 +270,7 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
     benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *summarized)))
     keys = sorted({*summarized, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
     units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
-    # Derived benchmarks have no proof of their own, so verdicts are kept by block and precision.
+    # Derived benchmarks have no equivalence check of their own, so verdicts are kept by block and precision.
     proofs: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for s in summaries:
         for name, proof in (s.mathematics or {}).items():

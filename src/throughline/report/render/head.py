@@ -96,7 +96,7 @@ def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
     """Return what has to stand before a highest median that is no winner: which frameworks it cannot be distinguished
     from.
 
-    Frameworks that their proof bars from a comparison are no rivals.
+    Frameworks that their equivalence check bars from a comparison are no rivals.
     """
     first = Side(best.group, best.row)
     others = [other for other in asked_pairs.best_of_others(groups, first) if not other.row.unequal]

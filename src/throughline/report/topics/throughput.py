@@ -15,7 +15,7 @@ from throughline.report.render.cell_entries import Link
 from throughline.report.render.head import baseline
 from throughline.report.render.tables import CSV, PAGE, TEXT, CellLine, Column, Entry, Line, Table
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics import equal_mathematics
+from throughline.report.topics import numerical_equivalence
 
 
 def columns(groups: Sequence[Group], link: Link = lambda group, log: None) -> list[Column]:
@@ -177,11 +177,12 @@ def _states(group: Group) -> bool:
 
 
 def _below(group: Group) -> list[str]:
-    """Return remarks, the meaning of the words in the table, what a proof covers, and the warnings about the cells."""
+    """Return remarks, the meaning of the words in the table, what an equivalence check covers, and the warnings about
+    the cells."""
     seen = dict.fromkeys(row.status for row in group.rows)
     lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
     lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    return lines + [f"{note.where}: {note.text}" for note in [*equal_mathematics.proofs(group), *notes(group)]]
+    return lines + [f"{note.where}: {note.text}" for note in [*numerical_equivalence.proofs(group), *notes(group)]]
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:

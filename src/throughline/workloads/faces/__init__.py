@@ -4,9 +4,10 @@ A network turns an aligned face of 112 x 112 pixels into an embedding, and a cla
 person (class). With many classes the classifier is the larger part. Ranks can split it, or compute with a sample of its
 classes (An et al. 2021, partial FC).
 
-A proof of equal mathematics has at least 4 faces in the batch of a rank, because batch norms compare the faces of a
+A numerical equivalence check has at least 4 faces in the batch of a rank, because batch norms compare the faces of a
 batch with each other. With 2 faces they amplify rounding: the same PyTorch code in fp32 and in double precision differs
-by 5e-2 within the 50 steps of a proof (iresnet-tiny, 1,000 classes). With 3 faces it differs by 1e-5, with 4 by 5e-6.
+by 5e-2 within the 50 steps of an equivalence check (iresnet-tiny, 1,000 classes). With 3 faces it differs by 1e-5, with
+4 by 5e-6.
 """
 
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ class Faces(Workload[Parameters]):
         return spec.parameters.classifier != "data_parallel"
 
     def proven(self, spec: RunSpec[Parameters]) -> dict[str, Any]:
-        """Partial FC samples classes at random. The proof takes all classes: then it is the same as a split
+        """Partial FC samples classes at random. The equivalence check takes all classes: then it is the same as a split
         classifier."""
         return {"sample_ratio": 1.0} if spec.parameters.classifier == "partial" else {}
 

@@ -1,4 +1,4 @@
-"""Show what the proofs of equal mathematics cover and which updates they compare, and plot their losses and updates
+"""Show what the numerical equivalence checks cover and which updates they compare, and plot their losses and updates
 against the reference."""
 
 import math
@@ -17,20 +17,20 @@ FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
 
 
 def proofs(group: Group) -> list[Note]:
-    """Return what the proofs of equal mathematics cover, if they say so. Equal texts are one note."""
+    """Return what the numerical equivalence checks cover, if they say so. Equal texts are one note."""
     covered: dict[str, list[str]] = {}
     for name, proof in (group.summary.mathematics or {} if group.summary else {}).items():
         if proof.covers:
             outcome = "is proven" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
-            covered.setdefault(f"equal mathematics {outcome} for: {'; '.join(proof.covers)}", []).append(name)
+            covered.setdefault(f"numerical equivalence {outcome} for: {'; '.join(proof.covers)}", []).append(name)
     return [Note(", ".join(names), text, "proof") for text, names in covered.items()]
 
 
 def write_plot(proof: Equivalence, path: Path) -> None:
     """Plot relative differences beside `path` (.svg, .png): a colour per framework, a dash per topology.
 
-    The upper plot has the losses over the steps. The lower one, if the proof compares updates, has the differences of
-    all tensors as multiples of what is tolerated, the largest first.
+    The upper plot has the losses over the steps. The lower one, if the equivalence check compares updates, has the
+    differences of all tensors as multiples of what is tolerated, the largest first.
     """
     updates = any(one.updates for topologies in proof.frameworks.values() for one in topologies.values())
     heading = f"{proof.benchmark}: loss {'and updates ' * updates}against a float64 reference"
@@ -75,7 +75,7 @@ def _excesses(updates: Updates) -> list[float]:
 
 
 def table(scope: Scope) -> Table | None:
-    """Return a row for each framework and precision with a proof that says something about updates."""
+    """Return a row for each framework and precision with an equivalence check that says something about updates."""
     found: dict[tuple[str, str], Mathematics] = {}
     for group in scope.groups:
         if group.summary and "__" not in group.name:
@@ -109,5 +109,5 @@ HEADER = [
     "furthest off", "its difference", "tolerated",
 ]  # fmt: skip
 TOPIC = Topic(
-    "equivalence", "Equal mathematics", INTRO, order=50, table=table, notes=lambda scope, group: proofs(group)
+    "equivalence", "Numerical equivalence", INTRO, order=50, table=table, notes=lambda scope, group: proofs(group)
 )
