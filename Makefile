@@ -64,7 +64,7 @@ test: $(VENV)/test.ready $(if $(TESTS),,lint)
 test-fast: $(VENV)/test.ready
 	@$(ACTIVATE) && python -m pytest tests/unit -m "not slow" -n logical
 
-# PyTorch's CUDA build (2.7 GB, an environment of its own) on a double of CUDA. It is no part of `make test`.
+# PyTorch's CUDA build (2.7 GB, an environment of its own) on a fake CUDA driver. It is no part of `make test`.
 test-gpu-dry: $(VENV)/test.ready
 	@$(ACTIVATE) && set -e; lane=$$(python tests/gpu/environment.py); eval "$$lane"; \
 	  GPU_DRY_UPDATE="$(UPDATE)" python -m pytest tests/gpu

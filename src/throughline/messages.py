@@ -258,7 +258,7 @@ class RankReport(Message):
     """How a rank ended, and when (at: `time.time()`).
 
     With status ok, it has `software` and either `measured` or `trained`. With any other status, it has a `reason`.
-    double_of_cuda: what a double of CUDA in the rank's process says of itself; None if there was none.
+    double_of_cuda: what a fake CUDA driver in the rank's process says of itself; None if there was none.
     """
 
     rank: int

@@ -1,4 +1,4 @@
-"""What a run comes to whose rank has a double of CUDA in its process (tests/gpu/double): never a result."""
+"""What a run comes to whose rank has a fake CUDA driver in its process (tests/gpu/double): never a result."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from throughline import records
 from throughline.files import UserError
 from throughline.report.analysis import summary
 
-SAYS = "a double of CUDA that computes nothing"
+SAYS = "a fake CUDA driver that computes nothing"
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 @pytest.fixture(scope="module")
 def preloaded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library with nothing but the symbol by which a rank recognises the double."""
+    """A library with nothing but the symbol by which a rank recognises the fake driver."""
     needs("gcc")
     folder = tmp_path_factory.mktemp("library")
     (folder / "double.c").write_text(f'const char *null_cuda_present(void) {{ return "{SAYS}"; }}\n')

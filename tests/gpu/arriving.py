@@ -1,4 +1,4 @@
-"""What a batch of pictures calls on its way to a step: `python arriving.py FOLDER < CASE`, on the double.
+"""What a batch of pictures calls on its way to a step: `python arriving.py FOLDER < CASE`, on the fake driver.
 
 The pixels come once as an array of the host, and once as a tensor that a decoder has left on the GPU. FOLDER/told has
 both lists of calls. It also says whether the decoder's tensor could be freed when the batch was ready.

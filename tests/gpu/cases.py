@@ -5,7 +5,7 @@ specification, its options, its optimizer and its workload's parameters, and
 
     ranks=8          the topology 1n8g
     optimizer=lamb   the name of the optimizer
-    card=V100        the card that the double plays (CARDS)
+    card=V100        the card that the fake driver plays (CARDS)
     warmup=99        steps before those that are counted
 """
 
@@ -27,7 +27,7 @@ CARDS = {
         "NULL_CUDA_MIB": "32768",
     },
 }  # fmt: skip
-"""Map each card to the variables of the double that describe it."""
+"""Map each card to the variables of the fake driver that describe it."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "bert": {"sequence_length": 32, "predictions": 5},

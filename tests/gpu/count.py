@@ -4,7 +4,7 @@
     python tests/gpu/count.py gpt2-small bf16 batch=32 sequence_length=1024 compile=true
     python tests/gpu/count.py bert-tiny bf16 ranks=8 sharding=full_shard optimizer=lamb --names
 
-`--names` adds every kernel and call with its number. It runs PyTorch's CUDA build on a double of CUDA that computes
+`--names` adds every kernel and call with its number. It runs PyTorch's CUDA build on a fake CUDA driver that computes
 nothing (README.md), so it needs no card and says nothing about time.
 """
 

@@ -1,4 +1,4 @@
-"""Build the lane's environment and its double: `python tests/gpu/environment.py` prints the lane's variables.
+"""Build the lane's environment and its fake driver: `python tests/gpu/environment.py` prints the lane's variables.
 
 The environment has PyTorch's CUDA build with the pins of the framework `torch`, and transformers for the layers. It
 lies beside those of the frameworks, and its name is a digest of what is in it.
@@ -65,7 +65,7 @@ def environment() -> Path:
 
 
 def double(python: Path) -> Path:
-    """Return the folder of the double, which is compiled if its source has changed."""
+    """Return the folder of the fake driver, which is compiled if its source has changed."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
     site = subprocess.run([str(python), "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     headers = build.headers(Path(site))

@@ -1,7 +1,7 @@
-"""Where the lane's interpreter and its double of CUDA are, and the variables of a process that runs on the double.
+"""Where the lane's interpreter and its fake CUDA driver are, and the variables of a process that runs on the fake driver.
 
     GPU_DRY_PYTHON   the interpreter of an environment with PyTorch's CUDA build
-    GPU_DRY_DOUBLE   a folder with a compiled double (libcuda.so.1)
+    GPU_DRY_DOUBLE   a folder with a compiled fake driver (libcuda.so.1)
 
 Standard library only.
 """
@@ -28,7 +28,7 @@ def double() -> Path:
 
 
 def variables(**more: str) -> dict[str, str]:
-    """Return the environment of a process whose GPUs are the double's."""
+    """Return the environment of a process whose GPUs are the fake driver's."""
     library = double() / "libcuda.so.1"
     ours = {
         "LD_PRELOAD": str(library),
@@ -45,7 +45,7 @@ def variables(**more: str) -> dict[str, str]:
 
 
 def wrapper(folder: Path) -> Path:
-    """Write a program that is the lane's interpreter on the double. A run's ranks are started with it."""
+    """Write a program that is the lane's interpreter on the fake driver. A run's ranks are started with it."""
     given = variables()
     ours = {name: value for name, value in given.items() if os.environ.get(name) != value and name != "PYTHONPATH"}
     path = ours.pop("LD_LIBRARY_PATH")

@@ -97,7 +97,7 @@ def split() -> Iterator[str]:
 
 
 def tables() -> Iterator[str]:
-    """Wide & deep, with its tables on each rank. How many rows split tables exchange depends on values, and the double
+    """Wide & deep, with its tables on each rank. How many rows split tables exchange depends on values, and the fake driver
     has none."""
     for precision, update, ranks in product(("fp32", "bf16"), ("lazy", "dense"), (1, 8)):
         yield f"wide-deep {precision} ranks={ranks} update={update}"
@@ -113,7 +113,7 @@ def faces() -> Iterator[str]:
 
 def decoders() -> Iterator[str]:
     """Decoders with and without a copy of their weights in 16 bits, and their layouts. Which experts a token chooses
-    depends on values, and the double has none."""
+    depends on values, and the fake driver has none."""
     for precision, option in product(("fp32", *HALF), ("", "gradient_accumulation=2", "activation_checkpointing=true")):
         yield f"llama-tiny {precision} {option}"
         yield f"mixture-tiny {precision} {option}"

@@ -1,6 +1,6 @@
-"""Save a rank's checkpoint and restore it in a second rank: `python resuming.py FOLDER < CASE`, on the double.
+"""Save a rank's checkpoint and restore it in a second rank: `python resuming.py FOLDER < CASE`, on the fake driver.
 
-Kernels of the double compute nothing. So every tensor of the first rank gets numbers by a copy, and FOLDER/told says
+Kernels of the fake driver compute nothing. So every tensor of the first rank gets numbers by a copy, and FOLDER/told says
 which tensors of the second rank have other numbers, on which devices they are, and what a step of both ranks calls.
 """
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 
 def differ(mine: torch.Tensor, other: torch.Tensor) -> bool:
-    """True if the numbers differ. Where both lie on a card, the double copies small tensors only."""
+    """True if the numbers differ. Where both lie on a card, the fake driver copies small tensors only."""
     small = mine.nbytes <= SMALL_BYTES
     return mine.shape != other.shape or (small and not torch.equal(mine.cpu(), other.cpu()))
 

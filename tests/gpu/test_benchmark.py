@@ -9,7 +9,7 @@ import lane
 
 
 def results(workload: str, folder: Path) -> dict[str, Any]:
-    """Run the program on the double, and return its results. No part may fail."""
+    """Run the program on the fake driver, and return its results. No part may fail."""
     command = [lane.python(), lane.ROOT / "benchmarks/gpu.py", "--workload", workload, "--dry", "--output", folder]
     done = subprocess.run(
         command, env=lane.variables(NULL_CUDA_DEVICES="1"), capture_output=True, text=True, timeout=900, check=False
@@ -40,4 +40,4 @@ def test_the_parts_of_a_step_have_a_table(tmp_path: Path) -> None:
     assert row["status"] == "ok" and {"eager", "recorded", "lamb"} <= {*row["ratios"], *row["refused"]}
     table = (tmp_path / "gpu-parts.md").read_text()
     assert "## Pieces of a step alone" in table and "whole scores" in table
-    assert "This ran on" in table  # the double says what it is
+    assert "This ran on" in table  # the fake driver says what it is

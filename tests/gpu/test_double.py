@@ -1,4 +1,4 @@
-"""The double of CUDA itself, without a framework: what a program sees of memory, streams, recordings and counts.
+"""The fake CUDA driver itself, without a framework: what a program sees of memory, streams, recordings and counts.
 
 These tests need g++ and CUDA's headers, which lie in the site-packages of the CUDA build (triton). Each one drives the
 library by ctypes in a process of its own, because a process has one set of cards.
@@ -86,7 +86,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def drive(library: Path, tmp_path: Path) -> Drive:
-    """Run a program on the double, after OPENING. The variables choose its cards."""
+    """Run a program on the fake driver, after OPENING. The variables choose its cards."""
 
     def run(program: str, **variables: object) -> str:
         text = OPENING + dedent(program)
@@ -113,7 +113,7 @@ def test_the_library_is_compiled_once_and_exports_no_name_of_the_language(librar
 
 def test_it_says_that_it_is_a_double(drive: Drive) -> None:
     program = "c.null_cuda_present.restype = ctypes.c_char_p; print(c.null_cuda_present().decode())"
-    assert drive(program) == "a double of CUDA that computes nothing\n"
+    assert drive(program) == "a fake CUDA driver that computes nothing\n"
 
 
 @pytest.mark.parametrize(

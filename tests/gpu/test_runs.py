@@ -1,4 +1,4 @@
-"""Whole runs on GPUs that compute nothing: the ranks on a double of CUDA, telemetry on a double of NVML."""
+"""Whole runs on GPUs that compute nothing: the ranks on a fake CUDA driver, telemetry on a fake NVML."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ records.write(records.MaxBatch, found, Path("results/largest.json"))
 
 
 class Dry:
-    """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the double's.
+    """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the fake driver's.
 
-    trusting: in the copy, ranks do not say that they run on a double. So what comes of real cards can be seen whole.
+    trusting: in the copy, ranks do not say that they run on a fake driver. So what comes of real cards can be seen whole.
     probing: ranks say how their products are rounded, which are nonsense here.
     """
 
@@ -112,7 +112,7 @@ def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) ->
 
 def test_a_run_on_a_double_is_no_result(tmp_path: Path) -> None:
     said, record = Dry(tmp_path, trusting=False).launch()
-    assert record["status"] == "invalid" and "a double of CUDA" in record["reason"], said
+    assert record["status"] == "invalid" and "a fake CUDA driver" in record["reason"], said
     assert record["samples_per_s"] is None
 
 

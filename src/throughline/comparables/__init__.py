@@ -6,5 +6,5 @@
 * `flop_conventions.py`: the FLOPs of one speed as different projects count them.
 * `exports.py`: our results in the formats of other benchmarks.
 
-This room knows rows of results (`records.Result`), whoever measured them, and nothing of the report.
+This package knows rows of results (`records.Result`), whoever measured them, and nothing of the report.
 """

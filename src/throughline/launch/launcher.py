@@ -100,7 +100,7 @@ def train(request: RunRequest) -> Ended:
     with _turn(request) as turn:
         ended = _attempt(request, turn)
         if invalid := outcome.double(ended.reports):
-            raise UserError(f"{request.target}: {invalid}", next_step="train without the double in front of CUDA")
+            raise UserError(f"{request.target}: {invalid}", next_step="train without the fake driver in front of CUDA")
         turn.conclude("trained to the end")
         return ended
 

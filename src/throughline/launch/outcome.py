@@ -287,7 +287,7 @@ def _finite(values: Iterable[float | None]) -> list[float | None]:
 
 
 def double(reports: Mapping[int, RankReport]) -> str | None:
-    """Return why nothing of this run is a result, if a rank ran on a double of CUDA; else None."""
+    """Return why nothing of this run is a result, if a rank ran on a fake CUDA driver; else None."""
     for rank, report in sorted(reports.items()):
         if report.double_of_cuda:
             return f"rank {rank} ran on {report.double_of_cuda}, so nothing of this run is a result"

@@ -6,6 +6,6 @@ telemetry_window.py computes figures over the timed window, and telemetry_record
 counts FLOPs. hardware.py reads what may explain a slow node, hardware_cards.py the same of its GPUs, and
 memory_modules.py of its memory.
 
-This room may import frameworks, workloads and the single files of the lowest floor. It starts no run and writes no
+This package may import frameworks, workloads and the single files of the lowest layer. It starts no run and writes no
 record.
 """

@@ -6,7 +6,7 @@
 * `intervals.py`: how far a prediction may be off, from published series. `warnings.py`: what else is doubtful.
 * `answer.py`: `predict`, which puts them together.
 
-This room knows numbers of devices and seconds. It knows no record and no file of results.
+This package knows numbers of devices and seconds. It knows no record and no file of results.
 docs/method-prediction.md has the formula and how well it did on published results.
 """
 

@@ -1,6 +1,6 @@
 """One rank of a run (`run.py`): the measured loop and its clock (`measurement.py`), the data loader, the heartbeat, and
 convergence training with its checkpoints.
 
-A rank runs in a framework's environment. This room may import frameworks, workloads, the single files of the lowest
-floor, and the reading half of a data room.
+A rank runs in a framework's environment. This package may import frameworks, workloads, the single files of the lowest
+layer, and the reading half of a data package.
 """

@@ -1,6 +1,6 @@
 """Training data for one rank: the manifest, its shards, and batches that are ready before a step needs them.
 
-The data room knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead, and
+The data package knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead, and
 another thread gathers batches into a short queue, while the training thread runs. Each replica of the model reads its
 own rows. Ranks that share a replica read the same rows. Standard library and numpy only.
 """
@@ -35,7 +35,7 @@ Shard = Mapping[str, Any]
 
 
 class Reader(Protocol):
-    """Reads shards. A data room's `reading.reader` makes one from a manifest's content and folder, and a run's
+    """Reads shards. A data package's `reading.reader` makes one from a manifest's content and folder, and a run's
     parameters and seed."""
 
     how: str | None
@@ -74,7 +74,7 @@ class Decoder(Reader, Protocol):
 
 
 class Manifest:
-    """A manifest.json of the data room `room`: its shards by split, and the reader for these parameters and seed."""
+    """A manifest.json of the data package `room`: its shards by split, and the reader for these parameters and seed."""
 
     def __init__(self, path: Path, room: str, parameters: Any = None, seed: int = 0) -> None:
         if not path.is_file():

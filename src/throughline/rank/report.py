@@ -53,7 +53,7 @@ def bound() -> dict[str, list[int]] | None:
 
 
 def double_of_cuda() -> str | None:
-    """Return what the double of CUDA in this process says of itself; None if the process has none.
+    """Return what the fake CUDA driver in this process says of itself; None if the process has none.
 
     Such a library answers like a GPU and computes nothing (tests/gpu/double), so nothing measured on it is a result.
     """

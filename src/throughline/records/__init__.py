@@ -1,6 +1,6 @@
 """The JSON files under results/: their content (schema 3), and functions that read them.
 
-Each module here describes one kind of file, or several related ones. This room may import the types of the
+Each module here describes one kind of file, or several related ones. This package may import the types of the
 configuration and the declarations of the workloads. It measures, computes and draws nothing: its entries check what
 runs and checks write, and the report reads the entries.
 """

@@ -217,7 +217,7 @@ class RunRecord(TrainingFile):
         if (self.status == "ok") != (self.samples_per_s is not None):
             raise ValueError(f"status {self.status} with samples_per_s {self.samples_per_s}")
         if self.status == "ok" and self.environment.get("double_of_cuda"):
-            raise ValueError("status ok on a double of CUDA, which computes nothing: none of its figures is a result")
+            raise ValueError("status ok on a fake CUDA driver, which computes nothing: none of its figures is a result")
         if self.status != "ok" and not self.reason:
             raise ValueError(f"status {self.status} without a reason")
         if self.samples_per_s is not None:

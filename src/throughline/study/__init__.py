@@ -1,4 +1,4 @@
-"""The study: what the configuration asks for. This room runs nothing.
+"""The study: what the configuration asks for. This package runs nothing.
 
 It holds:
 
@@ -8,7 +8,7 @@ It holds:
 * the specifications of all runs, the plan that is printed before they start, and the look-up from a target to what
   makes it.
 
-This room imports only the single files of the lowest floor and the framework-neutral files of the workloads. It
+This package imports only the single files of the lowest layer and the framework-neutral files of the workloads. It
 imports no framework, record, launcher or report. If a target needs something that another room decides, the Snakefile
 passes it in.
 """

@@ -71,7 +71,7 @@ class Workload(ABC, Generic[P]):
     """True if published tables state single iterations: ours then have the batch of a device and the global batch, and
     the report draws latency and memory over sizes."""
     data: ClassVar[str | None] = None
-    """The section of config.yaml with its data, and the data room whose `reading` reads them. None: all batches are
+    """The section of config.yaml with its data, and the data package whose `reading` reads them. None: all batches are
     synthetic."""
     settings: ClassVar[tuple[str, ...]] = ()
     """Names that `settings` of every form states, beside those of the framework (`frameworks.rank.SETTINGS`)."""

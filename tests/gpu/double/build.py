@@ -1,4 +1,4 @@
-"""Compile the double of CUDA: `python tests/gpu/double/build.py HEADERS [FOLDER]`, or `library(headers, folder)`.
+"""Compile the fake CUDA driver: `python tests/gpu/double/build.py HEADERS [FOLDER]`, or `library(headers, folder)`.
 
 HEADERS is a folder with cuda.h and cuda_runtime_api.h, such as triton/backends/nvidia/include in the site-packages of
 an environment with the CUDA build of PyTorch. Standard library only.

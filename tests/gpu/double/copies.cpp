@@ -98,7 +98,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind) {
   void* place;
   cudaGetSymbolAddress(&place, symbol);
-  if (offset + bytes > 4096) return cudaSuccess;  // symbols have no more room in the double
+  if (offset + bytes > 4096) return cudaSuccess;  // symbols have no more room in the fake driver
   return blocking_copy("cudaMemcpyToSymbol", plain(static_cast<char*>(place) + offset, from, bytes));
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) {

@@ -69,7 +69,7 @@ std::string text(const char* format, ...) {
 extern "C" {
 
 // A process that finds this symbol has a double and no GPU. The product asks for it in every rank.
-const char* null_cuda_present() { return "a double of CUDA that computes nothing"; }
+const char* null_cuda_present() { return "a fake CUDA driver that computes nothing"; }
 
 void null_cuda_reset() {
   counting::Guard guard(counting::lock());

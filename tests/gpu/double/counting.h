@@ -1,4 +1,4 @@
-// What the process asked of the double: every call with a kind, a name, bytes and a detail.
+// What the process asked of the fake driver: every call with a kind, a name, bytes and a detail.
 #pragma once
 #include <cstddef>
 #include <mutex>
@@ -6,7 +6,7 @@
 
 namespace counting {
 
-// One lock guards all state of the double. It is recursive, because calls build on each other.
+// One lock guards all state of the fake driver. It is recursive, because calls build on each other.
 std::recursive_mutex& lock();
 using Guard = std::lock_guard<std::recursive_mutex>;
 

@@ -1,4 +1,4 @@
-// cuBLAS: the products with their shapes and types. The library's headers are not needed to build the double, so its
+// cuBLAS: the products with their shapes and types. The library's headers are not needed to build the fake driver, so its
 // types stand here as numbers and untyped pointers.
 #include <cuda_runtime_api.h>
 #include <library_types.h>
@@ -143,8 +143,8 @@ int cublasGetVersion_v2(void*, int* version) {
   return success;
 }
 
-const char* cublasGetStatusString(int status) { return status ? "an error of the double of cuBLAS" : "success"; }
-const char* cublasGetStatusName(int status) { return status ? "CUBLAS_STATUS of the double" : "CUBLAS_STATUS_SUCCESS"; }
+const char* cublasGetStatusString(int status) { return status ? "an error of the fake driver of cuBLAS" : "success"; }
+const char* cublasGetStatusName(int status) { return status ? "CUBLAS_STATUS of the fake driver" : "CUBLAS_STATUS_SUCCESS"; }
 
 int cublasSgemm_v2(void* handle, int a, int b, int m, int n, int k, ...) {
   return multiply(handle, "cublasSgemm", a, b, m, n, k, CUDA_R_32F);

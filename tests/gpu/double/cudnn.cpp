@@ -55,8 +55,8 @@ extern "C" {
 
 size_t cudnnGetVersion() { return 92000; }
 size_t cudnnGetCudartVersion() { return 13000; }
-const char* cudnnGetErrorString(int status) { return status ? "CUDNN_STATUS of the double of CUDA" : "success"; }
-void cudnnGetLastErrorString(char* text, size_t length) { snprintf(text, length, "an error of the double of CUDA"); }
+const char* cudnnGetErrorString(int status) { return status ? "CUDNN_STATUS of the fake CUDA driver" : "success"; }
+void cudnnGetLastErrorString(char* text, size_t length) { snprintf(text, length, "an error of the fake CUDA driver"); }
 int cudnnGetProperty(int which, int* value) {
   *value = which == 0 ? 9 : which == 1 ? 20 : 0;
   return cudnn::success;

@@ -1,4 +1,4 @@
-// The cards that the double answers for.
+// The cards that the fake driver answers for.
 #pragma once
 #include <cstddef>
 #include <string>

@@ -1,4 +1,4 @@
-// The few kernels that the double carries out, because a program reads their results and would stop or loop without.
+// The few kernels that the fake driver carries out, because a program reads their results and would stop or loop without.
 #pragma once
 #include <functional>
 

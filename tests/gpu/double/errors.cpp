@@ -44,7 +44,7 @@ const Words& words(int error) {
       {cudaErrorStreamCaptureWrongThread,
        {"cudaErrorStreamCaptureWrongThread", "attempt to terminate a thread-local capture sequence from another thread"}},
   };
-  static const Words none = {"cudaErrorUnknown", "unknown error of the double of CUDA"};
+  static const Words none = {"cudaErrorUnknown", "unknown error of the fake CUDA driver"};
   auto found = known->find(error);
   return found == known->end() ? none : found->second;
 }

@@ -1,4 +1,4 @@
-// Memory of a card is address space without pages: the system gives it pages only where the double writes.
+// Memory of a card is address space without pages: the system gives it pages only where the fake driver writes.
 #include "memory.h"
 
 #include <cuda.h>
@@ -198,7 +198,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* to, const void* poin
   return cudaSuccess;
 }
 
-// A variable of a module has no content in the double, but an address of its own.
+// A variable of a module has no content in the fake driver, but an address of its own.
 cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
   Guard guard(lock());
   static auto* known = new std::map<const void*, void*>;

@@ -1,4 +1,4 @@
-// The memory of the cards and of the host, as the double hands it out.
+// The memory of the cards and of the host, as the fake driver hands it out.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,4 @@
-// The functions that need no model: those that a program may call without any effect here, and those that the double
+// The functions that need no model: those that a program may call without any effect here, and those that the fake driver
 // does not have. A function cannot define another one by its name, so a macro does.
 #include "counting.h"
 

@@ -12,7 +12,7 @@ struct Work {
   std::string kind, name;          // as it is counted
   size_t bytes = 0;
   std::string detail;
-  std::function<void()> effect;    // what the double does for it; mostly nothing
+  std::function<void()> effect;    // what the fake driver does for it; mostly nothing
 };
 
 // Take a piece of work for a stream. Return an error if the stream's capture is broken or forbids it.

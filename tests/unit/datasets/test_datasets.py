@@ -1,4 +1,4 @@
-"""What all data rooms share: whole files, the results of verifications, manifests, and the files of a section."""
+"""What all data packages share: whole files, the results of verifications, manifests, and the files of a section."""
 
 from __future__ import annotations
 

@@ -92,10 +92,10 @@ def test_numbers_that_must_not_enter_a_median(changes: dict[str, Any], reason: s
 @pytest.mark.parametrize("status", ["ok", "oom", "unsupported"])
 def test_nothing_on_a_double_of_cuda_is_a_result(status: Any) -> None:
     """Also how much memory was too much there, and what it did not support, says nothing about a GPU."""
-    said = replace(report(), status=status, reason="why", double_of_cuda="a double of CUDA that computes nothing")
+    said = replace(report(), status=status, reason="why", double_of_cuda="a fake CUDA driver that computes nothing")
     record = outcome.assemble(spec(), {0: said}, 1)
     assert (record.status, record.samples_per_s, record.window_s, record.loss) == ("invalid", None, None, [])
-    assert record.reason == "rank 0 ran on a double of CUDA that computes nothing, so nothing of this run is a result"
+    assert record.reason == "rank 0 ran on a fake CUDA driver that computes nothing, so nothing of this run is a result"
 
 
 def test_what_diverges_from_given_weights_is_an_invalid_record_without_a_nan() -> None:
@@ -178,8 +178,8 @@ def test_a_record_says_what_window_was_planned() -> None:
 
 
 def test_a_check_that_trains_on_a_double_of_cuda_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = replace(report(), double_of_cuda="a double of CUDA that computes nothing")
+    said = replace(report(), double_of_cuda="a fake CUDA driver that computes nothing")
     monkeypatch.setattr(launcher, "_turn", lambda request: nullcontext(SimpleNamespace(conclude=lambda told: None)))
     monkeypatch.setattr(launcher, "_attempt", lambda request, turn: SimpleNamespace(reports={0: said}))
-    with pytest.raises(UserError, match="rank 0 ran on a double of CUDA"):
+    with pytest.raises(UserError, match="rank 0 ran on a fake CUDA driver"):
         launcher.train(SimpleNamespace(target="curve.json"))  # type: ignore[arg-type]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
-from report_fixture import CPU, write_series
+from report_fixture import CPU, write_record, write_series
 from throughline.report.analysis import cells, summary
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables

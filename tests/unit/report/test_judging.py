@@ -117,7 +117,7 @@ def used(n: int, topology: str, batch: int = 32, **shares: float) -> dict[str, A
 
 
 def test_the_mean_use_over_all_cells_is_a_goal(tmp_path: Path) -> None:
-    """A low cell is synthetic for by a high one, and a part of the hardware without a number has no goal."""
+    """A low cell is made up for by a high one, and a part of the hardware without a number has no goal."""
     shares = {"1n1g": {"gpu": 0.7, "disk_busy_share": 0.2}, "2n1g": {"gpu": 0.95, "disk_busy_share": 0.1}}
     paths = [write_record(tmp_path, used(n, where, **of)) for where, of in shares.items() for n in (1, 2, 3)]
     found = judged(paths, mean_use={"gpu": 0.8, "disk": 0.2, "network": 0.5})

@@ -149,7 +149,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     assert (first["without"], first["topology"], first["switched_on"]) == (
         "plain",
         "1n2g",
-        "sharding optimizer",
+        "sharding zero1",
     )
     change = float(first["memory_bytes_change"])
     assert (
@@ -179,8 +179,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     text = page.render(results, [], None, tmp_path / "report.html")
     assert 'id="benchmark-split-pairs"' in text and 'id="benchmark-plain-pairs"' not in text
     assert (
-        "9450 → 8400 (-1050, ↓11.1 %)" in text
-        and "sharding optimizer splits the optimizer&#39;s states: 8 bytes." in text
+        "9450 → 8400 (-1050, ↓11.1 %)" in text and "sharding zero1 splits the optimizer&#39;s states: 8 bytes." in text
     )
     assert "DeepSpeed&#39;s stage 1 saves about 12" in text
     assert "W/ sharding: zero1</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text

@@ -1,4 +1,4 @@
-// Answer dlopen for CUDA's libraries with the double, for frameworks that open them by name and look functions up in
+// Answer dlopen for CUDA's libraries with the fake driver, for frameworks that open them by name and look functions up in
 // what they get (XLA, TensorFlow). A double that is only loaded in front is passed by there.
 //
 // It is a library of its own, libcudaopened.so, because most programs must not have their dlopen replaced.
