@@ -1,4 +1,4 @@
-"""Every doubtful figure of a real run gives a warning that says what to do."""
+"""Every implausible figure of a real run gives a warning that says what to do."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def launched(lab: Lab, sleeps: str, timed: int = TIMED, variables: dict[str, str
 
 @pytest.fixture(scope="module")
 def paths(lab: Lab) -> list[Path]:
-    """Doubtful records. On one device: a slow repeat that gets slower, a repeat with two modes, a normal repeat, and
-    one in another environment. On two devices: two repeats that are faster than two devices can be, one by far more."""
+    """Questionable records. On one device: a slow repeat that gets slower, a repeat with two modes, a normal repeat,
+    and one in another environment. On two devices: two repeats that are faster than two devices can be, one by far
+    more."""
 
     def run(topology: str, repeat: int, sleeps: str, **variables: str) -> Path:
-        return launched(lab, sleeps, variables=variables, topology=topology, repeat=repeat, benchmark="doubtful")
+        return launched(lab, sleeps, variables=variables, topology=topology, repeat=repeat, benchmark="implausible")
 
     return [
         run("1n1g", 1, RAMP),
@@ -83,7 +84,7 @@ def test_repeats_that_lie_apart(cells: dict[str, Cell]) -> None:
 
 
 def test_strict_makes_no_summary_of_them(paths: list[Path], tmp_path: Path) -> None:
-    place = tmp_path / "results/doubtful/bz4_fp32.json"
+    place = tmp_path / "results/implausible/bz4_fp32.json"
     with pytest.raises(UserError, match="strict") as error:
         summary.write(paths, place, repeats=4, strict=True)
     assert "repeat 4 ran in another environment" in str(error.value) and not place.exists()

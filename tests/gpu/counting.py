@@ -4,8 +4,8 @@ Each line of CASES is a case (cases.py). PyTorch is imported once; each case has
 of this one. So a case that ends in a crash is the failure of this case alone, and no case sees the compiled graphs or
 the memory of another. RESULTS gets a line of JSON for each case, as soon as it has ended.
 
-A rank is built and makes its steps as in a run (throughline/rank/run.py). Of several ranks only one exists: the fake driver
-exchanges nothing, so no rank waits for the others.
+A rank is built and makes its steps as in a run (throughline/rank/run.py). Of several ranks only one exists: the fake
+driver exchanges nothing, so no rank waits for the others.
 """
 
 import collections
@@ -167,7 +167,8 @@ def read_step(run: Run, trace: Path) -> list[tuple[str, str, int, int]]:
 
 
 def read(trace: Path) -> list[tuple[str, str, int, int]]:
-    """Return what a step called, from the trace of the fake driver: kind, name, number of calls, bytes (if it names any)."""
+    """Return what a step called, from the trace of the fake driver: kind, name, number of calls, bytes (if it names
+    any)."""
     calls: dict[tuple[str, str], list[int]] = {}
     for line in trace.read_text().splitlines():
         kind, name, *more = line.split("\t")

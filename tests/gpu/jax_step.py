@@ -1,8 +1,8 @@
 """Helper process, in an environment with JAX's CUDA build: the calls of cuDNN in a step that is lowered for a GPU.
 
-It needs neither a GPU nor the fake driver: JAX lowers for other platforms, too. Arguments: a specification (JSON) and the
-size of the vocabulary. It prints the names of the calls with their numbers, and how many of its states the step gives
-back in the memory that it got them in.
+It needs neither a GPU nor the fake driver: JAX lowers for other platforms, too. Arguments: a specification (JSON) and
+the size of the vocabulary. It prints the names of the calls with their numbers, and how many of its states the step
+gives back in the memory that it got them in.
 """
 
 from __future__ import annotations

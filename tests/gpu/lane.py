@@ -1,4 +1,5 @@
-"""Where the lane's interpreter and its fake CUDA driver are, and the variables of a process that runs on the fake driver.
+"""Where the lane's interpreter and its fake CUDA driver are, and the variables of a process that runs on the fake
+driver.
 
     GPU_DRY_PYTHON   the interpreter of an environment with PyTorch's CUDA build
     GPU_DRY_DOUBLE   a folder with a compiled fake driver (libcuda.so.1)

@@ -97,8 +97,8 @@ def split() -> Iterator[str]:
 
 
 def tables() -> Iterator[str]:
-    """Wide & deep, with its tables on each rank. How many rows split tables exchange depends on values, and the fake driver
-    has none."""
+    """Wide & deep, with its tables on each rank. How many rows split tables exchange depends on values, and the fake
+    driver has none."""
     for precision, update, ranks in product(("fp32", "bf16"), ("lazy", "dense"), (1, 8)):
         yield f"wide-deep {precision} ranks={ranks} update={update}"
 

@@ -1,7 +1,8 @@
 """Save a rank's checkpoint and restore it in a second rank: `python resuming.py FOLDER < CASE`, on the fake driver.
 
-Kernels of the fake driver compute nothing. So every tensor of the first rank gets numbers by a copy, and FOLDER/told says
-which tensors of the second rank have other numbers, on which devices they are, and what a step of both ranks calls.
+Kernels of the fake driver compute nothing. So every tensor of the first rank gets numbers by a copy, and FOLDER/told
+says which tensors of the second rank have other numbers, on which devices they are, and what a step of both ranks
+calls.
 """
 
 import io

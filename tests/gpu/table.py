@@ -1,4 +1,5 @@
-"""The table of counts: one row for each case, from what the fake CUDA driver has written down. Standard library only."""
+"""The table of counts: one row for each case, from what the fake CUDA driver has written down. Standard library
+only."""
 
 from typing import Any
 

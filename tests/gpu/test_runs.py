@@ -32,10 +32,11 @@ records.write(records.MaxBatch, found, Path("results/largest.json"))
 
 
 class Dry:
-    """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the fake driver's.
+    """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the fake
+    driver's.
 
-    trusting: in the copy, ranks do not say that they run on a fake driver. So what comes of real cards can be seen whole.
-    probing: ranks say how their products are rounded, which are nonsense here.
+    trusting: in the copy, ranks do not say that they run on a fake driver. So what comes of real cards can be seen
+    whole. probing: ranks say how their products are rounded, which are nonsense here.
     """
 
     def __init__(self, folder: Path, trusting: bool = True, probing: bool = False) -> None:

@@ -269,7 +269,7 @@ def lines(verdict: Verdict, path: Path) -> Iterator[str]:
     for note in verdict.notes:
         yield f"note: {note}"
     for doubt in verdict.doubts:
-        yield f"doubtful: {doubt}"
+        yield f"implausible: {doubt}"
     if not verdict.same_rules:
         yield (
             f"version {verdict.version} made the summaries with other rules than those of this program, version "

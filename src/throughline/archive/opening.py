@@ -60,7 +60,7 @@ def opened(path: Path) -> Iterator[tuple[Path, Contents]]:
 def looked_into(path: Path) -> Iterator["Archive"]:
     """Open an archive whose files are read one by one. UserError as from `opened`, or if a file is not the named one.
 
-    Every file is read once, because a file that was changed makes all others doubtful.
+    Every file is read once, because a file that was changed makes all others questionable.
     """
     with _zip(path) as archive, temporary.folder() as folder:
         entries = {entry.filename: entry for entry in archive.infolist()}

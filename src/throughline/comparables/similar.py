@@ -17,7 +17,7 @@ class SimilarResult:
     """One of our cells, and a result of others that is like it.
 
     samples_per_s: their speed. ratio: our median divided by it, with its `range`. differs: what differs between the
-    two. doubts: what is doubtful about their result.
+    two. doubts: what is implausible about their result.
     """
 
     ours: Measured

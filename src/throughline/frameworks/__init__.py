@@ -3,8 +3,8 @@
 The `__init__.py` of a folder describes its framework to the rest of the program (`description.py`) and imports only the
 standard library. It names the class that trains in a rank (`rank.py`). This class contains only the mechanics of
 training. The model and its shapes belong to the workload, whose form in the framework's library the class gets. The
-classes of all frameworks have the same methods in the same order. The files in this package import the single files of the
-lowest layer and the workloads, but no run, launcher or report. docs/add-a-framework.md explains everything.
+classes of all frameworks have the same methods in the same order. The files in this package import the single files of
+the lowest layer and the workloads, but no run, launcher or report. docs/add-a-framework.md explains everything.
 """
 
 import importlib

@@ -3,7 +3,7 @@
 * `facts.py`: what is known (`Point`, `Job`), what is asked (`Target`), and the two answers (`Prediction`, `Refusal`).
 * `refusing.py`: the questions that have no answer, and why.
 * `terms.py`: the seconds of a step as a sum of terms. `fit.py`: their constants from the measured points.
-* `intervals.py`: how far a prediction may be off, from published series. `warnings.py`: what else is doubtful.
+* `intervals.py`: how far a prediction may be off, from published series. `warnings.py`: what else is questionable.
 * `answer.py`: `predict`, which puts them together.
 
 This package knows numbers of devices and seconds. It knows no record and no file of results.

@@ -23,7 +23,7 @@ def warnings_of(
     missed: float | None,
     beyond: float,
 ) -> tuple[str, ...]:
-    """Return what is doubtful about a prediction. missed: by how much the largest measured topology was missed."""
+    """Return what is questionable about a prediction. missed: by how much the largest measured topology was missed."""
     found = [_bad_fit(points, job, fits)]
     if missed is not None and missed > BAD:
         found.append(f"predicted from the smaller ones, the largest measured topology is off by {percent(missed)}")

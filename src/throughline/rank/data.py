@@ -1,8 +1,8 @@
 """Training data for one rank: the manifest, its shards, and batches that are ready before a step needs them.
 
-The data package knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead, and
-another thread gathers batches into a short queue, while the training thread runs. Each replica of the model reads its
-own rows. Ranks that share a replica read the same rows. Standard library and numpy only.
+The data package knows the format of its shards (`throughline.<room>.reading`). Here, one thread reads one shard ahead,
+and another thread gathers batches into a short queue, while the training thread runs. Each replica of the model reads
+its own rows. Ranks that share a replica read the same rows. Standard library and numpy only.
 """
 
 import importlib

@@ -129,9 +129,7 @@ class Measurement:
         self.run = run
         self.framework = run.framework
         self.heart = run.heart
-        free = (
-            run.trains and not run.job and not run.order.weights
-        )  # they have their own steps
+        free = run.trains and not run.job and not run.order.weights  # they have their own steps
         self.shortest_s = run.steps.shortest_s(run.order.kind) if free else 0.0
 
     def measure(self) -> Measured:
@@ -206,9 +204,7 @@ class Measurement:
         start = time.monotonic()
         marks = [framework.mark()]
         skipped_at: list[int] = []
-        looks = (
-            bool(self.run.order.weights) and self.run.spec.precision == "fp16"
-        )  # such a window is not timed
+        looks = bool(self.run.order.weights) and self.run.spec.precision == "fp16"  # such a window is not timed
         for done in range(1, timed + 1):
             losses.append((yield))
             marks.append(framework.mark())

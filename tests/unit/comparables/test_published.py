@@ -155,7 +155,7 @@ def test_megatron_counts_recomputation() -> None:
 
 
 def test_flops_of_a_model_of_ones_own_need_its_file_and_its_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The samples of a batch share products of DeBERTa, so with another batch our own figure would be doubtful."""
+    """The samples of a batch share products of DeBERTa, so with another batch our own figure would be questionable."""
     file = Path(__file__).parents[3] / "presets" / "deberta-two-layers.json"
     digest = sha256(file)
     own = {

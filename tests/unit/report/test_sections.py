@@ -17,7 +17,7 @@ from throughline.report.render.page import Results
 from throughline.report.render.table_files import printed
 from throughline.report.render.tables import TEXT, Table
 from throughline.report.topic import Scope
-from throughline.report.topics import TOPICS, doubtful, hardware, settings_on_gpus, write_tables
+from throughline.report.topics import TOPICS, hardware, implausible, settings_on_gpus, write_tables
 from throughline.study.goals import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, total_samples=1_000_000)
@@ -126,11 +126,11 @@ def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, 
     run["work"]["matmul_flops_per_s"] /= slower
     run["work"]["matmul_share"] *= slower
     scope = Scope(cells.groups([summary.summarize([*runs, write_record(tmp_path, run)], repeats=1)]))
-    ((rule, row, text),) = printed(doubtful.table(scope))[1]
+    ((rule, row, text),) = printed(implausible.table(scope))[1]
     assert (rule, row) == ("above the measured matrix product", f"bert bz32_{precision}, mxnet-horovod, 1 device")
     assert "1.091 times the" in text and cause in text and "share" not in text and "clock" not in text
-    assert [one.text for one in doubtful.findings(scope)] == [
-        "1 row of this benchmark has doubtful figures: see Doubtful figures."
+    assert [one.text for one in implausible.findings(scope)] == [
+        "1 row of this benchmark has implausible figures: see Implausible figures."
     ]
 
 

@@ -1,4 +1,4 @@
-"""From records to a summary: what counts, what is refused, and what the summary says about doubtful figures."""
+"""From records to a summary: what counts, what is refused, and what the summary says about implausible figures."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from throughline.report.analysis import cells, judged_pairs, leader, machines, s
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, overview, page, plots, run_logs, table_files, throughput_plots
 from throughline.report.topic import Scope
-from throughline.report.topics import comparisons, cost, doubtful, hardware, step_breakdown, throughput
+from throughline.report.topics import comparisons, cost, hardware, implausible, step_breakdown, throughput
 from throughline.study.goals import Goals, Price
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -369,7 +369,7 @@ def test_one_repeat_beyond_its_devices_is_no_doubt_and_blames_nobody(tmp_path: P
 
 
 def doubts(found: Summary) -> list[str]:
-    return [str(doubt.rule) for doubt in doubtful._about_ours(scoped(found))]
+    return [str(doubt.rule) for doubt in implausible._about_ours(scoped(found))]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Rules that find training speeds that cannot be true or are doubtful, whoever measured them.
+"""Rules that find training speeds that cannot be true or are implausible, whoever measured them.
 
 A rule knows neither sources nor single rows. The printed digits of a figure decide how exactly it is checked. Each
 doubt says how it was derived, so that a reader can repeat it by hand.

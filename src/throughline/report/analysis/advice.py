@@ -1,4 +1,4 @@
-"""Warnings: sentences that say what is doubtful about the figures, and what to do about it."""
+"""Warnings: sentences that say what is questionable about the figures, and what to do about it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -18,7 +18,7 @@ CLOCKS = {"sm_clock_mhz": "SM clock", "memory_clock_mhz": "memory clock"}
 
 
 def warnings(runs: Sequence[RunRecord]) -> list[str]:
-    """Return what is doubtful within the windows of these runs: sentences with advice."""
+    """Return what is questionable within the windows of these runs: sentences with advice."""
     notes = []
     drifts = {run.spec.repeat: share for run in runs if (share := _drift(run)) is not None}
     if drifts:

@@ -149,9 +149,9 @@ def section(imported: Imported) -> dict[str, Any]:
 
 
 def doubts(imported: Imported) -> list[str]:
-    """Return a sentence for each row and rule where a figure cannot be true or is doubtful."""
+    """Return a sentence for each row and rule where a figure cannot be true or is implausible."""
     return [
-        f"Doubtful ({doubt.rule}), {(doubt.row.place or '').rpartition(', ')[2]}: {doubt.text}"
+        f"Implausible ({doubt.rule}), {(doubt.row.place or '').rpartition(', ')[2]}: {doubt.text}"
         for doubt in plausibility.doubts(imported.results())
     ]
 

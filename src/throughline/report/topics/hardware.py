@@ -176,7 +176,7 @@ def _work(cell: Cell) -> Work:
     share = work.matmul_share if work.computed_matmul_share is None else work.computed_matmul_share
     if share is None or share <= SHARE_AT_MOST:
         return work.model_copy(update={"computed_matmul_share": share})
-    reason = "training does more FLOP/s than the matrix product of the same runs (see Doubtful figures)"
+    reason = "training does more FLOP/s than the matrix product of the same runs (see Implausible figures)"
     reasons = {**work.reasons, "matmul_share": reason, "computed_matmul_share": reason}
     return work.model_copy(update={"matmul_share": None, "computed_matmul_share": None, "reasons": reasons})
 

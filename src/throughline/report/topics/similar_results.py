@@ -13,7 +13,7 @@ from throughline.report.topic import Drawing, Scope, Topic
 
 COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "batch_size_per_device",
            "samples_per_s", "their_samples_per_s", "ratio", "ratio_at_least", "ratio_at_most", "differs",
-           "doubts"]  # fmt: skip
+           "implausible"]  # fmt: skip
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LINES = 6
 """The most lines in a plot, including ours: as many as there are colours."""
@@ -45,7 +45,7 @@ def table(scope: Scope) -> Table:
     for (ours, theirs, differs), results in alike.items():
         doubts = [f"{result.ours.topology}: {'; '.join(result.doubts)}" for result in results if result.doubts]
         rows.append([ours, theirs, "\n".join(map(_ratio, results)), differs, "\n".join(doubts)])
-    return texts(["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "doubtful"], rows)
+    return texts(["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "implausible"], rows)
 
 
 def _ratio(similar: SimilarResult) -> str:

@@ -1,4 +1,5 @@
-"""Print what is doubtful about the published results in resources/published.csv, or in a file with the same columns."""
+"""Print what is implausible about the published results in resources/published.csv, or in a file with the same
+columns."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Show what is doubtful about our own rows. Doubts about rows of others stand beside those rows."""
+"""Show what is implausible about our own rows. Doubts about rows of others stand beside those rows."""
 
 from collections.abc import Iterator
 
@@ -30,11 +30,11 @@ def _devices(count: int) -> str:
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
-    """Say how many rows are doubtful."""
+    """Say how many rows are implausible."""
     count = len({doubt.row.model_dump_json() for doubt in _about_ours(scope)})
     if count:
         rows = "1 row of this benchmark has" if count == 1 else f"{count} rows of this benchmark have"
-        yield Finding(f"{rows} doubtful figures: see Doubtful figures.", LOSS)
+        yield Finding(f"{rows} implausible figures: see Implausible figures.", LOSS)
 
 
-TOPIC = Topic("doubtful", "Doubtful figures", INTRO, order=200, table=table, findings=findings)
+TOPIC = Topic("implausible", "Implausible figures", INTRO, order=200, table=table, findings=findings)
