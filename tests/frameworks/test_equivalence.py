@@ -449,8 +449,8 @@ def test_a_framework_that_computes_something_else_is_marked_everywhere(tmp_path:
     paths = report_fixture.write_series(tmp_path, {"1n1g": [100.0] * 3})
     losses = {"loss": [1.0, 2.0], "difference": [0.0, 3e-3], "largest_difference": 3e-3, "at_step": 2}
     content = {
-        "schema": 1, "benchmark": "bert", "model": "bert-tiny", "sequence_length": 32,
-        "batch_size_per_device": 32, "steps": 2,
+        "schema": records.SCHEMA, "benchmark": "bert", "model": "bert-tiny", "sequence_length": 32, "predictions": 5,
+        "batch": 32, "covers": [], "precisions": {}, "steps": 2,
         "tolerance": 1e-4, "reference": "r", "limits": "l", "reference_loss": {"1": [1.0, 2.0]},
         "optimizer": values(training_fixtures.spec().optimizer),
         "frameworks": {"torch": {"1n1g": {"verdict": "different", "reason": "its loss is off by 3.0e-03", **losses}}},

@@ -46,7 +46,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     summaries = write_summaries(root, write_study(root))
     place = root / "perf/imported.json"
     place.parent.mkdir()
-    place.write_text(json_text({"schema": 2, "name": "perf", "files": [imported_row(devices) for devices in (1, 8)]}))
+    place.write_text(json_text({"schema": 3, "name": "perf", "files": [imported_row(devices) for devices in (1, 8)]}))
     page.write(root, summaries, [], None, root / "report.html", [place])
     return root / "report.html"
 

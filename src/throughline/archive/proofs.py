@@ -78,12 +78,12 @@ def _means(record: Any) -> list[float]:
 
 def of_search(name: str, search: MaxBatch) -> Found:
     """Yield a largest size that the tries of a search do not bear out."""
-    size = "batch" if search.quantity == "batch" else "size"
+    size, largest_of = ("batch", "largest_batch_per_device") if search.quantity == "batch" else ("size", "largest_size")
     for framework, largest in search.frameworks.items():
         fits = [getattr(one, size) for one in largest.tries if one.status == "fits"]
         if largest.status == "ok":
-            stated = getattr(largest, f"largest_{size}")
-            yield from between(name, stated, max(fits, default=None), f"frameworks.{framework}.largest_{size}")
+            stated = getattr(largest, largest_of)
+            yield from between(name, stated, max(fits, default=None), f"frameworks.{framework}.{largest_of}")
 
 
 def of_curve(name: str, verdict: ConvergenceVerdict, curve: Curve | None) -> Found:

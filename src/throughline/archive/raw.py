@@ -103,7 +103,7 @@ def _sum(file: str, run: RunRecord) -> Iterator[Difference]:
     take no less than the steps of any rank, and no more than those of all ranks.
     """
     windows = [_seconds(rank) for rank in run.ranks]
-    least = max(windows) if _of_slowest(run) else windows[0]
+    least = max(windows)
     total, most = sum(run.step_seconds), sum(windows)
     if not least * (1 - STEPS_LACK) - STEPS_LACK_S <= total <= most * (1 + STEPS_EXCEED) + STEPS_EXCEED_S:
         room = f"{least:g} s" if len(windows) == 1 else f"{least:g} to {most:g} s"

@@ -20,7 +20,7 @@ def of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def _of_pairs(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     masks = [("masks", "drawn while reading, anew in each epoch")] if content["parameters"].get("dynamic") else []
-    length = f"{content['sequence']} tokens, at most {content['predictions']} of them predicted"
+    length = f"{content['sequence_length']} tokens, at most {content['predictions']} of them predicted"
     return [("sequence length", length), *masks]
 
 

@@ -116,13 +116,6 @@ def test_the_scaler_of_fp16_may_skip_few_steps() -> None:
     assert not [line for line in found(record) if "scaler" in line or "step_seconds" in line]
 
 
-def test_latency_of_older_records_is_bounded_by_the_steps_of_rank_0() -> None:
-    record = one("1n2g", precision="fp32", framework="torch")
-    latency(record)
-    del record["rounding"]  # an older record does not say whose steps it has
-    assert not found(record)
-
-
 @pytest.mark.parametrize("end", ["mean", "min", "max"])
 def test_the_use_by_others_follows_from_the_samples(end: str, unpacked: Files, tmp_path: Path) -> None:
     path = tmp_path / f"{RUN}.json"

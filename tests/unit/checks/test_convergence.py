@@ -43,8 +43,8 @@ def curve(**changes: Any) -> records.Curve:
         for step, loss, share in ((0, 10.0, 0.0), (10, 8.0, 0.1), (20, 7.0, 0.2))
     ]
     value: dict[str, Any] = {
-        "schema": 2, "spec": training_fixtures.spec(), "evaluate_every": 10, "status": "ok", "reason": None,
-        "warnings": [], "curve": looks, "loss": [10.0 - 0.1 * step for step in range(20)], "resumed_after_step": None,
+        "schema": records.SCHEMA, "spec": training_fixtures.spec(), "evaluate_every": 10, "status": "ok",
+        "reason": None, "warnings": [], "curve": looks, "loss": [10.0 - 0.1 * step for step in range(20)], "resumed_after_step": None,
         "device": None, "data": None, "environment": {}, "started": "2026-11-20T12:00:00Z",
         "ended": "2026-11-20T12:01:00Z",
     }  # fmt: skip

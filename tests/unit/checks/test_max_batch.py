@@ -93,7 +93,7 @@ def result(**changes: Any) -> dict[str, Any]:
         ],
     }  # fmt: skip
     return {
-        "schema": 2, "benchmark": "bert", "model": "bert-tiny", "sequence_length": 32, "precision": "fp32",
+        "schema": records.SCHEMA, "benchmark": "bert", "model": "bert-tiny", "sequence_length": 32, "precision": "fp32",
         "topology": "1n2g",
         "steps": 3, "memory_limit_mb": 1000, "tried_at_most": 2**20, "frameworks": {"torch": {**entry, **changes}},
         "started": "2026-11-20T12:00:00Z", "ended": "2026-11-20T12:01:00Z",

@@ -131,8 +131,8 @@ def test_what_a_proof_covers_names_what_is_measured_otherwise() -> None:
     assert equivalence.covers([measured, lower, wider]) == [
         "fp32 against the reference: 50 steps on 1n1g, 1n2g with 4 samples a replica",
         "bf16 against fp32 of the same framework: 10 steps on 1n1g",
-        "as measured: adamw, clip norm, compile true, checkpointing false, unpadded false, data real, sharding none, "
-        "tensor 1",
+        "as measured: adamw, clip norm, compile true, activation_checkpointing false, remove_padding false, data real, "
+        "sharding none, tensor_parallel 1",
         "optimizer.weight_decay: 1.0 instead of 0.01",
         "options.gradient_accumulation: 2 instead of 264",
         "options.dropout: 0.0 instead of 0.1",

@@ -167,7 +167,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     ]
     split = read(tmp_path / "split/cases.csv")
     assert [(case["test_num"], case["test_desc"], case["gpu_mem(MiB)"]) for case in split[:2]] == [
-        ("test-1-1", "sharding_none", "9450"), ("test-1-2", "sharding_optimizer", "8400(-1050,↓11.1%)"),
+        ("test-1-1", "sharding_none", "9450"), ("test-1-2", "sharding_zero1", "8400(-1050,↓11.1%)"),
     ]  # fmt: skip
     (wide,) = read(tmp_path / "wide/cases.csv")
     assert (wide["date"], wide["case"], wide["gpu_mem(MiB)"]) == ("20261120", "2n_2g_2dp_2mp_32bs", "5000")
