@@ -44,7 +44,8 @@ def curve(**changes: Any) -> records.Curve:
     ]
     value: dict[str, Any] = {
         "schema": records.SCHEMA, "spec": training_fixtures.spec(), "evaluate_every": 10, "status": "ok",
-        "reason": None, "warnings": [], "curve": looks, "loss": [10.0 - 0.1 * step for step in range(20)], "resumed_after_step": None,
+        "reason": None, "warnings": [], "curve": looks, "loss": [10.0 - 0.1 * step for step in range(20)],
+        "resumed_after_step": None,
         "device": None, "data": None, "environment": {}, "started": "2026-11-20T12:00:00Z",
         "ended": "2026-11-20T12:01:00Z",
     }  # fmt: skip
