@@ -37,7 +37,7 @@ def by_value(sides: Sequence[Side], again: Sequence[Twice]) -> list[Side]:
     No side if not all costs are in one currency.
     """
     priced = [Rated(side, rate) for side in sides if (rate := _per_second(side))]
-    currencies = {one.side.row.cell.cost.currency for one in priced if one.side.row.cell and one.side.row.cell.cost}
+    currencies = {one.side.row.cell.cost.currency for one in priced if one.side.row.cell}
     return [one.side for one in best_of(priced, again)] if len(currencies) == 1 else []
 
 
@@ -69,5 +69,5 @@ def ratio(one: Rated, base: Rated, again: Sequence[Twice], *, paired: bool) -> T
 def _per_second(side: Side) -> float | None:
     """Return what the devices of a side cost in a second."""
     cell = side.row.cell
-    price = cell.cost.price_per_device_hour if cell and cell.cost and cell.cost.per_million_samples else None
+    price = cell.cost.price_per_device_hour if cell and cell.cost.per_million_samples else None
     return price * cell.world_size / 3600 if cell and price else None

@@ -30,13 +30,13 @@ class BreakEven:
     @property
     def base_price(self) -> float | None:
         """The price of a device hour of the base, if it is known."""
-        return self.base.cell.cost.price_per_device_hour if self.base.cell.cost else None
+        return self.base.cell.cost.price_per_device_hour
 
     @property
     def verdict(self) -> str | None:
         """Whether the other machine's price is below or above its break-even price; None without prices or test."""
         base, other = self.base.cell.cost, self.other.cell.cost
-        if not (base and other and self.tested and base.currency == other.currency):
+        if not (self.tested and base.currency == other.currency):
             return None
         if not (base.price_per_device_hour and other.price_per_device_hour):
             return None

@@ -107,7 +107,7 @@ def _tasks(machines: Mapping[str, Sequence[Group]]) -> dict[str, int]:
     tasks: dict[str, int] = {}
     for group in (group for groups in machines.values() for group in groups):
         for row in group.measured:
-            if row.cell and row.cell.cost and row.cell.cost.total_samples:
+            if row.cell and row.cell.cost.total_samples:
                 tasks.setdefault(group.benchmark, row.cell.cost.total_samples)
     return tasks
 
@@ -122,7 +122,7 @@ def _priced(group: Group, row: Row, prices: Mapping[str, Price], task: int | Non
     device, stated = group.device(row), cell.cost
     rated = cost.rate(device, prices)
     named = isinstance(rated, cost.Rate) and rated.source.startswith("prices.")
-    if not named and stated and stated.price_per_device_hour and stated.currency:
+    if not named and stated.price_per_device_hour and stated.currency:
         source = whose + (stated.price_source or "its summary")
         rated = cost.Rate(stated.price_per_device_hour, stated.currency, source)
     priced = cost.of(cell.median_speed, cell.world_size, rated, task)
@@ -143,7 +143,7 @@ def work(group: Group, row: Row) -> str:
 def _judged(benchmark: str, options: Sequence[Option], again: Sequence[noise.Twice]) -> Compared:
     """Name the best value of options that do the same work, or say why there is none."""
     ranked = [option for option in options if not option.side.row.unequal]
-    currencies = sorted({cost.currency for option in ranked if (cost := option.cell.cost) and cost.currency})
+    currencies = sorted({cost.currency for option in ranked if (cost := option.cell.cost).currency})
     best = by_value([option.side for option in ranked], again)
     verdict = "yes" if len(best) == 1 else "inconclusive"
     found = {id(side) for side in best}

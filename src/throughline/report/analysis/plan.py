@@ -65,7 +65,7 @@ class Way:
     topology: Topology
     speed: Range
     predicted: bool
-    cost: Cost | None
+    cost: Cost
 
     @property
     def side(self) -> Side:
@@ -75,13 +75,13 @@ class Way:
     @property
     def hours(self) -> Range | None:
         """The hours of the whole training; None if its samples are not known."""
-        samples = self.cost.total_samples if self.cost else None
+        samples = self.cost.total_samples
         return self.speed.inverse.times(samples / 3600) if samples else None
 
     @property
     def per_hour(self) -> float | None:
         """The price of an hour on all devices."""
-        price = self.cost.price_per_device_hour if self.cost else None
+        price = self.cost.price_per_device_hour
         return price * self.topology.world if price else None
 
     @property
@@ -173,7 +173,7 @@ def cheapest(ways: Sequence[Way], deadline_hours: float, again: Sequence[Twice])
 
 def in_one_currency(ways: Sequence[Way]) -> bool:
     """True if the price of every way is known, and all prices are in one currency."""
-    return all(way.money for way in ways) and len({way.cost.currency for way in ways if way.cost}) == 1
+    return all(way.money for way in ways) and len({way.cost.currency for way in ways}) == 1
 
 
 def fastest(ways: Sequence[Way], again: Sequence[Twice]) -> list[Way]:

@@ -38,7 +38,7 @@ COLUMNS = (
 def table(compared: Sequence[Compared]) -> Table:
     """Return a line for each option of every benchmark and machine, with the verdicts below it."""
     lines = [_line(same, option) for same in compared for option in same.options]
-    costs = [option.cell.cost for same in compared for option in same.options if option.cell.cost]
+    costs = [option.cell.cost for same in compared for option in same.options]
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
     facts = [("price", source) for source in sources]
     notes = [text for same in compared for text in _verdict(same, compared)]
@@ -49,18 +49,18 @@ def table(compared: Sequence[Compared]) -> Table:
 def is_shown(compared: Sequence[Compared]) -> bool:
     """True if the page shows the table: it tells of other machines, or of the prices of several benchmarks."""
     options = [option for same in compared for option in same.options]
-    priced = {option.side.group.benchmark for option in options if option.cell.cost and option.cell.cost.currency}
+    priced = {option.side.group.benchmark for option in options if option.cell.cost.currency}
     return any(option.machine != HERE for option in options) or len(priced) > 1
 
 
 def _line(same: Compared, option: Option) -> Line:
     group, row, cell = option.side.group, option.side.row, option.cell
     device, cost = group.device(row), cell.cost
-    no_price = cost.reasons.get("per_million_samples") if cost else None
-    no_task = cost.reasons.get("task_hours") if cost else None
+    no_price = cost.reasons.get("per_million_samples")
+    no_task = cost.reasons.get("task_hours")
 
     def figure(name: str, reason: str | None, read: Callable[[Any], str] = reading) -> Entry:
-        return Entry.of(getattr(cost, name, None), read, reason)
+        return Entry.of(getattr(cost, name), read, reason)
 
     named = [same.benchmark, option.machine, device.name if device else "n/a"]
     price = figure("per_million_samples", no_price)
@@ -110,7 +110,7 @@ def _best_value(same: Compared) -> str:
     best = [option for option in same.options if option.best]
     if not best:
         return f"no best value: {same.why}"
-    money = best[0].cell.cost.currency if best[0].cell.cost else ""
+    money = best[0].cell.cost.currency
     named = [f"{_named(option)}: {_samples(option)}" for option in best]
     verdict = "best value" if len(best) == 1 else "best value: inconclusive"
     return f"{verdict}, samples for 1 {money}: {'; '.join(named)}"
@@ -122,7 +122,7 @@ def _named(option: Option) -> str:
 
 
 def _samples(option: Option) -> str:
-    return reading(option.cell.cost.samples_per_currency_unit if option.cell.cost else None)
+    return reading(option.cell.cost.samples_per_currency_unit)
 
 
 def break_even(found: BreakEven) -> str:
@@ -133,13 +133,13 @@ def break_even(found: BreakEven) -> str:
         f"break-even on {_devices(other)}: a device hour of {_machine(other)} is worth {found.ratio:.3f}{ends} device "
         f"hours of {_machine(base)}"
     )
-    price, money = found.base_price, base.cell.cost.currency if base.cell.cost else ""
+    price, money = found.base_price, base.cell.cost.currency
     if price:
         at = f" ({span((price * tested.low, price * tested.high))})" if tested else ""
         text += (
             f". At {price:.4g} {money} for the latter, its break-even price is {price * found.ratio:.2f}{at} {money}"
         )
-    if found.verdict and other.cell.cost:
+    if found.verdict:
         paid = f"{other.cell.cost.price_per_device_hour:.4g} {money}"
         told = "inconclusive against it" if found.verdict == "inconclusive" else f"{found.verdict} it"
         text += f"; its price, {paid}, is {told}"

@@ -70,7 +70,7 @@ def table(scope: Scope) -> Table | None:
     for ways in every:
         before = {id(step.after): step for step in plan.steps(ways)}
         lines += [_line(way, before.get(id(way)), deadline) for way in ways]
-    costs = [way.cost for ways in every for way in ways if way.cost]
+    costs = [way.cost for ways in every for way in ways]
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
     tasks = dict.fromkeys(cost.total_samples for cost in costs if cost.total_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
@@ -84,7 +84,7 @@ def _line(way: Way, step: Step | None, deadline: float | None) -> Line:
     kind = "predicted" if way.predicted else "measured"
     meets = "" if deadline is None or way.hours is None else "yes" if way.meets(deadline) else "not with 90 %"
     named = [group.benchmark, group.precision, str(group.batch), row.framework, str(way.topology), kind]
-    money = cost.currency or "" if cost else ""
+    money = cost.currency or ""
     shown = [way.speed, way.hours, way.money, way.samples_per_money]
     units = (group.unit, "", money, "")
     return Line(
@@ -193,7 +193,7 @@ def _all_named(ways: Sequence[Way]) -> str:
 
 def _named(way: Way) -> str:
     group, kind = way.group, " (predicted)" if way.predicted else ""
-    money = way.cost.currency or "" if way.cost else ""
+    money = way.cost.currency or ""
     price = f", {_told(way, way.money, money)}" if way.money else ""
     where = f"{way.row.framework} on {way.topology}{kind}, {group.precision}, {group.batch_name}"
     return f"{where}: {_told(way, way.hours, 'hours')}{price}"
