@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,26 @@ from throughline.spec import RunSpec, Topology
 from throughline.study.runs import PROTOCOL, read_spec
 
 VOCABULARY = 1000
+GROUPS: list[Any] = []
+"""Every group that `group_of_one` has made."""
+
+
+@contextmanager
+def group_of_one() -> Iterator[None]:
+    """Let this process be the only rank of a gloo group.
+
+    The group stays in GROUPS until the process ends. When the last reference to a group goes, PyTorch waits for gloo's
+    threads and holds the interpreter's lock. Such a thread may need this lock to release its last message. Then both
+    wait for ever, and no signal ends the test.
+    """
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    GROUPS.append(dist.group.WORLD)
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
 
 
 def corpus(folder: Path, *, shards: int = 3, rows: int = 40, sequence_length: int = 32, predictions: int = 5) -> Path:

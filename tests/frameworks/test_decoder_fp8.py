@@ -102,19 +102,15 @@ def test_gradients_and_how_they_are_computed(recipe: str, activation_checkpointi
 
 def test_weights_that_are_gathered_for_each_pass(specify: Any) -> None:
     """FSDP2 frees a layer's weights after its forward pass. What the product keeps has to be there again later."""
-    import torch.distributed as dist
     from torch.distributed.fsdp import fully_shard
 
     spec = specify("fp8", "rowwise")
     expected = passed(spec)
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
+    with training_fixtures.group_of_one():
         network = network_of(spec)
         for part in (*network.model.layers, network):
             fully_shard(part)
         found = passed(spec, network)
-    finally:
-        dist.destroy_process_group()
     assert all(torch.equal(one, other) for one, other in zip(expected, found, strict=True))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -72,25 +70,16 @@ def test_a_copy_changes_no_number(case: str) -> None:
     assert copied.settings()["half_copy"].endswith("gradients go to the fp32 weights")
 
 
-@contextmanager
-def alone() -> Iterator[None]:
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        yield
-    finally:
-        torch.distributed.destroy_process_group()
-
-
 @pytest.mark.parametrize("sharding", ["none", "zero1"])
 def test_replicas_exchange_the_same_gradients(sharding: str) -> None:
     changes = {"precision": "bf16", "topology": "1n2g", "options": {"gradient_accumulation": 2, "sharding": sharding}}
-    with alone():
+    with training_fixtures.group_of_one():
         same(*(rank_of(changes, copies, world=2) for copies in (False, True)))
 
 
 def test_ranks_that_gather_their_weights_copy_nothing() -> None:
     """FSDP2 gathers the weights of a block in the 16-bit type already."""
-    with alone():
+    with training_fixtures.group_of_one():
         rank = rank_of({"precision": "bf16", "topology": "1n2g", "options": {"sharding": "full_shard"}}, True, world=2)
         assert rank.copied is None
         assert "half_copy" not in rank.settings()

@@ -91,10 +91,7 @@ def test_the_same_work_is_done_by_a_step_and_its_recording() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"gradient_accumulation": 2}, {"sharding": "zero1"}, {"reduce_dtype": "bf16"}])
 def test_replicas_are_recorded_after_the_passes_that_pytorch_asks_for(options: dict[str, Any]) -> None:
-    import torch.distributed as dist
-
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
+    with training_fixtures.group_of_one():
         changes = {"topology": "1n2g", "options": options}
         plain, replayed = rank_of(changes, world=2), rank_of(changes, world=2)
         made, calls = torch_again.whole_step(replayed, recorded.FIRST_OF_SEVERAL), []
@@ -102,8 +99,6 @@ def test_replicas_are_recorded_after_the_passes_that_pytorch_asks_for(options: d
         made.passes = lambda batches: calls.append(1) or passes(batches)  # type: ignore[func-returns-value]
         assert train(replayed) == train(plain)
         assert len(calls) == 11
-    finally:
-        dist.destroy_process_group()
 
 
 def test_a_recorded_training_resumes_as_if_it_had_not_been_interrupted(tmp_path: Path) -> None:

@@ -158,23 +158,19 @@ def test_no_buffer_is_exchanged_in_a_step(
     monkeypatch.setattr(type(in_torch.FORM), "build", lambda self, spec, facts, at: Counting())
     sent: list[list[int]] = []
     real = dist._broadcast_coalesced
-    with monkeypatch.context() as patched:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-        try:
-            options = {"gradient_sync": gradient_sync, "gradient_accumulation": 2}
-            spec = training_fixtures.spec(topology="1n2g", options=options)
-            one = TorchDDP(spec, 0, 0, 2, "cpu")
-            one.device()
-            one.model({})
-            one.update, one.scaler = torch.optim.SGD(one.parameters, 0.1), torch.amp.GradScaler("cpu", enabled=False)
-            patched.setattr(
-                dist, "_broadcast_coalesced",
-                lambda group, tensors, *rest: sent.append([t.numel() for t in tensors]) or real(group, tensors, *rest),
-            )  # fmt: skip
-            for _ in range(3):
-                one.step([{"given": torch.ones(3)}] * 2)
-        finally:
-            dist.destroy_process_group()
+    with monkeypatch.context() as patched, training_fixtures.group_of_one():
+        options = {"gradient_sync": gradient_sync, "gradient_accumulation": 2}
+        spec = training_fixtures.spec(topology="1n2g", options=options)
+        one = TorchDDP(spec, 0, 0, 2, "cpu")
+        one.device()
+        one.model({})
+        one.update, one.scaler = torch.optim.SGD(one.parameters, 0.1), torch.amp.GradScaler("cpu", enabled=False)
+        patched.setattr(
+            dist, "_broadcast_coalesced",
+            lambda group, tensors, *rest: sent.append([t.numel() for t in tensors]) or real(group, tensors, *rest),
+        )  # fmt: skip
+        for _ in range(3):
+            one.step([{"given": torch.ones(3)}] * 2)
     assert sent == []
     assert one.network.running_mean.tolist() == [6.0] * 3
 
@@ -227,15 +223,13 @@ def test_attention_has_one_kernel(
 def test_several_ranks_compile_the_same_program_as_one() -> None:
     """PyTorch would cut a part that it compiles for DistributedDataParallel, at the borders of the buckets."""
     import torch._dynamo
-    import torch.distributed as dist
     from torch._dynamo.testing import CompileCounterWithBackend
 
     spec = training_fixtures.spec(model="bert-mini")
     made = [bert.WORKLOAD.synthetic(2, spec, 1) for _ in range(2)]
     found = []
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     config: Any = torch._dynamo.config
-    try:
+    with training_fixtures.group_of_one():
         for several in (False, True):
             config.optimize_ddp = True
             torch._dynamo.reset()
@@ -247,8 +241,6 @@ def test_several_ranks_compile_the_same_program_as_one() -> None:
             for arrays in made:
                 network(**{name: torch.from_numpy(array) for name, array in arrays.items()}).backward()
             found.append((counter.frame_count, counter.op_count))
-    finally:
-        dist.destroy_process_group()
     assert found[0] == found[1]
 
 
