@@ -1,4 +1,4 @@
-"""Helper process: GPT-2 in a framework that trains Keras' forms.
+"""Helper process: GPT-2 in a framework that trains Keras' implementations.
 
 Arguments: framework, folder with specs.json, weights.npz and tokens.npz. It prints its results as JSON and writes the
 weights after one step to moved.npz. It runs in the framework's environment.
@@ -30,7 +30,7 @@ def trained(rank: Any, windows: Any) -> list[float]:
 
 
 def arrays(network: Any, like: dict[str, Any]) -> dict[str, Any]:
-    """Return a Keras form's weights with PyTorch's names and shapes. PyTorch keeps a kernel transposed."""
+    """Return a Keras implementation's weights with PyTorch's names and shapes. PyTorch keeps a kernel transposed."""
     found = {}
     for name, weight in network.by_name().items():
         array, shape = np.array(weight), like[name].shape

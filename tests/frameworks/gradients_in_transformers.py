@@ -1,5 +1,5 @@
 """Helper process, in the environment of transformers: the loss and every gradient of one batch in double precision, by
-our PyTorch form, which is the reference of an equivalence check, and by transformers' own model.
+our PyTorch implementation, which is the reference of an equivalence check, and by transformers' own model.
 
 Arguments: specifications as JSON. It prints a line for each: both losses, the relative difference of each gradient, and
 which gradients are zero.
@@ -44,7 +44,7 @@ def drawn(network: Any) -> None:
 
 
 def trained(form: Any, network: Any, batch: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    """Return the loss and the gradients by the names of the PyTorch form."""
+    """Return the loss and the gradients by the names of the PyTorch implementation."""
     loss = network.double()(**batch)
     loss.backward()
     for parameter in network.parameters():

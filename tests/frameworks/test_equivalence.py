@@ -173,7 +173,7 @@ def test_a_layout_that_no_framework_has_is_said_to_be_unsupported(lab: Lab, tmp_
     one = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n2g"]
     assert (one.verdict, one.reason) == (
         "unsupported",
-        "the layers of bert models cannot be cut: their form in PyTorch has no `split`",
+        "the layers of bert models cannot be cut: their implementation in PyTorch has no `split`",
     )
     assert result["reference_loss"] == {}
 

@@ -1,4 +1,4 @@
-"""The reference of an equivalence check is our PyTorch form in double precision. Here it is compared with an
+"""The reference of an equivalence check is our PyTorch implementation in double precision. Here it is compared with an
 independent one: transformers' own BERT and GPT-2, with their own losses."""
 
 from __future__ import annotations

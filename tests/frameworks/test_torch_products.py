@@ -126,7 +126,7 @@ def test_products_of_fp32_stay_what_they_are(computed: Callable[[bool], None]) -
 def test_operands_of_several_types_are_refused_as_always(
     computed: Callable[[bool], None], kinds: tuple[torch.dtype, torch.dtype]
 ) -> None:
-    """Such a product is a mistake of a form, which a GPU would not compute either."""
+    """Such a product is a mistake of an implementation, which a GPU would not compute either."""
     computed(True)
     left, right = (torch.ones(4, 4, dtype=kind) for kind in kinds)
     for multiply in (torch.mm, functional.linear):

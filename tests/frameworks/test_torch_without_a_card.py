@@ -1,4 +1,5 @@
-"""The GPU's branches of the forms in PyTorch's CPU build: on the device `meta`, and with a group of one process.
+"""The GPU's branches of the implementations in PyTorch's CPU build: on the device `meta`, and with a group of one
+process.
 
 What is launched cannot be seen here (tests/gpu counts that). Shapes, types, compilations and collectives can.
 """

@@ -21,7 +21,7 @@ INPUTS = {
     },
     "resnet": {"pixels": ((2, 33, 33, 3), "uint8"), "labels": ((2,), "int32")},
 }  # fmt: skip
-"""Shapes and types of the batch's arrays, as a form's `batch` makes them."""
+"""Shapes and types of the batch's arrays, as an implementation's `batch` makes them."""
 
 
 def types(model: str) -> dict[str, list[str]]:

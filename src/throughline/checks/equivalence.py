@@ -295,7 +295,7 @@ class _Runs:
             self.lower.setdefault(spec.framework, {})[spec.precision] = self._against_fp32(spec, in_fp32)
 
     def _against_reference(self, spec: RunSpec) -> Comparison:
-        no_form = f"the reference is computed in PyTorch, and {spec.model} has no form there"
+        no_form = f"the reference is computed in PyTorch, and {spec.model} has no implementation there"
         workload = workloads.of(spec.model)
         lacking = workload.unproven(spec) if "torch" in workload.libraries else no_form
         if lacking:
@@ -380,7 +380,8 @@ class _Runs:
 
 
 def _is_refused(spec: RunSpec) -> bool:
-    """True if the framework or the form lacks a feature that the run needs, so no reference is needed for it."""
+    """True if the framework or the implementation lacks a feature that the run needs, so no reference is needed for
+    it."""
     framework = frameworks.of(spec.framework)
     offered = workloads.of(spec.model).libraries.get(framework.library, frozenset())
     return not set(frameworks.needs(spec)) <= offered & framework.features

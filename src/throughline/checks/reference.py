@@ -2,8 +2,8 @@
 
 Its gradient is the mean of the replicas' means, as in an exchange of gradients. A single mean over all samples would be
 different if the replicas have different numbers of the items that the loss counts. The optimizers and the clipping are
-written here from the papers, and no framework's code uses them. The workload provides the batches, and its form in
-PyTorch provides the whole model.
+written here from the papers, and no framework's code uses them. The workload provides the batches, and its
+implementation in PyTorch provides the whole model.
 
     python -m throughline.checks.reference initial|train SPECIFICATION WEIGHTS ASKED [MANIFEST]
 

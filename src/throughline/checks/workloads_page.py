@@ -122,8 +122,8 @@ def _words(features: frozenset[str]) -> str:
 
 
 def _proven(features: frozenset[str]) -> str:
-    """Return the precisions and options that an equivalence check of a form with these features can use as they are
-    measured."""
+    """Return the precisions and options that an equivalence check of an implementation with these features can use as
+    they are measured."""
     options = [BY_FEATURE.get(key, key) for key in FEATURES if key in features]
     precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
     named = *equivalence.AS_MEASURED, *equivalence.RARE

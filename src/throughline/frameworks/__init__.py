@@ -2,9 +2,10 @@
 
 The `__init__.py` of a folder describes its framework to the rest of the program (`description.py`) and imports only the
 standard library. It names the class that trains in a rank (`rank.py`). This class contains only the mechanics of
-training. The model and its shapes belong to the workload, whose form in the framework's library the class gets. The
-classes of all frameworks have the same methods in the same order. The files in this package import the single files of
-the lowest layer and the workloads, but no run, launcher or report. docs/add-a-framework.md explains everything.
+training. The model and its shapes belong to the workload, whose implementation in the framework's library the class
+gets. The classes of all frameworks have the same methods in the same order. The files in this package import the single
+files of the lowest layer and the workloads, but no run, launcher or report. docs/add-a-framework.md explains
+everything.
 """
 
 import importlib
@@ -65,7 +66,8 @@ def specification(value: Mapping[str, Any]) -> RunSpec[Any]:
 
 
 def features(name: str, model: str) -> frozenset[str]:
-    """Return the features of a framework with a model: those that the framework and the workload's form both have."""
+    """Return the features of a framework with a model: those that the framework and the workload's implementation both
+    have."""
     framework, workload = of(name), workloads.of(model)
     if not (framework.calls or workload.trains):
         return frozenset()
@@ -73,13 +75,13 @@ def features(name: str, model: str) -> frozenset[str]:
 
 
 def refuse(spec: RunSpec[Any]) -> None:
-    """Raise Unsupported if a run needs a feature that the workload's form or the framework lacks.
+    """Raise Unsupported if a run needs a feature that the workload's implementation or the framework lacks.
 
-    The form is imported only if its reason is needed.
+    The implementation is imported only if its reason is needed.
     """
     model, workload, framework = spec.model, workloads.of(spec.model), of(spec.framework)
     if reason := workload.lacks_form(spec, framework.library):
-        raise Unsupported(f"{model} has no form in {framework.library}: {reason}")
+        raise Unsupported(f"{model} has no implementation in {framework.library}: {reason}")
     offered = workload.libraries[framework.library]
     if not (framework.calls or workload.trains):
         raise Unsupported(f"{spec.framework} only trains, and {model} trains nothing: torch measures it")
@@ -88,7 +90,7 @@ def refuse(spec: RunSpec[Any]) -> None:
         raise Unsupported(f"{spec.framework} trains steps, and no whole jobs: {able} does")
     for feature in needs(spec):
         if feature not in offered:
-            # The rank comes before the form, because it chooses the backend of a library that has several.
+            # The rank comes before the implementation, because it chooses the backend of a library that has several.
             importlib.import_module(f"{__name__}.{framework.rank.partition(':')[0]}")
             lacks = workloads.form(model, framework.library).lacks
             raise Unsupported(lacks.get(feature) or f"{model} in {framework.library} has no {FEATURES[feature]}")

@@ -45,7 +45,7 @@ class Framework:
     It is the constant FRAMEWORK in the `__init__.py` of the framework's folder.
 
     * rank: module and class of its Rank, as `module:Class` below this package
-    * library: the library whose form of a workload it trains (`workloads.form`)
+    * library: the library whose implementation of a workload it trains (`workloads.form`)
     * packages: the packages whose versions decide what is measured, by their names in its pins. If its builds for
       CPUs and for GPUs have different names, it has both
     * accelerators: each kind of accelerator that it trains on, and a line of Python that prints {count, name, fp16} of

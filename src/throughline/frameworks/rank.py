@@ -31,7 +31,8 @@ SETTINGS = (
     "parameters", "dropout", "loss", "optimizer", "learning_rate", "betas", "epsilon", "epsilon_is_added_to",
     "weight_decay", "decays", "clip", "clip_at", "cuda_graph", "sharding", "threads",
 )  # fmt: skip
-"""The keys that every framework's `settings` has, in addition to those of the workload's form (`Workload.settings`).
+"""The keys that every framework's `settings` has, in addition to those of the workload's implementation
+(`Workload.settings`).
 
 Their values are read from what was built, and not copied from what was asked for.
 """
@@ -45,9 +46,9 @@ class Rank(ABC):
     """
 
     network: Any
-    """The network that `model` has built, as the workload's form knows it."""
+    """The network that `model` has built, as the workload's implementation knows it."""
     form: Form[Any, Any]
-    """The workload's form in the framework's library."""
+    """The workload's implementation in the framework's library."""
     own_step: str | None = None
     """What a step is, in words, if the library trains in its own loop. Then `drive` is called instead of `step`."""
     waits: bool = False
@@ -80,13 +81,13 @@ class Rank(ABC):
         """Take the device, set threads, seeds and precision. Raises Unsupported."""
 
     def model(self, facts: dict[str, Any]) -> None:
-        """Let the workload's form build the model with random weights, which are the same on every rank.
+        """Let the workload's implementation build the model with random weights, which are the same on every rank.
 
-        `facts` are what the form has to know about the data (`Workload.facts`).
+        `facts` are what the implementation has to know about the data (`Workload.facts`).
         """
 
     def load(self, weights: dict[str, Any]) -> None:
-        """Replace the weights by these: numpy arrays by their names in the model's PyTorch form."""
+        """Replace the weights by these: numpy arrays by their names in the model's PyTorch implementation."""
         self.form.load(self.network, weights)
 
     def snapshot(self) -> dict[str, Any]:

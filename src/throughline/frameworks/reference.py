@@ -58,7 +58,7 @@ def _overview() -> str:
 
 
 def source(folder: str, library: str) -> str:
-    """Return the first paragraph of a form's docstring, or "" if the library has no form."""
+    """Return the first paragraph of an implementation's docstring, or "" if the library has no implementation."""
     path = ROOT / "workloads" / folder / f"in_{library}.py"
     words = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) if path.is_file() else None
     return " ".join((words or "").split("\n\n")[0].split()).rstrip(".")

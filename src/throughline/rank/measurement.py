@@ -221,7 +221,8 @@ class Measurement:
         return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled, skipped_at)
 
     def _figures(self) -> list[dict[str, Any]]:
-        """Return the figures beside throughput that the workload declares and its form measures after the window."""
+        """Return the figures beside throughput that the workload declares and its implementation measures after the
+        window."""
         every = self.run.workload.figures
         declared = {figure.name: figure for figure in every if not (figure.of_steps or figure.of_counts)}
         return [

@@ -1,11 +1,11 @@
 """In a numerical equivalence check: what training adds to every weight, compared with what the reference's adds.
 
-Every library has its own names and layouts of weights, and a form only knows how to load the reference's arrays. So we
-load three sets of arrays one after the other, and keep for each what the network then holds: the number of each tensor
-as its elements, the reference's updates, and at last the weights to start from. After the training, the network's
-weights are compared element by element, in the library's own layout. The numbers tell which tensor an element belongs
-to, so the result has the reference's names, even where a library keeps several tensors as one. Ranks that hold parts of
-weights compare their parts. Standard library, numpy and the framework only.
+Every library has its own names and layouts of weights, and an implementation only knows how to load the reference's
+arrays. So we load three sets of arrays one after the other, and keep for each what the network then holds: the number
+of each tensor as its elements, the reference's updates, and at last the weights to start from. After the training, the
+network's weights are compared element by element, in the library's own layout. The numbers tell which tensor an element
+belongs to, so the result has the reference's names, even where a library keeps several tensors as one. Ranks that hold
+parts of weights compare their parts. Standard library, numpy and the framework only.
 """
 
 import math

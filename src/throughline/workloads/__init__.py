@@ -3,12 +3,12 @@
 Each workload is a folder beside this file. Its `__init__.py` is its neutral file: it holds everything that does not
 belong to a library, as one instance of a subclass of `Workload` (`workload.py`) with the name WORKLOAD. It imports only
 the standard library at its top (numpy inside functions), because the configuration and old environments load it too.
-`in_<library>.py` beside it is the workload's form in a library, such as torch or mxnet: one instance of a subclass of
-`Form` (`form.py`) with the name FORM.
+`in_<library>.py` beside it is the workload's implementation in a library, such as torch or mxnet: one instance of a
+subclass of `Form` (`form.py`) with the name FORM.
 
 To add a workload, it is enough to add a folder: other code finds it with `of` and `form`. Workloads import only basic
-modules of Throughline, such as files.py and spec/, and a form also imports its library. They never import a framework,
-a run or a report. docs/add-a-workload.md explains each part.
+modules of Throughline, such as files.py and spec/, and an implementation also imports its library. They never import a
+framework, a run or a report. docs/add-a-workload.md explains each part.
 """
 
 import importlib
@@ -43,7 +43,8 @@ class Described(str):
 
 
 class Unsupported(Exception):
-    """A form or a framework cannot do what a run asks for on this device. The run's record has the reason."""
+    """An implementation or a framework cannot do what a run asks for on this device. The run's record has the
+    reason."""
 
 
 @cache
@@ -101,5 +102,7 @@ def form(model: str, library: str) -> Form[Any, Any]:
     """Import and return the form of a model's workload in a library; UserError if it has no form there."""
     workload = of(model)
     if library not in workload.libraries:
-        raise UserError(f"{model} has no form in {library}", next_step="choose one of " + ", ".join(workload.libraries))
+        raise UserError(
+            f"{model} has no implementation in {library}", next_step="choose one of " + ", ".join(workload.libraries)
+        )
     return cast("Form[Any, Any]", importlib.import_module(f"{__name__}.{folder(model)}.in_{library}").FORM)

@@ -18,11 +18,11 @@ N = TypeVar("N")
 class Form(ABC, Generic[P, N]):
     """A workload in a library. `in_<library>.py` has one subclass, and one instance of it as `FORM`.
 
-    Every library has a subclass with what its forms share, such as the names of weights. All forms use the names of the
-    PyTorch form for the parameters of a model.
+    Every library has a subclass with what its implementations share, such as the names of weights. All implementations
+    use the names of the PyTorch implementation for the parameters of a model.
 
     A method that raises NotImplementedError belongs to a feature, such as `sharding`, or to workloads that train. A run
-    that asks for a feature which the form lacks is refused before the method is called.
+    that asks for a feature which the implementation lacks is refused before the method is called.
     """
 
     lacks: ClassVar[Mapping[str, str]] = {}
@@ -65,7 +65,7 @@ class Form(ABC, Generic[P, N]):
         """Return what was built: `parameters`, `dropout`, `loss` and the names in the workload's `settings`."""
 
     def versions(self) -> dict[str, str | None]:
-        """Return the versions of what the form uses beside the library."""
+        """Return the versions of what the implementation uses beside the library."""
         return {}
 
     def figures(self, network: N) -> list[tuple[str, Any, float | None]]:

@@ -1,4 +1,5 @@
-"""What the forms of all workloads in Keras share (`KerasForm`): weights by the names of the PyTorch forms, and seeds.
+"""What the implementations of all workloads in Keras share (`KerasForm`): weights by the names of the PyTorch
+implementations, and seeds.
 
 They use only Keras' own operations, so they work with every backend of Keras.
 """
@@ -29,7 +30,7 @@ POLICIES = {"bf16": "mixed_bfloat16", "fp16": "mixed_float16"}
 
 class Network(Protocol):
     def by_name(self) -> dict[str, Any]:
-        """Return every weight by its name in the PyTorch form."""
+        """Return every weight by its name in the PyTorch implementation."""
 
     @property
     def variables(self) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What the forms of all workloads in MXNet share (`MxnetForm`)."""
+"""What the implementations of all workloads in MXNet share (`MxnetForm`)."""
 
 from __future__ import annotations
 
@@ -37,5 +37,5 @@ class MxnetForm(Form[P, N]):
         return {name: parameter.data().asnumpy() for name, parameter in parameters.items()}
 
     def name(self, common: str, parameters: dict[str, Any]) -> str:
-        """Return the name here of a weight in the PyTorch form. `own` has all names here."""
+        """Return the name here of a weight in the PyTorch implementation. `own` has all names here."""
         return common

@@ -1,5 +1,5 @@
-"""What the forms of all workloads in Paddle share (`PaddleForm`): layers, and weights by the names of the PyTorch
-forms."""
+"""What the implementations of all workloads in Paddle share (`PaddleForm`): layers, and weights by the names of the
+PyTorch implementations."""
 
 from __future__ import annotations
 

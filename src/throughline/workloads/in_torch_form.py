@@ -1,4 +1,4 @@
-"""What the forms of all workloads in PyTorch share (`TorchForm`), and their networks (`InParts`)."""
+"""What the implementations of all workloads in PyTorch share (`TorchForm`), and their networks (`InParts`)."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ N = TypeVar("N", bound=nn.Module)
 
 
 class TorchForm(Form[P, N]):
-    """A workload in PyTorch. The forms in all other libraries use its names of parameters."""
+    """A workload in PyTorch. The implementations in all other libraries use its names of parameters."""
 
     def weights(self, network: N) -> Arrays:
         return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}

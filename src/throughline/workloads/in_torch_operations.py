@@ -1,4 +1,4 @@
-"""Operations in PyTorch that the forms of several workloads use. None depends on a workload.
+"""Operations in PyTorch that the implementations of several workloads use. None depends on a workload.
 
 All are functions of tensors, so that a compiler sees through them.
 """

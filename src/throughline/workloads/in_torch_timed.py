@@ -1,4 +1,5 @@
-"""Operands and timers for the PyTorch forms of operations that are timed alone, and the settings that they state."""
+"""Operands and timers for the PyTorch implementations of operations that are timed alone, and the settings that they
+state."""
 
 import math
 import statistics

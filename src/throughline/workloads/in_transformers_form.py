@@ -1,5 +1,5 @@
-"""What the forms with Hugging Face's transformers share (`TransformersForm`): the library's own model, called as its
-users call it."""
+"""What the implementations with Hugging Face's transformers share (`TransformersForm`): the library's own model, called
+as its users call it."""
 
 from __future__ import annotations
 

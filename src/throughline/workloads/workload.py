@@ -25,7 +25,7 @@ class Figure:
     `peak`: the peak of the datasheet, in TFLOPS or GB/s, with which a rate can be compared. `of_steps`: percentiles of
     the times of the timed steps in milliseconds, each on the rank that took longest for it. `of_counts`: the
     value that `counted` returns under this name, as a mean over the ranks; `counts` then also gets synthetic batches.
-    The form measures all other figures.
+    The implementation measures all other figures.
     """
 
     name: str
@@ -59,9 +59,9 @@ class Workload(ABC, Generic[P]):
     parameters: type[P]
     """A frozen dataclass of `key` fields. They decide a run together with the core keys."""
     libraries: ClassVar[Mapping[str, frozenset[str]]]
-    """Map each library to the features (`frameworks.description.FEATURES`) of the form there."""
+    """Map each library to the features (`frameworks.description.FEATURES`) of the implementation there."""
     no_form: ClassVar[Mapping[str, str]] = {}
-    """Map a library to the reason why there is no form in it. Only libraries that somebody has examined."""
+    """Map a library to the reason why there is no implementation in it. Only libraries that somebody has examined."""
     unit: ClassVar[str] = "samples"
     """The unit of throughput, such as `samples` or `images`."""
     units: ClassVar[Mapping[str, Callable[[Any], float]]] = {}
@@ -74,7 +74,8 @@ class Workload(ABC, Generic[P]):
     """The section of config.yaml with its data, and the data package whose `reading` reads them. None: all batches are
     synthetic."""
     settings: ClassVar[tuple[str, ...]] = ()
-    """Names that `settings` of every form states, beside those of the framework (`frameworks.rank.SETTINGS`)."""
+    """Names that `settings` of every implementation states, beside those of the framework
+    (`frameworks.rank.SETTINGS`)."""
     learns_from: ClassVar[int | None] = None
     """The loss of a run on real data has to fall if it has this many timed steps or more. None: losses say nothing."""
     held_out: ClassVar[Mapping[str, bool]] = {}
@@ -116,7 +117,7 @@ class Workload(ABC, Generic[P]):
         """Map what ranks that share a replica (`options.tensor_parallel`) divide, such as heads, to how many the model
         has.
 
-        Only called if a form has the feature `tensor_parallel`.
+        Only called if an implementation has the feature `tensor_parallel`.
         """
         return {}
 
@@ -125,7 +126,7 @@ class Workload(ABC, Generic[P]):
         return 0
 
     def lacks_form(self, spec: RunSpec[P], library: str) -> str | None:
-        """Return why the run's model has no form in a library; None if it has one."""
+        """Return why the run's model has no implementation in a library; None if it has one."""
         if library in self.libraries:
             return None
         return self.no_form.get(library, f"{spec.framework} trains with {library}")
@@ -149,7 +150,8 @@ class Workload(ABC, Generic[P]):
         return None
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
-        """Return what a form has to know of the data: from a manifest, or for synthetic batches if it is None."""
+        """Return what an implementation has to know of the data: from a manifest, or for synthetic batches if it is
+        None."""
         return {}
 
     def batch(self, rows: Arrays, options: Options) -> Arrays:

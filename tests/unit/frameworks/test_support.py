@@ -28,7 +28,7 @@ def test_a_feature_belongs_to_framework_and_workload(monkeypatch: pytest.MonkeyP
     frameworks.refuse(spec(options={"clip": "norm"}))
     with pytest.raises(workloads.Unsupported, match="bert-tiny in torch has no mixed precision with bf16"):
         frameworks.refuse(spec(precision="bf16"))
-    with pytest.raises(workloads.Unsupported, match="bert-tiny has no form in mxnet"):
+    with pytest.raises(workloads.Unsupported, match="bert-tiny has no implementation in mxnet"):
         frameworks.refuse(spec(framework="mxnet-horovod"))
 
 

@@ -90,7 +90,7 @@ def tiny(kind: str, folder: Path) -> dict[str, str]:
 
 
 def form() -> Any:
-    """Return the form, which imports the library only now."""
+    """Return the implementation, which imports the library only now."""
     return workloads.form("llama-3.1-8b", "transformers")
 
 

@@ -62,7 +62,7 @@ def test_a_collective_operation_counts_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("framework", "why"), [("mxnet-horovod", "no form in mxnet"), ("torch-horovod", "only trains")]
+    ("framework", "why"), [("mxnet-horovod", "no implementation in mxnet"), ("torch-horovod", "only trains")]
 )
 def test_other_frameworks_cannot(framework: str, why: str) -> None:
     with pytest.raises(workloads.Unsupported, match=why):

@@ -1,7 +1,7 @@
 """The framework `hf-loop`: a plain training loop around the models of Hugging Face's transformers.
 
-This file imports no PyTorch. It gives no reasons for missing features: the forms in transformers lack them too, and
-give the reasons.
+This file imports no PyTorch. It gives no reasons for missing features: the implementations in transformers lack them
+too, and give the reasons.
 """
 
 from dataclasses import replace

@@ -113,7 +113,8 @@ class TorchDDP(TorchRank):
             self.parallel._set_ddp_runtime_logging_sample_rate(2**31 - 1)
 
     def built(self) -> Any:
-        """If the form can, divide the weights before they have memory, so that no rank ever holds all of them."""
+        """If the implementation can, divide the weights before they have memory, so that no rank ever holds all of
+        them."""
         if not self.form.draws_in_parts or not (self.in_parts or self.tensor or self.experts):
             return super().built()
         network = self.form.build(self.spec, self.facts, torch.device("meta"))
@@ -130,7 +131,7 @@ class TorchDDP(TorchRank):
         self.split_already = True
 
     def optimizer(self) -> None:
-        if self.in_parts:  # the weights of other forms not earlier, because `load` sets whole weights
+        if self.in_parts:  # the weights of other implementations not earlier, because `load` sets whole weights
             if not self.split_already:
                 self._split(self.network)
             self.parameters = list(self.network.parameters())

@@ -46,9 +46,9 @@ class TorchRank(Rank):
     experts: TensorGroup | None = None
     """The ranks that share experts with this one, if each holds a part of them."""
     together: TensorGroup | None = None
-    """All ranks, if the form exchanges some of the parameters itself."""
+    """All ranks, if the implementation exchanges some of the parameters itself."""
     spread: frozenset[str] = frozenset()
-    """The names of the parameters that the form exchanges itself."""
+    """The names of the parameters that the implementation exchanges itself."""
     shared_by: Callable[..., torch.optim.Optimizer] | None = None
     """A function that makes an optimizer that is divided among the ranks (see `optimizers.build`), or None."""
     recorded: ReplayedStep | None = None
@@ -123,7 +123,7 @@ class TorchRank(Rank):
         torch.manual_seed(self.spec.seed + 1 + self.replica)
 
     def built(self) -> Any:
-        """Return the network that the form builds, with its weights."""
+        """Return the network that the implementation builds, with its weights."""
         with nullcontext() if self.tensor or self.together else self.building():  # a split model need not fit whole
             network = self.form.build(self.spec, self.facts, self.at)
         self.divide(network)
@@ -139,7 +139,8 @@ class TorchRank(Rank):
             self.spread = self.form.spread(network, self.together)
 
     def building(self) -> AbstractContextManager[Any]:
-        """Return the context in which the form builds the model, so that main memory need not hold the model."""
+        """Return the context in which the implementation builds the model, so that main memory need not hold the
+        model."""
         return nullcontext() if self.form.draws_on_device or not self.trains else on_device(self.at)
 
     def data(self, arrays: dict[str, Any]) -> Travelling:

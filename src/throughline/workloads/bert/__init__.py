@@ -39,9 +39,9 @@ VOCABULARY = 30522
 POSITIONS = 512
 """Length of the position table, for every sequence length."""
 ALL = frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping", "convergence"})
-"""The features of every form."""
+"""The features of every implementation."""
 MODERN = ALL | {"bf16", "compile", "activation_checkpointing"}
-"""The features of every form but MXNet's."""
+"""The features of every implementation but MXNet's."""
 ARRAYS = {
     "input_ids": ("input_ids", "int32"),
     "segments": ("segment_ids", "int8"),

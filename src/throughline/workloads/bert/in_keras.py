@@ -1,7 +1,7 @@
 """BERT pre-training in Keras: the layers of keras-hub's BertBackbone, heads on the masked positions, and the loss.
 
-We replace the backbone's approximate gelu with the exact one. This form calls the backbone's layers one after the
-other, as the backbone does. So a batch without padding needs no mask, and the backward pass can compute a layer's
+We replace the backbone's approximate gelu with the exact one. This implementation calls the backbone's layers one after
+the other, as the backbone does. So a batch without padding needs no mask, and the backward pass can compute a layer's
 activations again. Every backend of Keras can train this form.
 """
 
@@ -31,7 +31,7 @@ PARTS = [
     "attention.output.LayerNorm", "attention.self.query", "attention.self.key", "attention.self.value",
     "attention.output.dense", "output.LayerNorm", "intermediate.dense", "output.dense",
 ]  # fmt: skip
-"""The parts of a layer by their names in the PyTorch form, in the order of `of_transformer_layer`."""
+"""The parts of a layer by their names in the PyTorch implementation, in the order of `of_transformer_layer`."""
 
 
 def masked(batch: dict[str, Any]) -> Any:
@@ -104,7 +104,7 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
         return through(bert.transformer_layers, hidden, again, padding_mask=batch.get("mask"), training=training)
 
     def by_name(self) -> dict[str, Any]:
-        """Return every weight by its name in the PyTorch form."""
+        """Return every weight by its name in the PyTorch implementation."""
         bert, embeddings = self.bert, "bert.embeddings"
         weights = {
             f"{embeddings}.word_embeddings.weight": bert.token_embedding.embeddings,

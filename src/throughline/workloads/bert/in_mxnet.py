@@ -35,7 +35,8 @@ NAMES = {
     r"^bias": "bert.decoder.3.bias",
     r"^following\.": "bert.classifier.",
 }
-"""Replacements that turn a name of the PyTorch form into GluonNLP's name. They are applied one after the other."""
+"""Replacements that turn a name of the PyTorch implementation into GluonNLP's name. They are applied one after the
+other."""
 
 
 class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]

@@ -1,7 +1,7 @@
 """BERT pre-training in Paddle: operations of paddle.nn, heads on the masked positions.
 
-The model is ours, because no maintained library for Paddle has a BERT. The names are those of the PyTorch form.
-Paddle's linear layers keep their weights transposed: [inputs, outputs].
+The model is ours, because no maintained library for Paddle has a BERT. The names are those of the PyTorch
+implementation. Paddle's linear layers keep their weights transposed: [inputs, outputs].
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _ended(parts: Any, wide: Any, residual: Any, p: float) -> Any:
 
 
 class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
-    lacks = {"remove_padding": "the form in Paddle computes padding as well"}
+    lacks = {"remove_padding": "the implementation in Paddle computes padding as well"}
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> BertForPretraining:
         options = spec.options

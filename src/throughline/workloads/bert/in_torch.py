@@ -225,7 +225,9 @@ def vocabulary_scores(chosen: Tensor, table: Tensor, parameters: list[Tensor]) -
 
 
 class BertInTorch(TorchForm[Parameters, BertForPretraining]):
-    lacks = {"tensor_parallel": "the layers of bert models cannot be cut: their form in PyTorch has no `split`"}
+    lacks = {
+        "tensor_parallel": "the layers of bert models cannot be cut: their implementation in PyTorch has no `split`"
+    }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> BertForPretraining:
         shape, options = SHAPES[spec.model], spec.options

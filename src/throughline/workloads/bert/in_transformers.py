@@ -27,7 +27,7 @@ NAMES = {
     "model.cls.seq_relationship.": "following.",
     "model.": "",
 }
-"""Map how a parameter's name begins here to how it begins in the PyTorch form."""
+"""Map how a parameter's name begins here to how it begins in the PyTorch implementation."""
 
 
 def inputs(

@@ -41,7 +41,7 @@ ALL = frozenset({
     "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
     "activation_checkpointing", "convergence",
 })  # fmt: skip
-"""The features of every form."""
+"""The features of every implementation."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """GPT-2 pre-training in Keras: the layers of keras-hub's GPT2Backbone, the head on the token embeddings, and the loss.
 
-The keys of a run decide the gelu and the initial weights. This form calls the backbone's layers one after the other, as
-the backbone does. So it needs no padding mask, because a window has no padding, and the backward pass can compute a
-layer's activations again. Every backend of Keras can train this form.
+The keys of a run decide the gelu and the initial weights. This implementation calls the backbone's layers one after the
+other, as the backbone does. So it needs no padding mask, because a window has no padding, and the backward pass can
+compute a layer's activations again. Every backend of Keras can train this form.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from throughline.workloads.in_keras_form import (
 DEVIATION = 0.02
 """Standard deviation of the initial weights."""
 PARTS = ["attention_norm", "query", "key", "value", "mix", "feed_norm", "up", "down"]
-"""The parts of a layer by their names in the PyTorch form, in the order of `of_transformer_layer`."""
+"""The parts of a layer by their names in the PyTorch implementation, in the order of `of_transformer_layer`."""
 GELU = {"tanh": partial(keras.activations.gelu, approximate=True), "erf": gelu}
 
 
@@ -101,7 +101,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         return ops.sparse_categorical_crossentropy(ids[:, 1:], scores, from_logits=True)
 
     def by_name(self) -> dict[str, Any]:
-        """Return every weight by its name in the PyTorch form."""
+        """Return every weight by its name in the PyTorch implementation."""
         gpt2 = self.gpt2
         weights = {
             "tokens.weight": gpt2.token_embedding.embeddings,

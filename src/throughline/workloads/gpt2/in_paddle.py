@@ -1,7 +1,7 @@
 """GPT-2 pre-training in Paddle: operations of paddle.nn, the vocabulary head on all positions.
 
-The model is ours, like BERT in Paddle. The names are those of the PyTorch form. Paddle's linear layers keep their
-weights transposed: [inputs, outputs].
+The model is ours, like BERT in Paddle. The names are those of the PyTorch implementation. Paddle's linear layers keep
+their weights transposed: [inputs, outputs].
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Block(nn.Layer):  # type: ignore[misc]
 class Gpt2InPaddle(PaddleForm[Parameters, Gpt2]):
     lacks = {
         "remove_padding": "GPT-2's samples have no padding that could be left out",
-        "tensor_parallel": "the form in Paddle holds the whole model on each device",
+        "tensor_parallel": "the implementation in Paddle holds the whole model on each device",
     }
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Gpt2:

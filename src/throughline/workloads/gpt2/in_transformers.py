@@ -25,8 +25,8 @@ LAYER = {
     "mlp.c_fc": ["up"],
     "mlp.c_proj": ["down"],
 }
-"""Map the library's names to those of the PyTorch form. Where there are several, the library keeps their matrices side
-by side."""
+"""Map the library's names to those of the PyTorch implementation. Where there are several, the library keeps their
+matrices side by side."""
 
 
 def inputs(tokens: Tensor) -> dict[str, Tensor]:
@@ -46,7 +46,7 @@ def _turned(name: str, array: Any) -> Any:
 
 
 def _named(name: str) -> list[str]:
-    """Return the names in the PyTorch form of a parameter here: several if it holds several matrices."""
+    """Return the names in the PyTorch implementation of a parameter here: several if it holds several matrices."""
     path, _, kind = name.removeprefix("model.transformer.").rpartition(".")
     if path in TABLES:
         return [f"{TABLES[path]}.{kind}"]

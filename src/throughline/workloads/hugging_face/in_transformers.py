@@ -27,7 +27,8 @@ CLASSES: dict[str, Any] = {
 }
 
 OUTER = "model."
-"""What the names of parameters begin with here, before their names in transformers, which are those of our own form."""
+"""What the names of parameters begin with here, before their names in transformers, which are those of our own
+implementation."""
 
 
 def _config(spec: RunSpec[Parameters]) -> Any:

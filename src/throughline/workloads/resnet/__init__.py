@@ -78,11 +78,11 @@ LACKS = {
     "sharding": "resnet's states are small, and every replica keeps all of them",
     "tensor_parallel": "each device holds the whole resnet",
 }
-"""What no form has, and why."""
+"""What no implementation has, and why."""
 ALL = frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping"})
-"""The features of every form."""
+"""The features of every implementation."""
 MODERN = ALL | {"bf16", "compile"}
-"""The features of every form but MXNet's."""
+"""The features of every implementation but MXNet's."""
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class ResNet(keras.Layer):  # type: ignore[misc]
         return ops.cast(self.head(ops.mean(hidden, axis=(1, 2))), "float32")
 
     def by_name(self) -> dict[str, Any]:
-        """Return every weight by its name in the PyTorch form."""
+        """Return every weight by its name in the PyTorch implementation."""
         weights = {**self.stem.by_name("stem"), **of_layer("head", self.head)}
         for prefix, block in zip(self.places, self.blocks, strict=True):
             weights |= block.by_name(f"stages.{prefix}")

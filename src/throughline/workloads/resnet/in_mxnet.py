@@ -97,7 +97,7 @@ class ResNet(gluon.HybridBlock):  # type: ignore[misc]
             self.head = Head(shape.blocks[-1].outputs, given.classes)
 
     def named_parameters(self) -> list[tuple[str, gluon.Parameter]]:
-        """Return every weight by its place in the network. These are the names of the PyTorch form."""
+        """Return every weight by its place in the network. These are the names of the PyTorch implementation."""
         every = self._collect_params_with_prefix().items()
         return [(name, parameter) for name, parameter in every if parameter.grad_req != "null"]
 
