@@ -253,7 +253,7 @@ def test_hostile_text_in_records_is_inert(planted: tuple[Clone, dict[str, dict[s
     assert "<script>alert(1)</script>" in page.text
     tables = clone.files("results/*/tables/*")
     assert {Path(name).name for name in tables} >= {
-        f"{name}.{kind}" for name in ("throughput", "use", "work") for kind in ("csv", "md", "tex")
+        f"{name}.{kind}" for name in ("throughput", "utilization", "flops") for kind in ("csv", "md", "tex")
     }
     for name in clone.files("results/*/tables/*.csv"):
         with (clone.path / name).open(newline="", encoding="utf-8") as file:

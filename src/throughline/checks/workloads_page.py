@@ -32,7 +32,7 @@ For those who choose what to train: each workload's models, keys, data, figures 
 [add-a-workload.md](add-a-workload.md) what a new workload needs. This page is generated from
 `src/throughline/workloads/` (`python -m throughline.checks.workloads_page`).
 
-A run of every workload measures throughput, memory, use of the hardware and the work done
+A run of every workload measures throughput, memory, utilization, FLOPs and MFU
 ([outputs.md](outputs.md)). Some workloads have figures of their own, which stand below.
 
 A benchmark has a

@@ -18,7 +18,8 @@ class EfficiencyGoal(Section):
 
 class UtilizationGoal(Section):
     at_least: Annotated[float, Field(gt=0, le=1)] = Field(
-        0.8, description="the lowest mean use of the devices (on a CPU: of the workers' threads) over the window"
+        0.8,
+        description="the lowest mean utilization of the devices (on a CPU: of the workers' threads) over the window",
     )
 
 
@@ -28,7 +29,7 @@ UseShare = Annotated[float | None, Field(gt=0, le=1)]
 class MeanUseGoal(Section):
     from_nodes: PositiveInt = Field(1, description="topologies of this many nodes or more count; 1: all of them")
     gpu: UseShare = Field(None, description="the lowest mean share of time in which the GPUs were busy")
-    cpu: UseShare = Field(None, description="the lowest mean use of all processors of the nodes")
+    cpu: UseShare = Field(None, description="the lowest mean utilization of all processors of the nodes")
     memory: UseShare = Field(None, description="the lowest mean share of the nodes' memory in use")
     disk: UseShare = Field(None, description="the lowest mean share of time in which a node's busiest disk worked")
     network: UseShare = Field(

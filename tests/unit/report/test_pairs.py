@@ -65,7 +65,7 @@ def cells_of(cases: list[Case]) -> pd.DataFrame:
 
 def changes(both: OffOn) -> list[str]:
     """Memory in MiB, use in per cent, and throughput, as the page shows how they change."""
-    scales = ((both.memory, 1 / MIB), (both.use, 100), (both.throughput, 1))
+    scales = ((both.memory, 1 / MIB), (both.utilization, 100), (both.throughput, 1))
     return [options_off_and_on.text(change, scale) for change, scale in scales]
 
 
@@ -159,7 +159,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     )
     assert float(first["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / (GPT2_SMALL / 2))
     assert float(second["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / (GPT2_SMALL * 3 / 4))
-    assert (first["use_share_change"], first["samples_per_s_change"]) == ("0.0", "0.0")
+    assert (first["utilization_share_change"], first["samples_per_s_change"]) == ("0.0", "0.0")
     assert [case["case"] for case in read(tmp_path / "plain/cases.csv")] == [
         "1n_1g_dp_32bs",
         "1n_2g_dp_32bs",

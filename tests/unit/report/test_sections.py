@@ -71,18 +71,18 @@ def test_a_predicted_memory_stands_beside_the_peaks(tmp_path: Path) -> None:
 
 
 def test_use_of_the_hardware(tmp_path: Path) -> None:
-    table = shown(groups(tmp_path, True), "use")
+    table = shown(groups(tmp_path, True), "utilization")
     assert {"gpu_busy_share": "93 %", "devices_power_w_mean": "271", "machine_cpu_share_mean": "21.0 %",
             "processes_cpu_cores_mean": "2.00", "throttle_reasons": "power",
             "machine_network_sent_bytes_per_s_mean": "910.0"}.items() <= row(table, "1n2g").items()  # fmt: skip
-    notes = " ".join(condensed(groups(tmp_path, True), "use").notes)
+    notes = " ".join(condensed(groups(tmp_path, True), "utilization").notes)
     assert "n/a: SM active. Reason: this card has no such counters (GPM needs Hopper)" in notes
     power = next(e for c, e in zip(table.columns, table.lines[0].entries, strict=True) if c.heading == "power")
     assert power.reason == "266 to 276"
 
 
 def test_work_with_its_conventions(tmp_path: Path) -> None:
-    table = condensed(groups(tmp_path, True), "work")
+    table = condensed(groups(tmp_path, True), "flops")
     assert {"flops_per_sample": "69.9 G", "datasheet_flops_per_s": "15.7 T", "mfu": "44.5 %", "matmul_share": "49.6 %",
             "real_tokens_per_s": "11,136"}.items() <= row(table).items()  # fmt: skip
     assert {"attention", "vocabulary head", "peak", "recomputation", "positions"} <= dict(table.facts).keys()
@@ -198,7 +198,11 @@ def test_cost_with_the_best_value(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "reason"),
-    [("memory", "knows no such figure"), ("use", "telemetry was switched off"), ("work", "knows no such figure")],
+    [
+        ("memory", "knows no such figure"),
+        ("utilization", "telemetry was switched off"),
+        ("flops", "knows no such figure"),
+    ],
 )
 def test_a_record_without_figures_says_why(tmp_path: Path, name: str, reason: str) -> None:
     table = condensed(groups(tmp_path, False), name)
@@ -212,7 +216,7 @@ def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
         assert group.summary
         found.present[tmp_path / "results/bert" / f"{group.name}.json"] = group.summary
     html = page.render(found, [], None, tmp_path / "results/report.html")
-    for text in ("Memory", "Use of the hardware", "Work done", "Cost", "Comparisons", "1n2g over 1n1g", "44.5 %",
+    for text in ("Memory", "Utilization", "FLOPs and MFU", "Cost", "Comparisons", "1n2g over 1n1g", "44.5 %",
                  "no topology has 20 nodes and more", "(no valid repeat)", "without an A/A run of its",
                  "each of the 128 positions attends to all", "10.00 EUR"):  # fmt: skip
         assert text in html
@@ -220,7 +224,7 @@ def test_the_page_shows_all_of_it(tmp_path: Path) -> None:
 
 def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
     found = groups(tmp_path, True, device_found=CPU)
-    table = condensed(found, "work")
+    table = condensed(found, "flops")
     assert "mfu" not in [column.key for column in table.columns]
     assert any("MFU" in note and "a CPU's peak depends on its clock" in note for note in table.notes)
     assert any("no price is known for AMD EPYC" in note for note in condensed(found, "cost").notes)
@@ -234,9 +238,9 @@ def test_a_cpu_has_no_mfu_and_says_why(tmp_path: Path) -> None:
 def test_files_hold_the_unrounded_figures(tmp_path: Path) -> None:
     write_tables(Scope(groups(tmp_path, True)), tmp_path / "tables")
     wanted = {
-        "work": ("mfu", 100 * 69.93e9 / 15.7e12),
+        "flops": ("mfu", 100 * 69.93e9 / 15.7e12),
         "cost": ("price_per_million_samples", 10.0),
-        "use": ("devices_memory_used_bytes_mean", 9.45e9),
+        "utilization": ("devices_memory_used_bytes_mean", 9.45e9),
         "memory": ("needed_bytes", 8.37e9),
     }
     for name, (key, value) in wanted.items():

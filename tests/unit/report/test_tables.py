@@ -42,7 +42,7 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_every_table_in_every_form(folder: Path) -> None:
     assert {path.name for path in folder.iterdir()} == {
         f"{name}.{suffix}"
-        for name in ("throughput", "figures", "memory", "use", "work", "cost")
+        for name in ("throughput", "figures", "memory", "utilization", "flops", "cost")
         for suffix in ("csv", "md", "tex")
     } | {"beside.csv", "comparisons.csv", "environment.csv"}
 
@@ -142,14 +142,14 @@ def test_what_a_proof_covers_is_printed(tmp_path: Path) -> None:
     compared = read_equivalence(tmp_path / "equivalence.json")
     found = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
     write_tables(Scope(cells.groups([found])), tmp_path / "tables")
-    line = "* torch: numerical equivalence is checked for: fp32; dropout 0 (measured: 0.1)"
+    line = "* torch: numerical equivalence is proven for: fp32; dropout 0 (measured: 0.1)"
     assert line in (tmp_path / "tables/throughput.md").read_text()
 
 
 @pytest.mark.slow
 def test_the_tensor_that_is_furthest_off_stands_in_the_table(tmp_path: Path) -> None:
-    """With what was not compared; an equivalence check of an older version has no such table, and its plot has the
-    losses alone."""
+    """With what was not compared; an equivalence check of losses alone has no such table, and its plot has them
+    alone."""
     proof = json.loads((GOLDEN / "equivalence.json").read_text())
     losses = proof["frameworks"]["torch"]["1n1g"]
 

@@ -1,4 +1,4 @@
-"""Combine what the hardware did in the runs of one cell: memory, use, energy, work."""
+"""Combine what the hardware did in the runs of one cell: memory, utilization, energy, FLOPs."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """Return the fields of `Cell` about memory, use, energy and work, over the ok runs."""
+    """Return the fields of `Cell` about memory, utilization, energy and FLOPs, over the ok runs."""
     ok = [run for run in runs if run.status == "ok"]
     work = [_work(run) for run in ok]
     use = {name: [getattr(run.utilization, name) for run in ok] for name in Utilization.model_fields}
@@ -83,7 +83,7 @@ def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any
 
 
 def _use(nodes: Sequence[NodeTelemetry]) -> Use:
-    """Combine the use on all nodes and repeats: the mean of the means, and the extremes."""
+    """Combine the utilization on all nodes and repeats: the mean of the means, and the extremes."""
     devices = [device for node in nodes for device in node.devices]
     throttled = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
     use = {

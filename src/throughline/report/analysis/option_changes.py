@@ -1,4 +1,4 @@
-"""Compare cells with an option off and on: memory, use of the devices, and throughput."""
+"""Compare cells with an option off and on: memory, utilization of the devices, and throughput."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -32,10 +32,11 @@ class Change:
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a cell in such a table. use: the share of the time in which GPUs, or threads on a CPU, worked."""
+    """The figures of a cell in such a table. utilization: the share of the time in which GPUs, or threads on a CPU,
+    worked."""
 
     memory_bytes: float | None
-    use: float | None
+    utilization: float | None
     samples_per_s: float | None
 
     @classmethod
@@ -64,8 +65,8 @@ class OffOn:
         return Change(self.off.memory_bytes, self.on.memory_bytes)
 
     @property
-    def use(self) -> Change:
-        return Change(self.off.use, self.on.use)
+    def utilization(self) -> Change:
+        return Change(self.off.utilization, self.on.utilization)
 
     @property
     def throughput(self) -> Change:

@@ -1,4 +1,4 @@
-"""Tables of memory, use of the hardware, and work, with a row for each cell."""
+"""Tables of memory, utilization, and FLOPs with MFU, with a row for each cell."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -280,5 +280,5 @@ def _synthetic(best: Best, scope: Scope) -> Pair | None:
 
 
 MEMORY = Topic("memory", "Memory", order=110, table=memory, text=lambda scope: [memory_text(scope)])
-USE = Topic("use", "Use of the hardware", order=120, table=use, findings=waiting)
-WORK = Topic("work", "Work done", order=130, table=work)
+USE = Topic("utilization", "Utilization", order=120, table=use, findings=waiting)
+WORK = Topic("flops", "FLOPs and MFU", order=130, table=work)

@@ -97,8 +97,8 @@ def cells(cases: Sequence[Case]) -> Table:
                 memory += _bracket(change.memory, 1 / MIB)
                 samples_per_s += _bracket(change.throughput)
             which = [case.date, f"test-{first}-{second}", case.description, case.name]
-            use = as_printed(case.figures.use, 100)
-            rows.append([*which, memory, use, samples_per_s, case.framework, case.precision])
+            utilization = as_printed(case.figures.utilization, 100)
+            rows.append([*which, memory, utilization, samples_per_s, case.framework, case.precision])
     columns = [Column(name, name) for name in CASE_COLUMNS]
     return Table(columns, [Line(list(map(Entry.words, row))) for row in rows], forms=(PAGE, CSV))
 
@@ -121,7 +121,7 @@ TOPIC = Topic(
     "cases",
     "Cases in OneFlow's form",
     "The same cells in the form of OneFlow's study of GPT-2: dp is data parallel, mp is one model on several devices, "
-    "bs is the batch of a replica. On a CPU, memory and use are those of processes and threads.",
+    "bs is the batch of a replica. On a CPU, memory and utilization are those of processes and threads.",
     order=170,
     table=table,
 )

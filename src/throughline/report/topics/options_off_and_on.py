@@ -1,4 +1,4 @@
-"""Show cells with an option off and on: memory, use and throughput, and how they change."""
+"""Show cells with an option off and on: memory, utilization and throughput, and how they change."""
 
 from collections.abc import Iterator
 
@@ -24,7 +24,7 @@ def table(scope: Scope) -> Table | None:
         Column(heading="where", forms=(PAGE,)),
         *(Column(key, forms=(CSV,)) for key in ("precision", "batch", "framework", "topology", "devices")),
         *_columns("memory_bytes", "memory, MiB"),
-        *_columns("use_share", "use, %"),
+        *_columns("utilization_share", "utilization, %"),
         *_columns("samples_per_s", unit),
         Column("saved_bytes_per_parameter", "bytes saved"),
         Column("verdict", "throughput is"),
@@ -54,7 +54,7 @@ def _entries(pair: Pair, both: OffOn) -> list[Entry]:
         Entry(value=str(row.topology)),
         Entry(value=row.topology.world),
         *_change(both.memory, 1 / MIB),
-        *_change(both.use, 100),
+        *_change(both.utilization, 100),
         *_change(both.throughput, 1),
         Entry("" if saved is None else f"{saved:.1f}", saved),
         Entry.words(pair.words, chip=pair.verdict.replace(" ", "-")),
@@ -84,9 +84,9 @@ def text(change: Change, scale: float) -> str:
 def remarks(scope: Scope) -> Iterator[str]:
     """Say what the figures are, and what each value of sharding splits."""
     yield (
-        "Memory is the most that a device held, as its driver counts it. Without a driver it is what the largest rank "
-        "held; on a CPU that is the whole process, libraries included. Use is the share of the window in which GPUs, "
-        "on a CPU the workers' threads, were busy."
+        "Memory is the most that a device held, as its driver counts it. Without a driver it is what the largest "
+        "rank held; on a CPU that is the whole process, libraries included. Utilization is the share of the window "
+        "in which GPUs, on a CPU the workers' threads, were busy."
     )
     against = dict.fromkeys(
         f"{_switched_on(pair)}: off is {pair.sides[0].group.benchmark}, on is {pair.sides[1].group.benchmark}."
