@@ -189,10 +189,10 @@ def test_a_precision_that_is_no_fp32_is_marked_alone(tmp_path: Path) -> None:
     compared = read_equivalence(tmp_path / "equivalence.json")
     fp32 = summary.summarize(write_series(tmp_path, {"1n1g": [5.0]}), repeats=1, equivalence=compared)
     half = compared.of("torch", "fp16")
-    assert fp32.mathematics is not None and half is not None
-    assert (fp32.mathematics["torch"].covers, half.covers) == (covers[:1], covers)
+    assert fp32.equivalence is not None and half is not None
+    assert (fp32.equivalence["torch"].covers, half.covers) == (covers[:1], covers)
     assert (half.verdict, half.reason, half.tolerance) == ("different", "fp16: its loss is off", 0.1)
-    fp16 = fp32.model_copy(update={"precision": "fp16", "mathematics": {"torch": half}})
+    fp16 = fp32.model_copy(update={"precision": "fp16", "equivalence": {"torch": half}})
     found = {group.precision: group.rows[0].shown for group in cells.groups([fp32, fp16])}
     assert found == {"fp32": "torch", "fp16": "torch (unequal)"}
 

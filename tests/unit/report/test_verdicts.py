@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from report_fixture import CPU, V100, jitter, record, spec, write_record, write_series
-from throughline.records import Mathematics, Summary, read_summary
+from throughline.records import EquivalenceVerdict, Summary, read_summary
 from throughline.report import answers
 from throughline.report.analysis import cells, judged_pairs, leader, machines, summary
 from throughline.report.analysis.summary import Terms
@@ -45,12 +45,12 @@ def benchmark(root: Path, speeds: dict[str, list[float]], name: str = "bert", **
 
 def proven(found: Summary, **verdicts: str) -> Summary:
     proofs = {
-        name: Mathematics.model_validate(
+        name: EquivalenceVerdict.model_validate(
             {"verdict": verdict, "largest_difference": 1e-7, "tolerance": 1e-5, "reason": None, "covers": []}
         )
         for name, verdict in verdicts.items()
     }
-    return found.model_copy(update={"mathematics": proofs})
+    return found.model_copy(update={"equivalence": proofs})
 
 
 def scoped(*summaries: Summary) -> Scope:
@@ -178,8 +178,8 @@ def test_a_star_needs_the_proof_of_all(tmp_path: Path, unproven: str) -> None:
     three, again = benchmark(tmp_path, STAR), twice(tmp_path)
     for verdict in ("oom", "unsupported", "different"):
         stated = proven(three, **dict.fromkeys(STAR, "equal") | {unproven: verdict})
-        assert star(scoped(stated, again.model_copy(update={"mathematics": None}))) == [], verdict
-    bare = [found.model_copy(update={"mathematics": None}) for found in (three, again)]
+        assert star(scoped(stated, again.model_copy(update={"equivalence": None}))) == [], verdict
+    bare = [found.model_copy(update={"equivalence": None}) for found in (three, again)]
     assert star(scoped(*bare)) == []
 
 
