@@ -74,7 +74,7 @@ def packed(folder: Path, number: int, summaries: list[Path], files: dict[str, by
     random.seed(number)
     names = [path.relative_to(folder).as_posix() for path in summaries]
     older = files | {name: json.dumps(_earlier(json.loads(files[name]), number)).encode() for name in names}
-    made = contents.Made(repeats=REPEATS, terms={}, remarks=None, summaries=names, compared=[], proof=False)
+    made = contents.Made(repeats=REPEATS, terms={}, remarks=None, summaries=names, compared=[], equivalence=False)
     told = contents.Contents(
         formats=contents.FORMATS,
         version="0.3.0",

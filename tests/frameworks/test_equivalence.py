@@ -160,7 +160,7 @@ def test_a_framework_that_diverges_takes_nothing_with_it(lab: Lab, tmp_path: Pat
     renamed = found.model_copy(update={"frameworks": {"torch": found.frameworks["fake"]}})
     paths = report_fixture.write_series(tmp_path, {"1n1g": [100.0] * 3})
     made = summarize(paths, repeats=3, equivalence=renamed)
-    assert made.mathematics is not None and made.mathematics["torch"].verdict == "different"
+    assert made.equivalence is not None and made.equivalence["torch"].verdict == "different"
     assert any("not finite from step 3" in text for text in made.frameworks["torch"]["1n1g"].warnings)
 
 

@@ -174,7 +174,7 @@ def _summary(folder: Path, path: Path, stated: Summary, made: Made) -> Found:
         return
     proof = path.with_name("equivalence.json")
     try:
-        equal = records.read_equivalence(proof) if made.proof and proof.exists() else None
+        equal = records.read_equivalence(proof) if made.equivalence and proof.exists() else None
         terms = summary.Terms.model_validate(made.terms)
         derived = summary.summarize([there[log] for log in named], made.repeats, made.remarks, equal, terms)
     except (UserError, ValueError, RecursionError) as error:

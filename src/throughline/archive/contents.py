@@ -53,8 +53,8 @@ class Made(Entry):
     """What the summaries and tables of a benchmark were made with, other than the records.
 
     repeats: asked for in each cell; terms: goals, prices, margin and task (summary.Terms) as JSON values; compared:
-    summaries of other benchmarks that its tables use; proof: True if the benchmark has a numerical equivalence check;
-    predict: what its predictions are asked for (predictions.Asked), None without any.
+    summaries of other benchmarks that its tables use; equivalence: True if the benchmark has a numerical equivalence
+    check; predict: what its predictions are asked for (predictions.Asked), None without any.
     """
 
     repeats: Count
@@ -62,7 +62,7 @@ class Made(Entry):
     remarks: str | None
     summaries: list[SummaryName]
     compared: list[SummaryName]
-    proof: bool
+    equivalence: bool
     predict: dict[str, Any] | None = Field(None, exclude_if=lambda value: value is None)
 
 

@@ -113,7 +113,7 @@ def _sum(file: str, run: RunRecord) -> Iterator[Difference]:
 def _counts(file: str, run: RunRecord) -> Iterator[Difference]:
     """Yield numbers of steps that were not asked for, or that a run without a fault cannot have."""
     asked, done = run.spec.steps.warmup, run.warmup_steps
-    if run.spec.steps.max_total_seconds is None and run.window_at_least_s is None:
+    if run.spec.steps.max_total_seconds is None and run.min_window_seconds is None:
         yield from between(file, done, asked, "warmup_steps")
     elif done > max(asked, MOST_LOOKS):
         yield Difference(file, "warmup_steps", f"it states {done}, and a run takes {max(asked, MOST_LOOKS)} at most")

@@ -321,7 +321,7 @@ class _Runs:
         if not record["scaler_skipped_steps"]:
             compared = judged(_means(record), in_fp32.loss[: spec.steps.timed], rounding)
             return _with_updates(spec, compared, record, self.expected[spec.size.replicas])
-        return self._with_skipped_steps(spec, record["proof"]["skipped_steps"], rounding)
+        return self._with_skipped_steps(spec, record["equivalence"]["skipped_steps"], rounding)
 
     def _with_skipped_steps(self, spec: RunSpec, skipped: Sequence[int], rounding: float) -> Comparison:
         """Compare a run whose loss scaler skips steps with a reference that skips them too.
@@ -334,7 +334,7 @@ class _Runs:
         record = self._ran(spec, updates)
         if isinstance(record, Comparison):
             return record
-        again = record["proof"]["skipped_steps"]
+        again = record["equivalence"]["skipped_steps"]
         if again != skipped:
             varies = f"the loss scaler skipped the steps {skipped} in one run, and {again} in the next"
             return Comparison(verdict="invalid", reason=varies)
@@ -391,7 +391,7 @@ def _with_updates(
     spec: RunSpec, losses: Comparison, record: Mapping[str, Any], expected: reference_process.Trained
 ) -> Comparison:
     """Return the comparison of losses together with that of updates. A run is only equal if both are."""
-    found = updates.judged(record.get("proof"), spec, expected.without_gradient, expected.with_gradient)
+    found = updates.judged(record.get("equivalence"), spec, expected.without_gradient, expected.with_gradient)
     change: dict[str, Any] = {"updates": found}
     if losses.verdict == "equal" and found.verdict == "different":
         change |= {"verdict": "different", "reason": found.reason}

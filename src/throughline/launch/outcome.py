@@ -13,7 +13,7 @@ from throughline.messages import Measured, Proven, RankReport, Update
 from throughline.spec import RunSpec
 from throughline.spec.options import SETTLED_S
 
-SOME_HAVE = frozenset({"window_at_least_s", "rounding", "proof"})
+SOME_HAVE = frozenset({"min_window_seconds", "rounding", "equivalence"})
 """The keys that a record without a value does not have."""
 SKIPPED_AT_MOST = 0.01
 """The share of timed steps that the loss scaler may skip."""
@@ -92,9 +92,9 @@ class Outcome:
     loader_stall_share: float | None = None
     network: dict[str, Any] | None = None
     utilization: dict[str, float | None] = field(default_factory=lambda: {"cpu": None, "gpu": None})
-    window_at_least_s: float | None = None
+    min_window_seconds: float | None = None
     rounding: dict[str, Any] | None = None
-    proof: dict[str, Any] | None = None
+    equivalence: dict[str, Any] | None = None
 
     def as_record(self) -> dict[str, Any]:
         given = {**vars(self), "ranks": [rank.model_dump() for rank in self.ranks]}
@@ -204,9 +204,9 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         loader_stall_share=max(stalls, default=None),
         network=asdict(first.network) if first.network else None,
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
-        window_at_least_s=first.min_window_seconds or None,
+        min_window_seconds=first.min_window_seconds or None,
         rounding=rounding.of(spec, ranks),
-        proof=_of_proof([rank.proof for rank in ranks if rank.proof]),
+        equivalence=_of_proof([rank.proof for rank in ranks if rank.proof]),
     )
 
 

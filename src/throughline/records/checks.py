@@ -101,7 +101,7 @@ class WorstUpdate(Entry):
     left_out: Whole
 
 
-class Mathematics(Entry):
+class EquivalenceVerdict(Entry):
     """Whether a framework computes the same as the reference.
 
     It is the worst verdict of the framework's topologies in equivalence.json. In a summary of another precision than
@@ -190,7 +190,7 @@ class Equivalence(WorkloadFile):
     precisions: dict[str, dict[str, Comparison]]
     """Map framework and precision to the comparison of its losses with the same framework's losses in fp32."""
 
-    def of(self, framework: str, precision: str = "fp32") -> Mathematics | None:
+    def of(self, framework: str, precision: str = "fp32") -> EquivalenceVerdict | None:
         """Return the worst verdict of a framework's topologies and of this precision; None if it was not compared."""
         compared, order = self.frameworks.get(framework), get_args(ProofVerdict)
         if not compared:
@@ -201,7 +201,7 @@ class Equivalence(WorkloadFile):
         topology, worst = min(
             compared.items(), key=lambda item: (order.index(item[1].verdict), -(item[1].largest_difference or 0))
         )
-        return Mathematics(
+        return EquivalenceVerdict(
             verdict=worst.verdict,
             largest_difference=worst.largest_difference,
             tolerance=worst.tolerance or self.tolerance,

@@ -180,7 +180,7 @@ class RunRecord(TrainingFile):
 
     `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
     `step_seconds` has the time of each step on the rank that took longest for it (of a whole job: on rank 0).
-    `window_at_least_s` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
+    `min_window_seconds` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
     `settings` and `network` are None if no rank told them; `configuration` is None for a run that was started by hand.
     `rounding` is None if the ranks did not all end well. `hardware` has the nodes whose sampler left something; None
     without telemetry. It is no part of the environment's digest.
@@ -207,9 +207,9 @@ class RunRecord(TrainingFile):
     work: Work
     network: Network | None
     configuration: dict[str, Any] | None = None
-    window_at_least_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
+    min_window_seconds: Positive | None = Field(None, exclude_if=lambda value: value is None)
     rounding: Rounding | None = Field(None, exclude_if=lambda value: value is None)
-    proof: OfProof | None = Field(None, exclude_if=lambda value: value is None)
+    equivalence: OfProof | None = Field(None, exclude_if=lambda value: value is None)
     hardware: list[NodeHardware] | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")

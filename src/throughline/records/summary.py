@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
 
-from throughline.records.checks import Mathematics
+from throughline.records.checks import EquivalenceVerdict
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
 from throughline.records.run import Memory, Network, Series, Utilization, Work
 from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps, values
@@ -164,7 +164,7 @@ class Summary(WorkloadFile):
     job: EpochsJob | None = Field(None, exclude_if=lambda value: value is None)
     data: Data | None
     remarks: str | None
-    mathematics: dict[str, Mathematics] | None
+    equivalence: dict[str, EquivalenceVerdict] | None
     settings: dict[str, dict[str, Any] | None] | None
     goals: list[Goal] | None
     reasons: dict[str, str]

@@ -256,7 +256,7 @@ class Targets:
                 "remarks": self.config.block(benchmark).remarks,
                 "summaries": summaries,
                 "compared": self.compared(benchmark),
-                "proof": benchmark in self.proofs,
+                "equivalence": benchmark in self.proofs,
                 **({"predict": asked} if (asked := self.plan_of(benchmark)) else {}),
             }
             for benchmark, summaries in self.by_benchmark.items()

@@ -162,7 +162,7 @@ def test_the_records_of_the_demo_hold(tmp_path: Path, monkeypatch: pytest.Monkey
             "remarks": None,
             "summaries": [path.as_posix() for path in own],
             "compared": [path.as_posix() for path in paths if path not in own],
-            "proof": (results / name / "equivalence.json").exists(),
+            "equivalence": (results / name / "equivalence.json").exists(),
         }
         again(paths, results / name / "tables")
     Path(PAGE).write_text("")

@@ -129,7 +129,7 @@ def unequal(summary: Any) -> None:
         "reason": "its loss is off",
         "covers": [],
     }
-    summary["mathematics"] = {"torch": proof | {"covers": []}}
+    summary["equivalence"] = {"torch": proof | {"covers": []}}
 
 
 def simulated(summary: Any) -> None:

@@ -232,7 +232,7 @@ def test_each_precision_is_held_against_fp32(tmp_path: Path, monkeypatch: pytest
     assert verdict(lower(1 + 5e-4), "fp16")[0] == "different"
     assert verdict(lower(1 + 2e-3)) == ("different", "bf16: its loss is off by 2.0e-03, and 1.3e-03 is tolerated")
     skipped = {"status": "invalid", "reason": "the loss scaler skipped", "scaler_skipped_steps": 1}
-    skipped |= {"proof": {"skipped_steps": [2], "updates": {}, "reason": "none were left"}}
+    skipped |= {"equivalence": {"skipped_steps": [2], "updates": {}, "reason": "none were left"}}
     assert verdict(lower(1 + 1e-4, **skipped), "fp16") == ("equal", None)
     assert verdict(lower(1 + 5e-4, **skipped), "fp16")[0] == "different", "a skipped step widens nothing"
     assert verdict(lower(1.0, **skipped | {"scaler_skipped_steps": 9}), "fp16") == (
@@ -259,7 +259,7 @@ def test_a_run_whose_scaler_skips_steps_is_held_against_a_reference_that_skips_t
         at = next(runs) if half else []
         proof = {"skipped_steps": at, "updates": {}, "reason": "none"}
         ranks = [{"loss": TRUE[:steps]}]
-        return {"status": "ok", "reason": None, "scaler_skipped_steps": len(at), "ranks": ranks, "proof": proof}
+        return {"status": "ok", "reason": None, "scaler_skipped_steps": len(at), "ranks": ranks, "equivalence": proof}
 
     monkeypatch.setattr(equivalence.launcher, "run", run)
     monkeypatch.setattr(reference_process, "initial", lambda *given: None)
@@ -324,7 +324,7 @@ def test_a_tensor_that_is_never_updated_is_found_in_every_precision(precision: s
 
 def test_equal_losses_with_other_updates_are_different(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"query": RIGHT | {"difference": 2.0}, "key.bias": RIGHT | {"difference": 2.0}}
-    outcome = {**EQUAL, "proof": {"skipped_steps": [], "updates": found, "reason": None}}
+    outcome = {**EQUAL, "equivalence": {"skipped_steps": [], "updates": found, "reason": None}}
     proof = proved(monkeypatch, tmp_path, {"fp32": outcome})
     mathematics = proof.of("torch")
     assert mathematics is not None and mathematics.verdict == "different"

@@ -67,7 +67,7 @@ def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
     block = {"sequence_length": 32, "topologies": ["1n1g", "1n2g"], "repeats": 12, "batch": {"fp32": [4, 8]},
              "frameworks": ["torch", "jax", "tensorflow"], "extras": ["aa"]}  # fmt: skip
     many = runs.expand(load([], {"benchmarks": {"b": block}}))
-    (line,) = [line for line in str(planned(many, many, tmp_path)).splitlines() if "apart" in line]
+    (line,) = [line for line in str(planned(many, many, tmp_path)).splitlines() if "detect" in line]
     assert line == "  b: 12 repeats detect differences of 4 % at 2 % noise (6 questions)"
     one = runs.expand(load([], {"benchmarks": {"b": {**block, "repeats": 2, "extras": []}}}))
     assert "b: too few repeats for a verdict: a test needs 3; 5 % takes 9 repeats" in str(planned(one, one, tmp_path))

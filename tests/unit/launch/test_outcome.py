@@ -173,8 +173,8 @@ def test_a_short_window_on_a_gpu_is_a_warning(
 
 def test_a_record_says_what_window_was_planned() -> None:
     planned = outcome.assemble(spec(), {0: report(min_window_seconds=30.0)}, 1).as_record()
-    assert planned["window_at_least_s"] == 30.0
-    assert "window_at_least_s" not in outcome.assemble(spec(), {0: report()}, 1).as_record()
+    assert planned["min_window_seconds"] == 30.0
+    assert "min_window_seconds" not in outcome.assemble(spec(), {0: report()}, 1).as_record()
 
 
 def test_a_check_that_trains_on_a_double_of_cuda_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

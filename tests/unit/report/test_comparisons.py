@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from report_fixture import CPU, jitter, write_series
-from throughline.records import Mathematics, Summary
+from throughline.records import EquivalenceVerdict, Summary
 from throughline.report.analysis import cells, judged_pairs, sides, summary
 from throughline.report.analysis.noise import Floor
 from throughline.report.analysis.values import Value
@@ -335,8 +335,8 @@ def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_p
 def unequal(root: Path) -> list[cells.Group]:
     """Two frameworks, of which the faster one does not compute the same; and their runs with synthetic data."""
     proof = {
-        "torch": Mathematics(verdict="equal", largest_difference=1e-7, tolerance=1e-5, reason=None, covers=[]),
-        "mxnet-horovod": Mathematics(
+        "torch": EquivalenceVerdict(verdict="equal", largest_difference=1e-7, tolerance=1e-5, reason=None, covers=[]),
+        "mxnet-horovod": EquivalenceVerdict(
             verdict="different", largest_difference=0.1, tolerance=1e-5, reason="0.1 off", covers=[]
         ),
     }
@@ -348,7 +348,7 @@ def unequal(root: Path) -> list[cells.Group]:
             for path in write_series(root, {"1n1g": jitter(speed)}, framework=framework, benchmark=name)
         ]
         summaries.append(summary.summarize(records, repeats=5))
-    return cells.groups([summaries[0].model_copy(update={"mathematics": proof}), summaries[1]])
+    return cells.groups([summaries[0].model_copy(update={"equivalence": proof}), summaries[1]])
 
 
 def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:

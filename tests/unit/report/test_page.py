@@ -22,7 +22,7 @@ from report_fixture import (
     write_study,
     write_summaries,
 )
-from throughline.records import Mathematics, read_summary
+from throughline.records import EquivalenceVerdict, read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.render import overview, page, run_environment, sparks
 from throughline.report.topic import Scope
@@ -244,8 +244,8 @@ def test_only_a_framework_that_is_told_apart_from_all_others_has_a_star(
         ]
         places += write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
     proof = {"verdict": "equal", "largest_difference": 1e-7, "tolerance": 1e-5, "reason": None, "covers": []}
-    proofs = {name: Mathematics.model_validate(proof) for name in ("torch", *others)}
-    groups = cells.groups([read_summary(place).model_copy(update={"mathematics": proofs}) for place in places])
+    proofs = {name: EquivalenceVerdict.model_validate(proof) for name in ("torch", *others)}
+    groups = cells.groups([read_summary(place).model_copy(update={"equivalence": proofs}) for place in places])
     found = list(overview.fastest_cells(Scope([group for group in groups if group.benchmark == "bert"], groups)))
     assert [line.row.framework for line in found if line.leads] == ([starred] if starred else [])
 

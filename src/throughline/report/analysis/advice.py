@@ -6,7 +6,7 @@ from typing import Any
 from throughline import statistics
 from throughline.comparables.plausibility import arithmetic, speedups
 from throughline.numbers import percent
-from throughline.records import Cell, Data, Device, LeftOut, Mathematics, RunRecord
+from throughline.records import Cell, Data, Device, EquivalenceVerdict, LeftOut, RunRecord
 from throughline.report.analysis import merged_notes, windows
 from throughline.spec import Topology
 
@@ -19,7 +19,7 @@ NOT_PROVEN = {
     "oom": "its equivalence check ran out of memory",
     "failed": "its equivalence check failed",
     "invalid": "its equivalence check has no valid losses",
-}  # verdicts that say nothing about the mathematics
+}  # verdicts that say nothing about what is computed
 # Parts of an environment that say nothing about its speed, or that differ in every job, as the numbers of cores do.
 UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
 BY_TOPOLOGY = tuple(
@@ -153,7 +153,7 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], na
 
 
 def about_frameworks(
-    settings: Mapping[str, Mapping[str, Any] | None], mathematics: Mapping[str, Mathematics]
+    settings: Mapping[str, Mapping[str, Any] | None], verdicts: Mapping[str, EquivalenceVerdict]
 ) -> dict[str, list[str]]:
     """Return warnings about frameworks that do not do the same work as the first one, or do not compute the same."""
     first = next((name for name, stated in settings.items() if stated), "")
@@ -165,7 +165,7 @@ def about_frameworks(
         ]
         for name, stated in settings.items()
     }
-    for name, proof in mathematics.items():
+    for name, proof in verdicts.items():
         if proof.verdict in UNEQUAL:
             what = "does not compute" if proof.verdict == "different" else "is not shown to compute"
             notes.setdefault(name, []).append(

@@ -273,7 +273,7 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
     # Derived benchmarks have no equivalence check of their own, so verdicts are kept by block and precision.
     proofs: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for s in summaries:
-        for name, proof in (s.mathematics or {}).items():
+        for name, proof in (s.equivalence or {}).items():
             known = proofs[block_name(s.benchmark), s.precision]
             if known.get(name) not in advice.UNEQUAL:
                 known[name] = proof.verdict

@@ -65,15 +65,15 @@ def summarize(
     """
     runs, terms = _read(paths, asked), terms or Terms()
     by_framework = _grouped(runs)
-    proofs = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
-    mathematics = {name: proof for name, proof in proofs.items() if proof} if equivalence else None
+    found = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
+    verdicts = {name: verdict for name, verdict in found.items() if verdict} if equivalence else None
     pooled = {name: {t: baseline.pool(of) for t, of in series.items()} for name, series in by_framework.items()}
     kept = [run for series in pooled.values() for kept_runs, _ in series.values() for run in kept_runs]
     settings = {name: _settings([run for run in kept if run.spec.framework == name]) for name in by_framework}
     device = next((run.device for run in kept if run.device), None)
     data = next((run.data for run in kept if run.data), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
-    doubts = advice.about_frameworks(settings, mathematics or {})
+    doubts = advice.about_frameworks(settings, verdicts or {})
     environment = {run.spec.framework: run.environment for run in (*reversed(runs), *reversed(kept))}  # the first kept
     stated = {name: advice.facts(device, facts, data) for name, facts in environment.items()}
     cells = {
@@ -100,7 +100,7 @@ def summarize(
         job=spec.job,
         data=data,
         remarks=remarks,
-        mathematics=mathematics,
+        equivalence=verdicts,
         settings=settings if any(settings.values()) else None,
         goals=goals.judge(cells, terms.goals, device.kind if device else None, baselines) if terms.goals else None,
         reasons=reasons,

@@ -170,7 +170,7 @@ def settings(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, s
     losses = [
         f"{framework} {proof.verdict}"
         + ("" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})")
-        for framework, proof in (summary.mathematics or {}).items()
+        for framework, proof in (summary.equivalence or {}).items()
     ]
     schedule = optimizer.schedule
     course = f" ({schedule.words})" if schedule.changes else ""
@@ -189,7 +189,7 @@ def settings(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, s
         ("optimizer", f"{optimizer.name}, {rates}"),
         *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
         ("data", _data(summary.data)),
-        *([("mathematics", f"losses from equal weights (largest difference): {', '.join(losses)}")] if losses else []),
+        *([("equivalence", f"losses from equal weights (largest difference): {', '.join(losses)}")] if losses else []),
     ]
 
 

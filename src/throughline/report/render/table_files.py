@@ -100,7 +100,7 @@ def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, An
     summary, cell = group.summary, row.cell
     values = workload.parameters(summary) if summary else {}
     device = group.device(row)
-    proof = (summary.mathematics or {}).get(row.framework) if summary else None
+    proof = (summary.equivalence or {}).get(row.framework) if summary else None
     return {
         "benchmark": markup.spreadsheet(group.benchmark),
         "model": markup.spreadsheet(summary.model) if summary else None,
@@ -114,6 +114,6 @@ def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, An
         "global_batch_size": cell.global_batch if cell else None,
         "device": markup.spreadsheet(device.name) if device else None,
         "status": row.status,
-        "mathematics": proof.verdict if proof else None,
+        "equivalence": proof.verdict if proof else None,
         "gradient_sync": row.exchanges,
     }

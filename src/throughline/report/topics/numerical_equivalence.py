@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline.records import Equivalence
-from throughline.records.checks import Mathematics, Updates, WorstUpdate
+from throughline.records.checks import EquivalenceVerdict, Updates, WorstUpdate
 from throughline.report.analysis.cells import Group, Note
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, save
@@ -19,7 +19,7 @@ FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
 def proofs(group: Group) -> list[Note]:
     """Return what the numerical equivalence checks cover, if they say so. Equal texts are one note."""
     covered: dict[str, list[str]] = {}
-    for name, proof in (group.summary.mathematics or {} if group.summary else {}).items():
+    for name, proof in (group.summary.equivalence or {} if group.summary else {}).items():
         if proof.covers:
             outcome = "is proven" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
             covered.setdefault(f"numerical equivalence {outcome} for: {'; '.join(proof.covers)}", []).append(name)
@@ -76,17 +76,17 @@ def _excesses(updates: Updates) -> list[float]:
 
 def table(scope: Scope) -> Table | None:
     """Return a row for each framework and precision with an equivalence check that says something about updates."""
-    found: dict[tuple[str, str], Mathematics] = {}
+    found: dict[tuple[str, str], EquivalenceVerdict] = {}
     for group in scope.groups:
         if group.summary and "__" not in group.name:
-            for framework, proof in (group.summary.mathematics or {}).items():
+            for framework, proof in (group.summary.equivalence or {}).items():
                 if proof.updates:
                     found[framework, group.precision] = proof
     rows = [_row(*place, proof, proof.updates) for place, proof in found.items() if proof.updates]
     return texts(HEADER, rows) if rows else None
 
 
-def _row(framework: str, precision: str, proof: Mathematics, updates: WorstUpdate) -> list[str]:
+def _row(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> list[str]:
     def short(number: float | None) -> str:
         return NOT_KNOWN if number is None else f"{number:.1e}"
 
