@@ -42,6 +42,19 @@ VALUES: Mapping[str, Mapping[Any, str]] = {
 }
 """Map each key to its old values and their new names."""
 
+FILES: Mapping[str, str] = {
+    "JSON: `batch_per_device`": "`batch`",
+    "JSON of a run: `window_at_least_s`, `proof`": "`min_window_seconds`, `equivalence`",
+    "JSON of a summary: `mathematics`": "`equivalence`",
+    "`tables/use.*`, `tables/work.*`": "`tables/utilization.*`, `tables/flops.*`",
+    "columns `made_up_data`, `mathematics`, `doubts`, `use_share`": (
+        "`synthetic_data`, `equivalence`, `implausible`, `utilization_share`"
+    ),
+    "verdict `not told apart`": "`inconclusive`",
+    "the script of doubts": "`workflow/scripts/implausible.py`",
+}
+"""Map names in files of results, and of files, to the new names."""
+
 HEADER = """# From 0.3 to 0.4
 
 For those who have configurations or results of version 0.3. Version 0.4 reads neither: it uses the
@@ -57,9 +70,7 @@ This page is generated (`python -m throughline.study.renamed`).
 
 ## Keys
 
-JSON files under `results/` and columns of tables have the new names too. In JSON,
-`batch_per_device` is `batch` now. The keys of a summary that DLPerf uses stay: `median_speed`,
-`average_speed`, `speedup` and `batch_size_per_device`.
+JSON files under `results/` and columns of tables have the new names too.
 
 | where | 0.3 | 0.4 |
 |---|---|---|
@@ -71,10 +82,17 @@ VALUES_HEADER = """
 |---|---|---|
 """
 FOOTER = """
-* `cuda_graph: step` records the whole step. `graph: true` recorded only its passes, which gained
-  less, and is gone.
+* `cuda_graph: step` records the whole step. `graph: true`, which recorded only its passes, is gone.
 * The results of the extra `no_gradient_sync` lie in `results/<benchmark>__no_gradient_sync/`.
 
+## Names in files
+
+The keys of a summary that DLPerf uses stay: `median_speed`, `average_speed`, `speedup` and
+`batch_size_per_device`. So does `bz<batch>` in the names of files.
+
+| 0.3 | 0.4 |
+|---|---|
+{files}
 ## A new key
 
 `runs.decode_workers` is the number of processes that decode pictures for each worker. In 0.3 it was
@@ -99,7 +117,8 @@ def of_value(path: Sequence[Any], value: Any) -> str | None:
 
 def page() -> str:
     """Return the page as Markdown."""
-    return HEADER + "".join(_keys()) + VALUES_HEADER + "".join(_values()) + FOOTER
+    files = "".join(f"| {old} | {new} |\n" for old, new in FILES.items())
+    return HEADER + "".join(_keys()) + VALUES_HEADER + "".join(_values()) + FOOTER.format(files=files)
 
 
 def _keys() -> Iterator[str]:
