@@ -46,8 +46,8 @@ def command_line(main: Callable[[], int | None], *, single: bool = False) -> NoR
         except Exception as error:
             import traceback
 
-            mendable = disk_error(error) if isinstance(error, OSError) else error
-            print(f"error: {mendable}" if isinstance(mendable, UserError) else traceback.format_exc(), file=sys.stderr)
+            fixable = disk_error(error) if isinstance(error, OSError) else error
+            print(f"error: {fixable}" if isinstance(fixable, UserError) else traceback.format_exc(), file=sys.stderr)
             status = 1
     if single:
         sys.stdout.flush()

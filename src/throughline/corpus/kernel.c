@@ -478,7 +478,7 @@ static void copy(i32 *ids, const void *tokens, i64 width, i64 from, i64 count) {
 }
 
 /* Make rows of finished examples in the last six arrays, which need not be initialized. masked_of[n] of n tokens are
-   masked, `drawn` has two random words for each of `predictions`, and `pool` is room for 2 x `sequence_length` positions. */
+   masked, `drawn` has two random words for each of `predictions`, and `pool` is room for 2 x `sequence` positions. */
 void filled(i64 rows, i64 sequence, i64 predictions, const void *tokens, i64 width, const i64 *a, const i64 *a_length,
             const i64 *b, const i64 *b_length, const u8 *random_next, const i32 *masked_of, const u64 *drawn,
             const i32 *words, i64 words_count, i32 cls, i32 sep, i32 mask, u16 *pool, i32 *input_ids, u8 *input_mask,

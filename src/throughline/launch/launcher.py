@@ -125,8 +125,8 @@ def _turn(request: RunRequest) -> Iterator[Turn]:
             )
             raise Stopped(f"{request.target}: stopped from outside", next_step="run snakemake again") from None
         except (UserError, OSError) as error:
-            mendable = files.disk_error(error) if isinstance(error, OSError) else None
-            log.write(f"outcome: failed; no record\n{mendable or error}")
+            fixable = files.disk_error(error) if isinstance(error, OSError) else None
+            log.write(f"outcome: failed; no record\n{fixable or error}")
             raise
         finally:
             log.close()

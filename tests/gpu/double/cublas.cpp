@@ -143,7 +143,7 @@ int cublasGetVersion_v2(void*, int* version) {
   return success;
 }
 
-const char* cublasGetStatusString(int status) { return status ? "an error of the fake driver of cuBLAS" : "success"; }
+const char* cublasGetStatusString(int status) { return status ? "an error of the fake cuBLAS" : "success"; }
 const char* cublasGetStatusName(int status) { return status ? "CUBLAS_STATUS of the fake driver" : "CUBLAS_STATUS_SUCCESS"; }
 
 int cublasSgemm_v2(void* handle, int a, int b, int m, int n, int k, ...) {

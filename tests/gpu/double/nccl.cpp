@@ -76,7 +76,7 @@ int ncclGetUniqueId(ncclUniqueId* id) {
   memset(id, 1, sizeof *id);
   return success;
 }
-const char* ncclGetErrorString(int error) { return error ? "an error of the fake driver of NCCL" : "no error"; }
+const char* ncclGetErrorString(int error) { return error ? "an error of the fake NCCL" : "no error"; }
 const char* ncclGetLastError(void*) { return ""; }
 
 int ncclCommInitRank(void** made, int ranks, ncclUniqueId, int rank) {

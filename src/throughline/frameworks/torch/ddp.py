@@ -44,9 +44,8 @@ class TorchDDP(TorchRank):
 
     def join(self) -> None:
         if self.world > 1:
-            if (
-                self.options.cuda_graph == "step"
-            ):  # PyTorch asks for it: its watch over NCCL must not end a process that records
+            if self.options.cuda_graph == "step":
+                # PyTorch asks for it: its watch over NCCL must not end a process that records.
                 os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
             # PyTorch reads the address and port of rank 0 from MASTER_ADDR and MASTER_PORT.
             backend, here = ("nccl", self.at) if self.kind == "cuda" else ("gloo", None)

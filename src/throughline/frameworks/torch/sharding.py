@@ -26,11 +26,10 @@ WEIGHTS = ("shard_grad_op", "full_shard")
 SETTINGS = {
     "none": "none",
     "zero1": "the optimizer's states (8 bytes a parameter), each tensor's to one replica (ZeroRedundancyOptimizer)",
-    "shard_grad_op": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each "
-    "tensor to every replica (FSDP2); whole weights are gathered once a step",
+    "shard_grad_op": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor "
+    "to every replica (FSDP2); whole weights are gathered once a step",
     "full_shard": "weights, gradients and the optimizer's states (16 bytes a parameter), a part of each tensor to "
-    "every "
-    "replica (FSDP2); whole weights are gathered block by block, for each pass anew",
+    "every replica (FSDP2); whole weights are gathered block by block, for each pass anew",
 }
 """Map each value to words for what is split, and how."""
 

@@ -14,7 +14,7 @@ extern "C" {
 
 int nvmlInit_v2() { return success; }
 int nvmlShutdown() { return success; }
-const char* nvmlErrorString(int) { return "an answer of the fake driver of NVML"; }
+const char* nvmlErrorString(int) { return "an answer of the fake NVML"; }
 
 int nvmlDeviceGetCount_v2(unsigned* count) {
   const char* devices = getenv("NULL_CUDA_DEVICES");
