@@ -41,8 +41,8 @@ frameworks, or if its options change how the model lies on its ranks. The equiva
 {equivalence.STEPS} steps in fp32 with a reference in double precision: the relative difference of a loss is at most
 {equivalence.TOLERANCE:.0e}. It compares {equivalence.LOWER_STEPS} steps in every other precision with the same
 framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}.
-For each workload, the row *equivalence check* names the precisions and options that the equivalence check uses as they are
-measured.
+For each workload, the row *equivalence check* names the precisions and options that the check uses as
+they are measured.
 
 | asked most | in short |
 |---|---|
