@@ -182,8 +182,8 @@ class Rounding(Message):
 class Update(Message):
     """How far a tensor's update is from the reference's, over the elements that this rank holds.
 
-    name: the tensor's name in the model's PyTorch form; update, weights: the norms of the reference's update and of the
-    weights before it; difference: the norm of the difference of both updates, None if it is not finite.
+    name: the tensor's name in the model's PyTorch implementation; update, weights: the norms of the reference's update
+    and of the weights before it; difference: the norm of the difference of both updates, None if it is not finite.
     """
 
     name: str

@@ -27,8 +27,8 @@ BY_FEATURE = {"clipping": "clip"}
 
 HEADER = f"""# Workloads
 
-For those who choose what to train: each workload's models, keys, data, figures and equivalence checks.
-[frameworks.md](frameworks.md) says which framework has which feature, and
+For those who choose what to train: each workload's models, keys, data, figures and equivalence
+checks. [frameworks.md](frameworks.md) says which framework has which feature, and
 [add-a-workload.md](add-a-workload.md) what a new workload needs. This page is generated from
 `src/throughline/workloads/` (`python -m throughline.checks.workloads_page`).
 
@@ -36,13 +36,13 @@ A run of every workload measures throughput, memory, utilization, FLOPs and MFU
 ([outputs.md](outputs.md)). Some workloads have figures of their own, which stand below.
 
 A benchmark has a
-[numerical equivalence check](method-numerical-equivalence.md#the-numerical-equivalence-check) if it compares
-frameworks, or if its options change how the model lies on its ranks. The equivalence check compares
+[numerical equivalence check](method-numerical-equivalence.md#the-numerical-equivalence-check) if
+it compares frameworks, or if its options change how the model lies on its ranks. The check compares
 {equivalence.STEPS} steps in fp32 with a reference in double precision: the relative difference of a loss is at most
 {equivalence.TOLERANCE:.0e}. It compares {equivalence.LOWER_STEPS} steps in every other precision with the same
 framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}.
-For each workload, the row *equivalence check* names the precisions and options that the check uses as
-they are measured.
+The row *equivalence check* of each workload names the precisions and options that the check takes
+from the measured runs as they are.
 
 | asked most | in short |
 |---|---|
@@ -122,8 +122,7 @@ def _words(features: frozenset[str]) -> str:
 
 
 def _proven(features: frozenset[str]) -> str:
-    """Return the precisions and options that an equivalence check of an implementation with these features can use as
-    they are measured."""
+    """Return the precisions and options that a check can use as they are measured, with these features."""
     options = [BY_FEATURE.get(key, key) for key in FEATURES if key in features]
     precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
     named = *equivalence.AS_MEASURED, *equivalence.RARE

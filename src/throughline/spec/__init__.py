@@ -2,7 +2,7 @@
 
 The configuration makes specifications, and study/ validates them once. Launcher, ranks, frameworks, workloads, checks
 and records use the same types. A rank reads its specification from JSON, in an environment without pydantic, so this
-room imports the standard library only.
+package imports the standard library only.
 """
 
 from throughline.spec.job import EpochsJob

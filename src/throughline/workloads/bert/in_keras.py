@@ -2,7 +2,7 @@
 
 We replace the backbone's approximate gelu with the exact one. This implementation calls the backbone's layers one after
 the other, as the backbone does. So a batch without padding needs no mask, and the backward pass can compute a layer's
-activations again. Every backend of Keras can train this form.
+activations again. Every backend of Keras can train it.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The keys of a run decide the gelu and the initial weights. This implementation calls the backbone's layers one after the
 other, as the backbone does. So it needs no padding mask, because a window has no padding, and the backward pass can
-compute a layer's activations again. Every backend of Keras can train this form.
+compute a layer's activations again. Every backend of Keras can train it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """ResNet in Keras. The blocks are ours, because keras-hub's ResNetBackbone cannot begin with fewer than 64 channels.
 
-Pictures are always channels last, whatever the value of `channels_last`. Every backend of Keras can train this form.
+Pictures are always channels last, whatever the value of `channels_last`. Every backend of Keras can train it.
 """
 
 from __future__ import annotations
