@@ -2,7 +2,8 @@
 #   in:  the environments of its frameworks; the nodes of Slurm's partition, of accept.hosts, or this machine
 #   out: results/acceptance/<place>/visit<k>.json, and the records of that node job beside it; then the verdict:
 #        results/acceptance.json, .html, .txt and results/acceptance/tables/
-# One Snakemake job is one node job: it measures everything once at one place. Real names are in results/acceptance.local.json alone.
+# One Snakemake job is one node job: it measures everything once at one place. Real names are in
+# results/acceptance.local.json alone.
 
 
 rule accept_visit:

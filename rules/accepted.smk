@@ -34,7 +34,7 @@ def settled_now():
 def visit_of(wildcards):
     """The measurements of a node job."""
     _, made = accepted()
-    return answered(pick, made.visits(), acceptance.VISIT.format(**wildcards), "the visit {}")
+    return answered(pick, made.visits(), acceptance.VISIT.format(**wildcards), "the node job {}")
 
 
 def visits_now(_):
@@ -77,7 +77,7 @@ def largest_spec(wildcards):
 
 
 def threads_of_visit(wildcards):
-    """The cores of this machine that a node job takes. Node jobs to other hosts share them, so that they go side by side."""
+    """The cores of this machine that a node job takes. Those to other hosts share them, to go side by side."""
     visit = visit_of(wildcards)
     if not is_by_ssh(visit):
         return workflow.cores

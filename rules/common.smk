@@ -1,5 +1,5 @@
-# Input functions of all rules. study/targets.py and the targets.py of a data package look up what the configuration asks
-# for. If they find nothing, Snakemake ends with the message of that look-up.
+# Input functions of all rules. study/targets.py and the targets.py of a data package look up what the configuration
+# asks for. If they find nothing, Snakemake ends with the message of that look-up.
 
 import shlex
 

@@ -56,8 +56,9 @@ def reserved_devices(pending):
 def cores_of_spec(spec):
     """Cores that a run needs on each node.
 
-    On CPUs: one for each thread of its ranks, or for each process that decodes pictures, whichever are more. With GPUs on Slurm: all cores of the node, because batches are prepared
-    there and devices are driven from there. Inside a Slurm job: what Slurm has granted.
+    On CPUs: one for each thread of its ranks, or for each process that decodes pictures, whichever are more. With GPUs
+    on Slurm: all cores of the node, because batches are prepared there and devices are driven from there. Inside a
+    Slurm job: what Slurm has granted.
     """
     threads = shape_of_spec(spec).devices * max(spec.threads, spec.decoders)
     if INSIDE.is_submitted:
