@@ -306,9 +306,8 @@ class Run:
         share = real_token_share(manifest)
         if measured["status"] == "ok":
             speeds = {label: real.batch / seconds for label, seconds in measured["seconds"].items()}
-            tokens = {
-                label: speed * real.sequence_length * share for label, speed in speeds.items() if label != "full length"
-            }
+            real_tokens = real.sequence_length * share
+            tokens = {label: speed * real_tokens for label, speed in speeds.items() if label != "full length"}
             measured |= {"samples_per_s": speeds, "real_tokens_per_s": tokens}
         return {"real_token_share": share, "given": manifest == self.given.shards, **measured}
 

@@ -265,24 +265,20 @@ def make_shards(folder: Path, real: Real) -> Path:
     import h5py
     import numpy as np
 
-    (count, rows), sequence_length, predictions = real.shards, real.sequence_length, real.predictions
+    (count, rows), length, predictions = real.shards, real.sequence_length, real.predictions
     vocabulary = bert.VOCABULARY
-    folder = folder / f"seq{sequence_length}"
+    folder = folder / f"seq{length}"
     folder.mkdir()
     draw = np.random.Generator(np.random.Philox(key=7))
     entries = []
     for number in range(count):
-        lengths = np.where(
-            draw.random(rows) < real.full,
-            sequence_length,
-            draw.integers(sequence_length // 4, sequence_length + 1, rows),
-        )
-        tokens = np.arange(sequence_length) < lengths[:, None]
-        chosen = np.sort(draw.random((rows, sequence_length // 4 - 1)).argsort(axis=1)[:, :predictions] + 1, axis=1)
+        lengths = np.where(draw.random(rows) < real.full, length, draw.integers(length // 4, length + 1, rows))
+        tokens = np.arange(length) < lengths[:, None]
+        chosen = np.sort(draw.random((rows, length // 4 - 1)).argsort(axis=1)[:, :predictions] + 1, axis=1)
         arrays = {
-            "input_ids": (draw.integers(1000, vocabulary, (rows, sequence_length)) * tokens).astype("i4"),
+            "input_ids": (draw.integers(1000, vocabulary, (rows, length)) * tokens).astype("i4"),
             "input_mask": tokens.astype("i1"),
-            "segment_ids": ((np.arange(sequence_length) >= lengths[:, None] // 2) & tokens).astype("i1"),
+            "segment_ids": ((np.arange(length) >= lengths[:, None] // 2) & tokens).astype("i1"),
             "masked_lm_positions": chosen.astype("i4"),
             "masked_lm_ids": draw.integers(1000, vocabulary, chosen.shape).astype("i4"),
             "next_sentence_labels": draw.integers(0, 2, rows).astype("i1"),
@@ -292,14 +288,9 @@ def make_shards(folder: Path, real: Real) -> Path:
             for name, array in arrays.items():
                 file.create_dataset(name, data=array, compression="gzip", compression_opts=1, shuffle=True)
         entries.append({"file": path.name, "split": "training", "rows": rows})
-    content = {
-        "sequence_length": sequence_length,
-        "predictions": predictions,
-        "vocabulary": {"size": vocabulary},
-        "shards": entries,
-    }
+    sizes = {"sequence_length": length, "predictions": predictions, "vocabulary": {"size": vocabulary}}
     manifest = folder / "manifest.json"
-    manifest.write_text(json.dumps(content))
+    manifest.write_text(json.dumps({**sizes, "shards": entries}))
     return manifest
 
 

@@ -43,9 +43,8 @@ class Series:
     """(nodes, devices of each node) -> seconds."""
 
     def point(self, place: tuple[int, int]) -> Point:
-        return Point(
-            *place, (self.step_s[place],), self.samples(place), gradient_accumulation=self.gradient_accumulation
-        )
+        steps, accumulation = (self.step_s[place],), self.gradient_accumulation
+        return Point(*place, steps, self.samples(place), gradient_accumulation=accumulation)
 
     def target(self, place: tuple[int, int]) -> Target:
         return Target(*place, self.samples(place), self.gradient_accumulation)

@@ -131,7 +131,7 @@ def main() -> None:
         stored = sum(layout.size(path)[0] for path in given.shards)
         sizes = [sum(path.stat().st_size for path in folder.glob("*.hdf5")) for folder in (packed, unpacked)]
         print(f"{rows} sequences of {layout.size(given.shards[0])[1]} tokens")
-        print(f"bytes per sequence_length: {sizes[0] / stored:.0f}, unpacked {sizes[1] / stored:.0f}\n")
+        print(f"bytes per sequence: {sizes[0] / stored:.0f}, unpacked {sizes[1] / stored:.0f}\n")
         ways = {"loop": loop(ours, rows), "loop, unpacked": loop(mapped, rows), "whole, h5py": whole(ours)}
         measured(ways, "sequences", given)
 

@@ -36,9 +36,8 @@ class ResNetInTransformers(TransformersForm[Parameters]):
             num_labels=spec.parameters.classes,
         )
         model: Any = ResNetForImageClassification(config)
-        return Pretrained(
-            model.to(memory_format=torch.channels_last), inputs, bool(spec.options.activation_checkpointing)
-        )
+        recomputes = bool(spec.options.activation_checkpointing)
+        return Pretrained(model.to(memory_format=torch.channels_last), inputs, recomputes)
 
     @torch.no_grad()
     def load(self, network: Pretrained, weights: Arrays) -> None:
@@ -55,6 +54,6 @@ FORM = ResNetInTransformers()
 
 
 def register() -> None:
-    """Let the frameworks find this form, in this process alone."""
+    """Let the frameworks find this implementation, in this process alone."""
     type(WORKLOAD).libraries = {**WORKLOAD.libraries, "transformers": frozenset({"amp", "bf16", "compile"})}
     sys.modules["throughline.workloads.resnet.in_transformers"] = sys.modules[__name__]
