@@ -147,7 +147,7 @@ def test_its_record_and_what_it_refuses(specify: Any) -> None:
     mixture = {**SIZES, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}
     for refused, why in (
         (specify("fp8", sizes=mixture), "experts are not written in fp8"),
-        (specify("fp8", sequence_length=15, batch=1), "batch x sequence = 15"),
+        (specify("fp8", sequence_length=15, batch=1), "batch x sequence_length = 15"),
         (specify("fp8", sizes={**SIZES, "intermediate_size": 168}), "a feed-forward part of 168"),
     ):
         with pytest.raises(workloads.Unsupported, match=why):

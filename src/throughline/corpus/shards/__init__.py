@@ -13,8 +13,7 @@ from throughline.files import UserError
 class Parameters:
     """How examples of one sequence length are made.
 
-    `sequence_length` and `predictions` are numbers of tokens. `probability` and `short_sequences` are shares from 0 to
-    1.
+    `sequence_length` and `predictions` are numbers of tokens, `probability` and `short_sequences` shares from 0 to 1.
     """
 
     sequence_length: int
@@ -26,10 +25,10 @@ class Parameters:
     dynamic: bool = False  # the examples are stored without masks; masks.py masks them while they are read
 
     def __post_init__(self) -> None:
-        sequence_length, predictions = self.sequence_length, self.predictions
+        length, predictions = self.sequence_length, self.predictions
         for fine, what in (
-            (5 <= sequence_length <= 1 << 15, f"sequence_length {sequence_length} is not between 5 and 32768"),
-            (1 <= predictions <= sequence_length - 3, f"predictions {predictions} is not between 1 and sequence - 3"),
+            (5 <= length <= 1 << 15, f"sequence_length {length} is not between 5 and 32768"),
+            (1 <= predictions <= length - 3, f"predictions {predictions} is not between 1 and sequence_length - 3"),
             (0 < self.probability < 1, f"masking probability {self.probability} is not between 0 and 1"),
             (0 <= self.short_sequences <= 1, f"short_sequences {self.short_sequences} is not between 0 and 1"),
             (self.dupe_factor >= 1, f"dupe_factor {self.dupe_factor} is less than 1"),

@@ -227,7 +227,7 @@ def write(
     if strict and warnings:
         raise UserError(
             f"{output} has warnings, and runs.strict is on:\n    " + "\n    ".join(warnings),
-            why="a strict configuration accepts no implausible figure",
+            why="a strict configuration accepts no figure with a warning",
             next_step="fix the cause and run the cells again (the first line of a run's log says how), or set "
             "runs.strict: false",
         )

@@ -141,7 +141,7 @@ def break_even(found: BreakEven) -> str:
         )
     if found.verdict:
         paid = f"{other.cell.cost.price_per_device_hour:.4g} {money}"
-        told = "inconclusive against it" if found.verdict == "inconclusive" else f"{found.verdict} it"
+        told = "not distinguishable from it" if found.verdict == "inconclusive" else f"{found.verdict} it"
         text += f"; its price, {paid}, is {told}"
     if not tested:
         text += f". Its interval is not known: a test needs {ratios.LEAST_REPEATS} repeats on each side"

@@ -78,7 +78,7 @@ def refused(made: Architecture, tokens: int, parts: int) -> str | None:
     the replica."""
     if any(layer.experts for layer in made.layers):
         return "the products of experts are not written in fp8: use bf16"
-    sizes = {f"batch x sequence = {tokens}": tokens}
+    sizes = {f"batch x sequence_length = {tokens}": tokens}
     for layer in made.layers:
         inside = {"queries": layer.heads, "keys": layer.groups}
         sizes[f"hidden_size = {layer.hidden}"] = layer.hidden

@@ -84,7 +84,7 @@ class LayersInTorch(Form[Parameters, Layer]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device = in_torch_timed.CPU) -> Layer:
         if spec.precision == "fp8" and spec.size.batch_per_replica * spec.parameters.sequence_length % 16:
             raise Unsupported(
-                "products in fp8 need rows and columns in multiples of 16: batch x sequence has to be one"
+                "products in fp8 need rows and columns in multiples of 16: batch x sequence_length has to be one"
             )
         return Layer(spec, at)
 
