@@ -43,8 +43,7 @@ class Described(str):
 
 
 class Unsupported(Exception):
-    """An implementation or a framework cannot do what a run asks for on this device. The run's record has the
-    reason."""
+    """An implementation or a framework cannot do what a run asks for on this device. The record has the reason."""
 
 
 @cache
@@ -99,10 +98,9 @@ def whole(model: str) -> dict[str, Any]:
 
 
 def form(model: str, library: str) -> Form[Any, Any]:
-    """Import and return the form of a model's workload in a library; UserError if it has no form there."""
+    """Import and return the implementation of a model's workload in a library; UserError if it has none there."""
     workload = of(model)
     if library not in workload.libraries:
-        raise UserError(
-            f"{model} has no implementation in {library}", next_step="choose one of " + ", ".join(workload.libraries)
-        )
+        known = ", ".join(workload.libraries)
+        raise UserError(f"{model} has no implementation in {library}", next_step=f"choose one of {known}")
     return cast("Form[Any, Any]", importlib.import_module(f"{__name__}.{folder(model)}.in_{library}").FORM)

@@ -1,4 +1,4 @@
-"""What the form of a workload in a library offers (`Form`): the model itself, written for that library."""
+"""What the implementation of a workload in a library offers (`Form`): the model itself, written for that library."""
 
 from __future__ import annotations
 
@@ -91,8 +91,7 @@ class Form(ABC, Generic[P, N]):
         raise NotImplementedError
 
     def split(self, network: N, ranks: Any) -> None:
-        """Keep this rank's part of the parameters (`tensor_parallel`); `ranks` is a TensorGroup of those that share a
-        replica.
+        """Keep this rank's part of the parameters (`tensor_parallel`); `ranks` are those that share a replica.
 
         From then on `load` takes whole weights, and `weights` gathers them.
         """

@@ -1,5 +1,4 @@
-"""What the implementations of all workloads in Keras share (`KerasForm`): weights by the names of the PyTorch
-implementations, and seeds.
+"""What the implementations of all workloads in Keras share (`KerasForm`): weights by their names in PyTorch, and seeds.
 
 They use only Keras' own operations, so they work with every backend of Keras.
 """

@@ -59,7 +59,7 @@ def in_one_pass(scores: Tensor, places: Tensor, kind: torch.dtype) -> tuple[Tens
 class HeadLoss(torch.autograd.Function):
     """Mean of the cross entropies, in `kind`, of hidden states [N, H] times a table [V, H], with labels [N].
 
-    `part` is the function `errors`, or its compiled implementation. The gradient of the table is summed in `kind`. The
+    `part` is the function `errors`, or this function compiled. The gradient of the table is summed in `kind`. The
     backward pass scales both gradients in `kind`, so that a loss scaler preserves small values.
     """
 

@@ -1,5 +1,4 @@
-"""Tensor parallelism in PyTorch: what the ranks that share a replica hold and exchange, for the implementations of all
-workloads.
+"""Tensor parallelism in PyTorch: what the ranks that share a replica hold and exchange, for all workloads.
 
 It follows Shoeybi et al. 2019 (Megatron-LM), section 3. If two matrices follow each other, the first is cut by columns
 and the second by rows. So each rank computes its own part of the activations between them. `entered` is the beginning

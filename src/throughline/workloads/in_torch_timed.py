@@ -1,5 +1,4 @@
-"""Operands and timers for the PyTorch implementations of operations that are timed alone, and the settings that they
-state."""
+"""Operands and timers for operations in PyTorch that are timed alone, and the settings that they state."""
 
 import math
 import statistics

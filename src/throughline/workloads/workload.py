@@ -114,8 +114,7 @@ class Workload(ABC, Generic[P]):
         return None
 
     def splits(self, model: str) -> Mapping[str, int]:
-        """Map what ranks that share a replica (`options.tensor_parallel`) divide, such as heads, to how many the model
-        has.
+        """Map what ranks that share a replica divide, such as heads, to how many the model has.
 
         Only called if an implementation has the feature `tensor_parallel`.
         """
@@ -150,8 +149,7 @@ class Workload(ABC, Generic[P]):
         return None
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
-        """Return what an implementation has to know of the data: from a manifest, or for synthetic batches if it is
-        None."""
+        """Return what an implementation has to know of the data. manifest: None for synthetic batches."""
         return {}
 
     def batch(self, rows: Arrays, options: Options) -> Arrays:
@@ -210,7 +208,7 @@ class Workload(ABC, Generic[P]):
         """Say in words what `flops_per_sample` counts."""
 
     def proven(self, spec: RunSpec[P]) -> dict[str, Any]:
-        """Return the parameters that a numerical equivalence check changes, with their values in the equivalence check.
+        """Return the parameters that a numerical equivalence check changes, with their values there.
 
         They switch off random choices, which no reference can repeat.
         """

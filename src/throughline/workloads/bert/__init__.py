@@ -140,14 +140,13 @@ class Bert(Workload[Parameters]):
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
         """Return how many predictions the corpus has for the sequence length."""
-        if values["sequence_length"] not in section.sequences:
+        length = values["sequence_length"]
+        if length not in section.sequences:
             allowed = sorted(section.sequences)
-            raise ValueError(
-                f"sequence_length = {values['sequence_length']}: allowed: {allowed}, the lengths of corpus.sequences"
-            )
+            raise ValueError(f"sequence_length = {length}: allowed: {allowed}, the lengths of corpus.sequences")
         if section.own_tokenizer:
             section.own_tokenizer.check_pairs()
-        return {"predictions": section.sequences[values["sequence_length"]]}
+        return {"predictions": section.sequences[length]}
 
     def folder(self, parameters: Parameters) -> str:
         return f"seq{parameters.sequence_length}"
@@ -155,11 +154,11 @@ class Bert(Workload[Parameters]):
     def fits(self, parameters: Parameters, manifest: Values) -> str | None:
         if "sequence_length" not in manifest:
             return f"holds running text; BERT reads finished samples, of {parameters.sequence_length} tokens here"
-        sequence_length, predictions = manifest["sequence_length"], manifest["predictions"]
-        if (sequence_length, predictions) == (parameters.sequence_length, parameters.predictions):
+        length, predictions = manifest["sequence_length"], manifest["predictions"]
+        if (length, predictions) == (parameters.sequence_length, parameters.predictions):
             return None
         needed = f"{parameters.sequence_length} with {parameters.predictions}"
-        return f"holds sequences of {sequence_length} tokens with {predictions} predictions; the run needs {needed}"
+        return f"holds sequences of {length} tokens with {predictions} predictions; the run needs {needed}"
 
     def facts(self, manifest: Values | None) -> dict[str, Any]:
         return {"vocabulary": int(manifest["vocabulary"]["size"]) if manifest else VOCABULARY}
@@ -218,12 +217,12 @@ class Bert(Workload[Parameters]):
         return 3.0 * float(more * _scores(SHAPES[spec.model].hidden, settings["vocabulary_rows"]))
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
-        sequence_length, predictions = spec.parameters.sequence_length, spec.parameters.predictions
-        attention = f"full: each of the {sequence_length} positions attends to all, padding included"
-        tokens = f"a sample has {sequence_length} positions, padding included"
+        length, predictions = spec.parameters.sequence_length, spec.parameters.predictions
+        attention = f"full: each of the {length} positions attends to all, padding included"
+        tokens = f"a sample has {length} positions, padding included"
         if leaves_padding_out(spec):
             attention = "full: every real token attends to all of its sample; the mean of the lengths' squares"
-            tokens = f"only the real tokens are computed: the padding to {sequence_length} positions is left out"
+            tokens = f"only the real tokens are computed: the padding to {length} positions is left out"
         return {
             "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, "
             "loss or optimizer",

@@ -35,8 +35,7 @@ NAMES = {
     r"^bias": "bert.decoder.3.bias",
     r"^following\.": "bert.classifier.",
 }
-"""Replacements that turn a name of the PyTorch implementation into GluonNLP's name. They are applied one after the
-other."""
+"""Replacements that turn a name of the PyTorch implementation into GluonNLP's name, applied one after the other."""
 
 
 class BertForPretraining(gluon.HybridBlock):  # type: ignore[misc]

@@ -149,10 +149,8 @@ class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> BertForPretraining:
         options = spec.options
         network = BertForPretraining(SHAPES[spec.model], facts["vocabulary"], options.dropout, on_gpu(at))
-        network.predictions, network.activation_checkpointing = (
-            spec.parameters.predictions,
-            bool(options.activation_checkpointing),
-        )
+        network.predictions = spec.parameters.predictions
+        network.activation_checkpointing = bool(options.activation_checkpointing)
         return network
 
     def settings(self, network: BertForPretraining) -> dict[str, Any]:

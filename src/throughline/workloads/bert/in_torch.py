@@ -231,9 +231,8 @@ class BertInTorch(TorchForm[Parameters, BertForPretraining]):
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> BertForPretraining:
         shape, options = SHAPES[spec.model], spec.options
-        network = BertForPretraining(
-            shape, facts["vocabulary"], options.dropout, bool(options.activation_checkpointing)
-        )
+        recomputes = bool(options.activation_checkpointing)
+        network = BertForPretraining(shape, facts["vocabulary"], options.dropout, recomputes)
         network.longest, network.predictions = spec.parameters.sequence_length, spec.parameters.predictions
         if at:
             left_out = options.remove_padding is True

@@ -38,8 +38,8 @@ VOCABULARY = 50257
 POSITIONS = 1024
 """The fewest rows of the position table. Longer sequences have more."""
 ALL = frozenset({
-    "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
-    "activation_checkpointing", "convergence",
+    "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping", "activation_checkpointing",
+    "convergence",
 })  # fmt: skip
 """The features of every implementation."""
 
@@ -156,27 +156,26 @@ class Gpt2(Workload[Parameters]):
 
     def decoder(self, spec: RunSpec[Parameters]) -> Decoder:
         """Return the model's FLOPs by parts, with the vocabulary padded."""
-        shape, sequence_length = SHAPES[spec.model], spec.parameters.sequence_length
+        shape, length = SHAPES[spec.model], spec.parameters.sequence_length
         weights, rows = 12 * shape.layers * shape.hidden**2, padded(VOCABULARY)
         pair = 4 * shape.layers * shape.hidden
         return Decoder(
-            layers=2.0 * sequence_length * weights,
-            attention=pair * sequence_length**2,
-            seen=pair * sequence_length * (sequence_length + 1) / 2,
-            head=2.0 * sequence_length * shape.hidden * rows,
-            parameters=weights + (13 * shape.layers + 2 + rows + max(sequence_length, POSITIONS)) * shape.hidden,
+            layers=2.0 * length * weights,
+            attention=pair * length**2,
+            seen=pair * length * (length + 1) / 2,
+            head=2.0 * length * shape.hidden * rows,
+            parameters=weights + (13 * shape.layers + 2 + rows + max(length, POSITIONS)) * shape.hidden,
         )
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
-        sequence_length = spec.parameters.sequence_length
+        length = spec.parameters.sequence_length
         return {
             "flops": "3 x forward, a multiply-add is 2; matrix products only: no embedding look-ups, norms, softmax, "
             "loss or optimizer",
-            "attention": f"full: each of the {sequence_length} positions counts as attending to all, although it sees "
-            "no "
-            "later position; mfu_causal counts only the positions that it sees",
-            "tokens": f"a sample has {sequence_length} tokens that are read and as many that are predicted",
-            "head_positions": f"the vocabulary head on all {sequence_length} positions; its {padded(VOCABULARY)} rows "
+            "attention": f"full: each of the {length} positions counts as attending to all, although it sees "
+            "no later position; mfu_causal counts only the positions that it sees",
+            "tokens": f"a sample has {length} tokens that are read and as many that are predicted",
+            "head_positions": f"the vocabulary head on all {length} positions; its {padded(VOCABULARY)} rows "
             "include the padding to a multiple of 128",
         }
 

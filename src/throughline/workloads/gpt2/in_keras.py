@@ -116,7 +116,7 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
 class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
     lacks = {
         "remove_padding": "GPT-2's samples have no padding that could be left out",
-        "sharding": "jax and tensorflow, which train this form, keep all states on every rank",
+        "sharding": "jax and tensorflow, which train this model, keep all states on every rank",
         "tensor_parallel": "keras-hub's layers cannot be cut: every rank computes them whole",
     }
 
@@ -124,9 +124,8 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
         given, options = spec.parameters, spec.options
         rows = padded(facts["vocabulary"])
         causal = has_causal_kernel()
-        return Gpt2(
-            SHAPES[spec.model], rows, given, options.dropout, bool(options.activation_checkpointing), at, causal
-        )
+        recomputes = bool(options.activation_checkpointing)
+        return Gpt2(SHAPES[spec.model], rows, given, options.dropout, recomputes, at, causal)
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         gpt2 = network.gpt2

@@ -48,10 +48,10 @@ class Gpt2(nn.Layer):  # type: ignore[misc]
         p = self.dropout if self.training else 0.0
         hidden = F.dropout(self.tokens(ids) + self.positions.weight[: ids.shape[1]], p)
         for block in self.layers:
-            # The backward pass computes a layer's activations again.
-            hidden = (
-                recompute(block, hidden, p, use_reentrant=False) if self.activation_checkpointing else block(hidden, p)
-            )
+            if self.activation_checkpointing:  # the backward pass computes a layer's activations again
+                hidden = recompute(block, hidden, p, use_reentrant=False)
+            else:
+                hidden = block(hidden, p)
         return paddle.matmul(self.norm(hidden).flatten(0, 1), self.tokens.weight, transpose_y=True)
 
 
@@ -86,9 +86,8 @@ class Gpt2InPaddle(PaddleForm[Parameters, Gpt2]):
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: Any = None) -> Gpt2:
         given, options = spec.parameters, spec.options
-        return Gpt2(
-            SHAPES[spec.model], facts["vocabulary"], given, options.dropout, bool(options.activation_checkpointing)
-        )
+        recomputes = bool(options.activation_checkpointing)
+        return Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, recomputes)
 
     def settings(self, network: Gpt2) -> dict[str, Any]:
         return {

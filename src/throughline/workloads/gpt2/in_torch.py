@@ -151,9 +151,8 @@ class Gpt2InTorch(TorchForm[Parameters, Gpt2]):
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Gpt2:
         given, options = spec.parameters, spec.options
-        network = Gpt2(
-            SHAPES[spec.model], facts["vocabulary"], given, options.dropout, bool(options.activation_checkpointing)
-        )
+        recomputes = bool(options.activation_checkpointing)
+        network = Gpt2(SHAPES[spec.model], facts["vocabulary"], given, options.dropout, recomputes)
         if at:
             shape = SHAPES[spec.model]
             sizes = shape.heads, shape.hidden // shape.heads, given.sequence_length

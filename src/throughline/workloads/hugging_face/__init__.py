@@ -91,13 +91,12 @@ class HuggingFace(Workload[Parameters]):
     libraries = {
         "transformers": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
-            "activation_checkpointing", "sharding",
-            "hybrid_shard_groups",
+            "activation_checkpointing", "sharding", "hybrid_shard_groups",
         }),
         "torch": frozenset({
             "devices", "nodes", "amp", "bf16", "compile", "gradient_accumulation", "clipping",
-            "activation_checkpointing", "sharding",
-            "hybrid_shard_groups", "expert_parallel", "reduce_dtype", "selective", "tensor_parallel", "fp8", "rowwise",
+            "activation_checkpointing", "sharding", "hybrid_shard_groups", "expert_parallel", "reduce_dtype",
+            "selective", "tensor_parallel", "fp8", "rowwise",
         }),
     }  # fmt: skip
     no_form = {"mxnet": "it is transformers' own model, which hf-loop and hf-trainer train"}

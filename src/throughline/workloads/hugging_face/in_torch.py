@@ -270,10 +270,8 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         made = WORKLOAD.architecture(spec)
         positions = spec.size.batch_per_replica * spec.parameters.sequence_length
         if positions % spec.options.tensor_parallel:
-            raise Unsupported(
-                f"options.tensor_parallel: {spec.options.tensor_parallel} ranks cannot have equal parts of "
-                f"{positions} tokens"
-            )
+            ranks = spec.options.tensor_parallel
+            raise Unsupported(f"options.tensor_parallel: {ranks} ranks cannot have equal parts of {positions} tokens")
         if spec.options.expert_parallel > 1 and (reason := _unspreadable(made, spec.options.expert_parallel)):
             raise Unsupported(reason)
         if spec.precision == "fp8":

@@ -83,12 +83,9 @@ def _cast(layer: Layer, half: int) -> float:
 
 def _copies(made: Architecture, spec: RunSpec, half: int) -> float:
     """Return the bytes of the half copy of the weights that a rank with whole weights makes (`Decoder.halve`)."""
-    if (
-        half == 4
-        or spec.options.tensor_parallel > 1
-        or spec.options.expert_parallel > 1
-        or spec.options.activation_checkpointing
-    ):
+    options = spec.options
+    in_parts = options.tensor_parallel > 1 or options.expert_parallel > 1
+    if half == 4 or in_parts or options.activation_checkpointing:
         return 0.0
     return sum(_cast(layer, half) for layer in made.layers) + half * made.hidden * made.vocabulary
 

@@ -18,59 +18,50 @@ LAYERS = ("num_hidden_layers", "n_layer")
 HEADS = ("num_attention_heads", "n_head")
 
 
-def trained(
-    content: Mapping[str, Any], task: str, sequence_length: int, batch: int, *, causal: bool = False
-) -> float | str:
-    """Return the FLOPs to train on a sample of `sequence_length` tokens, 3 x forward; or why they are not known.
+def trained(content: Mapping[str, Any], task: str, length: int, batch: int, *, causal: bool = False) -> float | str:
+    """Return the FLOPs to train on a sample of `length` tokens, 3 x forward; or why they are not known.
 
     Attention counts all pairs of positions; with `causal`, only the pairs that the mask of a decoder lets through.
     `batch` is needed for DeBERTa, which projects its table of relative positions once for a whole batch.
     """
     kind = content["model_type"]
     try:
-        if task == "clm" and (made := _ours(content, sequence_length)):
-            parts = of_parts(made, sequence_length)
+        if task == "clm" and (made := _ours(content, length)):
+            parts = of_parts(made, length)
             return 3.0 * (parts.layers + (parts.seen if causal else parts.attention) + parts.head)
         if kind not in GATED | PLAIN:
             return f"the FLOPs of the architecture {kind} are not known here"
-        return 3.0 * _forward(content, task, sequence_length, batch, causal)
+        return 3.0 * _forward(content, task, length, batch, causal)
     except KeyError as error:
         return f"config.json does not state {error.args[0]}"
 
 
-def _forward(content: Mapping[str, Any], task: str, sequence_length: int, batch: int, causal: bool) -> float:
+def _forward(content: Mapping[str, Any], task: str, length: int, batch: int, causal: bool) -> float:
     hidden, layers, heads = (_stated(content, *names) for names in (HIDDEN, LAYERS, HEADS))
     head = int(content.get("head_dim") or hidden // heads)
     queries, keys = heads * head, (content.get("num_key_value_heads") or heads) * head
     inner = content.get("intermediate_size") or content.get("n_inner") or 4 * hidden
     matrices = hidden * (2 * queries + 2 * keys + inner * (3 if content["model_type"] in GATED else 2))
-    pairs = (
-        sum(seen(sequence_length, window(content, layer)) for layer in range(layers))
-        if causal
-        else layers * sequence_length**2
-    )
-    flops: float = layers * 2 * sequence_length * matrices + 4 * pairs * queries
+    pairs = sum(seen(length, window(content, layer)) for layer in range(layers)) if causal else layers * length**2
+    flops: float = layers * 2 * length * matrices + 4 * pairs * queries
     if content["model_type"] == "deberta-v2" and content.get("relative_attention"):
         buckets = content.get("position_buckets", -1)
         table = 2 * (buckets if buckets > 0 else content["max_position_embeddings"])
-        flops += layers * len(content["pos_att_type"]) * 2 * table * hidden * (sequence_length + hidden / batch)
+        flops += layers * len(content["pos_att_type"]) * 2 * table * hidden * (length + hidden / batch)
     transform = hidden * hidden if task == "mlm" else 0
-    return flops + 2 * sequence_length * (transform + hidden * int(content["vocab_size"]))
+    return flops + 2 * length * (transform + hidden * int(content["vocab_size"]))
 
 
-def decoder(content: Mapping[str, Any], sequence_length: int) -> Decoder | None:
+def decoder(content: Mapping[str, Any], length: int) -> Decoder | None:
     """Return the FLOPs of a decoder by parts; None if they are not known."""
-    full, causal = (trained(content, "clm", sequence_length, 1, causal=causal) for causal in (False, True))
+    full, causal = (trained(content, "clm", length, 1, causal=causal) for causal in (False, True))
     if isinstance(full, str) or isinstance(causal, str):
         return None
-    if made := _ours(content, sequence_length):
-        return of_parts(made, sequence_length)
+    if made := _ours(content, length):
+        return of_parts(made, length)
     hidden, layers, heads = (_stated(content, *names) for names in (HIDDEN, LAYERS, HEADS))
     queries = heads * int(content.get("head_dim") or hidden // heads)
-    attention, head = (
-        4.0 * layers * sequence_length**2 * queries,
-        2.0 * sequence_length * hidden * int(content["vocab_size"]),
-    )
+    attention, head = 4.0 * layers * length**2 * queries, 2.0 * length * hidden * int(content["vocab_size"])
     products = full / 3 - attention
     tables = 0 if content.get("tie_word_embeddings", True) else hidden * int(content["vocab_size"])
     return Decoder(
@@ -78,27 +69,27 @@ def decoder(content: Mapping[str, Any], sequence_length: int) -> Decoder | None:
         attention=attention,
         seen=attention - (full - causal) / 3,
         head=head,
-        parameters=products / (2 * sequence_length) + tables,
+        parameters=products / (2 * length) + tables,
     )
 
 
-def _ours(content: Mapping[str, Any], sequence_length: int) -> architecture.Architecture | None:
+def _ours(content: Mapping[str, Any], length: int) -> architecture.Architecture | None:
     try:
-        return architecture.of(content, sequence_length)
+        return architecture.of(content, length)
     except NotOurs:
         return None
 
 
-def of_parts(made: architecture.Architecture, sequence_length: int) -> Decoder:
+def of_parts(made: architecture.Architecture, length: int) -> Decoder:
     """Return the FLOPs of a decoder whose architecture our own step knows. Of a mixture, each token is multiplied with
     the experts that it chooses."""
     matrices = sum(layer.multiplied() for layer in made.layers)
     tables = made.vocabulary * made.hidden * (1 if made.tied else 2)
     return Decoder(
-        layers=2.0 * sequence_length * matrices,
-        attention=attention(made, [float(sequence_length**2)] * len(made.layers)),
-        seen=attention(made, [float(layer.pairs(sequence_length)) for layer in made.layers]),
-        head=2.0 * sequence_length * made.hidden * made.vocabulary,
+        layers=2.0 * length * matrices,
+        attention=attention(made, [float(length**2)] * len(made.layers)),
+        seen=attention(made, [float(layer.pairs(length)) for layer in made.layers]),
+        head=2.0 * length * made.hidden * made.vocabulary,
         parameters=float(matrices + tables),
     )
 
@@ -119,10 +110,10 @@ def window(content: Mapping[str, Any], layer: int) -> int | None:
     return None if every and (layer + 1) % every == 0 else int(width)
 
 
-def seen(sequence_length: int, width: int | None) -> int:
+def seen(length: int, width: int | None) -> int:
     """Return the number of pairs in a causal mask. Each position sees itself and those before it, at most `width`."""
-    near = min(width or sequence_length, sequence_length)
-    return near * (near + 1) // 2 + (sequence_length - near) * near
+    near = min(width or length, length)
+    return near * (near + 1) // 2 + (length - near) * near
 
 
 def _stated(content: Mapping[str, Any], *names: str) -> int:

@@ -34,8 +34,7 @@ NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"scale$": "weight",
     r"shift$": "bias",
 }
-"""Replacements that turn a name of the PyTorch implementation into paddle.vision's name. They are applied one after the
-other."""
+"""Replacements that turn a name of the PyTorch implementation into paddle.vision's, applied one after the other."""
 
 
 def _name(common: str) -> str:
