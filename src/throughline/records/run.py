@@ -152,8 +152,7 @@ class Rounding(Entry):
 
 
 class UpdateNorms(Entry):
-    """A tensor's update by the reference of an equivalence check, its difference from the run's update, and the weights
-    before it.
+    """A tensor's update by the reference, its difference from the run's update, and the weights before it.
 
     All are norms, over what the rank with the largest relative difference holds. `difference` is None if it is not
     finite.

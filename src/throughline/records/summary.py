@@ -1,14 +1,14 @@
 """bz<b>_<precision>.json: the repeats of every framework and topology, for one batch size and precision."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field, PlainSerializer
+from pydantic import Field
 
 from throughline.records.checks import EquivalenceVerdict
 from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
 from throughline.records.run import Memory, Network, Series, Utilization, Work
-from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps, values
+from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps
 from throughline.study.benchmark import Options
 from throughline.study.section import Share
 
@@ -160,7 +160,7 @@ class Summary(WorkloadFile):
     environment: dict[str, Any]
     optimizer: Optimizer
     options: Options
-    steps: Annotated[Steps, PlainSerializer(values)]
+    steps: Steps
     job: EpochsJob | None = Field(None, exclude_if=lambda value: value is None)
     data: Data | None
     remarks: str | None

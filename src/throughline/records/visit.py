@@ -1,5 +1,4 @@
-"""results/acceptance/<place>/visit<k>.unfinished.json: what a node job of an acceptance has measured that did not
-end."""
+"""results/acceptance/<place>/visit<k>.unfinished.json: what a node job has measured that did not end."""
 
 from pathlib import Path
 
