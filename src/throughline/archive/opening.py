@@ -205,14 +205,12 @@ def _known(path: Path, value: Any) -> None:
         version = stated.get(name)
         if not isinstance(version, int) or version == known:
             continue
-        made = f"version {str(value.get('version'))[:40]} of Throughline"
+        later = " or a later one" if version > known else "; to compare with it, measure and pack again with this one"
         raise UserError(
             f"{path} has version {version} of the format {name}, and this version of Throughline ({__version__}) reads "
             f"{known}",
-            why=f"{made} has made it",
-            next_step="check it with that version"
-            + (" or a later one" if version > known else "")
-            + ("; to compare with it, measure and pack again with this one" if version < known else ""),
+            why=f"version {str(value.get('version'))[:40]} of Throughline has made it",
+            next_step=f"check it with that version{later}",
         )
 
 

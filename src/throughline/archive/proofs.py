@@ -1,5 +1,4 @@
-"""Derive the verdicts of checks again: numerical equivalence checks, convergence, and searches for the largest
-batch."""
+"""Derive the verdicts of checks again: numerical equivalence, convergence, and searches for the largest batch."""
 
 import math
 from itertools import takewhile

@@ -1,10 +1,10 @@
 """The numerical equivalence check: which benchmarks have one, what it covers, and how it is made.
 
 A benchmark has an equivalence check if it compares frameworks, or if its options change how a model is divided among
-its ranks (tensor, sharding, a workload's own split or own exchange). Every framework trains from the same weights, on
-the same batches in the same order, with the benchmark's optimizer and options. We compare its losses in fp32 with a
-reference in double precision (reference.py), and its losses in every other measured precision with its own losses in
-fp32.
+its ranks (tensor parallelism, sharding, a workload's own split or own exchange). Every framework trains from the same
+weights, on the same batches in the same order, with the benchmark's optimizer and options. We compare its losses in
+fp32 with a reference in double precision (reference.py), and its losses in every other measured precision with its own
+losses in fp32.
 """
 
 import json
@@ -47,8 +47,7 @@ SKIPPED_AT_MOST = 0.25
 """Largest share of the steps that a loss scaler may skip while it searches for its scale."""
 RATE = {"adam": 1e-4, "adamw": 1e-4, "bertadam": 3e-5, "lamb": 3e-3, "sgd": 1e-6}
 DECAY = 1.0
-"""RATE is the learning rate of an equivalence check for each optimizer. DECAY is its weight decay, if the benchmark has
-one.
+"""RATE is the learning rate of a check for each optimizer. DECAY is its weight decay, if the benchmark has one.
 
 Adam keeps the benchmark's decay, because its effect is large enough. With a lower rate and decay, the effect of a wrong
 constant within 50 steps would be smaller than the rounding: AdamW's default decay of 0.01 at a rate of 1e-4 changes
@@ -58,8 +57,7 @@ ten times that rate. At 1e-6, a momentum of 0.899 instead of 0.9, a rate that is
 by 5e-5 or more.
 """
 MICRO_BATCHES = 2
-"""Largest number of micro-batches in a step of an equivalence check. A sum over two takes the same code as a sum over
-hundreds."""
+"""Largest number of micro-batches in a step of a check. A sum over two takes the same code as a sum over hundreds."""
 LIMITS = (
     "What is left is rounding: fp32 carries 24 bits (6e-8), sums of thousands of products differ in their order, and "
     "every step builds on the one before. Adam turns even the smallest gradients into steps of full size: of a weight "
@@ -69,22 +67,15 @@ GROUPS = 2
 """Groups of replicas in an equivalence check with `options.hybrid_shard_groups`."""
 FP32: Precision = "fp32"
 AS_MEASURED = (
-    "clip",
-    "gradient_accumulation",
-    "compile",
-    "activation_checkpointing",
-    "remove_padding",
-    "data",
-    "sharding",
+    "clip", "gradient_accumulation", "compile", "activation_checkpointing", "remove_padding", "data", "sharding",
     "tensor_parallel",
-)
+)  # fmt: skip
 RARE = ("hybrid_shard_groups", "expert_parallel")
 """Options that an equivalence check names only where a benchmark has them."""
 
 
 def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
-    """Map each benchmark that has an equivalence check to the runs of its equivalence check. Derived benchmarks have
-    none."""
+    """Map each benchmark that has an equivalence check to the runs of this check. Derived benchmarks have none."""
     blocks: dict[str, list[RunSpec]] = {}
     for spec in specs:
         if "__" not in spec.benchmark:
@@ -96,9 +87,8 @@ def _needs_proof(block: Sequence[RunSpec]) -> bool:
     first = block[0]
     several = len({spec.framework for spec in block}) > 1
     split = any(getattr(first.parameters, name) != value for name, value in workloads.whole(first.model).items())
-    own_gradient_sync = workloads.of(first.model).own_gradient_sync(first) and any(
-        spec.size.replicas > 1 for spec in block
-    )
+    workload, replicas = workloads.of(first.model), max(spec.size.replicas for spec in block)
+    own_gradient_sync = replicas > 1 and workload.own_gradient_sync(first)
     return several or split or own_gradient_sync or first.options.layout != Layout()
 
 
@@ -136,19 +126,15 @@ def _request(block: Sequence[RunSpec]) -> list[RunSpec]:
 
 
 def _spread(layout: Layout, most: int) -> list[int]:
-    """Return the numbers of replicas of an equivalence check whose replicas share experts or form groups; none if they
-    do not.
+    """Return the numbers of replicas of a check whose replicas share experts or form groups; none if they do not.
 
     Two groups each split the whole. Ranks that share experts are proven alone, and together with others that hold the
     same experts if the benchmark has so many.
     """
     if layout.hybrid_shard_groups != 1:
         return [GROUPS * max(2, layout.expert_parallel)]
-    return (
-        [layout.expert_parallel] + [2 * layout.expert_parallel] * (most > layout.expert_parallel)
-        if layout.expert_parallel > 1
-        else []
-    )
+    sharing = layout.expert_parallel
+    return [sharing] + [2 * sharing] * (most > sharing) if sharing > 1 else []
 
 
 def settings(spec: RunSpec, steps: int | None = None) -> RunSpec:
@@ -194,8 +180,7 @@ def _within_a_proof(schedule: Schedule) -> Schedule:
 
 
 def covers(specs: Sequence[RunSpec]) -> list[str]:
-    """Return sentences that say what an equivalence check with these runs covers, and how they differ from the measured
-    runs."""
+    """Return sentences that say what a check with these runs covers, and how they differ from the measured runs."""
     measured = specs[0]
     workload = workloads.of(measured.model)
     proven = settings(measured)
@@ -380,8 +365,7 @@ class _Runs:
 
 
 def _is_refused(spec: RunSpec) -> bool:
-    """True if the framework or the implementation lacks a feature that the run needs, so no reference is needed for
-    it."""
+    """True if the framework or the implementation lacks a feature of the run, so no reference is needed for it."""
     framework = frameworks.of(spec.framework)
     offered = workloads.of(spec.model).libraries.get(framework.library, frozenset())
     return not set(frameworks.needs(spec)) <= offered & framework.features

@@ -36,7 +36,7 @@ UNSEEN = "the update is not above the rounding of the weights themselves in fp32
 def judged(
     found: Mapping[str, Any] | None, spec: RunSpec, still: Collection[str], moved: Collection[str] = ()
 ) -> Updates:
-    """Judge the key `proof` of a run's record. still: the tensors whose true gradient is zero; moved: all others."""
+    """Judge the key `equivalence` of a record. still: the tensors whose true gradient is zero; moved: all others."""
     if found is None or found["reason"]:
         return Updates(verdict="not compared", reason=found["reason"] if found else "its record has no updates")
     tensors: dict[str, TensorUpdate] = {}

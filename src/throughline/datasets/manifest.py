@@ -1,6 +1,7 @@
 """A manifest: every shard of a folder with its digests, and everything that decided their content.
 
-A room adds to it what is particular to its data. A manifest is written only when all shards have passed verification.
+A data package adds to it what is particular to its data. A manifest is written only when all shards have passed
+verification.
 """
 
 from __future__ import annotations

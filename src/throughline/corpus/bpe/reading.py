@@ -39,8 +39,8 @@ class WindowReader:
         return max(tokens // self.sequence_length - 1, int(tokens > self.sequence_length))
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, NDArray[Any]]:
-        """Return `tokens` [rows, sequence + 1], a view of the file. (Neighbouring rows share a token.) With `end`, also
-        `end_of_text` [rows], this id."""
+        """Return `tokens` [rows, sequence_length + 1], a view of the file. (Neighbouring rows share a token.) With
+        `end`, also `end_of_text` [rows], this id."""
         count, step = self.rows(shard), self.sequence_length
         if count == 0:
             return self._stated(np.zeros((0, step + 1), shard["type"]))

@@ -101,15 +101,13 @@ def masked(arrays: Arrays, block: Pairs, parameters: Parameters, vocabulary: Voc
     ids, most, words = arrays["input_ids"], parameters.predictions, vocabulary.words
     candidates = block.a_length + block.b_length
     count = masked_of(candidates, most, parameters.probability)
-    row = np.arange(len(block))
-    pool = np.tile(np.arange(parameters.sequence_length - 3), (len(block), 1))
+    row, length = np.arange(len(block)), parameters.sequence_length
+    pool = np.tile(np.arange(length - 3), (len(block), 1))
     for k in range(most):
-        j = np.minimum(
-            k + randomness.below(drawn[:, k, 0], np.maximum(candidates - k, 1)), parameters.sequence_length - 4
-        )
+        j = np.minimum(k + randomness.below(drawn[:, k, 0], np.maximum(candidates - k, 1)), length - 4)
         pool[row, k], pool[row, j] = pool[row, j], pool[row, k].copy()
     unused = np.arange(most) >= count[:, None]
-    chosen = np.sort(np.where(unused, parameters.sequence_length, pool[:, :most]), axis=1)
+    chosen = np.sort(np.where(unused, length, pool[:, :most]), axis=1)
     positions = np.where(unused, 0, chosen + 1 + (chosen >= block.a_length[:, None]))
     labels = np.where(unused, 0, np.take_along_axis(ids, positions, axis=1))
     chance, lower_half = randomness.uniform(drawn[:, :, 1]), drawn[:, :, 1] << np.uint64(32)

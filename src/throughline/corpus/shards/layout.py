@@ -46,11 +46,9 @@ def types(arrays: Mapping[str, Any]) -> dict[str, str]:
     return UNMASKED if is_unmasked(arrays) else TYPES
 
 
-def shapes(
-    rows: int, sequence_length: int, predictions: int, kinds: Iterable[str] = TYPES
-) -> dict[str, tuple[int, ...]]:
+def shapes(rows: int, length: int, predictions: int, kinds: Iterable[str] = TYPES) -> dict[str, tuple[int, ...]]:
     """Map each dataset to its shape."""
-    widths = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), sequence_length)
+    widths = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), length)
     widths |= dict.fromkeys(("masked_lm_positions", "masked_lm_ids"), predictions)
     return {name: (rows, widths[name]) if name in widths else (rows,) for name in kinds}
 

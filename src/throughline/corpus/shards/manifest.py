@@ -23,18 +23,16 @@ def merge(
     results = manifest.read_results(verified)
     shapes = {(result["sequence_length"], result["predictions"], result["vocabulary_sha256"]) for result in results}
     if len(shapes) != 1 or {shape[2] for shape in shapes} != {vocabulary.sha256}:
-        listed = (
-            f"{sequence_length}/{predictions}/{sha256[:12]}" for sequence_length, predictions, sha256 in sorted(shapes)
-        )
+        listed = (f"{length}/{predictions}/{sha256[:12]}" for length, predictions, sha256 in sorted(shapes))
         raise UserError(
             f"the shards of {path} do not belong together",
             why=f"they differ in sequence length, predictions or vocabulary: {'; '.join(listed)}",
             next_step=f"make them again: {files.snakemake('--force', *map(str, verified))}",
         )
-    ((sequence_length, predictions, _),) = shapes
+    ((length, predictions, _),) = shapes
     shards = manifest.entries(results, "source", "rows", "sha256", "content_digest")
     manifest.require_training(
-        shards, "rows", no_text(f"the corpus {corpus} has no training example of length {sequence_length}")
+        shards, "rows", no_text(f"the corpus {corpus} has no training example of length {length}")
     )
     described: dict[str, Any] = {"size": len(vocabulary), "sha256": vocabulary.sha256}
     if "tokenizer" in parameters:
@@ -48,7 +46,7 @@ def merge(
 
         described["words"] = masks.ranges(vocabulary.words)
         content.append({name: parameters[name] for name in ("predictions", "probability", "seed")})
-    head = {"corpus": corpus, "sequence_length": sequence_length, "predictions": predictions, "vocabulary": described}
+    head = {"corpus": corpus, "sequence_length": length, "predictions": predictions, "vocabulary": described}
     head |= dated(parameters, path)
     manifest.write(path, head, parameters, {"rows": sum(shard["rows"] for shard in shards)}, shards, content)
 
