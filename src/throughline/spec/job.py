@@ -60,17 +60,11 @@ class EpochsJob(Part):
         batch of each device.
         """
         together = devices * batch
-        steps = self.steps(together, gradient_accumulation)
+        steps, total = self.steps(together, gradient_accumulation), together * gradient_accumulation
         exact = {
             "train_bs": (together, f"{devices} devices x {batch}"),
-            "total_train_bs": (
-                together * gradient_accumulation,
-                f"{devices} devices x {batch} x {gradient_accumulation} micro-batches",
-            ),
-            "global_step": (
-                steps,
-                f"{self.samples} samples in steps of {together * gradient_accumulation}, {self.epochs} epochs",
-            ),
+            "total_train_bs": (total, f"{devices} devices x {batch} x {gradient_accumulation} micro-batches"),
+            "global_step": (steps, f"{self.samples} samples in steps of {total}, {self.epochs} epochs"),
         }
         products = {
             ("train_samples_per_second", "train_runtime"): (self.trained, "samples x epochs"),

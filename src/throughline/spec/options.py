@@ -41,13 +41,10 @@ class Steps(Part):
 
     def mistakes(self) -> Iterable[str]:
         """Yield a text for each mistake that involves several keys. Each text begins with a key."""
-        if (
-            self.max_total_seconds is not None
-            and self.min_window_seconds
-            and self.min_window_seconds >= self.max_total_seconds
-        ):
-            shortest, longest = f"min_window_seconds = {self.min_window_seconds:g}", f"{self.max_total_seconds:g}"
-            yield f"{shortest}: max_total_seconds = {longest} leaves no room for such a window"
+        shortest, longest = self.min_window_seconds, self.max_total_seconds
+        if longest is not None and shortest and shortest >= longest:
+            what = f"min_window_seconds = {shortest:g}"
+            yield f"{what}: max_total_seconds = {longest:g} leaves no room for such a window"
 
 
 @dataclass(frozen=True)

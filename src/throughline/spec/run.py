@@ -41,10 +41,9 @@ class RunSpec(Part, Generic[P]):
     """Everything that decides one run.
 
     batch: samples of each replica, or of all replicas together if `scaling` is strong; global_batch: the global batch
-    that `options.gradient_accumulation` follows from, None if the block states `options.gradient_accumulation` itself;
-    corpus: the data that the run reads, None if its batches are synthetic; hosts: how nodes are reached, without their
-    names; protocol: the way of measuring; content: what ranks get of the files that the parameters name by digest,
-    which is in no record.
+    that `options.gradient_accumulation` follows from, None if the block states that key itself; corpus: the data that
+    the run reads, None if its batches are synthetic; hosts: how nodes are reached, without their names; protocol: the
+    way of measuring; content: what ranks get of the files that the parameters name by digest, which is in no record.
     """
 
     benchmark: str = field(metadata={"pattern": rf"^{NAME}$"})

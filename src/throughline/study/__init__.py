@@ -9,6 +9,6 @@ It holds:
   makes it.
 
 This package imports only the single files of the lowest layer and the framework-neutral files of the workloads. It
-imports no framework, record, launcher or report. If a target needs something that another room decides, the Snakefile
-passes it in.
+imports no framework, record, launcher or report. If a target needs something that another package decides, the
+Snakefile passes it in.
 """

@@ -320,7 +320,6 @@ class Benchmark(Runs):
 # fmt: off
 RESERVED = {
     *Benchmark.model_fields,
-    "benchmark", "content", "framework", "parameters", "batch", "precision", "topology", "repeat", "corpus",
-    "protocol",
+    "benchmark", "content", "framework", "parameters", "precision", "topology", "repeat", "corpus", "protocol",
 }
 """Names that no workload's parameter may have, because a block or a run specification already uses them."""

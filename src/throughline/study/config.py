@@ -274,12 +274,11 @@ def _of_block(config: Config, block: Benchmark) -> Iterable[str]:
 def _of_sizes(block: Benchmark) -> Iterable[str]:
     """Yield the reasons why the steps of a block cannot have their sizes."""
     at_once: list[tuple[str, StepSize]] = []
+    options = block.options
     for topology, precision in product(map(Topology.parse, block.topologies), block.batch):
         for batch in block.batch[precision]:
             try:
-                size = StepSize.of(
-                    topology, block.options.layout, batch, block.scaling, block.options.gradient_accumulation
-                )
+                size = StepSize.of(topology, options.layout, batch, block.scaling, options.gradient_accumulation)
             except UserError as error:
                 yield f"batch.{precision}: {error.what}; {error.next_step}"
                 continue
@@ -352,7 +351,7 @@ def _any_has(feature: str, workload: workloads.Workload[Any]) -> bool:
 
 
 def _of_tensor(model: str, tensor: int) -> Iterable[str]:
-    """Yield a mistake if a replica cannot be divided among `tensor_parallel` devices.
+    """Yield a mistake if a replica cannot be divided among `tensor` devices.
 
     A workload without tensor parallelism is no mistake here: its run ends as `unsupported` and says why.
     """

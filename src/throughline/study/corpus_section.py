@@ -242,14 +242,14 @@ class Corpus(DataSection):
         if folder == BPE:
             how: dict[str, Any] = {"vocabulary": "gpt2", "protocol": BPE_PROTOCOL}
         else:
-            sequence_length = int(folder.removeprefix("seq"))
-            lengths = {"sequence_length": sequence_length, "predictions": self.sequences[sequence_length]}
+            length = int(folder.removeprefix("seq"))
+            lengths = {"sequence_length": length, "predictions": self.sequences[length]}
             how = {
                 "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else self.vocabulary.sha256,
                 "protocol": DATA_PROTOCOL,
                 **({} if self.lower_case else {"lower_case": False}),
                 **({"unpacked": True} if self.unpacked else {}),
-                **(lengths if finished else self.shard_parameters(sequence_length)),
+                **(lengths if finished else self.shard_parameters(length)),
             }
         if own:
             how = {"tokenizer": own.sha256} | {name: value for name, value in how.items() if name != "vocabulary"}
@@ -263,10 +263,10 @@ class Corpus(DataSection):
         ]
         return how | (sources[0] if len(sources) == 1 else {"sources": sources}) | {"shards": self.shards.model_dump()}
 
-    def shard_parameters(self, sequence_length: int) -> dict[str, Any]:
+    def shard_parameters(self, length: int) -> dict[str, Any]:
         """Return the parameters that turn a shard's text into the examples of a sequence length."""
         masking = self.masking.model_dump(exclude=None if self.masking.dynamic else {"dynamic"})
-        return {"sequence_length": sequence_length, "predictions": self.sequences[sequence_length], **masking}
+        return {"sequence_length": length, "predictions": self.sequences[length], **masking}
 
     def mistakes(self) -> Iterable[str]:
         vocabulary = self.vocabulary

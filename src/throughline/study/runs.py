@@ -142,7 +142,8 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
     repeats = range(1, block.repeats + 1)
     for (precision, batch), framework, topology, repeat in product(sizes, block.frameworks, block.topologies, repeats):
-        size = block.size(Topology.parse(topology), batch)
+        accumulation = block.size(Topology.parse(topology), batch).gradient_accumulation
+        options = dataclasses.replace(block.options, gradient_accumulation=accumulation)
         yield RunSpec(
             benchmark=name,
             framework=framework,
@@ -154,10 +155,7 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             hosts=kind_of_hosts(block, topology),
             corpus=corpus,
             protocol=max(PROTOCOL, getattr(parameters, "one_call_since", 0)),
-            **{
-                **of_block,
-                "options": dataclasses.replace(block.options, gradient_accumulation=size.gradient_accumulation),
-            },
+            **{**of_block, "options": options},
         )
 
 

@@ -74,7 +74,7 @@ class Targets:
     """Everything that a configuration asks for, by file name.
 
     `proofs` maps a benchmark to its specifications. `searches` maps a file to its specifications, and `checks` a file
-    to its specification. The rooms that make these files provide the three maps.
+    to its specification. The packages that make these files provide the three maps.
     """
 
     def __init__(
