@@ -197,7 +197,7 @@ def least_loss(repeats: int, deviation: float, family: int) -> float | None:
 
 
 def decides(repeats: int, family: int, margin: float = MARGIN) -> str:
-    """Say which differences `repeats` repeats in rounds tell apart, and how many repeats tell the margin apart."""
+    """Say which differences `repeats` repeats in rounds detect, and how many repeats detect the margin."""
     least, wanted = least_difference(repeats, PLANNED, family), repeats_needed(margin, PLANNED, family)
     terms = f"at {percent(PLANNED)} noise ({family} question{'s' if family > 1 else ''})"
     more = f"{margin * 100:.3g} % takes {wanted or 'over 99'} repeats (runs.repeats)"

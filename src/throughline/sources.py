@@ -1,7 +1,7 @@
 """Find the files of our own that a program runs, by following its import statements.
 
 Cheap rules have these files as inputs. A record's `code` is a digest of them. A test uses them to check the order of
-the rooms.
+the packages.
 """
 
 import hashlib

@@ -1,5 +1,4 @@
-"""Make one node job of an acceptance: measure everything once at one place. Every measurement has its record and its
-log.
+"""Make one node job of an acceptance: measure everything once at one place, each figure with a record and a log.
 
 visit: the measurements as a JSON list (study/acceptance.py)
 output: the node job's file, which is written when all measurements are there

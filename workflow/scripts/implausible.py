@@ -1,5 +1,4 @@
-"""Print what is implausible about the published results in resources/published.csv, or in a file with the same
-columns."""
+"""Print what is implausible about the results in resources/published.csv, or in a file with the same columns."""
 
 from pathlib import Path
 

@@ -245,11 +245,11 @@ def _global_batch(specs: Sequence[RunSpec]) -> list[str]:
     if specs[0].global_batch is None:
         return []
     sizes = {str(spec.topology): spec.size for spec in specs}
-    each = (
-        f"{name} {size.replicas} x {size.batch_per_replica} x {size.gradient_accumulation}"
-        for name, size in sizes.items()
+    factors = (
+        (name, size.replicas, size.batch_per_replica, size.gradient_accumulation) for name, size in sizes.items()
     )
-    return [f"{specs[0].global_batch:,} samples a step = replicas x batch x micro-batches: {', '.join(each)}"]
+    each = ", ".join(f"{name} {replicas} x {batch} x {count}" for name, replicas, batch, count in factors)
+    return [f"{specs[0].global_batch:,} samples a step = replicas x batch x micro-batches: {each}"]
 
 
 def _counted(number: int, what: str) -> str:

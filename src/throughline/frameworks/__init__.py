@@ -66,8 +66,7 @@ def specification(value: Mapping[str, Any]) -> RunSpec[Any]:
 
 
 def features(name: str, model: str) -> frozenset[str]:
-    """Return the features of a framework with a model: those that the framework and the workload's implementation both
-    have."""
+    """Return the features of a framework with a model: those that it and the workload's implementation both have."""
     framework, workload = of(name), workloads.of(model)
     if not (framework.calls or workload.trains):
         return frozenset()

@@ -230,7 +230,7 @@ class Rank(ABC):
         return None
 
     def exchange_alone(self, min_seconds: float) -> tuple[list[int], float] | None:
-        """Measure the exchange of gradients without any computation, for at least `min_seconds` seconds.
+        """Measure the exchange of gradients without any computation, for at least `min_seconds`.
 
         Return the bytes of each message that carries the gradients of a step, and the seconds that all messages of a
         step take; None if it is not measured. Every rank calls this and gets the same result.

@@ -65,9 +65,8 @@ class Looks:
 
         On a slow CPU, where nothing compiles, another look would only make the run longer.
         """
-        if len(self.seconds) == LOOKS or (
-            max_total_seconds < math.inf and self.fit(requested, timed, max_total_seconds)
-        ):
+        all_fit = max_total_seconds < math.inf and self.fit(requested, timed, max_total_seconds)
+        if len(self.seconds) == LOOKS or all_fit:
             return True
         room = max_total_seconds * MARGIN * WARMUP_SHARE - self.elapsed_s
         return not surely and room < self.step_s
@@ -129,7 +128,8 @@ class Measurement:
         self.run = run
         self.framework = run.framework
         self.heart = run.heart
-        free = run.trains and not run.job and not run.order.weights  # they have their own steps
+        # A job and an equivalence check have steps of their own.
+        free = run.trains and not run.job and not run.order.weights
         self.shortest_s = run.steps.shortest_s(run.order.kind) if free else 0.0
 
     def measure(self) -> Measured:
@@ -165,7 +165,7 @@ class Measurement:
         )
 
     def _proven(self, skipped_at: list[int]) -> Proven | None:
-        """Return what only an equivalence check asks for; None outside an equivalence check."""
+        """Return what only an equivalence check asks for; None in any other run."""
         if not self.run.order.weights:
             return None
         expected = self.run.expected
@@ -204,7 +204,8 @@ class Measurement:
         start = time.monotonic()
         marks = [framework.mark()]
         skipped_at: list[int] = []
-        looks = bool(self.run.order.weights) and self.run.spec.precision == "fp16"  # such a window is not timed
+        # The window of an equivalence check is not timed.
+        looks = bool(self.run.order.weights) and self.run.spec.precision == "fp16"
         for done in range(1, timed + 1):
             losses.append((yield))
             marks.append(framework.mark())
@@ -221,8 +222,7 @@ class Measurement:
         return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled, skipped_at)
 
     def _figures(self) -> list[dict[str, Any]]:
-        """Return the figures beside throughput that the workload declares and its implementation measures after the
-        window."""
+        """Return the figures beside throughput that the implementation measures after the window, if declared."""
         every = self.run.workload.figures
         declared = {figure.name: figure for figure in every if not (figure.of_steps or figure.of_counts)}
         return [

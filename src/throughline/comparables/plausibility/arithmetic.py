@@ -77,11 +77,8 @@ def parameters(rows: Rows) -> Iterator[Doubt]:
     """Find printed numbers of parameters that the model does not have."""
     for row in rows:
         printed = row.printed.get("parameters_billion")
-        parts = (
-            flop_conventions.parts(row.model, {"sequence_length": row.sequence_length, **row.parameters})
-            if printed
-            else None
-        )
+        stated = {"sequence_length": row.sequence_length, **row.parameters}
+        parts = flop_conventions.parts(row.model, stated) if printed else None
         if printed and parts:
             count = parts[0].parameters
             if not meet(ends(printed), (count / 1e9, count / 1e9), FORMULA):

@@ -92,7 +92,7 @@ def _rate(row: Result) -> tuple[float, str] | None:
     """Return the least FLOP/s of a device, and how they were derived.
 
     They are the printed TFLOPS if that is the row's unit, or else follow from the convention that counts least. Of a
-    row with repeats they are those of the slowest one: a row that exceeds a limit within its noise is not implausible.
+    row with repeats they are those of the slowest one: a row that exceeds a limit within its noise is plausible.
     """
     if row.unit == "TFLOPS" and row.value:
         return ends(row.value)[0] * 1e12, ""

@@ -39,7 +39,7 @@ def speedups(rows: Rows) -> Iterator[Doubt]:
 def _possible(row: Result, base: Result) -> tuple[float, float] | None:
     """Return how many times as fast a row is as another one, at least and at most: by the digits, or by the repeats.
 
-    A row that exceeds a limit within the noise of its repeats is not implausible. None if a row of our own has a single
+    A row that exceeds a limit within the noise of its repeats is plausible. None if a row of our own has a single
     repeat: then its noise is not known.
     """
     if any(one.origin == "measured" and not one.repeats for one in (row, base)):

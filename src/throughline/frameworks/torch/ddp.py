@@ -1,7 +1,7 @@
 """A rank of `torch`: PyTorch's DistributedDataParallel, over gloo on CPUs and NCCL on GPUs.
 
-A single rank runs without DistributedDataParallel. With `options.cuda_graph: step`, the whole step is one CUDA
-graph, so that its kernels need no time to launch (recorded.py).
+A single rank runs without DistributedDataParallel. With `options.cuda_graph: step`, the whole step is one CUDA graph,
+so that its kernels need no time to launch (recorded.py).
 """
 
 import os
@@ -63,11 +63,8 @@ class TorchDDP(TorchRank):
             every = init_device_mesh(self.kind, sizes, mesh_dim_names=("group", "place", "tensor"))
             self.mesh, self.sharing = every["group", "place"], every.get_group("place")
         if self.options.expert_parallel > 1:  # consecutive ranks share the experts
-            sizes = (
-                self.groups,
-                self.replicas // self.groups // self.options.expert_parallel,
-                self.options.expert_parallel,
-            )
+            sharing = self.options.expert_parallel
+            sizes = self.groups, self.replicas // self.groups // sharing, sharing
             every = init_device_mesh(self.kind, sizes, mesh_dim_names=("group", "holder", "part"))
             self.experts = TensorGroup(every.get_group("part"))
             self.holding = every["group", "holder"] if self.groups > 1 else every["holder"]
@@ -112,8 +109,7 @@ class TorchDDP(TorchRank):
             self.parallel._set_ddp_runtime_logging_sample_rate(2**31 - 1)
 
     def built(self) -> Any:
-        """If the implementation can, divide the weights before they have memory, so that no rank ever holds all of
-        them."""
+        """If the implementation can, divide the weights before they have memory: no rank ever holds all of them."""
         if not self.form.draws_in_parts or not (self.in_parts or self.tensor or self.experts):
             return super().built()
         network = self.form.build(self.spec, self.facts, torch.device("meta"))

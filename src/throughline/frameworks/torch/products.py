@@ -107,8 +107,7 @@ def _written(operation: Operation, given: Any, keys: Any, *arguments: Any, out: 
 
 
 def _slow_kind(operands: tuple[Any, ...]) -> torch.dtype | None:
-    """Return the 16-bit type that all of these operands have; None if there is none, or if its products are fast
-    here."""
+    """Return the 16-bit type that all these operands have; None if there is none, or if its products are fast here."""
     kinds = {operand.dtype for operand in operands if isinstance(operand, Tensor)}
     (kind,) = kinds if len(kinds) == 1 else (None,)
     return kind if slow(kind) else None

@@ -139,8 +139,7 @@ class TorchRank(Rank):
             self.spread = self.form.spread(network, self.together)
 
     def building(self) -> AbstractContextManager[Any]:
-        """Return the context in which the implementation builds the model, so that main memory need not hold the
-        model."""
+        """Return the context in which the implementation builds the model, so that main memory need not hold it."""
         return nullcontext() if self.form.draws_on_device or not self.trains else on_device(self.at)
 
     def data(self, arrays: dict[str, Any]) -> Travelling:

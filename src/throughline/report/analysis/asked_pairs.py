@@ -35,7 +35,7 @@ def asked_pairs(groups: Sequence[Group], everything: Sequence[Group]) -> list[As
 
 
 def fastest(groups: Iterable[Group]) -> Side | None:
-    """Return the row with the highest median of those whose mathematics do not forbid a comparison."""
+    """Return the row with the highest median of those whose equivalence check does not forbid a comparison."""
     rows = [Side(group, row) for group in groups for row in group.measured if not row.unequal]
     return max(rows, key=lambda side: _speed(side.row), default=None)
 

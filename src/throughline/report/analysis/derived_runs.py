@@ -1,5 +1,4 @@
-"""What a derived benchmark (`<name>__aa`, `__synthetic`, `__no_gradient_sync`) says about the one that it is derived
-from.
+"""What a derived benchmark (`<name>__aa`, `__synthetic`, `__no_gradient_sync`) says about its origin.
 
 Each sentence follows the verdicts of its pairs: a median above 1 is no cost and no gain.
 """

@@ -101,8 +101,7 @@ class Shares:
 
 
 def shares(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> Shares:
-    """Return the utilization of a part of the hardware in each cell of so many nodes or more. suffix: ends a cell's
-    name."""
+    """Return how busy a part of the hardware was in each cell of so many nodes or more. suffix: ends a cell's name."""
     known, lacking = {}, {}
     for name, series in sorted(frameworks.items()):
         for topology, cell in sorted(series.items()):
@@ -117,8 +116,7 @@ def shares(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> S
 
 
 def mean_use(part: str, at_least: float, from_nodes: int, used: Shares) -> Goal:
-    """Judge the mean utilization of a part of the hardware. If a cell has no figure, the mean over all cells is not
-    known."""
+    """Judge the mean utilization of a part of the hardware. It is not known if a cell has no figure."""
     known = used.known
     values: dict[str, Any] = {"name": "mean_use", "part": part, "at_least": at_least, "from_nodes": from_nodes}
     if used.lacking or not known:

@@ -32,8 +32,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Figures:
-    """The figures of a cell in such a table. utilization: the share of the time in which GPUs, or threads on a CPU,
-    worked."""
+    """The figures of a cell in such a table. utilization: the share of time in which GPUs, or CPU threads, worked."""
 
     memory_bytes: float | None
     utilization: float | None

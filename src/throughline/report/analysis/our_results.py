@@ -30,7 +30,7 @@ def _result(group: Group, row: Row) -> Result | None:
     if not (summary and cell and cell.median_speed and group.unit in UNITS) or cell.simulated:
         return None
     parameters = dict(summary.parameters)
-    sequence_length = parameters.pop("sequence_length", None)
+    length = parameters.pop("sequence_length", None)
     return Result(
         origin="measured",
         source=f"{group.benchmark} {group.name}",
@@ -39,7 +39,7 @@ def _result(group: Group, row: Row) -> Result | None:
         software=_software(summary, row.framework),
         model=summary.model,
         parameters=parameters,
-        sequence_length=sequence_length if isinstance(sequence_length, int) else None,
+        sequence_length=length if isinstance(length, int) else None,
         precision=group.precision,  # type: ignore[arg-type]
         device=group.facts(row).get("device.name"),
         nodes=row.topology.nodes,

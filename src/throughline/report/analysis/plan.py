@@ -3,8 +3,8 @@
 hours = samples of the training / throughput / 3600
 money = hours x devices x price of a device hour
 
-Two ways are compared by a step only if their surroundings are alike. Of ways that are inconclusive, none is called
-the cheapest or the fastest alone.
+Two ways are compared by a step only if their surroundings are alike. Of ways that cannot be distinguished, none is
+called the cheapest or the fastest alone.
 
 The range of a measured throughput is that of its mean over repeats: Student's t on logarithms, at the same probability
 as the predictions. The range of a ratio of two throughputs takes their errors as independent. Two predictions from the

@@ -1,7 +1,7 @@
 """Predict the throughput of topologies that nobody measured, from the summaries of a benchmark.
 
-The room `prediction/` has the model. This file says what it gets: the measured cells of a framework at one batch size
-and precision, with what the derived runs and the network's measurement say about their steps.
+The package `prediction/` has the model. This file says what it gets: the measured cells of a framework at one batch
+size and precision, with what the derived runs and the network's measurement say about their steps.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

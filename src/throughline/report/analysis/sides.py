@@ -93,7 +93,7 @@ def _said(key: str, *values: Any) -> str:
 
 
 def unlike(first: Side, second: Side) -> tuple[str, ...]:
-    """Return why two sides must not be compared: unequal or unchecked mathematics, or different surroundings."""
+    """Return why two sides must not be compared: a failed equivalence check, or different surroundings."""
     if first.row.framework != second.row.framework:
         barred = dict.fromkeys(f"{side.row.framework} {side.row.doubt}" for side in (first, second) if side.row.unequal)
         if barred:

@@ -93,8 +93,7 @@ def headline(groups: Sequence[Group], pairs: Sequence[Pair], *, scaling: bool = 
 
 
 def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
-    """Return what has to stand before a highest median that is no winner: which frameworks it cannot be distinguished
-    from.
+    """Return what has to stand before a highest median that is no winner: which frameworks it does not beat.
 
     Frameworks that their equivalence check bars from a comparison are no rivals.
     """

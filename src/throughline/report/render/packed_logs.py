@@ -17,8 +17,8 @@ ON_UNIX = 3
 def write(summaries: Sequence[Path], output: Path) -> str:
     """Write the logs of the runs behind these summaries to `output`, and return a sentence that says how many.
 
-    Every log is scrubbed again: a log may have been copied here from anywhere. Names in the archive are
-    those below the benchmark's folder. UserError if no run has a log.
+    Every log is scrubbed again: a log may have been copied here from anywhere. Names in the archive are those below the
+    benchmark's folder. UserError if no run has a log.
     """
     found, missing = {}, []
     for path in summaries:

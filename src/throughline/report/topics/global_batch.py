@@ -61,11 +61,8 @@ def _step(group: Group) -> str:
 def _entry(group: Group, row: Row) -> Entry:
     if row.status != "ok" or row.cell is None or row.cell.median_speed is None:
         return Entry.outcome(row)
-    return Entry(
-        reading(row.cell.median_speed),
-        row.cell.median_speed,
-        f"{group.size(row).gradient_accumulation:,} micro-batches",
-    )
+    speed, count = row.cell.median_speed, group.size(row).gradient_accumulation
+    return Entry(reading(speed), speed, f"{count:,} micro-batches")
 
 
 def _line(key: Key, figures: Iterable[Entry | None]) -> Line:

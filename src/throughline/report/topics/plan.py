@@ -14,7 +14,7 @@ from throughline.report.topic import GAIN, Finding, Scope, Topic
 
 PEOPLE = (PAGE, TEXT)
 NAMED = 4
-"""How many ways that are inconclusive are named."""
+"""How many of several ways that cannot be distinguished are named."""
 KINDS = ("measured", "predicted")
 FIGURES: dict[str, Callable[[Way], Range | None]] = {
     "samples_per_s": lambda way: way.speed,
@@ -166,8 +166,7 @@ def _more(ratio: Range) -> str:
 
 
 def by_deadline(scope: Scope) -> str:
-    """Name the cheapest way that meets the deadline, with those that cannot be distinguished from it, or say that none
-    meets it."""
+    """Name the cheapest way that meets the deadline and those not distinguishable from it, or say that none does."""
     deadline = _deadline(scope) or 0.0
     every = [way for ways in of(scope) for way in ways if way.hours]
     again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
@@ -185,7 +184,7 @@ def by_deadline(scope: Scope) -> str:
 
 
 def _all_named(ways: Sequence[Way]) -> str:
-    """Return a way after a colon, or several with the words that they are inconclusive."""
+    """Return a way after a colon, or several with the word that the verdict is inconclusive."""
     named = "; ".join(map(_named, ways[:NAMED]))
     more = f"; and {len(ways) - NAMED} more" if len(ways) > NAMED else ""
     return f", inconclusive: {named}{more}" if len(ways) > 1 else f": {named}"

@@ -177,8 +177,7 @@ def _states(group: Group) -> bool:
 
 
 def _below(group: Group) -> list[str]:
-    """Return remarks, the meaning of the words in the table, what an equivalence check covers, and the warnings about
-    the cells."""
+    """Return remarks, what the table's words mean, what equivalence checks cover, and warnings about the cells."""
     seen = dict.fromkeys(row.status for row in group.rows)
     lines = [group.summary.remarks] if group.summary and group.summary.remarks else []
     lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
