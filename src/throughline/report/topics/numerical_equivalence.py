@@ -21,7 +21,7 @@ def proofs(group: Group) -> list[Note]:
     covered: dict[str, list[str]] = {}
     for name, proof in (group.summary.equivalence or {} if group.summary else {}).items():
         if proof.covers:
-            outcome = "is proven" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
+            outcome = "is shown" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
             covered.setdefault(f"numerical equivalence {outcome} for: {'; '.join(proof.covers)}", []).append(name)
     return [Note(", ".join(names), text, "proof") for text, names in covered.items()]
 

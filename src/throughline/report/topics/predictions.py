@@ -29,7 +29,7 @@ COLUMNS = (
     Column(heading="precision", small="batch", forms=PEOPLE, style="text named"),
     *(Column(key, forms=(CSV,)) for key in ("benchmark", "precision", "batch", "framework", "predicted_topology")),
     Column("predicted_devices", "devices", "predicted", whole=True),
-    Column("predicted_samples_per_step", forms=(CSV,), whole=True),
+    Column("predicted_global_batch", forms=(CSV,), whole=True),
     Column("predicted_samples_per_s", "throughput", "predicted", by_value=True),
     Column("predicted_samples_per_s_at_least", forms=(CSV,)),
     Column("predicted_samples_per_s_at_most", forms=(CSV,)),
