@@ -113,7 +113,7 @@ def begins_from_no_other(first: Path, words: list[str], locks: Path) -> None:
     assert "has no checkpoint to begin with" in said and "the sha256 of step_000000030.checkpoint differs" in said
     shutil.rmtree(newest.parent)
     said = ends([*words, "--begin", str(first)], locks, status=1)
-    assert "it was removed, or an older version has trained it" in said
+    assert "it was removed" in said
     first.write_text(first.read_text().replace("bert-tiny", "bert-mini"))
     said = ends([*words, "--begin", str(first)], locks, status=1)
     assert "no weights for bert-tiny" in said and "they are those of bert-mini" in said
