@@ -57,10 +57,10 @@ class Cost(Entry):
 class Goal(Entry):
     """One goal of the configuration and its verdict. `worst` is the worst cell's value, and `where` names this cell.
 
-    A goal of `mean_use` has the part of the hardware as `part`, and is judged by `mean`, over all cells.
+    A goal of `mean_utilization` has the part of the hardware as `part`, and is judged by `mean`, over all cells.
     """
 
-    name: Literal["efficiency", "utilization", "mean_use"]
+    name: Literal["efficiency", "utilization", "mean_utilization"]
     part: Literal["gpu", "cpu", "memory", "disk", "network"] | None = Field(
         None, exclude_if=lambda value: value is None
     )

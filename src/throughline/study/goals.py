@@ -23,16 +23,18 @@ class UtilizationGoal(Section):
     )
 
 
-UseShare = Annotated[float | None, Field(gt=0, le=1)]
+UtilizationShare = Annotated[float | None, Field(gt=0, le=1)]
 
 
-class MeanUseGoal(Section):
+class MeanUtilizationGoal(Section):
     from_nodes: PositiveInt = Field(1, description="topologies of this many nodes or more count; 1: all of them")
-    gpu: UseShare = Field(None, description="the lowest mean share of time in which the GPUs were busy")
-    cpu: UseShare = Field(None, description="the lowest mean utilization of all processors of the nodes")
-    memory: UseShare = Field(None, description="the lowest mean share of the nodes' memory in use")
-    disk: UseShare = Field(None, description="the lowest mean share of time in which a node's busiest disk worked")
-    network: UseShare = Field(
+    gpu: UtilizationShare = Field(None, description="the lowest mean share of time in which the GPUs were busy")
+    cpu: UtilizationShare = Field(None, description="the lowest mean utilization of all processors of the nodes")
+    memory: UtilizationShare = Field(None, description="the lowest mean share of the nodes' memory in use")
+    disk: UtilizationShare = Field(
+        None, description="the lowest mean share of time in which a node's busiest disk worked"
+    )
+    network: UtilizationShare = Field(
         None, description="the lowest mean share of its full speed at which a node's busiest network link carried data"
     )
 
@@ -46,7 +48,7 @@ class MeanUseGoal(Section):
 class Goals(Section):
     efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well a benchmark has to scale")
     utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
-    mean_use: MeanUseGoal | None = Field(
+    mean_utilization: MeanUtilizationGoal | None = Field(
         None,
         description="how much of the hardware has to be used, as means over the window and over all cells of a "
         "benchmark; a part without a number has no goal",

@@ -32,6 +32,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     },
     "steps": {"at_most_s": "max_total_seconds", "at_least_s": "min_window_seconds"},
     "accept": {"at_least_s": "min_seconds"},
+    "goals": {"mean_use": "mean_utilization"},
     "masking": {"copies": "dupe_factor"},
 }
 """Map each section, by its own key, to its old keys and their new names."""

@@ -116,11 +116,11 @@ def used(n: int, topology: str, batch: int = 32, **shares: float) -> dict[str, A
     return value
 
 
-def test_the_mean_use_over_all_cells_is_a_goal(tmp_path: Path) -> None:
+def test_the_mean_utilization_over_all_cells_is_a_goal(tmp_path: Path) -> None:
     """A low cell is made up for by a high one, and a part of the hardware without a number has no goal."""
     shares = {"1n1g": {"gpu": 0.7, "disk_busy_share": 0.2}, "2n1g": {"gpu": 0.95, "disk_busy_share": 0.1}}
     paths = [write_record(tmp_path, used(n, where, **of)) for where, of in shares.items() for n in (1, 2, 3)]
-    found = judged(paths, mean_use={"gpu": 0.8, "disk": 0.2, "network": 0.5})
+    found = judged(paths, mean_utilization={"gpu": 0.8, "disk": 0.2, "network": 0.5})
     means = {goal.part: (goal.verdict, goal.why) for goal in found.goals or () if goal.part}
     assert means == {
         "gpu": ("pass", "82.5 %, the mean of 2 cells; the lowest is 70.0 % on torch 1n1g"),
@@ -130,7 +130,7 @@ def test_the_mean_use_over_all_cells_is_a_goal(tmp_path: Path) -> None:
             "without a figure: torch 1n1g (not sampled), torch 2n1g (not sampled)",
         ),
     }
-    large = judged(paths, mean_use={"gpu": 0.8, "from_nodes": 2}).goals
+    large = judged(paths, mean_utilization={"gpu": 0.8, "from_nodes": 2}).goals
     assert large and (large[-1].mean, large[-1].why) == (pytest.approx(0.95), "95.0 % on torch 2n1g")
     assert not [goal for goal in judged(paths).goals or () if goal.part]
     assert "part" not in (judged(paths).goals or [])[0].model_dump()
@@ -140,7 +140,7 @@ def test_the_page_takes_the_mean_over_all_batch_sizes(tmp_path: Path) -> None:
     summaries = []
     for batch, busy in ((32, 0.6), (64, 0.9)):
         values = [used(n, "1n1g", batch, gpu=busy) for n in (1, 2, 3)]
-        summaries.append(judged([write_record(tmp_path, value) for value in values], mean_use={"gpu": 0.8}))
+        summaries.append(judged([write_record(tmp_path, value) for value in values], mean_utilization={"gpu": 0.8}))
     (verdict, aim, why) = head.judged(cells.groups(summaries))[-1]
     assert (verdict, aim) == ("not met", "the GPUs are busy for at least 80 % of the time, in the mean of all cells")
     assert why == "75.0 %, the mean of 2 cells; the lowest is 60.0 % on torch 1n1g (fp32, batch 32)"

@@ -77,7 +77,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ),
         (
             "goals: {efficency: {}}",
-            "goals.efficency: unknown key; allowed: efficiency, utilization, mean_use; did you mean",
+            "goals.efficency: unknown key; allowed: efficiency, utilization, mean_utilization; did you mean",
         ),
         ("goals: {efficiency: {at_least: 80}}", "goals.efficiency.at_least = 80: it has to be less than or equal to 1"),
         ("prices: {A100: {per_hour: 1, currency: usd}}", "prices.A100.currency = 'usd': a currency is three capital"),

@@ -192,4 +192,6 @@ def test_the_grid_of_the_large_scale_evaluation(preset: str, model: str, batches
         assert not compiles or "compile" in offered(name, model)
     goals = config.goals
     assert (goals.efficiency.from_nodes, goals.efficiency.at_least, goals.utilization.at_least) == (20, 0.8, 0.8)
-    assert goals.mean_use and goals.mean_use.shares == dict.fromkeys(("gpu", "cpu", "memory", "disk", "network"), 0.8)
+    assert goals.mean_utilization and goals.mean_utilization.shares == dict.fromkeys(
+        ("gpu", "cpu", "memory", "disk", "network"), 0.8
+    )

@@ -13,6 +13,7 @@ INSIDE = {
     "options": ("benchmarks", "b", "options"),
     "steps": ("benchmarks", "b", "steps"),
     "accept": ("accept",),
+    "goals": ("goals",),
     "masking": ("corpus", "masking"),
 }
 KEYS = [(section, old, new) for section, names in renamed.KEYS.items() for old, new in names.items()]

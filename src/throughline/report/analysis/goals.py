@@ -26,12 +26,12 @@ def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[
     baselines: the topology of each framework that its speedups are relative to. It has no efficiency of its own, and
     neither have simulated nodes. A cell without a figure does not reach a goal: then the goal cannot be told.
     """
-    parts = goals.mean_use.shares.items() if goals.mean_use else ()
-    nodes = goals.mean_use.from_nodes if goals.mean_use else 1
+    parts = goals.mean_utilization.shares.items() if goals.mean_utilization else ()
+    nodes = goals.mean_utilization.from_nodes if goals.mean_utilization else 1
     return [
         _efficiency(frameworks, goals, baselines),
         _utilization(frameworks, goals, kind),
-        *(mean_use(part, at_least, nodes, shares(frameworks, part, nodes)) for part, at_least in parts),
+        *(mean_utilization(part, at_least, nodes, shares(frameworks, part, nodes)) for part, at_least in parts),
     ]
 
 
@@ -115,10 +115,10 @@ def shares(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> S
     return Shares(known, lacking)
 
 
-def mean_use(part: str, at_least: float, from_nodes: int, used: Shares) -> Goal:
+def mean_utilization(part: str, at_least: float, from_nodes: int, used: Shares) -> Goal:
     """Judge the mean utilization of a part of the hardware. It is not known if a cell has no figure."""
     known = used.known
-    values: dict[str, Any] = {"name": "mean_use", "part": part, "at_least": at_least, "from_nodes": from_nodes}
+    values: dict[str, Any] = {"name": "mean_utilization", "part": part, "at_least": at_least, "from_nodes": from_nodes}
     if used.lacking or not known:
         why = f"no topology has {from_nodes} nodes and more"
         if used.lacking:
