@@ -261,10 +261,8 @@ def _mean(groups: Sequence[Group], part: str, goal: Goal) -> tuple[str, str, str
             used = goals.shares(group.summary.frameworks, part, nodes, suffix)
             known |= used.known
             lacking |= used.lacking
-    verdict, why = (
-        (judged := goals.mean_utilization(part, goal.at_least, nodes, goals.Shares(known, lacking))).verdict,
-        "",
-    )
+    judged = goals.mean_utilization(part, goal.at_least, nodes, goals.Shares(known, lacking))
+    verdict, why = judged.verdict, ""
     if verdict != "not measured" and (gone := _without_record(groups, goal)):
         verdict, why = "not measured", f"no record: {gone}"
     where = "" if nodes == 1 else f" of {nodes} nodes and more"
