@@ -144,7 +144,7 @@ def _worth_doing(scope: Scope, best: Best) -> Iterator[str]:
     yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in head.judged(scope.groups) if verdict == "not met")
     if not limits(scope, best).telling:
         yield f"Find out what a step spends: {SPLIT}."
-    yield "Nothing is questionable. Larger topologies and other batch sizes would tell more."
+    yield "Nothing is in doubt. Larger topologies and other batch sizes would tell more."
 
 
 def _width(cell: Cell) -> float:

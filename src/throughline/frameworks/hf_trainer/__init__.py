@@ -28,7 +28,8 @@ FRAMEWORK = replace(
     gpus_only=frozenset({"amp", "sharding"}),
     reasons={
         "cuda_graph": "the Trainer records no CUDA graph",
-        "tensor_parallel": "a whole model lies on every device; to split its weights, use options.sharding",
+        "tensor_parallel": "the Trainer keeps a whole model on every device; to split its weights, "
+        "use options.sharding",
         "expert_parallel": "the Trainer keeps all experts on every device; to split its weights, use options.sharding",
         "hybrid_shard_groups": "the Trainer splits weights among all replicas",
         "selective": "the Trainer recomputes whole layers",
