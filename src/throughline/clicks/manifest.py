@@ -15,9 +15,8 @@ def merge(
     name: str, source: str, verified: Sequence[Path], parts: Sequence[Path], parameters: dict[str, Any], path: Path
 ) -> dict[str, Any]:
     """Write the manifest from the verification results of all shards and return what it says of the rows."""
-    shards = manifest.entries(manifest.read_results(verified), "rows", "clicks", "sha256", "content_digest")
-    error = UserError(f"the clicks {name} have no row to train on", next_step="give logs with more lines")
-    manifest.require_training(shards, "rows", error)
+    nothing = UserError(f"the clicks {name} have no row to train on", next_step="give logs with more lines")
+    shards = manifest.read_results(verified, "rows", nothing)
     logs = [_log(part) for part in parts]
     rows = sum(shard["rows"] for shard in shards)
     facts = {
@@ -26,7 +25,8 @@ def merge(
         "share_of_clicks": sum(shard["clicks"] for shard in shards) / rows,
         "logs": logs,
     }
-    manifest.write(path, {"kind": KIND, "clicks": name, "source": source}, parameters, facts, shards)
+    head, kept = {"kind": KIND, "clicks": name, "source": source}, ("rows", "clicks", "sha256", "content_digest")
+    manifest.write(path, head, parameters, facts, shards, kept)
     return facts
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from throughline.datasets.splits import shard_names
+from throughline.datasets.shards import shard_names
 from throughline.datasets.targets import Shards, require
 from throughline.files import UserError
 from throughline.spec import canonical

@@ -15,8 +15,7 @@ import h5py
 import numpy as np
 
 from throughline import files
-from throughline.datasets import faults, leftovers
-from throughline.files import UserError
+from throughline.datasets.shards import fault, remove_leftovers
 
 INTERRUPTED = "its writing was interrupted"
 
@@ -24,7 +23,7 @@ INTERRUPTED = "its writing was interrupted"
 @contextmanager
 def new_file(path: str | os.PathLike[str], attributes: Mapping[str, Any]) -> Iterator[h5py.File]:
     """Open a new HDF5 file that gets its name when it is whole. The attribute `complete` is written last."""
-    leftovers.remove(path)
+    remove_leftovers(path)
     try:
         with files.atomic(path) as temporary, h5py.File(temporary, "w", locking=False) as stream:
             yield stream
@@ -48,15 +47,15 @@ def opened(
     kind of file in the errors.
     """
     if not os.path.exists(path):
-        raise UserError(f"the {what} {path} does not exist", next_step=faults.repair(path))
+        raise fault(path, "does not exist")
     try:
         # without a lock: a finished file never changes, and network file systems may have no locks
         with h5py.File(path, "r", locking=False) as stream:
             if reason := defect(stream):
-                raise faults.broken(path, reason, what)
+                raise fault(path, f"is no whole {what}", reason)
             yield stream
     except OSError as error:
-        raise faults.broken(path, str(error), what) from None
+        raise fault(path, f"is no whole {what}", str(error)) from None
 
 
 def defect(stream: h5py.File, schema: int, arrays: Collection[str] = ()) -> str | None:

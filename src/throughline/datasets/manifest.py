@@ -1,7 +1,7 @@
 """A manifest: every shard of a folder with its digests, and everything that decided their content.
 
-A data package adds to it what is particular to its data. A manifest is written only when all shards have passed
-verification.
+The verification of a shard writes a result. When all shards have passed, the manifest is written from their results. A
+data package adds to both what is particular to its data.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
-from throughline.datasets.splits import SPLITS, split_of
+from throughline.datasets.shards import SPLITS, split_of
 from throughline.files import UserError
 from throughline.spec import canonical
 
 SCHEMA = 1
-Entry = dict[str, Any]
-"""A shard in a manifest, or the result of its verification."""
+Result = dict[str, Any]
+"""The result of a shard's verification."""
 
 
-def verified(path: Path, facts: Entry, content_digest: str, index: Path | None = None, **further: Any) -> Entry:
+def verified(path: Path, facts: Result, content_digest: str, index: Path | None = None, **further: Any) -> Result:
     """Return the result of a verification that a shard passed: its names, `facts`, digests, then `further`.
 
     If the shard is a link to a file of another maker, `source` is the name of that file. `index`: the shard's index.
@@ -33,28 +33,15 @@ def verified(path: Path, facts: Entry, content_digest: str, index: Path | None =
     return {"schema": SCHEMA, "file": path.name, **source, **facts, **digests, **further}
 
 
-def read_results(paths: Sequence[Path]) -> list[Entry]:
-    """Read the files with verification results and sort them as a manifest lists their shards."""
+def read_results(paths: Sequence[Path], unit: str, nothing: UserError) -> list[Result]:
+    """Read the results of all shards, in the order of a manifest: training shards first, then by name.
+
+    Raises `nothing` if the training shards together have none of the unit, such as `rows`.
+    """
     results = [files.read_json(file) for file in paths]
+    if not sum(result[unit] for result in results if split_of(result["file"]) == "training"):
+        raise nothing
     return sorted(results, key=lambda result: (SPLITS.index(split_of(result["file"])), result["file"]))
-
-
-def entries(results: Sequence[Entry], *kept: str) -> list[Entry]:
-    """Return the shards of a manifest: of each result the file, the split and the keys in `kept`."""
-    return [
-        {
-            "file": result["file"],
-            "split": split_of(result["file"]),
-            **{key: result[key] for key in kept if key in result},
-        }
-        for result in results
-    ]
-
-
-def require_training(shards: Sequence[Entry], unit: str, error: UserError) -> None:
-    """Raise `error` unless the training shards have any of the unit, such as rows."""
-    if not sum(shard[unit] for shard in shards if shard["split"] == "training"):
-        raise error
 
 
 def write(
@@ -62,16 +49,22 @@ def write(
     head: Mapping[str, Any],
     parameters: Mapping[str, Any],
     facts: Mapping[str, Any],
-    shards: Sequence[Entry],
+    results: Sequence[Result],
+    kept: Sequence[str],
     content: Sequence[Any] | None = None,
 ) -> None:
     """Write a manifest. `head` comes before the parameters that decided the shards, `facts` after them.
 
-    `content`: what the digest of the content is computed from, if that is not each shard's name and digest.
+    kept: what a shard's entry has of its result, beside file and split. content: what the digest of the content is
+    computed from, if that is not each shard's file name and digest.
     """
     if content is None:
-        content = [(shard["file"], shard["content_digest"]) for shard in shards]
+        content = [(result["file"], result["content_digest"]) for result in results]
     digests = {"parameters_digest": digest(parameters), "content_digest": digest(content)}
+    shards = []
+    for result in results:
+        entry = {key: result[key] for key in kept if key in result}
+        shards.append({"file": result["file"], "split": split_of(result["file"]), **entry})
     files.write_json(path, {"schema": SCHEMA, **head, "parameters": parameters, **digests, **facts, "shards": shards})
 
 

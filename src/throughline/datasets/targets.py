@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from throughline.datasets.splits import shard_names
+from throughline.datasets.shards import shard_names
 from throughline.study.clicks_section import Clicks
 from throughline.study.images_section import Pictures
 from throughline.study.targets import absent
-
-LISTED_AT_MOST = 8
-"""Largest number of lengths, parts or shards that an error lists. Of more, it names only the first and the last."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,9 @@ class FolderTargets:
 
 
 def require(what: str, name: str, names: Sequence[str], next_step: str | None = None) -> None:
-    """Raise UserError, with the names that there are, if `name` is not one of them. `what`: such as `part`."""
+    """Raise UserError, with the names that there are, if `name` is not one of them. `what`: such as `part`.
+
+    Names are numbered, so the error lists only the first and the last of more than eight.
+    """
     if name not in names:
-        listed = names if len(names) <= LISTED_AT_MOST else [names[0], "...", names[-1]]
-        raise absent(f"{what} {name}", listed, next_step=next_step)
+        raise absent(f"{what} {name}", names if len(names) <= 8 else [names[0], "...", names[-1]], next_step=next_step)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from throughline import files
-from throughline.datasets.splits import shard_names
+from throughline.datasets.shards import shard_names
 from throughline.files import UserError
 from throughline.images import sample, source_pictures
 from throughline.images.source_pictures import SourcePicture

@@ -11,22 +11,24 @@ import PIL
 from PIL import features
 
 from throughline.datasets import manifest
+from throughline.files import UserError
 from throughline.images import listing
 from throughline.images.reading import KIND
 
 
 def merge(name: str, verified: Sequence[Path], listed: Path, parameters: dict[str, Any], path: Path) -> None:
     """Write the manifest from the verification results of all shards."""
-    results = manifest.read_results(verified)
-    shards = manifest.entries(results, "rows", "skipped", "sha256", "index", "content_digest")
+    nothing = UserError(f"the images {name} have no picture to train on", next_step="name a folder with more pictures")
+    results = manifest.read_results(verified, "rows", nothing)
     first = listing.first_line(listed)
     classes = {"classes": len(first["classes"]), "class_names": first["classes"], "attribution": first["attribution"]}
     facts = {
         "verified_with": {"pillow": PIL.__version__, "libjpeg_turbo": features.version("libjpeg_turbo")},
-        **{name: sum(shard[name] for shard in shards) for name in ("rows", "skipped")},
+        **{name: sum(result[name] for result in results) for name in ("rows", "skipped")},
         "statistics": _statistics([result["statistics"] for result in results]),
     }
-    manifest.write(path, {"kind": KIND, "images": name, **classes}, parameters, facts, shards)
+    head, kept = {"kind": KIND, "images": name, **classes}, ("rows", "skipped", "sha256", "index", "content_digest")
+    manifest.write(path, head, parameters, facts, results, kept)
 
 
 def _statistics(of_shards: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from functools import cache
 
 from PIL import Image
 
-from throughline.datasets.samples import installed_file
+from throughline.datasets.shards import installed_file
 from throughline.images.source_pictures import SourcePicture
 
 PACKAGE, PHOTOGRAPH = "matplotlib", "grace_hopper.jpg"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from throughline.datasets.splits import WORDS
+from throughline.datasets.shards import WORDS
 from throughline.files import UserError
 from throughline.images import recordio
 

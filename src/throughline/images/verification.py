@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline.datasets import manifest
-from throughline.datasets.faults import changed
+from throughline.datasets.shards import CHANGED, fault
 from throughline.files import UserError
 from throughline.images import listing, pictures, shard_index
 from throughline.images.listing import ListedPicture
@@ -26,7 +26,7 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
     try:
         places = shard_index.read(index_file).tolist()
     except (OSError, ValueError, IndexError) as error:
-        raise changed(index_file, f"is no index: {error}") from None
+        raise fault(index_file, f"is no index: {error}", CHANGED) from None
     content, counts, widths, heights = hashlib.sha256(), Counter[str](), [], []
     progress = Progress(f"verifying {path.name}", path.stat().st_size)
     seen: set[int] = set()
@@ -34,12 +34,12 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
         with tarfile.open(path, "r:") as archive, path.open("rb") as stream:
             members = list(archive)
             if len(members) != 2 * len(places):
-                raise changed(path, f"holds {len(members)} files, and its index {len(places)} pictures")
+                raise fault(path, f"holds {len(members)} files, and its index {len(places)} pictures", CHANGED)
             for row, place in enumerate(places):
                 pair = members[2 * row : 2 * row + 2]
                 picture = _expected(path, expected, pair)
                 if [number for file in pair for number in (file.offset_data, file.size)] != place:
-                    raise changed(index_file, f"has other places for {pair[0].name} than the shard")
+                    raise fault(index_file, f"has other places for {pair[0].name} than the shard", CHANGED)
                 data = _labelled(path, picture, stream, place)
                 image = _whole(picture, data, side)
                 counts[f"format {image.format}"] += 1
@@ -51,10 +51,10 @@ def verify(path: Path, listed: Path, skip: bool, side: int | None = None) -> dic
                 seen.add(picture.number)
                 progress.to(place[0])
     except tarfile.TarError as error:
-        raise changed(path, f"is no whole tar file: {error}") from None
+        raise fault(path, f"is no whole tar file: {error}", CHANGED) from None
     missing = [picture for number, picture in expected.items() if number not in seen]
     if missing and not skip:
-        raise changed(path, f"lacks {missing[0].name}")
+        raise fault(path, f"lacks {missing[0].name}", CHANGED)
     statistics = {
         "bytes": counts["bytes"],
         "formats": _counted(counts, "format"),
@@ -73,7 +73,7 @@ def _expected(path: Path, expected: dict[int, ListedPicture], members: list[tarf
     key = names[0].partition(".")[0]
     picture = expected.get(int(key)) if key.isdecimal() else None
     if picture is None or names != [f"{key}.jpg", f"{key}.cls"]:
-        raise changed(path, f"holds {' and '.join(names)}, which is no picture that is listed for it")
+        raise fault(path, f"holds {' and '.join(names)}, which is no picture that is listed for it", CHANGED)
     return picture
 
 
@@ -85,7 +85,7 @@ def _labelled(path: Path, picture: ListedPicture, stream: IO[bytes], place: list
     stream.seek(label_offset)
     label = stream.read(label_size)
     if label != b"%d" % picture.label:
-        raise changed(path, f"has the class {label!r} for {picture.name}, which is of class {picture.label}")
+        raise fault(path, f"has the class {label!r} for {picture.name}, which is of class {picture.label}", CHANGED)
     return data
 
 

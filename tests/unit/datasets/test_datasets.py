@@ -10,8 +10,8 @@ import h5py
 import numpy as np
 import pytest
 
-from throughline.datasets import hdf5, leftovers, manifest, splits
-from throughline.datasets.samples import installed_file
+from throughline.datasets import hdf5, manifest
+from throughline.datasets.shards import installed_file, remove_leftovers, split_of
 from throughline.datasets.targets import FolderTargets
 from throughline.files import UserError, read_json, write_json
 from throughline.study.clicks_section import Clicks
@@ -42,7 +42,7 @@ def test_a_file_is_whole_or_absent(tmp_path: Path) -> None:
 )
 def test_a_file_that_is_not_whole(tmp_path: Path, change: object, message: str) -> None:
     path = tmp_path / "x.hdf5"
-    with pytest.raises(UserError, match=r"the shard .*x\.hdf5 does not exist"), hdf5.opened(path, WHOLE):
+    with pytest.raises(UserError, match=r"x\.hdf5 does not exist"), hdf5.opened(path, WHOLE):
         pass
     with hdf5.new_file(path, {"schema": 1}) as stream:
         stream["a"] = [1]
@@ -56,7 +56,7 @@ def test_a_file_that_is_not_whole(tmp_path: Path, change: object, message: str) 
 def test_leftovers_of_other_files_stay(tmp_path: Path) -> None:
     for name in (".x.01.partial.hdf5", ".y.01.partial.hdf5", ".x.01.partial.json"):
         (tmp_path / name).touch()
-    leftovers.remove(tmp_path / "x.hdf5")
+    remove_leftovers(tmp_path / "x.hdf5")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".x.01.partial.json", ".y.01.partial.hdf5"]
 
 
@@ -72,14 +72,18 @@ def test_from_verified_shards_to_a_manifest(tmp_path: Path) -> None:
     assert list(training) == ["schema", "file", "rows", "sha256", "index", "content_digest"]
     for name, result in (("a", test), ("b", training)):
         write_json(tmp_path / f"{name}.json", result)
-    results = manifest.read_results([tmp_path / "a.json", tmp_path / "b.json"])
-    shards = manifest.entries(results, "rows", "content_digest")
-    assert [shard["split"] for shard in shards] == ["training", "test"] and "looked" not in shards[1]
+    paths = [tmp_path / "a.json", tmp_path / "b.json"]
     with pytest.raises(UserError, match="no row to train on"):
-        manifest.require_training(shards, "rows", UserError("no row to train on"))
-    manifest.write(tmp_path / "manifest.json", {"kind": "k"}, {"seed": 1}, {"rows": 1}, shards)
+        manifest.read_results(paths, "rows", UserError("no row to train on"))
+    write_json(tmp_path / "b.json", training | {"rows": 2})
+    results = manifest.read_results(paths, "rows", UserError("no row to train on"))
+    manifest.write(tmp_path / "manifest.json", {"kind": "k"}, {"seed": 1}, {"rows": 3}, results, ["source", "rows"])
     content = read_json(tmp_path / "manifest.json")
     digests = ["parameters_digest", "content_digest"]
+    assert content["shards"] == [
+        {"file": "training_0000.bin", "split": "training", "rows": 2},
+        {"file": "test_0000.bin", "split": "test", "source": "theirs.bin", "rows": 1},
+    ]
     assert list(content) == ["schema", "kind", "parameters", *digests, "rows", "shards"]
     assert content["content_digest"] == manifest.digest([["training_0000.bin", "y"], ["test_0000.bin", "x"]])
 
@@ -96,9 +100,9 @@ def test_files_of_a_folder() -> None:
 
 
 def test_a_name_tells_its_split() -> None:
-    assert splits.split_of("hdf5_lower_case_1_seq_len_128_training_7.hdf5") == "training"
+    assert split_of("hdf5_lower_case_1_seq_len_128_training_7.hdf5") == "training"
     with pytest.raises(UserError, match="belongs to no split"):
-        splits.split_of("shard_7.hdf5")
+        split_of("shard_7.hdf5")
 
 
 def test_a_sample_that_is_not_installed() -> None:

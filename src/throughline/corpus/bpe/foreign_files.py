@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline import files
-from throughline.datasets.splits import WORDS
+from throughline.datasets.shards import WORDS
 from throughline.files import UserError
 from throughline.study.corpus_section import TOKENS, finished_files
 

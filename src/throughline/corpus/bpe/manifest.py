@@ -13,12 +13,11 @@ from throughline.datasets import manifest
 def merge(corpus: str, verified: Sequence[Path], parameters: dict[str, Any], path: Path) -> None:
     """Write the manifest from the verification results of all shards; UserError if there are no tokens to train on."""
     kept = "source", "tokens", "documents", "type", "offset", "sha256", "content_digest"
-    results = manifest.read_results(verified)
-    shards = manifest.entries(results, *kept)
-    manifest.require_training(shards, "tokens", no_text(f"the corpus {corpus} has no tokens to train on"))
+    nothing = no_text(f"the corpus {corpus} has no tokens to train on")
+    results = manifest.read_results(verified, "tokens", nothing)
     published = {"size": vocabulary.SIZE, "sha256": vocabulary.SHA256}
     words = next((result["vocabulary"] for result in results if "vocabulary" in result), published)
     head = {"kind": KIND, "corpus": corpus, "vocabulary": words, **dated(parameters, path)}
-    facts = {unit: sum(shard[unit] for shard in shards) for unit in ("tokens", "documents")}
-    content = [(Path(shard["file"]).stem, shard["content_digest"]) for shard in shards]
-    manifest.write(path, head, parameters, facts, shards, content)
+    facts = {unit: sum(result[unit] for result in results) for unit in ("tokens", "documents")}
+    content = [(Path(result["file"]).stem, result["content_digest"]) for result in results]
+    manifest.write(path, head, parameters, facts, results, kept, content)

@@ -21,7 +21,7 @@ from throughline.corpus.bpe.vocabulary import END_OF_TEXT, Vocabulary
 from throughline.corpus.text.own_tokenizer import OwnTokenizer
 from throughline.corpus.text.tokens import Index
 from throughline.datasets import hdf5, manifest
-from throughline.datasets.faults import fault
+from throughline.datasets.shards import fault
 from throughline.progress import Progress
 
 _ENCODED_AGAIN = 1 << 18  # about how many bytes of text are encoded again

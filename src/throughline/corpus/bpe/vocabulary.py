@@ -16,7 +16,7 @@ from pathlib import Path
 
 from throughline import files
 from throughline.corpus.bpe import reading
-from throughline.datasets.faults import fault
+from throughline.datasets.shards import fault
 from throughline.files import UserError
 
 SIZE = 50_257

@@ -11,7 +11,7 @@ from pathlib import Path
 from throughline import files
 from throughline.corpus.bpe import foreign_files
 from throughline.corpus.shards import layout
-from throughline.datasets.splits import shard_name, split_of
+from throughline.datasets.shards import shard_name, split_of
 from throughline.files import UserError
 from throughline.study.corpus_section import BPE, PAIRS, Corpus, ShardFolder, finished_files
 

@@ -20,7 +20,8 @@ def merge(
     UserError if shards differ in shape or vocabulary, if a name does not tell its split, or if there is no training
     example.
     """
-    results = manifest.read_results(verified)
+    nothing = no_text(f"the corpus {corpus} has no training example in {path.parent.name}")
+    results = manifest.read_results(verified, "rows", nothing)
     shapes = {(result["sequence_length"], result["predictions"], result["vocabulary_sha256"]) for result in results}
     if len(shapes) != 1 or {shape[2] for shape in shapes} != {vocabulary.sha256}:
         listed = (f"{length}/{predictions}/{sha256[:12]}" for length, predictions, sha256 in sorted(shapes))
@@ -30,17 +31,13 @@ def merge(
             next_step=f"make them again: {files.snakemake('--force', *map(str, verified))}",
         )
     ((length, predictions, _),) = shapes
-    shards = manifest.entries(results, "source", "rows", "sha256", "content_digest")
-    manifest.require_training(
-        shards, "rows", no_text(f"the corpus {corpus} has no training example of length {length}")
-    )
     described: dict[str, Any] = {"size": len(vocabulary), "sha256": vocabulary.sha256}
     if "tokenizer" in parameters:
         described["tokenizer"] = parameters["tokenizer"]
     else:
         described["lower_case"] = parameters.get("lower_case", True)
     described |= {name: getattr(vocabulary, name) for name in ("pad", "unk", "cls", "sep", "mask")}
-    content: list[Any] = [(shard["file"], shard["content_digest"]) for shard in shards]
+    content: list[Any] = [(result["file"], result["content_digest"]) for result in results]
     if parameters.get("dynamic"):
         from throughline.corpus.shards import masks
 
@@ -48,7 +45,8 @@ def merge(
         content.append({name: parameters[name] for name in ("predictions", "probability", "seed")})
     head = {"corpus": corpus, "sequence_length": length, "predictions": predictions, "vocabulary": described}
     head |= dated(parameters, path)
-    manifest.write(path, head, parameters, {"rows": sum(shard["rows"] for shard in shards)}, shards, content)
+    facts, kept = {"rows": sum(result["rows"] for result in results)}, ("source", "rows", "sha256", "content_digest")
+    manifest.write(path, head, parameters, facts, results, kept, content)
 
 
 def dated(parameters: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from throughline.corpus import kernel
 from throughline.corpus.shards import Parameters, layout
 from throughline.corpus.shards.masks import masked_of
 from throughline.corpus.text.vocabulary import Vocabulary
-from throughline.datasets.faults import fault, fault_in_row
+from throughline.datasets.shards import fault
 
 _SIGMAS = 5  # by chance, one share in 1.7 million is farther off
 _COUNTED = ("rows", "tokens", "masked", "replaced_by_mask", "unchanged", "random_next", "unknown", "changed")
@@ -145,7 +145,8 @@ def _all_hold(path: Path, checks: list[tuple[Any, str]], first: int) -> None:
         if not np.all(holds):
             holds = np.asarray(holds)
             if holds.ndim:
-                raise fault_in_row(path, f"has {what}", first + int(np.argwhere(~holds)[0][0]))
+                row = first + int(np.argwhere(~holds)[0][0])
+                raise fault(path, f"has {what}", f"first in row {row} (counted from 0)")
             raise fault(path, f"has {what}")
 
 

@@ -15,7 +15,7 @@ from throughline.corpus import kernel
 from throughline.corpus.shards import layout
 from throughline.corpus.shards.row_checks import restored
 from throughline.corpus.text.tokens import Documents
-from throughline.datasets.faults import fault_in_row
+from throughline.datasets.shards import fault
 
 _AT_LEAST, _AT_MOST = 1024, layout.ROWS_READ
 _SHARE = 0.05  # the lookup may take this share of the time in which the shard was made
@@ -112,7 +112,7 @@ class Text:
             if a is None or b is None:
                 continue
             if what := self._fault_of(a, end_of_a - 1, b, bool(labels[row]), originals.shape[1] - 3):
-                raise fault_in_row(path, f"has {what}", int(numbers[row]))
+                raise fault(path, f"has {what}", f"first in row {numbers[row]} (counted from 0)")
             judged += 1
         return judged
 

@@ -23,7 +23,7 @@ from throughline.corpus.shards.text_lookup import Text
 from throughline.corpus.text import tokens
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.datasets import manifest
-from throughline.datasets.faults import fault
+from throughline.datasets.shards import fault
 
 _ROWS = 2048  # rows checked at a time, few enough for a processor's cache
 

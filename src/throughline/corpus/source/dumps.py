@@ -11,7 +11,7 @@ from throughline import files
 from throughline.corpus.source import streams
 from throughline.corpus.source.pages import tag
 from throughline.corpus.source.streams import WHOLE_AGAIN, DumpFile
-from throughline.datasets.samples import installed_file
+from throughline.datasets.shards import installed_file
 from throughline.files import UserError
 
 SCHEMA = 1

@@ -27,7 +27,7 @@ from throughline import files, processes
 from throughline.corpus.source import dumps, pages, part_pages, within
 from throughline.corpus.source.streams import CLOSING
 from throughline.corpus.text import guard, wikitext
-from throughline.datasets import leftovers
+from throughline.datasets.shards import remove_leftovers
 from throughline.files import UserError
 from throughline.progress import Progress
 
@@ -55,7 +55,7 @@ def extract(
     seen = Counter(dict.fromkeys(COUNTED, 0))
     expected: list[int] = []
     extracted: list[int] = []
-    leftovers.remove(articles)
+    remove_leftovers(articles)
     raised, number = within(part, len(dump.parts))
     with files.atomic(articles) as temporary:
         if dump.parts[number]:
