@@ -112,6 +112,6 @@ onerror:
     logs = {str(job.output[0]): str(job.log[0]) for job in INSIDE.jobs(finished=False) if job.log}
     if any(Path(spec.record).exists() for spec in SPECS):
         expected = cells.asked_for(SPECS)
-        shell(f"python {started('report_incomplete')}" " --expected {expected:q} --output {plan.SO_FAR}")
+        shell(f"python {started(script_of('report_incomplete'))}" " --expected {expected:q} --output {plan.SO_FAR}")
     judge_what_is_there()
     atexit.register(print, plan.failures(logs), file=sys.stderr)  # printed last, after Snakemake's own output

@@ -24,7 +24,7 @@ from statistics import median
 
 import harness
 import numpy as np
-from harness import Spent, script
+from harness import Spent, step
 
 from throughline.corpus import reading
 from throughline.corpus.shards import Parameters, row_checks, segment_pairs
@@ -53,29 +53,38 @@ def parameters(length: int) -> str:
 def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Costs:
     """Make shards from articles, in `folder`. `lines`: every line of an article is a sentence already."""
     part, gathered = folder / "part.hdf5", folder / "tokens.hdf5"
-    options: dict[str, object] = {"lines": []} if lines else {}
-    shard = {"split": "training", "shard": 0}
-    costs = {"tokens": script("corpus_tokens", articles=articles, vocabulary=words, output=part, **options)}
-    costs["gather"] = script("corpus_gather", parts=part, training=1, test=0, output=gathered, **shard)
+    how = {"tokenizer": [], "lower_case": True, "lines": lines}
+    costs = {"tokens": step("corpus.tokenize", articles=articles, vocabulary=words, output=part, **how)}
+    costs["gather"] = step("corpus.gather", parts=part, position=0, shards=1, output=gathered)
     for length in LENGTHS:
-        made = {"parameters": parameters(length), "output": folder / f"{length}/training_0000.hdf5"}
-        costs[f"shard {length}"] = script("corpus_shard", tokens=gathered, vocabulary=words, **shard, **made)
+        shard = {"split": "training", "number": 0, "parameters": parameters(length), "unpacked": False}
+        made = {"tokens": gathered, "vocabulary": words, "output": folder / f"{length}/training_0000.hdf5"}
+        costs[f"shard {length}"] = step("corpus.shard", **shard, **made)
     return costs
 
 
 def ours_chain(folder: Path, words: Path, dump: Path) -> Costs:
     """Make verified shards and their manifests from a dump."""
     cut, articles, gathered = folder / "parts.json", folder / "articles.jsonl", folder / "tokens.hdf5"
-    costs = {"cut": script("corpus_cut", dump=dump, parts=1, output=cut)}
-    costs["extract"] = script("corpus_extract", cut=cut, part=0, output=articles, counts=folder / "counts.json")
+    costs = {"cut": step("corpus.cut", dump=dump, parts=1, text=False, output=cut)}
+    made = {"articles": articles, "counts": folder / "counts.json", "extractor": "wikiextractor"}
+    costs["extract"] = step("corpus.extract", cut=cut, part=0, **made)
     costs |= ours_create(folder, words, articles, lines=False)
     for length in LENGTHS:
         here = folder / f"{length}"
         shard, verified = here / "training_0000.hdf5", here / "verified.json"
         given = {"vocabulary": words, "parameters": parameters(length)}
-        costs[f"verify {length}"] = script("corpus_verify", shard=shard, tokens=gathered, output=verified, **given)
-        costs[f"manifest {length}"] = script(
-            "corpus_manifest", corpus="benchmark", verified=verified, output=here / "manifest.json", **given
+        costs[f"verify {length}"] = step(
+            "corpus.verify",
+            shard=shard,
+            tokens=gathered,
+            sequence_length=length,
+            predictions=LENGTHS[length],
+            output=verified,
+            **given,
+        )
+        costs[f"manifest {length}"] = step(
+            "corpus.manifest", corpus="benchmark", verified=verified, output=here / "manifest.json", **given
         )
     return costs
 
@@ -132,12 +141,12 @@ def compare(what: str, rounds: list[dict[str, Costs]], megabytes: float) -> None
     """Print the table of one comparison: medians of the rounds, and the ratio of the medians."""
     print(f"\n### {what}: {megabytes:.1f} MB of text, {len(rounds)} rounds in turn\n")
     table = harness.Table("", "CPU-seconds", "per MB of text", "largest process, MB")
-    totals = [{who: sum(step.cpu_seconds for step in costs.values()) for who, costs in each.items()} for each in rounds]
+    totals = [{who: sum(cost.cpu_seconds for cost in costs.values()) for who, costs in each.items()} for each in rounds]
     for who in ("theirs", "ours"):
-        for step in rounds[0][who]:
-            each = [costs[who][step] for costs in rounds]
+        for name in rounds[0][who]:
+            each = [costs[who][name] for costs in rounds]
             largest = max(spent.memory_mb for spent in each)
-            table.add(f"{who}: {step}", f"{median(spent.cpu_seconds for spent in each):.2f}", "", f"{largest:.0f}")
+            table.add(f"{who}: {name}", f"{median(spent.cpu_seconds for spent in each):.2f}", "", f"{largest:.0f}")
         total = harness.middle(totals, who)
         table.add(f"**{who}**", f"**{total:.2f}**", f"{total / megabytes:.3f}", "")
     print(f"\nratio {harness.ratio(totals, 'theirs', 'ours')}")

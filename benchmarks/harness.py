@@ -188,11 +188,19 @@ def snakemake(folder: Path, *words: object) -> Spent:
 
 
 def script(name: str, *arguments: object, **given: object) -> Spent:
-    """Run one of the workflow's commands (workflow/scripts/), with these arguments and options."""
-    words = [*arguments]
+    """Run one of the workflow's scripts (workflow/scripts/), with these arguments and options."""
+    return _program(name, ROOT / f"workflow/scripts/{name}.py", *arguments, **given)
+
+
+def step(name: str, **given: object) -> Spent:
+    """Run a step that makes data, such as `corpus.shard`, with these options."""
+    return _program(name, "throughline.command", name, **given)
+
+
+def _program(name: str, *words: object, **given: object) -> Spent:
     for option, value in given.items():
-        words += [f"--{option}", *(value if isinstance(value, list) else [value])]
-    spent = run([sys.executable, ROOT / "src/start.py", ROOT / f"workflow/scripts/{name}.py", *words])
+        words += (f"--{option.replace('_', '-')}", *(value if isinstance(value, list) else [value]))
+    spent = run([sys.executable, ROOT / "src/start.py", *words])
     print(f"{name}: {spent.cpu_seconds:.2f} CPU-s, {spent.memory_mb:.0f} MB", file=sys.stderr, flush=True)
     return spent
 

@@ -121,7 +121,7 @@ def judge_what_is_there():
     if acceptance.RESULT in files:
         asked, absent = accepted()[1].text, away.text(accepted()[0])
         shell(
-            f"python {started('accept_verdict')}"
+            f"python {started(script_of('accept_verdict'))}"
             " --acceptance {asked:q} --away {absent:q} --output {acceptance.RESULT} --text results/acceptance.txt"
             " --page results/acceptance.html --standings {acceptance.STANDINGS} --pairs {acceptance.PAIRS}"
             " || true"  # its own failure is in its log, and hides no other one

@@ -19,7 +19,7 @@ rule bpe_vocabulary:
     params:
         folder=f"data/{CORPUS.name}/bpe/vocabulary",
     shell:
-        command("corpus_bpe_vocabulary", output="params.folder")
+        step("corpus.bpe.vocabulary", output="params.folder")
 
 
 rule bpe_tokenize:
@@ -33,19 +33,19 @@ rule bpe_tokenize:
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    resources:
-        held_mb=CORPUS.memory_mb,  # a resource, not a parameter, because it does not change the result
     params:
         vocabulary=BPE_VOCABULARY,
     shell:
-        command("corpus_bpe_tokens", vocabulary="params.vocabulary", memory_mb="resources.held_mb")
+        step("corpus.bpe.tokenize", vocabulary="params.vocabulary")
 
 
 if CORPUS_TARGETS.finished is None:
 
     rule bpe_shard:
         input:
-            of_corpus(expand("data/{{corpus}}/bpe/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts), folder=BPE),
+            parts=of_corpus(
+                expand("data/{{corpus}}/bpe/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts), folder=BPE
+            ),
         output:
             "data/{corpus}/bpe/{split}_{number}.hdf5",
         log:
@@ -54,19 +54,19 @@ if CORPUS_TARGETS.finished is None:
         conda:
             "../envs/main.yaml"
         resources:
-            held_mb=CORPUS.memory_mb,
             runtime=5,  # minutes, like rule shard (rules/corpus.smk)
         params:
-            shards=CORPUS.shards.model_dump(),
+            position=looked_up(CORPUS_TARGETS.position),
+            shards=sum(CORPUS.shards.model_dump().values()),
             digest=CORPUS.digest(BPE),
         shell:
-            command("corpus_bpe_shard", parts="input", **SHARD, **SHARDS, memory_mb="resources.held_mb")
+            step("corpus.bpe.shard")
 
 else:
 
     rule bpe_adopt:
         input:
-            looked_up(CORPUS_TARGETS.finished_shard, folder=BPE),
+            shard=looked_up(CORPUS_TARGETS.finished_shard, folder=BPE),
         output:
             "data/{corpus}/bpe/{split}_{number}.bin",
         log:
@@ -74,17 +74,16 @@ else:
         priority: BEFORE_RUNS
         conda:
             "../envs/main.yaml"
+        params:
+            unpacked=False,
         shell:
-            command("corpus_adopt", shard="input")
-
-
-BPE_WORDS = CORPUS_TARGETS.tokenizer or rules.bpe_vocabulary.output if CORPUS_TARGETS.finished is None else []
+            step("corpus.adopt")
 
 
 rule bpe_verify:
     input:
         shard=f"data/{{corpus}}/bpe/{{split}}_{{number}}{CORPUS_TARGETS.ending(BPE)}",
-        vocabulary=BPE_WORDS,
+        vocabulary=(CORPUS_TARGETS.tokenizer or rules.bpe_vocabulary.output) if CORPUS_TARGETS.finished is None else [],
     output:
         "data/{corpus}/bpe/verified/{split}_{number}.json",
     log:
@@ -95,14 +94,15 @@ rule bpe_verify:
     resources:
         runtime=5,
     params:
-        against=CORPUS_TARGETS.tokens_against(),
+        vocabulary=BPE_VOCABULARY if CORPUS_TARGETS.finished is None else [],
+        digest=CORPUS.digest(BPE) if CORPUS_TARGETS.finished is None else [],
     shell:
-        command("corpus_bpe_verify", "params.against")
+        step("corpus.bpe.verify", vocabulary="params.vocabulary")
 
 
 rule bpe_manifest:
     input:
-        looked_up(CORPUS_TARGETS.verified, folder=BPE),
+        verified=looked_up(CORPUS_TARGETS.verified, folder=BPE),
     output:
         "data/{corpus}/bpe/manifest.json",
     log:
@@ -113,4 +113,4 @@ rule bpe_manifest:
     params:
         parameters=lambda wildcards: canonical(CORPUS.decided_by(BPE)),
     shell:
-        command("corpus_bpe_manifest", corpus="wildcards.corpus", verified="input")
+        step("corpus.bpe.manifest")

@@ -11,21 +11,22 @@ rule clicks:
 
 rule clicks_synthetic:
     output:
-        "data/{clicks}/clicks/logs/day_{log}.tsv",
+        "data/{clicks}/clicks/logs/day_{day}.tsv",
     log:
-        "logs/{clicks}/clicks/day_{log}.log",
+        "logs/{clicks}/clicks/day_{day}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
-        made=looked_up(CLICKS_TARGETS.synthetic),
+        rows=looked_up(CLICKS_TARGETS.rows),
+        values=CONFIG.clicks.values,
     shell:
-        command("clicks_synthetic", "params.made", part=None, rows=None, values=None)
+        step("clicks.synthetic")
 
 
 rule clicks_part:
     input:
-        looked_up(CLICKS_TARGETS.log),
+        file=looked_up(CLICKS_TARGETS.log),
     output:
         "data/{clicks}/clicks/parts/part_{part}.hdf5",
     log:
@@ -38,12 +39,12 @@ rule clicks_part:
         malformed_at_most=CONFIG.clicks.malformed_at_most,
         protocol=CLICKS_PROTOCOL,
     shell:
-        command("clicks_part", source="input", part="wildcards.part")
+        step("clicks.part")
 
 
 rule clicks_shard:
     input:
-        looked_up(CLICKS_TARGETS.parts),
+        parts=looked_up(CLICKS_TARGETS.parts),
     output:
         "data/{clicks}/clicks/{split}_{number}.hdf5",
     log:
@@ -52,9 +53,9 @@ rule clicks_shard:
     conda:
         "../envs/main.yaml"
     params:
-        shard=looked_up(CLICKS_TARGETS.shard),
+        position=looked_up(CLICKS_TARGETS.position),
     shell:
-        command("clicks_shard", parts="input")
+        step("clicks.shard")
 
 
 rule clicks_verify:
@@ -69,9 +70,9 @@ rule clicks_verify:
     conda:
         "../envs/main.yaml"
     params:
-        shard=looked_up(CLICKS_TARGETS.shard),
+        position=looked_up(CLICKS_TARGETS.position),
     shell:
-        command("clicks_verify", number="params.shard")
+        step("clicks.verify")
 
 
 rule clicks_manifest:
@@ -86,7 +87,7 @@ rule clicks_manifest:
     conda:
         "../envs/main.yaml"
     params:
-        source="synthetic" if CONFIG.clicks.source == "synthetic" else "logs",
+        kind="synthetic" if CONFIG.clicks.source == "synthetic" else "logs",
         parameters=canonical(CONFIG.clicks.decided_by("clicks")),
     shell:
-        command("clicks_manifest", clicks="wildcards.clicks")
+        step("clicks.manifest")

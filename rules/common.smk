@@ -4,7 +4,7 @@
 import shlex
 
 from throughline import files, recipes, sources, variants
-from throughline.command import loaded, rule_words
+from throughline.command import loaded, rule_words, step as step_of
 from throughline.launch import gpu_builds, lock
 from throughline.report.analysis import machines
 from throughline.snakemake_inside import answered
@@ -24,10 +24,23 @@ def script_of(name):
     return ROOT / "workflow" / "scripts" / f"{name}.py"
 
 
-def started(script):
-    """The words after `python` that start a command, as a part of a shell command that Snakemake formats."""
-    words = shlex.join(map(files.from_here, [ROOT / "src" / "start.py", script_of(script)]))
-    return words.replace("{", "{{").replace("}", "}}")
+def started(program, *words):
+    """The words after `python` that run a script or a module, as a part of a shell command that Snakemake formats."""
+    said = [
+        files.from_here(ROOT / "src" / "start.py"),
+        program if isinstance(program, str) else files.from_here(program),
+    ]
+    return shlex.join([*said, *words]).replace("{", "{{").replace("}", "}}")
+
+
+def step(name, **named):
+    """Return the command of a rule that makes data: a step (command.py), such as `clicks.shard`.
+
+    An argument of the step has the value of the same name in the rule. `named` has the arguments whose values are
+    called otherwise.
+    """
+    words = rule_words(step_of(name), named=named, wildcards=WILDCARDS)
+    return f"python {started('throughline.command', name)} {words} 2>&1 | tee {{log:q}}"
 
 
 def command(script, *ready, by=None, **named):
@@ -39,14 +52,8 @@ def command(script, *ready, by=None, **named):
     Python that runs it. The output is shown and kept in the rule's log, unless the script has a `log` of its own.
     """
     words = rule_words(loaded(str(script_of(script))), ready, named)
-    start = f"{f'{{{by}:q}}' if by else 'python'} {started(script)} {words}"
+    start = f"{f'{{{by}:q}}' if by else 'python'} {started(script_of(script))} {words}"
     return start if "--log " in words else f"{start} 2>&1 | tee {{log:q}}"
-
-
-SHARD = {"split": "wildcards.split", "shard": "wildcards.number"}
-"""The arguments of a command that makes one shard: the wildcards say which."""
-SHARDS = {"training": "params.shards[training]", "test": "params.shards[test]"}
-"""How many shards there are in all."""
 
 
 def looked_up(look_up, **names):

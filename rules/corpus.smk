@@ -22,9 +22,9 @@ rule vocabulary:
     conda:
         "../envs/main.yaml"
     params:
-        source=CORPUS_TARGETS.vocabulary(),
+        source=canonical(CORPUS_TARGETS.vocabulary()),
     shell:
-        command("corpus_vocabulary", "params.source")
+        step("corpus.vocabulary")
 
 
 if CORPUS.tokenizer:
@@ -42,19 +42,19 @@ if CORPUS.tokenizer:
             path=CORPUS.tokenizer,
             sha256=CORPUS.own_tokenizer.sha256,
         shell:
-            command("corpus_tokenizer", path="params.path")
+            step("corpus.tokenizer", path="params.path")
 
 
-rule dump:
+rule sample:
     output:
-        "data/{corpus}/dump/{dump}.xml.bz2",
+        "data/{corpus}/dump/sample.xml.bz2",
     log:
-        "logs/{corpus}/dump_{dump}.log",
+        "logs/{corpus}/dump_sample.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     shell:
-        command("corpus_dump")
+        step("corpus.sample")
 
 
 # The downloaded files lie beside the listing. They are not outputs, because Snakemake removes the outputs of a failed
@@ -71,31 +71,31 @@ rule download:
     conda:
         "../envs/main.yaml"
     shell:
-        command("corpus_download")
+        step("corpus.download")
 
 
 rule cut:
     input:
-        lambda wildcards: answered(CORPUS_TARGETS.dump, wildcards.source),
+        dump=lambda wildcards: answered(CORPUS_TARGETS.dump, wildcards.source_number),
     output:
-        "data/{corpus}/dump/parts{source}.json",
+        "data/{corpus}/dump/parts{source_number}.json",
     log:
-        "logs/{corpus}/cut{source}.log",
+        "logs/{corpus}/cut{source_number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
         parts=CORPUS.parts,
-        form=lambda wildcards, input: CORPUS_TARGETS.form(wildcards.source),
+        text=lambda wildcards, input: CORPUS_TARGETS.is_text(wildcards.source_number),
     shell:
-        command("corpus_cut", "params.form", dump="input")
+        step("corpus.cut")
 
 
 rule extract:
     input:
         cut=looked_up(CORPUS_TARGETS.cut),
         # With several sources, every source must be readable before the extraction of any source starts.
-        every=ancient(expand("data/{{corpus}}/dump/parts{source}.json", source=filter(None, CORPUS_TARGETS.cuts))),
+        every=ancient(expand("data/{{corpus}}/dump/parts{number}.json", number=filter(None, CORPUS_TARGETS.cuts))),
     output:
         articles=passing("data/{corpus}/articles/part_{part}.jsonl"),
         counts="data/{corpus}/articles/part_{part}.counts.json",
@@ -105,9 +105,9 @@ rule extract:
     conda:
         "../envs/main.yaml"
     params:
-        *CORPUS_TARGETS.extractor(),
+        extractor=CORPUS.extractor,
     shell:
-        command("corpus_extract", "params", part="wildcards.part", output="output.articles", counts="output.counts")
+        step("corpus.extract", articles="output.articles", counts="output.counts")
 
 
 rule tokenize:
@@ -122,19 +122,16 @@ rule tokenize:
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    resources:
-        held_mb=CORPUS.memory_mb,  # a resource, not a parameter, because it does not change the result
     params:
-        *CORPUS_TARGETS.case(),
-        *CORPUS_TARGETS.lines(),
-        *CORPUS_TARGETS.encoded_by(),
+        lower_case=CORPUS.lower_case,
+        lines=looked_up(CORPUS_TARGETS.lines),
     shell:
-        command("corpus_tokens", "params", memory_mb="resources.held_mb")
+        step("corpus.tokenize")
 
 
 rule gather:
     input:
-        of_corpus(expand("data/{{corpus}}/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts)),
+        parts=of_corpus(expand("data/{{corpus}}/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts)),
     output:
         passing("data/{corpus}/tokens/{split}_{number}.hdf5"),
     log:
@@ -142,12 +139,11 @@ rule gather:
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
-    resources:
-        held_mb=CORPUS.memory_mb,
     params:
-        shards=CORPUS.shards.model_dump(),
+        position=looked_up(CORPUS_TARGETS.position),
+        shards=sum(CORPUS.shards.model_dump().values()),
     shell:
-        command("corpus_gather", parts="input", **SHARD, **SHARDS, memory_mb="resources.held_mb")
+        step("corpus.gather")
 
 
 if CORPUS_TARGETS.finished is None:
@@ -164,20 +160,19 @@ if CORPUS_TARGETS.finished is None:
         conda:
             "../envs/main.yaml"
         resources:
-            held_mb=CORPUS.memory_mb,
             runtime=5,  # minutes; Slurm adds up the steps that share a job, and a hundred of them must fit into a day
         params:
             parameters=lambda wildcards: canonical(CORPUS.shard_parameters(int(wildcards.sequence_length))),
             protocol=DATA_PROTOCOL,
-            packing=["--unpacked"] if CORPUS.unpacked else [],
+            unpacked=CORPUS.unpacked,
         shell:
-            command("corpus_shard", "params.packing", **SHARD, memory_mb="resources.held_mb")
+            step("corpus.shard")
 
 else:
 
     rule adopt:
         input:
-            looked_up(CORPUS_TARGETS.finished_shard),
+            shard=looked_up(CORPUS_TARGETS.finished_shard),
         output:
             "data/{corpus}/seq{sequence_length}/{split}_{number}.hdf5",
         log:
@@ -186,9 +181,9 @@ else:
         conda:
             "../envs/main.yaml"
         params:
-            packing=["--unpacked"] if CORPUS.unpacked else [],
+            unpacked=CORPUS.unpacked,
         shell:
-            command("corpus_adopt", "params.packing", shard="input")
+            step("corpus.adopt")
 
 
 rule verify:
@@ -204,12 +199,14 @@ rule verify:
     conda:
         "../envs/main.yaml"
     resources:
-        held_mb=CORPUS.memory_mb,
         runtime=5,
     params:
-        against=lambda wildcards, input: CORPUS_TARGETS.verified_against(wildcards.sequence_length, input.tokens),
+        parameters=lambda wildcards, input: (
+            canonical(CORPUS.shard_parameters(int(wildcards.sequence_length))) if input.tokens else []
+        ),
+        predictions=lambda wildcards: CORPUS.sequences[int(wildcards.sequence_length)],
     shell:
-        command("corpus_verify", "params.against", memory_mb="resources.held_mb")
+        step("corpus.verify")
 
 
 rule manifest:
@@ -226,4 +223,4 @@ rule manifest:
     params:
         parameters=lambda wildcards: canonical(CORPUS.decided_by(f"seq{wildcards.sequence_length}")),
     shell:
-        command("corpus_manifest", corpus="wildcards.corpus")
+        step("corpus.manifest")

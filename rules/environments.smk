@@ -5,9 +5,9 @@
 
 rule environment:
     output:
-        ready=f"{recipes.environments()}/{{framework}}-{{digest}}/.ready",
+        ready=f"{recipes.environments()}/{{framework}}-{{pins}}/.ready",
     log:
-        "logs/environments/{framework}-{digest}.log",
+        "logs/environments/{framework}-{pins}.log",
     priority: BEFORE_RUNS
     localrule: True
     conda:

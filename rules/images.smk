@@ -23,14 +23,15 @@ rule images_listing:
         "../envs/main.yaml"
     params:
         source=lambda wildcards: PICTURES[wildcards.room].section.source,
-        shards=lambda wildcards: PICTURES[wildcards.room].section.shards.model_dump(),
+        training=lambda wildcards: PICTURES[wildcards.room].section.shards.training,
+        test=lambda wildcards: PICTURES[wildcards.room].section.shards.test,
     shell:
-        command("images_listing", **SHARDS)
+        step("images.listing")
 
 
 rule images_shard:
     input:
-        checked(of_pictures(FolderTargets.check), "data/{images}/{room}/listing.jsonl"),
+        listing=checked(of_pictures(FolderTargets.check), "data/{images}/{room}/listing.jsonl"),
     output:
         shard="data/{images}/{room}/{split}_{number}.tar",
         index="data/{images}/{room}/{split}_{number}.idx",
@@ -44,7 +45,7 @@ rule images_shard:
         damaged=lambda wildcards: PICTURES[wildcards.room].section.damaged,
         protocol=IMAGES_PROTOCOL,
     shell:
-        command("images_shard", listing="input", output="output.shard")
+        step("images.shard", output="output.shard")
 
 
 rule images_verify:
@@ -61,9 +62,9 @@ rule images_verify:
         "../envs/main.yaml"
     params:
         damaged=lambda wildcards: PICTURES[wildcards.room].section.damaged,
-        side=lambda wildcards: ["--side", SIDE] if wildcards.room == "faces" else [],
+        side=lambda wildcards: SIDE if wildcards.room == "faces" else [],
     shell:
-        command("images_verify", "params.side")
+        step("images.verify")
 
 
 rule images_manifest:
@@ -80,4 +81,4 @@ rule images_manifest:
     params:
         parameters=lambda wildcards: canonical(PICTURES[wildcards.room].section.decided_by(wildcards.room)),
     shell:
-        command("images_manifest", images="wildcards.images")
+        step("images.manifest")

@@ -1,25 +1,28 @@
 # The form of every wildcard. Whether the configuration contains what a wildcard names is asked by the input functions.
-
-
-wildcard_constraints:
+WILDCARDS = dict(
     corpus="[a-z][a-z0-9_]*",
     images="[a-z][a-z0-9_]*",
     room="images|faces",
     clicks="[a-z][a-z0-9_]*",
-    log=r"\d+",
+    day=r"\d+",
     sequence_length=r"[1-9]\d*",
     split="training|test",
     number=r"\d{4}",
     part=r"\d{4}",
-    source=r"(_\d+)?",
+    source_number=r"(_\d+)?",
     dump=r"[a-z0-9_-]+",
     benchmark="[a-z][a-z0-9_]*",
     batch=r"[1-9]\d*",
     precision="fp32|tf32|bf16|fp16|fp8",
     framework=versions.NAME,
-    digest=r"[0-9a-f]{12}(-cuda\d+)?(-nccl)?(-mpi)?",
+    pins=r"[0-9a-f]{12}(-cuda\d+)?(-nccl)?(-mpi)?",
     topology=r"[1-9]\d*n[1-9]\d*g",
     repeat=r"[1-9]\d*",
     quantity="batch|classes",
     imported="[a-z][a-z0-9_]*",
     place=r"node\d+|pair_\d+_\d+|all",
+)
+
+
+wildcard_constraints:
+    **WILDCARDS,

@@ -4,13 +4,19 @@
 
     tokens, split, output    --tokens PATH --split {training,test} --output PATH    all three are required
     memory_mb                --memory-mb N                                          optional: it has a default
-    a bool                   --unpacked                                             True if the option is there
+    a bool                   --lower-case True                                      with a default: only --lower-case
+    X | None                 --tokenizer PATH                                       without a value: None
     a list or a sequence     --parts PATH ...                                       several values
     a dict                   --parameters JSON
     before a `/`             a value without the option's name
     *others: str             all other words, in their order, such as arguments for another program
 
-The docstring of the function's file is the help text. A line `tokens: what they are` in it is the help of one argument.
+The docstring of the function, or else of its file, is the help text. A line `tokens: what they are` in one of the two
+is the help of an argument.
+
+A function in a file `steps.py` is a step that makes data:
+
+    python -m throughline.command clicks.shard --help
 
 Every step of the workflow starts with this module, so it imports the standard library only, and neither `inspect` nor
 `dataclasses`, which take longer to load than all the rest.
@@ -19,8 +25,10 @@ Every step of the workflow starts with this module, so it imports the standard l
 import argparse
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, NamedTuple, NoReturn, cast, get_args, get_origin
@@ -61,7 +69,7 @@ class Argument(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """Return what argparse has to know about this argument."""
         if self.kind is bool:
-            return {"action": "store_true"}
+            return {"type": _truth, "required": True} if self.required else {"action": "store_true"}
         needed: dict[str, Any] = {} if self.positional else {"required": self.required}
         origin, parts = get_origin(self.kind), get_args(self.kind)
         if origin in (list, Sequence):
@@ -74,7 +82,15 @@ class Argument(NamedTuple):
             return needed | {"choices": parts}
         if origin is tuple:
             return needed | {"type": parts[0], "nargs": len(parts)}
+        if self.required and self.kind is not self.type:
+            needed["nargs"] = "?"
         return needed | {"type": json.loads if origin is dict else self.kind}
+
+
+def _truth(word: str) -> bool:
+    if word not in ("True", "False"):
+        raise ValueError
+    return word == "True"
 
 
 def arguments(main: Main) -> Iterator[Argument]:
@@ -97,24 +113,31 @@ def takes_others(main: Main) -> str | None:
 
 def parser(main: Main, program: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of a function's command line. `program`: its name, if it is not that of the file."""
-    about, helps = [], {}
-    for line in (main.__globals__["__doc__"] or "").splitlines():
-        described = re.fullmatch(r"([a-z_]+): (.+)", line)
-        if described:
-            helps[described[1]] = described[2].replace("%", "%%")
-        else:
-            about.append(line)
+    about, helps = _described(main.__doc__ or main.__globals__["__doc__"] or "")
+    _, shared = _described(main.__globals__["__doc__"] or "")
     others = takes_others(main)
-    result = argparse.ArgumentParser(program, description=" ".join(about).strip(), allow_abbrev=others is None)
+    result = argparse.ArgumentParser(program, description=about, allow_abbrev=others is None)
     for argument in arguments(main):
         name = argument.option or argument.name
-        result.add_argument(name, help=helps.pop(argument.name, None), **argument.settings())
+        result.add_argument(name, help=helps.pop(argument.name, shared.get(argument.name)), **argument.settings())
     if others:
         result.usage = f"%(prog)s [{others.upper()} ...] [OPTION ...]"
         result.epilog = f"{others.upper()}: {helps.pop(others, 'all other words')}"
     if helps:
         raise ValueError(f"{main.__code__.co_filename} describes {', '.join(helps)}, but no argument has that name")
     return result
+
+
+def _described(text: str) -> tuple[str, dict[str, str]]:
+    """Return what a docstring says in general, and what it says about each argument."""
+    about, helps = [], {}
+    for line in map(str.strip, text.splitlines()):
+        described = re.fullmatch(r"([a-z_]+): (.+)", line)
+        if described:
+            helps[described[1]] = described[2].replace("%", "%%")
+        else:
+            about.append(line)
+    return " ".join(about).strip(), helps
 
 
 def run(
@@ -151,22 +174,39 @@ def loaded(path: str) -> Main:
     return cast(Main, module.main)
 
 
-def rule_words(main: Main, ready: Sequence[str] = (), named: Mapping[str, str | None] | None = None) -> str:
+def step(name: str) -> Main:
+    """Return a step by its name: `corpus.bpe.shard` is the function `shard` in corpus/bpe/steps.py."""
+    package, _, function = name.rpartition(".")
+    return cast(Main, getattr(import_module(f"throughline.{package}.steps"), function))
+
+
+def rule_words(
+    main: Main,
+    ready: Sequence[str] = (),
+    named: Mapping[str, str | None] | None = None,
+    wildcards: Container[str] = (),
+) -> str:
     """Return the arguments of a rule's command, as Snakemake fills them in: `--tokens {input.tokens:q} ...`.
 
     A required argument has the value of the same name in the rule: a path is an input (`output` and `log`: the rule's
-    outputs and log), everything else a param. `named` has the arguments whose values are called otherwise, such as
-    `shard="wildcards.number"`, and the optional arguments that the rule sets. `ready` has values of the rule that are
-    words of a command line already, such as `params.packing`; an argument that is among them has None in `named`.
+    outputs and log), a name among `wildcards` is a wildcard, everything else a param. `named` has the arguments whose
+    values are called otherwise, such as `articles="output.articles"`, and the optional arguments that the rule sets.
+    `ready` has values of the rule that are words of a command line already, such as `params.options`; an argument that
+    is among them has None in `named`.
     """
     named = dict(named or {})
     words = []
     for argument in arguments(main):
         name = argument.name
-        usual = name if name in OF_RULES else f"{'input' if argument.is_path else 'params'}.{name}"
+        place = "input" if argument.is_path else "wildcards" if name in wildcards else "params"
+        usual = name if name in OF_RULES else f"{place}.{name}"
         value = named.pop(name, usual if argument.required or name in OF_RULES else None)
         if value is not None:
             words.append(f"{argument.option} {{{value}:q}}".strip())
     if named:
         raise ValueError(f"{main.__code__.co_filename} has no argument {', '.join(named)}")
     return " ".join([*words, *(f"{{{value}:q}}" for value in ready)])
+
+
+if __name__ == "__main__":
+    run(step(sys.argv[1]), sys.argv[2:], single=True, program=sys.argv[1])

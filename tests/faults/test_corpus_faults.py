@@ -30,12 +30,17 @@ NAME = "simplewiki-20261101"
 SINGLE = "pages-articles-multistream.xml.bz2"
 
 
-def started(script: str, *arguments: object, folder: Path, limit_kb: int | None = None) -> subprocess.Popen[str]:
-    """Start a command of the corpus in a new process. `limit_kb` is the size of the largest file that it may write."""
-    command = [sys.executable, str(SCRIPTS / script), *map(str, arguments)]
+def started(
+    step: str, *words: object, folder: Path, limit_kb: int | None = None, official: str = ""
+) -> subprocess.Popen[str]:
+    """Start a step of the corpus in a new process.
+
+    limit_kb: the size of the largest file that it may write; official: in place of Wikimedia's host.
+    """
+    command = [sys.executable, "-m", "throughline.command", f"corpus.{step}", *map(str, words)]
     if limit_kb is not None:
         command = ["bash", "-c", f'ulimit -f {limit_kb} && exec "$@"', "bash", *command]
-    environment = os.environ | {"THROUGHLINE_CONTACT": "me@example.org"}
+    environment = os.environ | {"THROUGHLINE_CONTACT": "me@example.org", "THROUGHLINE_OFFICIAL": official}
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -71,9 +76,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def shard(source: Path, folder: Path, limit_kb: int | None = None) -> subprocess.Popen[str]:
     return started(
-        "corpus_shard.py",
+        "shard",
         *("--tokens", source / "tokens.hdf5", "--vocabulary", source / "tiny.txt", "--split", "training"),
-        *("--shard", 0, "--parameters", PARAMETERS, "--output", "data/training_0000.hdf5"),
+        *("--number", 0, "--parameters", PARAMETERS, "--unpacked", False, "--output", "data/training_0000.hdf5"),
         folder=folder,
         limit_kb=limit_kb,
     )
@@ -81,9 +86,9 @@ def shard(source: Path, folder: Path, limit_kb: int | None = None) -> subprocess
 
 def verified(source: Path, folder: Path, status: int = 0) -> str:
     process = started(
-        "corpus_verify.py",
+        "verify",
         *("--shard", "data/training_0000.hdf5", "--vocabulary", source / "tiny.txt", "--parameters", PARAMETERS),
-        *("--output", "data/verified.json"),
+        *("--tokens", "--sequence-length", 32, "--predictions", 5, "--output", "data/verified.json"),
         folder=folder,
     )
     return ended(process, status)
@@ -210,11 +215,7 @@ def test_a_disk_that_is_full(source: Path, tmp_path: Path) -> None:
 def test_a_disk_too_small_for_the_download(tmp_path: Path) -> None:
     with Server() as server, mounted(tmp_path / "data", "size=1m"):
         server.publish(NAME, {SINGLE: bytes(3_000_000)})
-        process = started(
-            "corpus_download.py",
-            *("--official", server.address, "--output", f"data/{NAME}.json"),
-            folder=tmp_path,
-        )
+        process = started("download", "--output", f"data/{NAME}.json", folder=tmp_path, official=server.address)
         assert "data has too little space for the download" in ended(process, 1)
         assert all(not path.endswith("bz2") for path, _ in server.requests)
 
@@ -238,24 +239,25 @@ def test_kill_9_of_a_download(tmp_path: Path) -> None:
         folder = server.publish(NAME, {SINGLE: content})
         path = f"{folder}/{NAME}-{SINGLE}"
         server.misbehave(path, slow(0.05))
-        arguments = ("corpus_download.py", "--official", server.address, "--output", f"data/{NAME}.json")
-        process = started(*arguments, folder=tmp_path)
+        words = ("download", "--output", f"data/{NAME}.json")
+        process = started(*words, folder=tmp_path, official=server.address)
         part = tmp_path / "data" / f"{NAME}-{SINGLE}.part"
         until(lambda: part.exists() and part.stat().st_size > 500_000)
         process.kill()
         process.communicate()
         kept = part.stat().st_size
         assert sorted(file.suffix for file in part.parent.iterdir()) == [".json", ".lock", ".part"]
-        ended(started(*arguments, folder=tmp_path))
+        ended(started(*words, folder=tmp_path, official=server.address))
         assert server.asked(path)[-1]["Range"] == f"bytes={kept}-"
     assert sorted(file.name for file in part.parent.iterdir()) == [f"{NAME}-{SINGLE}", f"{NAME}.json"]
     assert same((part.parent / f"{NAME}-{SINGLE}").read_bytes(), content)
 
 
 def extraction(folder: Path, dump: Path, *options: object) -> subprocess.Popen[str]:
-    ended(started("corpus_cut.py", "--dump", dump, "--parts", 1, "--output", "cut.json", folder=folder))
-    outputs = ("--output", "out/part.jsonl", "--counts", "out/part.json")
-    return started("corpus_extract.py", "--cut", "cut.json", "--part", 0, *outputs, *options, folder=folder)
+    how = ("--text", False, "--parts", 1)
+    ended(started("cut", "--dump", dump, *how, "--output", "cut.json", folder=folder))
+    outputs = ("--articles", "out/part.jsonl", "--counts", "out/part.json", "--extractor", "wikiextractor")
+    return started("extract", "--cut", "cut.json", "--part", 0, *outputs, *options, folder=folder)
 
 
 def descendants(pid: int) -> list[int]:
@@ -302,14 +304,26 @@ def test_paths_with_blanks_and_quotes(tmp_path: Path) -> None:
     tiny_vocabulary(folder)
     ended(
         started(
-            "corpus_tokens.py",
-            *("--articles", "the articles.jsonl", "--vocabulary", folder / "tiny.txt", "--output", "to kens.hdf5"),
+            "tokenize",
+            *(
+                "--tokenizer",
+                "--lower-case",
+                True,
+                "--lines",
+                False,
+                "--articles",
+                "the articles.jsonl",
+                "--vocabulary",
+                folder / "tiny.txt",
+                "--output",
+                "to kens.hdf5",
+            ),
             folder=folder,
         )
     )
     assert len(tokens.read(folder / "to kens.hdf5")[0]) == 105  # one of the 106 articles has no text
     assert not list(tmp_path.rglob("pwned"))
     (folder / "to kens.hdf5").write_bytes(b"")
-    gather = ("corpus_gather.py", "--parts", "to kens.hdf5", "--split", "training", "--shard", 0)
-    process = started(*gather, "--training", 1, "--test", 0, "--output", "x.hdf5", folder=folder)
+    gather = ("gather", "--parts", "to kens.hdf5", "--position", 0, "--shards", 1)
+    process = started(*gather, "--output", "x.hdf5", folder=folder)
     assert "snakemake --force 'to kens.hdf5'" in ended(process, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,11 @@ from throughline import command
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = sorted((ROOT / "workflow/scripts").glob("*.py"))
+STEPS = [
+    f"{'.'.join(path.relative_to(ROOT / 'src/throughline').parts[:-1])}.{name}"
+    for path in sorted((ROOT / "src/throughline").rglob("steps.py"))
+    for name in re.findall(r"^def (\w+)", path.read_text(), re.MULTILINE)
+]
 SCRIPT = '''"""Do something.
 
 It takes 100 % of your time.
@@ -33,6 +39,8 @@ def main(
     /,
     split: Literal["training", "test"],
     number: int,
+    cased: bool,
+    tokenizer: Path | None,
     parameters: dict[str, Any],
     output: Path,
     log: Path | None = None,
@@ -50,7 +58,8 @@ def main(
 if __name__ == "__main__":
     run(main)
 '''
-NEEDED = ["a.json", "b.json", "--split", "test", "--number", "7", "--parameters", '{"seed": 1}', "--output", "c"]
+NEEDED = ["a.json", "b.json", "--split", "test", "--number", "7", "--cased", "False", "--tokenizer"]
+NEEDED += ["--parameters", '{"seed": 1}', "--output", "c"]
 
 
 @pytest.fixture
@@ -69,7 +78,8 @@ def called(main: command.Main, words: list[str], capsys: pytest.CaptureFixture[s
 def test_values_have_the_types_of_the_signature(script: command.Main, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = called(script, NEEDED, capsys)
     assert arguments == {
-        **{"curves": ["a.json", "b.json"], "split": "test", "number": 7, "parameters": {"seed": 1}, "output": "c"},
+        **{"curves": ["a.json", "b.json"], "split": "test", "number": 7, "cased": False, "tokenizer": None},
+        **{"parameters": {"seed": 1}, "output": "c"},
         **{"log": None, "kind": None, "size": None, "share": 0.5, "extras": [], "memory_mb": 256, "unpacked": False},
     }
     more = ["--kind", "b", "--size", "3", "4", "--extras", "d", "--extras=e", "--memory-mb", "1", "--unpacked"]
@@ -84,6 +94,7 @@ def test_values_have_the_types_of_the_signature(script: command.Main, capsys: py
         (NEEDED[:-2], "required: --output"),
         (NEEDED[2:], "required: curves"),
         ([*NEEDED, "--split", "other"], "invalid choice: 'other'"),
+        ([*NEEDED, "--cased", "no"], "'no'"),
         ([*NEEDED, "--number", "x"], "invalid int value: 'x'"),
         ([*NEEDED, "--size", "3"], "expected 2 arguments"),
     ],
@@ -120,10 +131,10 @@ def test_the_help_is_that_of_the_file(script: command.Main) -> None:
 
 
 def test_a_rule_names_only_what_is_called_otherwise(script: command.Main) -> None:
-    named = {"number": "wildcards.number", "parameters": None, "extras": "input.extras"}
-    assert command.rule_words(script, ["params.ready"], named) == (
-        "{input.curves:q} --split {params.split:q} --number {wildcards.number:q} --output {output:q} --log {log:q}"
-        " --extras {input.extras:q} {params.ready:q}"
+    named = {"number": "params.of_shard", "parameters": None, "extras": "input.extras"}
+    assert command.rule_words(script, ["params.ready"], named, {"split"}) == (
+        "{input.curves:q} --split {wildcards.split:q} --number {params.of_shard:q} --cased {params.cased:q}"
+        " --tokenizer {input.tokenizer:q} --output {output:q} --log {log:q} --extras {input.extras:q} {params.ready:q}"
     )
     with pytest.raises(ValueError, match="has no argument parts"):
         command.rule_words(script, named={"parts": "input"})
@@ -136,12 +147,21 @@ def test_every_script_explains_its_arguments(path: Path, capsys: pytest.CaptureF
     assert left.value.code == 0 and capsys.readouterr().out.startswith("usage:")
 
 
+@pytest.mark.parametrize("name", STEPS)
+def test_every_step_explains_itself(name: str) -> None:
+    main = command.step(name)
+    said = " ".join(command.parser(main, name).format_help().split())
+    assert main.__doc__ and main.__doc__.splitlines()[0] in said and len(STEPS) > 20
+
+
 def test_no_script_loads_anything_large_before_it_has_its_arguments() -> None:
     """Snakemake loads all of them, to make the rules' commands."""
     code = (
         "import sys; from throughline import command\n"
-        "for path in sys.argv[1:]: command.loaded(path)\n"
+        "for name in sys.argv[1:]: command.loaded(name) if '/' in name else command.step(name)\n"
         "print({'inspect', 'numpy', 'pydantic', 'throughline.study', 'throughline.launch'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", code, *map(str, SCRIPTS)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, SCRIPTS), *STEPS], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "set()\n"

@@ -14,7 +14,7 @@ class ClicksTargets(FolderTargets):
         super().__init__(clicks, "clicks", "clicks", ".hdf5")
         self.clicks = clicks
 
-    def shard(self, split: str, number: str, **wildcards: str) -> int:
+    def position(self, split: str, number: str, **wildcards: str) -> int:
         """Return the position of a shard among all shards."""
         self.check(split=split, number=number, **wildcards)
         return self.shards.names.index(f"{split}_{number}")
@@ -31,11 +31,10 @@ class ClicksTargets(FolderTargets):
             raise absent(f"part {part}", parts)
         return self.clicks.logs[int(part)]
 
-    def synthetic(self, clicks: str, log: str) -> list[str]:
-        """Return what decides a synthetic log, as arguments. All synthetic logs have the same share of the rows."""
+    def rows(self, clicks: str, day: str) -> int:
+        """Return the rows of a synthetic log. All synthetic logs have the same share of the rows."""
         self.check(clicks=clicks)
-        number, count = int(log), len(self.clicks.logs)
+        number, count = int(day), len(self.clicks.logs)
         if self.clicks.source != SYNTHETIC or number >= count:
-            raise absent(f"log day_{log}.tsv", self.clicks.logs)
-        rows = self.clicks.rows * (number + 1) // count - self.clicks.rows * number // count
-        return ["--part", log, "--rows", str(rows), "--values", str(self.clicks.values)]
+            raise absent(f"log day_{day}.tsv", self.clicks.logs)
+        return self.clicks.rows * (number + 1) // count - self.clicks.rows * number // count

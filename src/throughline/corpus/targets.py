@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from throughline.datasets.shards import shard_names
 from throughline.datasets.targets import Shards, require
 from throughline.files import UserError
-from throughline.spec import canonical
 from throughline.study.corpus_section import BPE, SAMPLE, Corpus, ShardFolder, TextFiles, files_of, is_named
 from throughline.study.targets import pick
 
@@ -109,51 +108,30 @@ class CorpusTargets:
     def _cut_of(self, part: str) -> str:
         return [*self.cuts, ""][int(part) // self.corpus.parts]
 
-    def vocabulary(self) -> list[str]:
-        """Return the vocabulary as arguments of the command that makes it."""
-        vocabulary, own = self.corpus.vocabulary, self.corpus.own_tokenizer
-        if own:
-            return ["--tokenizer", own.path, "--sha256", own.sha256]
-        if isinstance(vocabulary, str):
-            return ["--name", vocabulary]
-        place = ["--path", vocabulary.path] if vocabulary.path else ["--url", str(vocabulary.url)]
-        return [*place, "--sha256", vocabulary.sha256, *self.case()]
+    def vocabulary(self) -> dict[str, Any]:
+        """Return the source of the vocabulary: its name, the user's own tokenizer, or a file with its SHA-256."""
+        vocabulary, tokenizer = self.corpus.vocabulary, self.corpus.own_tokenizer
+        if tokenizer:
+            return {"tokenizer": tokenizer.path, "sha256": tokenizer.sha256}
+        return {"name": vocabulary} if isinstance(vocabulary, str) else vocabulary.model_dump(exclude_none=True)
 
     @property
     def tokenizer(self) -> str:
         """The corpus's copy of the user's own tokenizer; empty without one."""
         return f"data/{self.corpus.name}/tokenizer.json" if self.corpus.tokenizer else ""
 
-    def encoded_by(self) -> list[str]:
-        """Return the argument that names the user's own tokenizer; none without one, so finished files stay valid."""
-        return ["--tokenizer", self.tokenizer] if self.tokenizer else []
+    def is_text(self, source: str = "") -> bool:
+        """Return True if a source's files are plain text or JSON lines, False for a dump."""
+        return isinstance(self.cuts[source], TextFiles)
 
-    def case(self) -> list[str]:
-        """Return the argument that says that text keeps its capitals.
+    def lines(self, part: str, **wildcards: str) -> bool:
+        """Return True if every line of a part's articles is a sentence."""
+        source = self.cuts[self._cut_of(part)]
+        return isinstance(source, TextFiles) and source.has_sentences
 
-        For the default there is no argument, so that finished files stay valid.
-        """
-        return [] if self.corpus.lower_case else ["--cased"]
-
-    def form(self, source: str = "") -> list[str]:
-        """Return the argument that says that a source's files are plain text; none for a dump."""
-        return ["--text"] if isinstance(self.cuts[source], TextFiles) else []
-
-    def lines(self) -> list[Callable[[Any], str]]:
-        """Return a function that maps a part to the argument that says whether every line is a sentence.
-
-        The list is empty if no source has one sentence per line.
-        """
-        by_line = {cut: isinstance(of, TextFiles) and of.has_sentences for cut, of in self.cuts.items()}
-        argument = {cut: "--lines" if lines else "" for cut, lines in by_line.items()}
-        return [lambda wildcards: argument[self._cut_of(wildcards.part)]] if any(by_line.values()) else []
-
-    def extractor(self) -> list[str]:
-        """Return the extractor as arguments of its command.
-
-        For the default there are none, so that parts that were made before this option existed stay valid.
-        """
-        return [] if self.corpus.extractor == "wikiextractor" else ["--extractor", self.corpus.extractor]
+    def position(self, split: str, number: str, **wildcards: str) -> int:
+        """Return the position of a shard among all shards that we make."""
+        return shard_names(self.corpus.shards.model_dump()).index(f"{split}_{number}")
 
     def finished_shard(self, folder: str = "", **wildcards: str) -> str:
         """Return the finished file, made by somebody else, that our name of a shard stands for."""
@@ -173,22 +151,3 @@ class CorpusTargets:
                 next_step="add them to that folder, or ask for another target",
             )
         return self.shards(folder).verified()
-
-    def verified_against(self, sequence_length: str, tokens: str) -> list[str]:
-        """Return the arguments that say what a shard is verified against.
-
-        For a finished shard that somebody else made, these are only its length and its number of predictions.
-        """
-        if self.finished is not None:
-            return ["--size", sequence_length, str(self.corpus.sequences[int(sequence_length)])]
-        return ["--tokens", tokens, "--parameters", canonical(self.corpus.shard_parameters(int(sequence_length)))]
-
-    def tokens_against(self) -> list[str]:
-        """Return the arguments that say what a shard of GPT-2's tokens is verified against.
-
-        For a finished shard that somebody else made, there are none.
-        """
-        if self.finished is not None:
-            return []
-        vocabulary = self.tokenizer or f"data/{self.corpus.name}/{BPE}/vocabulary"
-        return ["--vocabulary", vocabulary, "--digest", self.corpus.digest(BPE)]

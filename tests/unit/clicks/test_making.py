@@ -6,7 +6,6 @@ import gzip
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import h5py
 import numpy as np
@@ -161,9 +160,9 @@ def test_what_decides_the_files() -> None:
     assert targets.log(clicks="criteo", part="0001") == "/data/day_1.gz"
     for wrong in (
         lambda: targets.parts(clicks="others"),
-        lambda: targets.shard(clicks="criteo", split="test", number="0002"),
+        lambda: targets.position(clicks="criteo", split="test", number="0002"),
         lambda: targets.log(clicks="criteo", part="0002"),
-        lambda: targets.synthetic(clicks="criteo", log="0"),
+        lambda: targets.rows(clicks="criteo", day="0"),
     ):
         with pytest.raises(UserError, match="is not in the configuration"):
             wrong()
@@ -171,8 +170,7 @@ def test_what_decides_the_files() -> None:
 
 def test_synthetic_logs_have_all_rows() -> None:
     targets = ClicksTargets(Clicks(rows=10))
-    made: list[Any] = [targets.synthetic(clicks="synthetic", log=str(number)) for number in range(4)]
-    assert sum(int(one[one.index("--rows") + 1]) for one in made) == 10
+    assert sum(targets.rows(clicks="synthetic", day=str(day)) for day in range(4)) == 10
 
 
 def test_a_reader_says_that_nobody_clicked() -> None:

@@ -7,8 +7,6 @@ import gc
 import json
 import os
 import random
-import re
-import runpy
 import subprocess
 import sys
 from collections import Counter
@@ -19,11 +17,11 @@ import numpy as np
 import pytest
 
 from corpus_helpers import CLOSING, HEADER, content, page
+from throughline import command
 from throughline.corpus.source import IDS, dumps, part_pages
 from throughline.corpus.text import tokens
 
 ROOT = Path(__file__).parents[3]
-SCRIPTS = ROOT / "workflow" / "scripts"
 PARAMETERS = {
     "sequence_length": 32,
     "predictions": 5,
@@ -36,15 +34,14 @@ TEXTS = (".txt", ".jsonl")
 SHARDS = [("training", 0), ("training", 1), ("training", 2), ("test", 0)]
 
 
-def call(monkeypatch: pytest.MonkeyPatch, script: str, *arguments: object, status: int = 0) -> None:
-    """Run a command in this process, because starting Python for every command would take most of the time."""
-    monkeypatch.setattr(sys, "argv", [script, *map(str, arguments)])
-    # A command ends its process and switches things off in it. This process must go on, with all of them.
+def call(monkeypatch: pytest.MonkeyPatch, step: str, *words: object, status: int = 0) -> None:
+    """Run a step in this process, because starting Python for every command would take most of the time."""
+    # A step ends its process and switches things off in it. This process must go on, with all of them.
     monkeypatch.setattr(os, "_exit", sys.exit)
     monkeypatch.setattr(gc, "disable", lambda: None)
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     with pytest.raises(SystemExit) as left:
-        runpy.run_path(str(SCRIPTS / script), run_name="__main__")
+        command.run(command.step(f"corpus.{step}"), list(map(str, words)), single=True)
     assert left.value.code == status
 
 
@@ -54,44 +51,47 @@ def chain(monkeypatch: pytest.MonkeyPatch, data: Path, sources: Sequence[Path], 
     if shuffled:
         random.Random(1).shuffle(order)
     words = data / "vocabulary.txt"
-    call(monkeypatch, "corpus_vocabulary.py", "--name", "bert-base-uncased", "--output", words)
+    call(monkeypatch, "vocabulary", "--source", '{"name": "bert-base-uncased"}', "--output", words)
     cuts = [data / "dump" / f"parts_{number}.json" for number in range(len(sources))]
     for source, cut in zip(sources, cuts, strict=True):
-        form = ["--text"] if source.suffix in TEXTS else []
-        call(monkeypatch, "corpus_cut.py", "--dump", source, *form, "--parts", parts, "--output", cut)
+        text = source.suffix in TEXTS
+        call(monkeypatch, "cut", "--dump", source, "--text", text, "--parts", parts, "--output", cut)
     tokens = [data / "tokens" / f"part_{part:04d}.hdf5" for part in sorted(order)]
     for part in order:
-        cut, lines = cuts[part // parts], ["--lines"] if sources[part // parts].suffix == ".txt" else []
+        cut, lines = cuts[part // parts], sources[part // parts].suffix == ".txt"
         articles, counts = (data / "articles" / f"part_{part:04d}{end}" for end in (".jsonl", ".counts.json"))
-        call(monkeypatch, "corpus_extract.py", "--cut", cut, "--part", part, "--output", articles, "--counts", counts)
-        made = "--articles", articles, "--vocabulary", words, *lines, "--output", tokens[part]
-        call(monkeypatch, "corpus_tokens.py", *made)
+        made = "--articles", articles, "--counts", counts, "--extractor", "wikiextractor"
+        call(monkeypatch, "extract", "--cut", cut, "--part", part, *made)
+        how = "--tokenizer", "--lower-case", True, "--lines", lines
+        call(monkeypatch, "tokenize", "--articles", articles, "--vocabulary", words, *how, "--output", tokens[part])
     sequence = data / "seq32"
     parameters = json.dumps(PARAMETERS)
     for split, number in SHARDS[::-1] if shuffled else SHARDS:
         name = f"{split}_{number:04d}"
         call(
             monkeypatch,
-            "corpus_gather.py",
-            *("--parts", *tokens, "--split", split, "--shard", number, "--training", 3, "--test", 1),
+            "gather",
+            *("--parts", *tokens, "--position", number if split == "training" else 3, "--shards", 4),
             *("--output", data / "tokens" / f"{name}.hdf5"),
         )
         call(
             monkeypatch,
-            "corpus_shard.py",
+            "shard",
             *("--tokens", data / "tokens" / f"{name}.hdf5", "--vocabulary", words, "--split", split),
-            *("--shard", number, "--parameters", parameters, "--output", sequence / f"{name}.hdf5"),
+            *("--number", number, "--parameters", parameters, "--unpacked", False),
+            *("--output", sequence / f"{name}.hdf5"),
         )
         call(
             monkeypatch,
-            "corpus_verify.py",
+            "verify",
             *("--shard", sequence / f"{name}.hdf5", "--vocabulary", words, "--parameters", parameters),
+            *("--sequence-length", 32, "--predictions", 5),
             *("--tokens", data / "tokens" / f"{name}.hdf5", "--output", sequence / "verified" / f"{name}.json"),
         )
     verified = [sequence / "verified" / f"{split}_{number:04d}.json" for split, number in SHARDS]
     call(
         monkeypatch,
-        "corpus_manifest.py",
+        "manifest",
         *("--corpus", "sample", "--verified", *verified, "--vocabulary", words, "--parameters", parameters),
         *("--output", sequence / "manifest.json"),
     )
@@ -107,13 +107,11 @@ def test_the_same_content_from_any_parts_in_any_order_and_place(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     sample = tmp_path / "sample.xml.bz2"
-    call(monkeypatch, "corpus_dump.py", "--output", sample)
+    call(monkeypatch, "sample", "--output", sample)
     assert sample.read_bytes() == dumps.find_sample().read_bytes()
     plain = tmp_path / "plain.xml"
     plain.write_bytes(bz2.decompress(sample.read_bytes()))
     one = contents(chain(monkeypatch, tmp_path / "one", [sample], 1, shuffled=False))
-    said = re.findall(r"rows checked, ([\d,]+) of them looked up in the text", capsys.readouterr().out)
-    assert len(said) == 4 and all(1000 < int(many.replace(",", "")) <= 1024 for many in said)
     other = contents(chain(monkeypatch, tmp_path / "other" / "place", [plain], 3, shuffled=True))
     assert one == other
     found = json.loads(one["manifest.json"])
@@ -151,22 +149,15 @@ def test_a_dump_without_an_article(
 ) -> None:
     dump, cut = tmp_path / "dump.xml", tmp_path / "parts.json"
     dump.write_text(HEADER + page(1, "Talk.", namespace=1) + page(2, "#REDIRECT [[A]]", redirect=True) + CLOSING)
-    call(monkeypatch, "corpus_cut.py", "--dump", dump, "--parts", 2, "--output", cut, status=1)
+    call(monkeypatch, "cut", "--dump", dump, "--text", False, "--parts", 2, "--output", cut, status=1)
     assert "dump.xml is an article" in capsys.readouterr().err and not cut.exists()
-
-
-@pytest.mark.parametrize("script", sorted(path.name for path in SCRIPTS.glob("corpus_*.py")))
-def test_every_command_line_explains_itself(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], script: str
-) -> None:
-    call(monkeypatch, script, "--help")
-    assert "--output" in capsys.readouterr().out
 
 
 def test_a_user_error_has_no_traceback(tmp_path: Path) -> None:
     (tmp_path / "dump.xml").write_text("<html>")
+    words = ["--dump", "dump.xml", "--text", "False", "--parts", "2", "--output", "parts.json"]
     run = subprocess.run(
-        [sys.executable, SCRIPTS / "corpus_cut.py", "--dump", "dump.xml", "--parts", "2", "--output", "parts.json"],
+        [sys.executable, "-m", "throughline.command", "corpus.cut", *words],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -175,12 +166,3 @@ def test_a_user_error_has_no_traceback(tmp_path: Path) -> None:
     assert run.returncode == 1
     assert run.stderr.startswith("error: dump.xml is an HTML page") and "next:" in run.stderr
     assert not (tmp_path / "parts.json").exists()
-
-
-def test_a_dump_that_is_not_here_is_never_replaced_by_the_sample(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    output = tmp_path / "enwiki-20261101.xml.bz2"
-    call(monkeypatch, "corpus_dump.py", "--output", output, status=1)
-    assert "the dump enwiki-20261101 does not come with the packages" in capsys.readouterr().err
-    assert not output.exists()

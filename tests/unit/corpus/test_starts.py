@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-SINGLE = ["adopt", "cut", "extract", "gather", "manifest", "shard", "tokens", "verify"]
+SINGLE = ["adopt", "cut", "extract", "gather", "manifest", "shard", "tokenize", "verify"]
 
 
 def loaded(*command: str) -> set[str]:
@@ -29,7 +29,7 @@ def loaded(*command: str) -> set[str]:
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_arguments_are_read_before_anything_large_is_loaded(name: str) -> None:
-    found = loaded(f"workflow/scripts/corpus_{name}.py", "--help")
+    found = loaded("-m", "throughline.command", f"corpus.{name}", "--help")
     assert "argparse" in found and not found & {"numpy", "h5py", "pydantic", "http.client"}
 
 

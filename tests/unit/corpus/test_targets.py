@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,16 +24,12 @@ def test_files_of_the_corpus() -> None:
     assert made.parts == ["0000", "0001", "0002", "0003"]
     assert made.dump() == ["data/sample/dump/sample.xml.bz2"]
     assert made.verified(corpus="sample", sequence_length="32")[-1] == "data/sample/seq32/verified/test_0000.json"
-    assert made.vocabulary() == ["--name", "bert-base-uncased"] and made.extractor() == []
-    assert made.verified_against("32", "t.hdf5")[:3] == ["--tokens", "t.hdf5", "--parameters"]
+    assert made.vocabulary() == {"name": "bert-base-uncased"}
+    assert [made.position("training", "0002"), made.position("test", "0000")] == [2, 3]
     assert corpus(dump="enwiki-20261101").dump() == ["data/sample/dump/enwiki-20261101.json"]
     assert corpus(dump=["a.xml", "b.xml"]).dump() == ["a.xml", "b.xml"]
-    assert corpus(extractor="throughline").extractor() == ["--extractor", "throughline"]
     own = {"url": "https://example.org/v.txt", "sha256": "a" * 64}
-    assert corpus(vocabulary=own).vocabulary() == ["--url", own["url"], "--sha256", own["sha256"]]
-    assert made.case() == corpus(vocabulary=own).case() == []
-    cased = corpus(vocabulary={**own, "lower_case": False})
-    assert cased.vocabulary()[-1:] == cased.case() == ["--cased"]
+    assert corpus(vocabulary=own).vocabulary() == {**own, "lower_case": True}
 
 
 def test_a_job_makes_only_the_lengths_that_its_runs_read() -> None:
@@ -86,10 +81,8 @@ def test_parts_of_several_sources_follow_each_other() -> None:
     assert made.cut("0003") == made.cut("0002")
     files = [[f"{folder}/enwiki-20261101.json"], ["books.txt"], ["web.jsonl"], ["a.xml", "b.xml"]]
     assert [made.dump(f"_{source}") for source in range(4)] == files
-    assert [made.form(f"_{source}") for source in range(4)] == [[], ["--text"], ["--text"], []]
-    (lines,) = made.lines()
-    said = [lines(SimpleNamespace(part=part)) for part in made.parts]
-    assert said == ["", "", "--lines", "--lines", "", "", "", ""]
+    assert [made.is_text(f"_{source}") for source in range(4)] == [False, True, True, False]
+    assert [made.lines(part) for part in made.parts] == [False, False, True, True, False, False, False, False]
     with pytest.raises(UserError, match=r"parts\.json is not in the configuration"):
         made.dump()
     with pytest.raises(UserError, match="part 0008 is not in the configuration"):
@@ -100,7 +93,7 @@ def test_parts_of_several_sources_follow_each_other() -> None:
 def test_one_source_has_the_files_and_arguments_that_it_always_had(dump: Any) -> None:
     made = corpus(dump=dump)
     assert list(made.cuts) == [""] and made.cut("0003") == "data/sample/dump/parts.json"
-    assert [lines(SimpleNamespace(part="0001")) for lines in made.lines()] == (["--lines"] if "text" in dump else [])
+    assert made.lines("0001") == made.is_text() == ("text" in dump)
 
 
 def test_finished_shards_of_another_maker() -> None:
@@ -108,7 +101,7 @@ def test_finished_shards_of_another_maker() -> None:
     made = CorpusTargets(section, [], {"seq32": {"training_0000": Path("x/a.hdf5")}})
     where = {"corpus": "sample", "sequence_length": "32", "split": "training"}
     assert made.finished_shard(**where, number="0000") == "x/a.hdf5"
-    assert made.verified_against("32", "") == ["--size", "32", "5"] and made.shards("seq128").names == []
+    assert made.shards("seq128").names == []
     with pytest.raises(UserError, match=r"shard training_0001 is not .* It holds: training_0000"):
         made.finished_shard(**where, number="0001")
     with pytest.raises(UserError, match="no part of a dump is extracted"):

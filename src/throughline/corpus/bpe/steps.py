@@ -1,0 +1,74 @@
+"""The steps that make GPT-2's tokens, each with its command line (command.py).
+
+parts: tokens of all parts, in their order
+vocabulary: folder of encoder.json and vocab.bpe, or the user's own tokenizer.json
+digest: SHA-256 of what decides the shards; it is stored in them
+"""
+
+from pathlib import Path
+from typing import Any
+
+
+def vocabulary(output: Path) -> None:
+    """Write GPT-2's published vocabulary. It is rebuilt from an installed package and checked by its SHA-256.
+
+    output: a folder for encoder.json and vocab.bpe
+    """
+    from throughline.corpus.bpe import vocabulary
+
+    vocabulary.build(output)
+
+
+def tokenize(articles: Path, vocabulary: Path, output: Path) -> None:
+    """Encode the articles of one part as GPT-2's tokens.
+
+    articles: articles as JSON lines
+    """
+    from throughline.corpus.bpe import making
+
+    making.tokenize(articles, vocabulary, output)
+
+
+def shard(parts: list[Path], position: int, shards: int, digest: str, output: Path) -> None:
+    """Gather one shard of GPT-2's tokens from the tokens of all parts.
+
+    position: of the shard among all shards, training shards first
+    shards: number of shards
+    """
+    from throughline.corpus.bpe import making
+
+    making.gather(parts, position, shards, digest, output)
+
+
+def verify(shard: Path, vocabulary: Path | None, digest: str | None, output: Path) -> None:
+    """Check one shard of GPT-2's tokens, and write its digests.
+
+    vocabulary: as above; no value for a finished file of another program
+    digest: as above; no value for a finished file of another program
+    """
+    from throughline.corpus.bpe import verification
+    from throughline.corpus.bpe.vocabulary import read
+    from throughline.corpus.text.own_tokenizer import OwnTokenizer
+    from throughline.files import write_json
+
+    if vocabulary and digest and vocabulary.is_file():
+        result = verification.verify_own(shard, OwnTokenizer(vocabulary), digest)
+        proven = f"{result['texts_proven']} of {result['texts_decoded']} are decoded to their article's text"
+    elif vocabulary and digest:
+        result, proven = verification.verify(shard, read(vocabulary), digest), "each is its article's text"
+    else:
+        result, proven = verification.verify_foreign(shard), "there is no text to hold them against"
+    print(f"{result['file']}: {result['tokens']:,} tokens in {result['documents']:,} documents checked; {proven}")
+    write_json(output, result)
+
+
+def manifest(corpus: str, verified: list[Path], parameters: dict[str, Any], output: Path) -> None:
+    """Write the manifest of all verified shards of GPT-2's tokens.
+
+    corpus: the corpus's name
+    verified: results of all verifications
+    parameters: JSON, recorded and digested
+    """
+    from throughline.corpus.bpe import manifest
+
+    manifest.merge(corpus, verified, parameters, output)
