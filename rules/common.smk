@@ -34,7 +34,7 @@ def started(program, *words):
 
 
 def step(name, **named):
-    """Return the command of a rule that makes data: a step (command.py), such as `clicks.shard`.
+    """Return the command that runs a step which makes data (command.py), such as `clicks.shard`.
 
     An argument of the step has the value of the same name in the rule. `named` has the arguments whose values are
     called otherwise.
