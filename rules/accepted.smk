@@ -4,7 +4,7 @@ import functools
 
 from throughline.console import plan_acceptance
 from throughline.launch import away, fleet, lost_nodes
-from throughline.study import acceptance, imports_section
+from throughline.study import acceptance, result_sections
 
 NODE_FILES = fleet.NodeFiles()
 atexit.register(NODE_FILES.remove)
@@ -146,4 +146,4 @@ def words_of_acceptance(wildcards):
 
 def state_of_acceptance(wildcards):
     """Digits that change with the acceptance."""
-    return imports_section.state([Path(acceptance.RESULT)])
+    return result_sections.files_digest([Path(acceptance.RESULT)])

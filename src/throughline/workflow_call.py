@@ -15,7 +15,7 @@ from throughline.files import UserError
 from throughline.spec import RunSpec
 from throughline.study import runs
 from throughline.study.config import Config, load
-from throughline.study.config_paths import ConfigPaths
+from throughline.study.section import ConfigPaths
 from throughline.study.targets import Targets
 
 OTHERS = ("results/report.html", "results/compare.json", "results/compare.html", "results/archive.zip")

@@ -25,7 +25,7 @@ def test_every_mistake_is_named_before_anything_starts(clone: Callable[[str], Cl
     wrong = clone(SMALL.replace("repeats: 2", "repeats: many").replace("parts: 2", "partz: 2"))
     failed = wrong.snakemake()
     assert failed.returncode != 0
-    assert "runs.repeats = 'many': a whole number is needed" in failed.stdout
+    assert "runs.repeats = 'many': Input should be a valid integer" in failed.stdout
     assert "corpus.partz: unknown key" in failed.stdout
     assert failed.stdout.splitlines()[-1].startswith("  next: correct it")
     assert not any(words in failed.stdout for words in SNAKEMAKE_S_OWN), failed.stdout

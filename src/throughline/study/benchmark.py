@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -18,11 +18,10 @@ from pydantic import (
     model_validator,
 )
 
-from throughline import frameworks, ratios, versions, workloads
+from throughline import frameworks, ratios, spelling, versions, workloads
 from throughline.spec import EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps, StepSize, Topology
 from throughline.study.config_errors import allowed
-from throughline.study.config_paths import FilePath, lead
-from throughline.study.section import TOPOLOGY, Name, PositiveInt, Section, Share, Sizes, Value
+from throughline.study.section import TOPOLOGY, FilePath, Name, PositiveInt, Section, Share, Sizes, Value, lead
 
 if typing.TYPE_CHECKING:
     from throughline.spec import Options as Options
@@ -237,12 +236,13 @@ class Benchmark(Runs):
         return typing.cast("type[Benchmark]", block)
 
     @classmethod
-    def unknown(cls, key: str) -> str | None:
-        others = [folder for folder in workloads.FOLDERS if key in cls.of(folder).own_keys]
-        if not others:
+    def hint(cls, keys: Sequence[Any], raw: Mapping[str, Any]) -> str | None:
+        others = [folder for folder in workloads.FOLDERS if keys[0] in cls.of(folder).own_keys]
+        if len(keys) > 1 or not others:
             return None
-        these = " and ".join(filter(None, [", ".join(others[:-1]), others[-1]]))
-        return f"a key of {these} models; {cls.folder} models take: {', '.join(cls.own_keys) or 'none'}"
+        block = cls.variant(raw)
+        taken = ", ".join(block.own_keys) or "none"
+        return f"a key of {spelling.listed(others, 'and')} models; {block.folder} models take: {taken}"
 
     def size(self, topology: Topology, batch: int) -> StepSize:
         """Return the size of a step on a topology. Raises UserError if something does not divide equally."""

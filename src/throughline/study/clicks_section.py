@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from throughline.study.config_paths import FilePath
-from throughline.study.section import DataSection, Name, PositiveInt, Section, Share
+from throughline.study.section import DataSection, FilePath, Name, PositiveInt, Section, Share
 
 CLICKS_PROTOCOL = 1
 """A developer raises this number when the same logs give different shards. It changes the digest of all clicks."""

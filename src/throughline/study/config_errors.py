@@ -1,35 +1,114 @@
-"""Error messages for mistakes in the configuration: the key, its value, the allowed values and the closest of them."""
+"""Error messages for mistakes in the configuration: the key, its value, the allowed values and the closest of them.
 
-import dataclasses
-import types
+pydantic finds the mistakes and says what is wrong. This file adds where the mistake is, in the keys that the user
+wrote, and what was probably meant. config_checks.py finds the mistakes that involve several keys.
+"""
+
+import re
 import typing
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
+from pydantic import ValidationError
 
 from throughline import spelling
-from throughline.spec import Part
 from throughline.study import renamed
-from throughline.study.section import PATTERNS, Section
+from throughline.study.section import PATTERNS, Section, branches, fields_of, is_model
 
-Model = type[Section] | type[Part]
-"""A map of keys: a section of the configuration, or a part of a specification."""
 NAMED_AT_MOST = 10
 """Largest number of choices that are named if one of them was probably meant."""
+UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def explain(raw: Any, error: ValidationError, root: Model) -> list[str]:
-    """Return one line per mistake."""
-    places = [(problem, _resolve(problem["loc"], root, raw)) for problem in error.errors()]
-    under_old_name = [[*place.keys[:-1], renamed.of_key(place.keys)] for _, place in places]
-    lines = (
-        _line(problem, place)
-        for problem, place in places
-        if place.is_meant and not (problem["type"] == "missing" and place.keys in under_old_name)
-    )
-    return list(dict.fromkeys(lines))
+def explain(raw: Mapping[str, Any], error: ValidationError, root: type[Section]) -> list[str]:
+    """Return one line per mistake.
+
+    If a value may be a text, a list or one of several maps, pydantic reports the mistakes of all of them. Those of a
+    map that lacks a key which another one has are not shown, and of a map or list only the mistakes inside it. A map
+    with an unknown key is not said to lack another one.
+    """
+    problems = [(_keys(problem, raw), problem) for problem in error.errors()]
+    is_unknown = {keys for keys, problem in problems if problem["type"] in UNKNOWN}
+    is_unknown = {keys for keys in is_unknown if keys[-1] not in _names_at(root, keys[:-1], raw)}
+    others = {
+        problem["loc"][:-1] for keys, problem in problems if problem["type"] in UNKNOWN and keys not in is_unknown
+    }
+    places: dict[tuple[Any, ...], list[Any]] = {}
+    for keys, problem in problems:
+        if problem["loc"][:-1] not in others:
+            places.setdefault(keys, []).append(problem)
+    lines = []
+    for keys, found in places.items():
+        path, types = ".".join(map(str, keys)), {problem["type"] for problem in found}
+        has_inner = any(other[: len(keys)] == keys != other for other in places)
+        if keys in is_unknown:
+            lines.append(f"{path}: {_unknown(keys, raw, root)}")
+        elif "missing" in types:
+            has_unknown = any(other[:-1] == keys[:-1] for other in is_unknown)
+            lines += [] if has_unknown else [f"{path}: missing; it has to be given"]
+        elif found[0]["loc"][-1] == "[key]":
+            lines.append(f"{path}: {_wrong(keys, keys[-1], found)}")
+        elif not has_inner or "value_error" in types:
+            value = _value(raw, keys)
+            lines.append(f"{path} = {shown(value)}: {_wrong(keys, value, found)}")
+    return lines
+
+
+def _keys(problem: Any, raw: Any) -> tuple[Any, ...]:
+    """Return the keys of a mistake. pydantic's location also names the types that it tried, which are no keys."""
+    keys: list[Any] = []
+    for part in problem["loc"]:
+        value = _value(raw, keys)
+        if part in value if isinstance(value, Mapping) else isinstance(value, list) and isinstance(part, int):
+            keys.append(part)
+    return (*keys, problem["loc"][-1]) if problem["type"] == "missing" else tuple(keys)
+
+
+def _value(raw: Any, keys: Sequence[Any]) -> Any:
+    for key in keys:
+        raw = raw[key]
+    return raw
+
+
+def _names_at(annotation: Any, keys: Sequence[Any], value: Any) -> list[str]:
+    """Return all keys that the map at the end of `keys` may have. value: what the user wrote for the outermost map."""
+    names: list[str] = []
+    for option in branches(annotation):
+        if is_model(option):
+            is_section = issubclass(option, Section) and isinstance(value, Mapping)
+            fields = fields_of(option.variant(value) if is_section else option)
+            inner = fields[keys[0]].annotation if keys and keys[0] in fields else None
+            names += _names_at(inner, keys[1:], value[keys[0]]) if inner else [] if keys else fields
+        elif keys and (arguments := typing.get_args(option)):
+            inner = arguments[0 if isinstance(keys[0], int) else -1]
+            names += _names_at(inner, keys[1:], value[keys[0]])
+    return names
+
+
+def _unknown(keys: Sequence[Any], raw: Any, root: type[Section]) -> str:
+    if new := renamed.of_key(keys):
+        return f"since 0.4 this key is {new} (docs/from-0.3-to-0.4.md)"
+    return root.hint(keys, raw) or f"unknown key; {allowed(keys[-1], _names_at(root, keys[:-1], raw))}"
+
+
+def _wrong(keys: Sequence[Any], value: Any, problems: Sequence[Any]) -> str:
+    """Return what is wrong with a value, in pydantic's words if it allows no choice."""
+    if new := renamed.of_value(keys, value):
+        return f"since 0.4 this value is {new} (docs/from-0.3-to-0.4.md)"
+    choices: list[str] = []
+    for problem in problems:
+        message = re.sub("a (valid )?dictionary.*", "a map of keys, such as {key: value}", problem["msg"])
+        expected = problem.get("ctx", {})
+        if problem["type"] == "value_error":
+            return str(expected["error"])
+        if problem["type"] == "string_pattern_mismatch":
+            return PATTERNS[expected["pattern"]]
+        if problem["type"] == "literal_error":
+            choices += [word.strip("'") for word in re.split(", | or ", expected["expected"])]
+        else:
+            is_truth = problem["type"] == "bool_type"
+            choices += ["true", "false"] if is_truth else [message.removeprefix("Input should be ")]
+    return allowed(value, list(dict.fromkeys(choices))) if len(choices) > 1 else message
 
 
 def allowed(value: Any, choices: Sequence[Any], page: str = "docs/configuration.md") -> str:
@@ -37,8 +116,7 @@ def allowed(value: Any, choices: Sequence[Any], page: str = "docs/configuration.
 
     Of many choices, it names the similar ones and `page`, which lists the others.
     """
-    names = [shown(choice) if isinstance(choice, bool) else str(choice) for choice in choices]
-    word = str(value).lower()
+    names, word = list(map(str, choices)), str(value).lower()
     truth = {"on": "true", "yes": "true", "off": "false", "no": "false"}.get(word)
     near = [truth] if truth in names else spelling.similar(word, names)
     if near and len(names) > NAMED_AT_MOST:
@@ -52,157 +130,3 @@ def shown(value: Any) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-@dataclasses.dataclass
-class _Place:
-    """A place in the configuration.
-
-    `keys` is the path of keys that the user wrote, and `value` the value at its end. `model` is the innermost section
-    on this path. `annotation` is the type that the value should have. If the type is a union, pydantic reports the
-    mistakes of every branch. `is_meant` is False in a branch that the user did not mean; its mistakes are not shown.
-    """
-
-    keys: list[int | str]
-    value: Any
-    model: Model
-    annotation: Any
-    is_meant: bool = True
-
-
-def _resolve(loc: Sequence[int | str], root: Model, raw: Any) -> _Place:
-    """Follow the location that pydantic reports through the models, and return the place that it means."""
-    place = _Place([], raw, root, root)
-    is_key = loc[-1] == "[key]"
-    for part in loc[:-2] if is_key else loc:
-        options = branches(strip(place.annotation))
-        section = _meant(list(filter(is_model, options)), place.value)
-        if len(options) > 1:  # here pydantic's location names a branch of the union, and not a key
-            lists = [option for option in options if typing.get_origin(option) is list]
-            if lists and isinstance(place.value, list):
-                place.is_meant, place.annotation = str(part).startswith("list["), lists[0]
-            elif section is not None:
-                is_map = part == section.__name__
-                place.is_meant = is_map == isinstance(place.value, dict)
-                place.annotation = section if is_map else place.annotation
-            if not place.is_meant:
-                break
-            continue
-        if section is not None:
-            place.model = section
-            if issubclass(section, Section):
-                place.model = section.variant(place.value if isinstance(place.value, Mapping) else {})
-            field = fields_of(place.model).get(str(part))
-            place.annotation = field.annotation if field else None
-        else:
-            of = typing.get_args(options[0])
-            place.annotation = of[0] if of[-1] is Ellipsis else of[-1]
-        place.keys.append(part)
-        try:
-            place.value = place.value[part]
-        except (KeyError, IndexError, TypeError):
-            place.value = None
-    if is_key:
-        place.annotation, place.value = typing.get_args(strip(place.annotation))[0], loc[-2]
-    return place
-
-
-def _meant(models: Sequence[Model], value: Any) -> Model | None:
-    """Return the section that has a key of `value`, otherwise the first section, or None if there are no sections."""
-    keys = set(value) if isinstance(value, Mapping) else set()
-    return next((model for model in models if keys & fields_of(model).keys()), next(iter(models), None))
-
-
-def _line(problem: Any, place: _Place) -> str:
-    path = ".".join(map(str, place.keys))
-    if problem["loc"][-1] == "[key]":
-        return f"{path}: key {shown(place.value)}: {_wording(problem, place)}"
-    if problem["type"] in ("extra_forbidden", "unexpected_keyword_argument"):
-        if new := renamed.of_key(place.keys):
-            return f"{path}: since 0.4 this key is {new} (docs/from-0.3-to-0.4.md)"
-        key = str(place.keys[-1])
-        known = place.model.unknown(key) if issubclass(place.model, Section) else None
-        return f"{path}: {known or f'unknown key; {allowed(key, list(fields_of(place.model)))}'}"
-    if problem["type"] == "missing":
-        return f"{path}: missing; it has to be given"
-    return f"{path} = {shown(place.value)}: {_wording(problem, place)}"
-
-
-_MESSAGES = {
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number is needed"),
-    "float_type": "a number is needed",
-    "string_type": "a text is needed",
-    **dict.fromkeys(("list_type", "tuple_type"), "a list is needed, such as [a, b]"),
-    "dict_type": "a map is needed, such as {key: value}",
-    **dict.fromkeys(("model_type", "dataclass_type"), "a map of keys is needed, such as {key: value}"),
-    "finite_number": "a finite number is needed",
-    "too_short": "at least one entry is needed",
-    "string_too_short": "the text is empty",
-}
-
-
-def _wording(problem: Any, place: _Place) -> str:
-    mistake, plain = problem["type"], strip(place.annotation)
-    if new := renamed.of_value(place.keys, place.value):
-        return f"since 0.4 this value is {new} (docs/from-0.3-to-0.4.md)"
-    if typing.get_origin(plain) is Literal:
-        return allowed(place.value, typing.get_args(plain))
-    if plain is bool:
-        return allowed(place.value, [True, False])
-    if mistake == "value_error":
-        return str(problem["ctx"]["error"])
-    pattern = problem["ctx"]["pattern"] if mistake == "string_pattern_mismatch" else None
-    if pattern in PATTERNS:
-        return PATTERNS[pattern]
-    if _is_union(plain):
-        return f"allowed: {kind(plain)}"
-    if pattern:
-        return f"it has to look like {pattern}"
-    return _MESSAGES.get(mistake) or problem["msg"].replace("Input should be", "it has to be")
-
-
-def kind(annotation: Any) -> str:
-    """Return in words which values an annotation allows."""
-    plain = strip(annotation)
-    if _is_union(plain):
-        return " or ".join(map(kind, typing.get_args(plain)))
-    if typing.get_origin(plain) is Literal:
-        return " or ".join(map(str, typing.get_args(plain)))
-    if typing.get_origin(plain) in (list, tuple):
-        return "a list"
-    if is_model(plain):
-        return "{" + ", ".join(fields_of(plain)) + "}"
-    names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    return names.get(plain, str(plain))
-
-
-def branches(annotation: Any) -> list[Any]:
-    """Return the branches of a union without null. Pydantic does not name null in a location."""
-    if not _is_union(annotation):
-        return [annotation]
-    return [strip(option) for option in typing.get_args(annotation) if option is not type(None)]
-
-
-def _is_union(annotation: Any) -> bool:
-    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
-
-
-def is_model(annotation: Any) -> bool:
-    """True if the annotation is a map with keys of its own."""
-    return isinstance(annotation, type) and issubclass(annotation, (Section, Part))
-
-
-def fields_of(model: type[BaseModel] | type[Part]) -> dict[str, FieldInfo]:
-    """Return the keys of a section or a part, with their types, descriptions and defaults."""
-    if issubclass(model, BaseModel):
-        return model.model_fields
-    types = typing.get_type_hints(model, include_extras=True)
-    fields = dataclasses.fields(typing.cast(Any, model))
-    return {field.name: FieldInfo.from_annotated_attribute(types[field.name], field) for field in fields}
-
-
-def strip(annotation: Any) -> Any:
-    """Return the annotation without its constraints."""
-    while typing.get_origin(annotation) is Annotated:
-        annotation = typing.get_args(annotation)[0]
-    return annotation

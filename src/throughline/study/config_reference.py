@@ -19,7 +19,7 @@ from throughline.files import write_text
 from throughline.spec import Part
 from throughline.study.benchmark import Benchmark, Runs
 from throughline.study.config import Config
-from throughline.study.config_errors import Model, branches, fields_of, is_model, kind, strip
+from throughline.study.section import branches, fields_of, is_model, is_union, strip
 
 ROOT = Path(__file__).parents[3]
 REFERENCE = ROOT / "docs" / "configuration.md"
@@ -100,41 +100,46 @@ def of_workload(block: type[Benchmark]) -> str:
     return f"{facts}\n\n" + (TABLE + "\n".join(rows) + "\n" if rows else "They take no keys of their own.\n")
 
 
-def _rows(model: Model, prefix: str) -> Iterator[str]:
+def _rows(model: Any, prefix: str) -> Iterator[str]:
+    """Yield a row for each key of a section, each followed by the rows of the sections in it."""
     for name, field in fields_of(model).items():
         if prefix == BLOCK and name in Runs.model_fields:
             continue
         path, plain = f"{prefix}{name}", strip(field.annotation)
         is_dict = typing.get_origin(plain) is dict
-        options = [strip(typing.get_args(plain)[1])] if is_dict else branches(plain)
-        sections = list(filter(is_model, options))
-        allowed, default = (text.replace("|", r"\|") for text in (_allowed(plain), _default(field, bool(sections))))
-        yield f"| `{path}` | {field.description} | {allowed} | {default} |"
-        for section in sections:
+        inner = [option for option in branches(typing.get_args(plain)[1] if is_dict else plain) if is_model(option)]
+        cells = (path, field.description, _allowed(plain), _default(field, bool(inner)))
+        yield "| `{}` | {} | {} | {} |".format(*cells[:2], *(cell.replace("|", r"\|") for cell in cells[2:]))
+        for section in inner:
             yield from _rows(section, f"{path}.<name>." if is_dict else f"{path}.")
 
 
-def _allowed(plain: Any) -> str:
-    if typing.get_origin(plain) is dict:
-        key, value = (kind(part) for part in typing.get_args(plain))
-        return f"map of {key}: {value}"
-    if typing.get_origin(plain) in (list, tuple):
-        return f"list of {kind(typing.get_args(plain)[0])}"
+def _allowed(annotation: Any, is_inner: bool = False) -> str:
+    """Return in words which values a key may have. is_inner: of a map or a list, say only which it is."""
+    plain = strip(annotation)
+    origin, arguments = typing.get_origin(plain), typing.get_args(plain)
+    if is_union(plain):
+        return " or ".join(_allowed(option, True) for option in arguments)
+    if origin is typing.Literal:
+        return " or ".join(map(str, arguments))
+    if origin is dict:
+        return f"map of {_allowed(arguments[0], True)}: {_allowed(arguments[1], True)}"
+    if origin in (list, tuple):
+        return "a list" if is_inner else f"list of {_allowed(arguments[0], True)}"
     if is_model(plain):
-        return "map"
-    return kind(plain)
+        return "{" + ", ".join(fields_of(plain)) + "}" if is_inner else "map"
+    names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+    return names.get(plain, str(plain))
 
 
 def _default(field: FieldInfo, is_map: bool) -> str:
     if field.is_required():
         return "(required)"
     value = field.get_default(call_default_factory=True)
-    if isinstance(value, (BaseModel, Part)):
+    if isinstance(value, (BaseModel, Part)) or (is_map and value == {}):
         return ""
-    text = str(value)
-    if value is None or isinstance(value, (bool, list, tuple, dict)):
-        text = json.dumps(value)
-    return "" if is_map and value == {} else f"`{text}`"
+    is_json = value is None or isinstance(value, (bool, list, tuple, dict))
+    return f"`{json.dumps(value) if is_json else value}`"
 
 
 if __name__ == "__main__":

@@ -15,8 +15,18 @@ from pydantic import AfterValidator, Field, NonNegativeInt, field_validator, mod
 from throughline import files
 from throughline.files import UserError
 from throughline.study import tokenizer_file
-from throughline.study.config_paths import FilePath, lead
-from throughline.study.section import Contact, DataSection, HttpAddress, Name, PositiveInt, Section, Share, Text
+from throughline.study.section import (
+    Contact,
+    DataSection,
+    FilePath,
+    HttpAddress,
+    Name,
+    PositiveInt,
+    Section,
+    Share,
+    Text,
+    lead,
+)
 from throughline.study.tokenizer_file import TokenizerFile
 
 DATA_PROTOCOL = 1

@@ -7,8 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt
 
-from throughline.study.config_paths import FilePath, lead
-from throughline.study.section import DataSection, Name, PositiveInt, Section, Text
+from throughline.study.section import DataSection, FilePath, Name, PositiveInt, Section, Text, lead
 
 IMAGES_PROTOCOL = 1
 """A developer raises this number when the same pictures give different shards. It changes the digest of all images."""

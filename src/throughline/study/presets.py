@@ -9,7 +9,7 @@ from throughline import spelling
 from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import load
-from throughline.study.config_paths import ConfigPaths
+from throughline.study.section import ConfigPaths
 
 WORKFLOW = Path(__file__).parents[3]
 """The folder of the workflow, if this library lies in a clone."""

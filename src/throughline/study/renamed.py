@@ -1,4 +1,5 @@
-"""The keys of version 0.3 that have another name since 0.4.0: what an error says, and docs/from-0.3-to-0.4.md.
+"""The keys of version 0.3 that have another name since 0.4.0, or are gone: what an error says, and
+docs/from-0.3-to-0.4.md.
 
 `python -m throughline.study.renamed` writes the page. A test fails if the page is out of date.
 """
@@ -11,6 +12,8 @@ from throughline.files import write_text
 
 PAGE = Path(__file__).parents[3] / "docs" / "from-0.3-to-0.4.md"
 BLOCK = "benchmarks.<name>"
+NAMED = ("benchmarks", "prices")
+"""Sections whose keys are names that the user chooses."""
 KEYS: Mapping[str, Mapping[str, str]] = {
     BLOCK: {
         "sequence": "sequence_length",
@@ -36,6 +39,10 @@ KEYS: Mapping[str, Mapping[str, str]] = {
     "masking": {"copies": "dupe_factor"},
 }
 """Map each section, by its own key, to its old keys and their new names."""
+GONE: Mapping[str, Mapping[str, str]] = {
+    "prices.<name>": {"hours_a_year": "per_hour, the price divided by the hours of use"},
+}
+"""Map each section to its keys that are gone, and what to use."""
 VALUES: Mapping[str, Mapping[Any, str]] = {
     "sharding": {"optimizer": "zero1", "optimizer_gradients": "shard_grad_op", "full": "full_shard"},
     "cuda_graph": {False: "none", True: "step"},
@@ -69,19 +76,14 @@ names that the field uses, and it keeps no second name for anything.
 
 This page is generated (`python -m throughline.study.renamed`).
 
-## Keys
-
-JSON files under `results/` and columns of tables have the new names too.
-
-| where | 0.3 | 0.4 |
-|---|---|---|
+JSON files under `results/` and columns of tables have the new names of keys too.
 """
-VALUES_HEADER = """
-## Values
+TABLE = """
+## {title}
 
-| key | 0.3 | 0.4 |
+| {where} | 0.3 | {there} |
 |---|---|---|
-"""
+{rows}"""
 FOOTER = """
 * `cuda_graph: step` records the whole step. `graph: true`, which recorded only its passes, is gone.
 * The results of the extra `no_gradient_sync` lie in `results/<benchmark>__no_gradient_sync/`.
@@ -101,37 +103,46 @@ The keys of a summary that DLPerf uses stay: `median_speed`, `average_speed`, `s
 """
 
 
-def of_key(path: Sequence[Any]) -> str | None:
+def of_key(keys: Sequence[Any]) -> str | None:
     """Return the new name of the key at the end of a path of keys, such as [benchmarks, b, options, accumulate].
 
-    None if the key was not renamed.
+    None if the key was not renamed. For a key that is gone, return what to use.
     """
-    section = BLOCK if len(path) == 3 and path[0] == "benchmarks" else path[-2] if len(path) > 1 else None
-    return KEYS.get(section, {}).get(path[-1]) if isinstance(section, str) else None
+    section = ".".join(
+        "<name>" if number == 1 and keys[0] in NAMED else str(key) for number, key in enumerate(keys[:-1])
+    )
+    tables = (names for table in (KEYS, GONE) for name, names in table.items() if f".{section}".endswith(f".{name}"))
+    return next((names[keys[-1]] for names in tables if keys[-1] in names), None)
 
 
-def of_value(path: Sequence[Any], value: Any) -> str | None:
+def of_value(keys: Sequence[Any], value: Any) -> str | None:
     """Return the new name of a value of the key at the end of a path; None if it was not renamed."""
-    key = path[-2] if len(path) > 1 and isinstance(path[-1], int) else path[-1]
+    key = next((key for key in reversed(keys) if isinstance(key, str)), "")
     return VALUES.get(key, {}).get(value) if isinstance(value, (str, bool)) else None
 
 
 def page() -> str:
     """Return the page as Markdown."""
-    files = "".join(f"| {old} | {new} |\n" for old, new in FILES.items())
-    return HEADER + "".join(_keys()) + VALUES_HEADER + "".join(_values()) + FOOTER.format(files=files)
-
-
-def _keys() -> Iterator[str]:
     places = {"options": f"{BLOCK}.options", "steps": "runs.steps", "masking": "corpus.masking"}
-    for section, names in KEYS.items():
-        yield from (f"| `{places.get(section, section)}` | `{old}` | `{new}` |\n" for old, new in names.items())
+    keys = {places.get(section, section): names for section, names in KEYS.items()}
+    return (
+        HEADER
+        + "".join(
+            TABLE.format(title=title, where=where, there=there, rows="".join(_rows(table, quoted)))
+            for title, where, there, table, quoted in (
+                ("Keys", "where", "0.4", keys, "`"),
+                ("Keys that are gone", "where", "use", GONE, ""),
+                ("Values", "key", "0.4", VALUES, "`"),
+            )
+        )
+        + FOOTER.format(files="".join(f"| {old} | {new} |\n" for old, new in FILES.items()))
+    )
 
 
-def _values() -> Iterator[str]:
-    for key, names in VALUES.items():
+def _rows(table: Mapping[str, Mapping[Any, str]], quote: str) -> Iterator[str]:
+    for where, names in table.items():
         for old, new in names.items():
-            yield f"| `{key}` | `{str(old).lower() if isinstance(old, bool) else old}` | `{new}` |\n"
+            yield f"| `{where}` | `{str(old).lower() if isinstance(old, bool) else old}` | {quote}{new}{quote} |\n"
 
 
 if __name__ == "__main__":

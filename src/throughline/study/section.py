@@ -1,16 +1,22 @@
-"""The base classes of the configuration's sections, and the types of values that keys take."""
+"""What all sections of the configuration share: their base classes, the types of their keys, and where paths lead."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import os
+import types
+import typing
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic.fields import FieldInfo
 
-from throughline.spec import NAME, DataIdentity, canonical
+from throughline import files
+from throughline.spec import NAME, DataIdentity, Part, canonical
 
 TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 
@@ -34,6 +40,52 @@ PATTERNS = {
 """Map each regular expression to its meaning in words, for error messages."""
 
 
+@dataclasses.dataclass
+class ConfigPaths:
+    """Where the relative paths of a configuration lead.
+
+    A path leads into the working directory. If nothing is there, it leads into the folder of the workflow, which may be
+    another one (`snakemake --directory`): so presets find the files that come with the workflow.
+
+    taken: path in the configuration -> path in the workflow's folder. missing: the paths that lead to nothing.
+    """
+
+    workflow: Path
+    taken: dict[str, str] = dataclasses.field(default_factory=dict)
+    missing: dict[str, None] = dataclasses.field(default_factory=dict)
+
+    def find(self, path: str) -> str:
+        """Return the path if it exists here, otherwise that of the workflow's file, otherwise the path as it is."""
+        if os.path.isabs(path) or os.path.exists(path) or self.workflow == Path.cwd():
+            return path
+        if not (self.workflow / path).exists():
+            self.missing[path] = None
+            return path
+        self.taken[path] = files.from_here(self.workflow / path)
+        return self.taken[path]
+
+    def remarks(self) -> list[str]:
+        """Return a line for each path that does not lead into the working directory."""
+        used = [
+            f"{path} is not in this folder; the workflow's own is used: {file}" for path, file in self.taken.items()
+        ]
+        return used + self.lost()
+
+    def lost(self) -> list[str]:
+        """Return a line for each path that leads to nothing."""
+        return [f"{path} is neither in this folder nor in {self.workflow}" for path in self.missing]
+
+
+def lead(path: str, info: ValidationInfo) -> str:
+    """Return where a path of the configuration leads. `~` is the home folder, as in a shell."""
+    path = os.path.expanduser(path)
+    return info.context.find(path) if isinstance(info.context, ConfigPaths) else path
+
+
+FilePath = Annotated[Text, AfterValidator(lead)]
+"""The path of a file or a folder that the user has, or that comes with the workflow."""
+
+
 class Section(BaseModel):
     """A map of the configuration. Types are strict and unknown keys are errors."""
 
@@ -45,8 +97,11 @@ class Section(BaseModel):
         return cls
 
     @classmethod
-    def unknown(cls, key: str) -> str | None:
-        """Return the error text for an unknown key, or None: then the error lists the keys of the section."""
+    def hint(cls, keys: Sequence[Any], raw: Mapping[str, Any]) -> str | None:
+        """Return what the error for an unknown key says, if it is more than the keys that the section has.
+
+        keys: the path of the key; raw: the values of this section, as the user wrote them.
+        """
         return None
 
 
@@ -104,3 +159,36 @@ def without_folders(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_folders(entry) for key, entry in value.items()}
     return Path(value).name if isinstance(value, str) and "/" in value and "://" not in value else value
+
+
+def fields_of(model: type[BaseModel] | type[Part]) -> dict[str, FieldInfo]:
+    """Return the keys of a section or of a part of a specification, with their types, descriptions and defaults."""
+    if issubclass(model, BaseModel):
+        return model.model_fields
+    hints = typing.get_type_hints(model, include_extras=True)
+    fields = dataclasses.fields(typing.cast(Any, model))
+    return {field.name: FieldInfo.from_annotated_attribute(hints[field.name], field) for field in fields}
+
+
+def is_model(annotation: Any) -> bool:
+    """True if the annotation is a map with keys of its own."""
+    return isinstance(annotation, type) and issubclass(annotation, (Section, Part))
+
+
+def is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) in (typing.Union, types.UnionType)
+
+
+def branches(annotation: Any) -> list[Any]:
+    """Return the types of a union without null, or the type itself, all without their constraints."""
+    plain = strip(annotation)
+    if not is_union(plain):
+        return [plain]
+    return [strip(option) for option in typing.get_args(plain) if option is not type(None)]
+
+
+def strip(annotation: Any) -> Any:
+    """Return the annotation without its constraints."""
+    while typing.get_origin(annotation) is Annotated:
+        annotation = typing.get_args(annotation)[0]
+    return annotation

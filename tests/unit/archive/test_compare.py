@@ -18,7 +18,7 @@ from throughline.numbers import reading
 from throughline.records import Compared, read_compared
 from throughline.report.render import archives as shown
 from throughline.report.render.page import write_comparison
-from throughline.study.compare_section import Compare
+from throughline.study.result_sections import Compare
 
 KEPT = Path(__file__).with_name("two_topologies.zip")
 SUMMARIES = [Path("results/bert/bz32_fp32.json"), Path("results/bert/bz64_fp16.json")]

@@ -9,7 +9,7 @@ from report_fixture import jitter, write_series
 from throughline.report.analysis import cells, summary
 from throughline.report.answers import answers
 from throughline.report.topic import Scope
-from throughline.study.goals import Price
+from throughline.study.result_sections import Price
 
 QUESTIONS = ["Fastest", "Scales", "Limited by", "Costs", "Next"]
 

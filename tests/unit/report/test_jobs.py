@@ -18,7 +18,7 @@ from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import comparisons, published_jobs, whole_jobs, write_tables
 from throughline.spec.job import FIGURES, EpochsJob, figures
-from throughline.study.goals import Price
+from throughline.study.result_sections import Price
 
 PUBLISHED = Path(__file__).with_name("published") / "trainer.csv"
 ASKED = {"samples": 2048, "held_out": 1024, "epochs": 2}

@@ -18,7 +18,7 @@ from throughline.report.analysis.break_even import break_evens
 from throughline.report.analysis.cells import groups
 from throughline.report.render import machines as rendered
 from throughline.report.render import page
-from throughline.study.goals import Price
+from throughline.study.result_sections import Price
 
 A100 = {"kind": "cuda", "name": "NVIDIA A100-PCIE-40GB", "count": 4, "fp16_native": True}
 PRICES = {"V100": Price(per_hour=5.3, currency="CNY"), "A100": Price(per_hour=9.3, currency="CNY")}

@@ -18,7 +18,7 @@ from throughline.report.render.table_files import printed
 from throughline.report.render.tables import TEXT, Table
 from throughline.report.topic import Scope
 from throughline.report.topics import TOPICS, hardware, implausible, settings_on_gpus, write_tables
-from throughline.study.goals import Goals, Price
+from throughline.study.result_sections import Goals, Price
 
 TERMS = Terms(goals=Goals(), prices={"V100": Price(per_hour=3.6, currency="EUR")}, total_samples=1_000_000)
 

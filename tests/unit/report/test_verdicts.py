@@ -18,7 +18,7 @@ from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, overview, page, plots, run_logs, table_files, throughput_plots
 from throughline.report.topic import Scope
 from throughline.report.topics import comparisons, cost, hardware, implausible, step_breakdown, throughput
-from throughline.study.goals import Goals, Price
+from throughline.study.result_sections import Goals, Price
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 NOISE = {

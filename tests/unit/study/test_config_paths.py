@@ -10,7 +10,7 @@ import pytest
 from clones import ROOT
 from throughline import workflow_call
 from throughline.study.config import ConfigError, load
-from throughline.study.config_paths import ConfigPaths
+from throughline.study.section import ConfigPaths
 
 EVERY = """
 corpus: {dump: [enwiki-20261101, [part1.xml, part2.xml], {text: [books.txt]}], vocabulary: {path: v.txt, sha256: SHA}}

@@ -74,8 +74,8 @@ def test_a_workload_without_data_makes_up_its_batches(patches: None) -> None:
 @pytest.mark.parametrize(
     ("block", "message"),
     [
-        ({"image": 4}, "benchmarks.b.image = 4: it has to be greater than or equal to 8"),
-        ({"image": "large"}, "benchmarks.b.image = 'large': a whole number is needed"),
+        ({"image": 4}, "benchmarks.b.image = 4: Input should be greater than or equal to 8"),
+        ({"image": "large"}, "benchmarks.b.image = 'large': Input should be a valid integer"),
         ({"crop": "on"}, "benchmarks.b.crop = 'on': allowed: true, false; did you mean true?"),
         ({"pool": "mux"}, "benchmarks.b.pool = 'mux': allowed: max, mean; did you mean max?"),
         ({"kinds": 3}, "benchmarks.b.kinds: unknown key; did you mean "),

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from throughline import gpus
 from throughline.records import Cost, Device
-from throughline.study.goals import HOURS_A_YEAR, Price
+from throughline.study.result_sections import Price
 
-HOURS_A_MONTH = 720
-"""The hours that a price per month counts: 30 days."""
+HOURS_A_MONTH, HOURS_A_YEAR = 720, 8760
+"""The hours that a price per month counts, 30 days, and those of a year in which a device is never idle."""
 
 
 @dataclass(frozen=True)
@@ -33,22 +33,15 @@ def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
         if price.per_hour is not None:
             return Rate(price.per_hour, price.currency, source)
         if price.purchase is not None and price.years is not None:
-            return _bought(price, price.purchase, price.years, source)
+            hours = f"{price.years:g} years of {HOURS_A_YEAR} hours (assumed: never idle)"
+            per_hour = price.purchase / (price.devices or 1) / (price.years * HOURS_A_YEAR)
+            return Rate(per_hour, price.currency, f"{source}, bought: {hours}; energy and housing are not in it")
         per_hour = (price.per_month or 0.0) / (price.devices or 1) / HOURS_A_MONTH
         return Rate(per_hour, price.currency, f"{source}, a month of {HOURS_A_MONTH} hours")
     gpu = gpus.find(name) if device.kind == "cuda" else None
     if gpu and gpu.price_per_hour and gpu.currency:
         return Rate(gpu.price_per_hour, gpu.currency, f"resources/gpus.csv: {gpu.price_source}")
     return f"no price is known for {name}: set prices in the configuration"
-
-
-def _bought(price: Price, purchase: float, years: float, source: str) -> Rate:
-    """Return the rate of a device that was bought: its price over all hours in which it is used."""
-    each_year = price.hours_a_year or HOURS_A_YEAR
-    hours = f"{years:g} years of use, {each_year:g} hours of use a year"
-    assumed = "" if price.hours_a_year else " (assumed: never idle)"
-    per_hour = purchase / (price.devices or 1) / (years * each_year)
-    return Rate(per_hour, price.currency, f"{source}, bought: {hours}{assumed}; energy and housing are not in it")
 
 
 def of(samples_per_s: float | None, world: int, rated: Rate | str, total_samples: int | None) -> Cost:

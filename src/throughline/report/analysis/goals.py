@@ -7,7 +7,7 @@ from typing import Any
 from throughline.numbers import percent
 from throughline.records import Cell, Goal
 from throughline.spec import Topology
-from throughline.study.goals import Goals
+from throughline.study.result_sections import Goals
 
 Cells = Mapping[str, Mapping[str, Cell]]
 NAMED = 3  # so many cells without a figure are named

@@ -16,7 +16,7 @@ from throughline.report.analysis.best_value import by_value
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.sides import Side
 from throughline.spec import canonical, values
-from throughline.study.goals import Price
+from throughline.study.result_sections import Price
 from throughline.study.section import Section
 
 SOFTWARE = ("environment.framework.", "environment.code")

@@ -17,7 +17,7 @@ from throughline.records import SCHEMA, Cell, Equivalence, LeftOut, RunRecord, S
 from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, rank_figures, workload_figures
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
-from throughline.study.goals import Goals, Price
+from throughline.study.result_sections import Goals, Price
 from throughline.study.section import Section, Share
 
 FREE = {"framework", "topology", "repeat", "hosts"}

@@ -62,7 +62,7 @@ from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import TOPICS, convergence, throughput
 from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
-from throughline.study.goals import Price
+from throughline.study.result_sections import Price
 
 HERE = Path(__file__).parent
 

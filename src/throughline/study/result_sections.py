@@ -1,0 +1,139 @@
+"""What results are judged by and shown beside: the sections `goals`, `prices`, `imports` and `compare`."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, PositiveFloat, model_validator
+
+from throughline import spelling
+from throughline.files import UserError
+from throughline.spec import canonical
+from throughline.study.section import FilePath, PositiveInt, Section
+
+Share = Annotated[float, Field(gt=0, le=1)]
+
+
+class EfficiencyGoal(Section):
+    from_nodes: PositiveInt = Field(20, description="topologies of this many nodes or more are judged; 1: all of them")
+    at_least: Share = Field(0.8, description="the lowest efficiency that passes: speedup divided by devices")
+
+
+class UtilizationGoal(Section):
+    at_least: Share = Field(
+        0.8,
+        description="the lowest mean utilization of the devices (on a CPU: of the workers' threads) over the window",
+    )
+
+
+class MeanUtilizationGoal(Section):
+    from_nodes: PositiveInt = Field(1, description="topologies of this many nodes or more count; 1: all of them")
+    gpu: Share | None = Field(None, description="the lowest mean share of time in which the GPUs were busy")
+    cpu: Share | None = Field(None, description="the lowest mean utilization of all processors of the nodes")
+    memory: Share | None = Field(None, description="the lowest mean share of the nodes' memory in use")
+    disk: Share | None = Field(None, description="the lowest mean share of time in which a node's busiest disk worked")
+    network: Share | None = Field(
+        None, description="the lowest mean share of its full speed at which a node's busiest network link carried data"
+    )
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """The goal of each part of the hardware that has one."""
+        return self.model_dump(exclude={"from_nodes"}, exclude_none=True)
+
+
+class Goals(Section):
+    efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well a benchmark has to scale")
+    utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
+    mean_utilization: MeanUtilizationGoal | None = Field(
+        None,
+        description="how much of the hardware has to be used, as means over the window and over all cells of a "
+        "benchmark; a part without a number has no goal",
+        exclude_if=lambda value: value is None,  # a parameter that changes makes finished summaries again
+    )
+
+
+class Price(Section):
+    per_hour: PositiveFloat | None = Field(None, description="price of one device for an hour")
+    per_month: PositiveFloat | None = Field(
+        None, description="price of a node for a month of 720 hours; instead of per_hour"
+    )
+    devices: PositiveInt | None = Field(None, description="devices of that node; with per_month, or with purchase")
+    purchase: PositiveFloat | None = Field(
+        None,
+        description="price of one device to buy, or with `devices` of a node; instead of per_hour. It is spread over "
+        "all hours of its years: a device that is often idle needs per_hour",
+        exclude_if=lambda value: value is None,
+    )
+    years: PositiveFloat | None = Field(
+        None, description="years of use; with purchase", exclude_if=lambda value: value is None
+    )
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = Field(description="three capital letters, such as EUR")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Price:
+        if [self.per_hour, self.per_month, self.purchase].count(None) != 2:
+            raise ValueError("one of per_hour, per_month and purchase is needed, and only one")
+        if (self.per_month is not None and self.devices is None) or (self.per_hour is not None and self.devices):
+            raise ValueError("devices, the devices of that node, goes with per_month or purchase")
+        if (self.purchase is None) != (self.years is None):
+            raise ValueError("purchase and years go together: the price is spread over the years of use")
+        return self
+
+
+class Import(Section):
+    logs: FilePath = Field(description="folder with the logs, searched with all folders in it")
+
+    def state(self, name: str) -> str:
+        """Return the digest of the logs. It is a parameter of the import's rule, so that a changed log is read again.
+
+        Raise UserError if there is no such folder, or no file in it. name: of the import.
+        """
+        folder = Path(self.logs)
+        if not folder.is_dir():
+            near = spelling.beside(folder)
+            meant = f"did you mean {spelling.listed(near)}? " if near else ""
+            raise UserError(
+                f"imports.{name}.logs: {folder} is no folder", next_step=f"{meant}name the folder with the logs"
+            )
+        if not any(path.is_file() for path in folder.rglob("*")):
+            raise UserError(f"imports.{name}.logs: {folder} holds no file", next_step="put the logs into it")
+        return files_digest(folder.rglob("*"))
+
+
+def files_digest(paths: Iterable[Path]) -> str:
+    """Return 12 hexadecimal digits that change with the names, sizes or times of the files among these paths."""
+    stats = [(str(path), path.stat()) for path in sorted(paths) if path.is_file()]
+    facts = canonical([(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats])
+    return hashlib.sha256(facts.encode("utf-8", "surrogateescape")).hexdigest()[:12]
+
+
+class Compare(Section):
+    against: list[FilePath] = Field(
+        default_factory=list,
+        description="archives that `snakemake pack` has made, here or elsewhere. `snakemake compare` compares each "
+        "cell with theirs, and the report shows it",
+    )
+
+    def there(self) -> list[str]:
+        """Return the archives. UserError if one of them does not exist."""
+        for path in self.against:
+            if not Path(path).is_file():
+                raise UserError(
+                    f"compare.against names {path}, which does not exist",
+                    next_step="correct the path; `snakemake pack` makes an archive of finished results",
+                )
+        return list(self.against)
+
+    def some(self) -> str:
+        """Return the target of a comparison. UserError if the configuration names no archive."""
+        if not self.against:
+            raise UserError(
+                "compare.against names no archive",
+                why="there is nothing to compare the results with",
+                next_step="name archives of `snakemake pack`: --config 'compare={against: [old.zip]}'",
+            )
+        return "results/compare.html"
