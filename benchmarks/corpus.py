@@ -29,7 +29,8 @@ from harness import Spent, step
 from throughline.corpus import reading
 from throughline.corpus.shards import Parameters, row_checks, segment_pairs
 from throughline.corpus.source import dumps
-from throughline.corpus.text import sentences, tokens, vocabulary
+from throughline.corpus.text import tokens, vocabulary
+from throughline.corpus.text.tokenization import split_sentences
 
 LENGTHS = {128: 20, 512: 80}
 """Tokens of a sequence -> its predictions."""
@@ -116,9 +117,9 @@ def theirs_chain(folder: Path, words: Path, dump: Path, text: Path, nvidia: Path
 def as_sentences(articles: Path, text: Path) -> float:
     """Write the articles' sentences, one a line. Return the CPU-seconds of splitting alone."""
     texts = [json.loads(line)["text"] for line in articles.open()]
-    sentences.split_all(["Loads what it needs."])
+    split_sentences(["Loads what it needs."])
     before = os.times()
-    split = sentences.split_all(texts)
+    split = split_sentences(texts)
     after = os.times()
     data, at = split.text.tobytes(), 0
     with text.open("wb") as stream:

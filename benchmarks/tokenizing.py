@@ -20,14 +20,12 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import harness
 import numpy as np
 import tiktoken
 from tiktoken_ext.openai_public import r50k_pat_str
 
-from throughline.corpus import kernel
 from throughline.corpus.bpe import encoding, vocabulary
 from throughline.corpus.bpe.vocabulary import Vocabulary
 from throughline.corpus.source import dumps
@@ -52,12 +50,6 @@ def ours(words: Vocabulary) -> Encode:
     return encode
 
 
-def plain(words: Vocabulary) -> Encode:
-    """Our encoder as it is on a machine without a compiler."""
-    with mock.patch.object(kernel, "load", lambda: None):
-        return ours(words)
-
-
 def package(words: Vocabulary) -> Encode:
     tokenizer = encoding._tokenizer(words)
     return lambda texts: [
@@ -71,7 +63,7 @@ def openai(words: Vocabulary) -> Encode:
     return lambda texts: [encoder.encode_to_numpy(text).astype(np.uint16) for text in texts]
 
 
-CONTESTANTS = {"ours": ours, "ours, without a compiler": plain, "tokenizers": package, "tiktoken": openai}
+CONTESTANTS = {"ours": ours, "tokenizers": package, "tiktoken": openai}
 
 
 def measured(make: Callable[[Vocabulary], Encode], words: Vocabulary, texts: list[str]) -> tuple[dict[str, float], Any]:

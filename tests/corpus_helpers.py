@@ -119,7 +119,7 @@ def write_tokens(path: Path, found: Documents, words: Vocabulary, *, sha256: str
     path.parent.mkdir(parents=True, exist_ok=True)
     with tokens.Pile(path.parent, tokens.MEMORY_BYTES) as pile:
         pile.add(found)
-        tokens._write(path, pile, np.arange(len(found)), sha256 or words.sha256, len(words))
+        tokens._write(path, pile, pile.table(), sha256 or words.sha256, len(words))
 
 
 def read_shard(path: Path) -> dict[str, np.ndarray]:

@@ -56,7 +56,7 @@ def test_which_frameworks_have_an_environment_of_their_own() -> None:
     assert "fake" in NAMES
 
 
-@pytest.mark.parametrize("name", frameworks.NAMES)
+@pytest.mark.parametrize("name", conda_files.NAMES)
 def test_the_files_of_conda_are_up_to_date(name: str) -> None:
     made = conda_files.files(name)
     assert {path: path.read_text() for path in made} == made, "make lock"

@@ -1,7 +1,5 @@
-/* The hot loops of the corpus. Each has an equivalent in numpy and Python, which is used where there is no compiler; tests
-   check that both give the same: Chunks.encode (chunks.py), split (sentences.py), pairs (segment_pairs.py), filled
-   (instances.py), planes (compression.py), elements (reading.py), checked (row_checks.py) and looked_up (text_lookup.py).
-   kernel.py builds and loads this file. All sizes are counts of elements. No function here reads or writes a file. */
+/* The hot loops of the corpus. kernel.py builds and loads this file. Tests compare each loop with numpy, Python or
+   `tokenizers`. All sizes are counts of elements. No function here reads or writes a file. */
 
 #include <stdint.h>
 #include <stdlib.h>

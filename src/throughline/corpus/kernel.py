@@ -1,8 +1,7 @@
-"""Load the corpus's hot loops as compiled code: kernel.c, built once per user by the system's C compiler.
+"""Build and load kernel.c, the hot loops of the corpus: once per user, by the system's C compiler.
 
 The library is in ~/.cache/throughline/kernel/. Its name has a hash of source, flags and machine, so that we never load
-one that was built for another. Without a compiler, or with `THROUGHLINE_KERNEL=off`, numpy and Python give the same
-results several times slower. `THROUGHLINE_KERNEL_FLAGS` adds compiler flags: tests use it to turn on sanitizers.
+one that was built for another. `THROUGHLINE_KERNEL_FLAGS` adds compiler flags: tests use it to turn on sanitizers.
 """
 
 import ctypes
@@ -11,19 +10,17 @@ import functools
 import hashlib
 import os
 import platform
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from throughline import files
+from throughline.files import UserError
 
 SOURCE = Path(__file__).with_name("kernel.c")
 FLAGS = ("-std=gnu11", "-O3", "-fPIC", "-shared")
-OFF = "THROUGHLINE_KERNEL"
 MORE_FLAGS = "THROUGHLINE_KERNEL_FLAGS"
-
 
 _i64, _i32, _pointer = ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p
 _u1, _u2, _i4, _i8, _u8 = (
@@ -54,63 +51,53 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 
 @functools.cache
-def load() -> Any | None:
-    """Return the functions of kernel.c, or None if they cannot be built or loaded. A line on stderr then says why."""
-    if os.environ.get(OFF) == "off":
-        return None
+def load() -> Any:
+    """Return the functions of kernel.c; UserError if there is no compiler or it fails."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "kernel")
     try:
-        library = _library()
-    except (OSError, RuntimeError) as error:
-        print(
-            f"note: the corpus is made without compiled code, several times slower ({error}); a C compiler (Debian,"
-            " Ubuntu: gcc libc6-dev; Fedora, RHEL: gcc) would change that, and nothing else",
-            file=sys.stderr,
-        )
-        return None
+        library = ctypes.CDLL(str(built(cache)))
+    except OSError:  # the home is not writable or has no locks: build for this process alone
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            library = ctypes.CDLL(str(built(Path(folder))))  # it stays loaded when the file is removed
     for name, (result, arguments) in _FUNCTIONS.items():
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
     return library
 
 
-def _library() -> ctypes.CDLL:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "kernel")
-    try:
-        return ctypes.CDLL(str(built(cache)))
-    except OSError:  # the home is not writable or has no locks: build for this process alone
-        import tempfile
-
-        with tempfile.TemporaryDirectory() as folder:
-            return ctypes.CDLL(str(built(Path(folder))))  # it stays loaded when the file is removed
-
-
 def built(folder: Path) -> Path:
-    """Return the shared library in `folder`; build it if it is not there. OSError or RuntimeError if that fails."""
-    named = "\0".join([*_flags(), platform.system(), platform.machine(), *platform.libc_ver()])
-    digest = hashlib.sha256(SOURCE.read_bytes() + named.encode())
-    path = folder / f"{digest.hexdigest()[:16]}.so"
+    """Return the shared library in `folder`; build it if it is not there. OSError if the folder cannot be used."""
+    flags = [*FLAGS, *os.environ.get(MORE_FLAGS, "").split()]
+    machine = "\0".join([*flags, platform.system(), platform.machine(), *platform.libc_ver()])
+    path = folder / f"{hashlib.sha256(SOURCE.read_bytes() + machine.encode()).hexdigest()[:16]}.so"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         with (folder / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not path.exists():
-                _build(path)
+                _compile(path, flags)
     return path
 
 
-def _flags() -> list[str]:
-    return [*FLAGS, *os.environ.get(MORE_FLAGS, "").split()]
-
-
-def _build(path: Path) -> None:
+def _compile(path: Path, flags: list[str]) -> None:
     import shutil
     import subprocess
 
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
     if compiler is None:
-        raise RuntimeError("no C compiler was found")
+        raise _cannot_build("no C compiler is here: no $CC, cc, gcc or clang")
     with files.atomic(path) as temporary:
-        command = [compiler, *_flags(), "-o", str(temporary), str(SOURCE)]
+        command = [compiler, *flags, "-o", str(temporary), str(SOURCE)]
         run = subprocess.run(command, capture_output=True, text=True)
         if run.returncode:
-            raise RuntimeError(f"{Path(compiler).name} failed: {run.stderr.strip().splitlines()[-1:]}")
+            raise _cannot_build(f"{Path(compiler).name} failed: {' '.join(run.stderr.strip().splitlines()[-1:])}")
+
+
+def _cannot_build(why: str) -> UserError:
+    return UserError(
+        "the compiled part of the corpus cannot be built",
+        why=why,
+        next_step="install a C compiler (Debian, Ubuntu: gcc libc6-dev; Fedora, RHEL: gcc), then run snakemake again",
+    )

@@ -17,13 +17,13 @@ def vocabulary(source: dict[str, Any], output: Path) -> None:
     source: JSON with `name`, `tokenizer`, or `path` or `url` with `sha256` and `lower_case`
     """
     from throughline.corpus.source.fetch import Client
-    from throughline.corpus.text import own_tokenizer, vocabulary
+    from throughline.corpus.text import vocabulary
 
     match source:
         case {"name": "bert-base-uncased"}:
             vocabulary.write_bert_base_uncased(output)
         case {"tokenizer": path}:
-            own_tokenizer.write_vocabulary(Path(path), output)
+            vocabulary.write_entries(Path(path), output)
         case {"url": str(url), "sha256": sha256, "lower_case": lower_case}:
             client = Client(os.environ.get("THROUGHLINE_CONTACT") or None)
             vocabulary.download(url, sha256, client, output, lower_case)
@@ -37,9 +37,9 @@ def tokenizer(path: Path, sha256: str, output: Path) -> None:
     path: a tokenizer.json
     sha256: the SHA-256 that it had when the configuration was read
     """
-    from throughline.corpus.text import own_tokenizer
+    from throughline.corpus.text import vocabulary
 
-    own_tokenizer.copy_checked(path, sha256, output)
+    vocabulary.copy(path, sha256, output)
 
 
 def sample(output: Path) -> None:

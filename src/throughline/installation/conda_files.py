@@ -1,4 +1,4 @@
-"""The files of conda for every framework, made from its pins: `envs/<framework>.yaml` and its `.post-deploy.sh`.
+"""The files of conda for the workflow (`main`) and every framework: `envs/<name>.yaml` and its `.post-deploy.sh`.
 
 `python -m throughline.installation.conda_files` writes them (`make lock`). A test fails if one of them is out of date.
 Snakemake uses them with `--sdm conda`. Standard library only.
@@ -13,6 +13,7 @@ from throughline.files import write_text
 PYTHON = "3.11"
 """The Python of a framework that runs in the workflow's own environment."""
 COMPILERS = ("cxx-compiler", "make", "patch")
+NAMES = ("main", *frameworks.NAMES)
 
 POST_DEPLOY = """\
 #!/usr/bin/env bash
@@ -23,11 +24,12 @@ PYTHONPATH=src python workflow/scripts/environment.py {name} --here
 
 
 def files(name: str) -> dict[Path, str]:
-    """Return the files of conda for a framework: each path and its text."""
+    """Return the files of conda for a framework or for `main`: each path and its text."""
     recipe, path = recipes.of(name), recipes.PINS / f"{name}.yaml"
     if recipe is None:
         title = f"# The pins of {name}.txt as a conda environment, for snakemake --sdm conda."
-        return {path: _environment([title], [f"python={PYTHON}", "pip", f"pip:\n      - -r {name}.txt"])}
+        compiler = ["c-compiler"] if name == "main" else []  # for corpus/kernel.c
+        return {path: _environment([title], [f"python={PYTHON}", "pip", *compiler, f"pip:\n      - -r {name}.txt"])}
     script = path.with_suffix(".post-deploy.sh")
     pins = f"the pins of {recipe.framework}.txt"
     title = f"# An environment for snakemake --sdm conda: {script.name} installs {pins} into it."
@@ -49,6 +51,6 @@ def _uv() -> str:
 
 
 if __name__ == "__main__":
-    for name in frameworks.NAMES:
+    for name in NAMES:
         for path, text in files(name).items():
             write_text(path, text)

@@ -36,7 +36,7 @@ class Need(NamedTuple):
 
 NEEDS = (
     Need("make run: its programs", ("make", "git"), "make git", "make git"),
-    Need("compiled data steps (without: slower)", ("gcc|cc|clang", "g++"), "gcc g++", "gcc gcc-c++"),
+    Need("make run: data from text, a C compiler", ("cc|gcc|clang",), "gcc libc6-dev", "gcc"),
     Need("make frameworks", ("g++", "make", "patch"), "g++ make patch", "gcc-c++ make patch"),
     Need("Horovod over MPI", ("mpicxx", "mpirun"), "libopenmpi-dev openmpi-bin", "openmpi-devel"),
     Need("runs on a Slurm cluster", ("sbatch", "srun", "squeue"), "slurm-client", "slurm"),

@@ -1,6 +1,6 @@
 """The user's own tokenizer: a `tokenizer.json` of Hugging Face's tokenizers. Its entries are read without that library.
 
-So the configuration can be checked at the start, before any text is read. corpus/text/own_tokenizer.py encodes with it.
+So the configuration can be checked at the start, before any text is read. corpus/text/tokenization.py encodes with it.
 """
 
 from __future__ import annotations

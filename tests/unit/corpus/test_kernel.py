@@ -2,42 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_helpers import content, documents, same, tiny_vocabulary
+from corpus_helpers import documents, tiny_vocabulary
 from throughline.corpus import compression, kernel
-from throughline.corpus.bpe import vocabulary as byte_pairs
-from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.shards import Parameters, instances, layout, row_checks, segment_pairs, text_lookup
-from throughline.corpus.text import sentences, tokens, vocabulary
-from throughline.corpus.text.sentences import Sentences
+from throughline.corpus.text import vocabulary
 from throughline.corpus.text.vocabulary import Vocabulary
-from throughline.corpus.text.wordpiece import WordPiece
 from throughline.files import UserError
 
-from .bpe.test_encoding import TEXT as BYTE_PAIR_TEXT
-from .bpe.test_encoding import TRICKY as BYTE_PAIR_TRICKY
 from .shards.test_instances import LENGTHS, PARAMETERS
-from .text.test_wordpiece import TRICKY
 
 T = TypeVar("T")
-ASCII = st.text(st.characters(max_codepoint=0x7F), max_size=60)
-WORDS = st.lists(st.sampled_from(["the", "unaffable", "ANTI", "zq", "1999", "-", "x" * 101, "a.b", "é"]), max_size=9)
-TEXT = st.one_of(ASCII, st.text(max_size=30), WORDS.map(" ".join), st.sampled_from([*TRICKY, "\ud800", "A. B.\n\nC"]))
 
 
 @pytest.fixture(scope="module")
@@ -52,75 +40,6 @@ def plainly(function: Callable[[], T]) -> T:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kernel, "load", lambda: None)
         return function()
-
-
-def test_the_kernel_is_used_here() -> None:
-    assert kernel.load() is not None
-
-
-def ids_of(splitter: Any, wordpiece: WordPiece, texts: Sequence[str]) -> list[list[list[int]]]:
-    """Return the ids of each text's sentences, without blank sentences."""
-    split = splitter(texts)
-    ids, lengths = wordpiece.encode(split)
-    parts = iter(np.split(ids, np.cumsum(lengths)[:-1])) if len(lengths) else iter(())
-    return [[p.tolist() for p in (next(parts) for _ in range(count)) if len(p)] for count in split.counts.tolist()]
-
-
-@pytest.fixture(scope="module")
-def both(words: Vocabulary) -> tuple[WordPiece, WordPiece]:
-    return WordPiece(words), plainly(lambda: WordPiece(words))
-
-
-@pytest.mark.slow
-@settings(max_examples=300, deadline=None)
-@given(st.lists(TEXT, max_size=6))
-@example(["", "\n\n", "a", "\u2003\n \n"])
-@example([f"{chr(code)}x{chr(code)} {chr(code)}" for code in range(128)])
-def test_sentences_and_tokens(both: tuple[WordPiece, WordPiece], texts: list[str]) -> None:
-    compiled, plain = both
-    expected = plainly(lambda: ids_of(sentences.split_all, plain, texts))
-    assert ids_of(sentences.split_all, compiled, texts) == expected
-
-
-def test_every_word_of_the_vocabulary(both: tuple[WordPiece, WordPiece], words: Vocabulary) -> None:
-    texts = [entry.removeprefix("##") for entry in words.entries]
-    texts += ["".join(pair) for pair in itertools.pairwise(texts)]
-    for found, expected in zip(*(piece.encode(Sentences.of([texts])) for piece in both), strict=True):
-        assert np.array_equal(found, expected)
-
-
-@pytest.fixture(scope="module")
-def both_encoders() -> tuple[Encoder, Encoder]:
-    """Return two encoders, with and without the kernel. Their small vocabulary has all bytes and some pairs, also of
-    blanks."""
-    pairs = [(b" ", b"t"), (b"h", b"e"), (b" t", b"he"), (b"a", b"a"), (b"aa", b"aa"), (b"'", b"s"), (b"x", b"x")]
-    pairs += [
-        (b"\xc2", b"\xa0"),
-        (b"\xc2\xa0", b" "),
-        (b"\xe2", b"\x81"),
-        (b"\xe2\x81", b"\x9f"),
-        (b"\xe2\x81\x9f", b" "),
-    ]
-    tokens = (*(bytes([byte]) for byte in byte_pairs.CHARACTERS), *(left + right for left, right in pairs))
-    merges = tuple((byte_pairs.printed(left), byte_pairs.printed(right)) for left, right in pairs)
-    words = byte_pairs.Vocabulary(tokens, merges)
-    return Encoder(words), plainly(lambda: Encoder(words))
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(BYTE_PAIR_TEXT, max_size=6))
-@example(BYTE_PAIR_TRICKY)
-def test_byte_pairs(both_encoders: tuple[Encoder, Encoder], texts: list[str]) -> None:
-    compiled, plain = ([ids.tolist() for ids in encoder.encode(texts)] for encoder in both_encoders)
-    assert compiled == plain
-
-
-def test_many_chunks_and_a_small_memory(words: Vocabulary) -> None:
-    texts = [" ".join(f"{a}{b}" for b in range(700)) for a in range(200)]
-    whole, small = WordPiece(words), WordPiece(words, remember_bytes=1)
-    ids, lengths = whole.encode(Sentences.of([texts]))
-    for text, expected in zip(texts[::20], np.split(ids, np.cumsum(lengths)[:-1])[::20], strict=True):
-        assert small.encode(Sentences.of([[text]]))[0].tolist() == expected.tolist()
 
 
 @settings(max_examples=80, deadline=None)
@@ -246,34 +165,24 @@ def test_many_processes_build_it_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "cache").rglob("*.so"))) == 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("broken", ["no compiler", "a compiler that fails", "no place", "switched off"])
-def test_without_a_compiler_the_same_tokens(tmp_path: Path, words: Vocabulary, broken: str) -> None:
-    """The file is the same, and one line says why it took longer (no line if the user asked for it)."""
-    articles = tmp_path / "articles.jsonl"
-    articles.write_text(json.dumps({"id": "1", "text": "It is so. And it was so.\nNot here: Ünïcödé."}) + "\n")
-    cache = tmp_path / "cache"
-    environment = {**os.environ, "XDG_CACHE_HOME": str(cache)}
-    if broken == "no compiler":
-        environment["PATH"] = str(tmp_path)
-    elif broken == "a compiler that fails":
-        environment["CC"] = "false"
-    elif broken == "no place":
-        cache.write_text("a file where the folder would be")
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"PATH": "nowhere"}, "no C compiler is here"),
+        ({"CC": "false"}, "false failed"),
+        ({"XDG_CACHE_HOME": __file__}, None),  # a file where the folder would be
+    ],
+)
+def test_without_a_compiler_an_error_says_what_to_install(
+    tmp_path: Path, broken: dict[str, str], why: str | None
+) -> None:
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache"), **broken}
+    code = "from throughline.corpus import kernel; from throughline.files import command_line;"
+    code += "command_line(lambda: print(kernel.load()))"
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    if why is None:
+        assert run.stdout.startswith("<CDLL") and not run.stderr
     else:
-        environment["THROUGHLINE_KERNEL"] = "off"
-    (tmp_path / "vocabulary.txt").write_text("".join(f"{entry}\n" for entry in words.entries))
-    code = (
-        "from pathlib import Path; from throughline.corpus import kernel; from throughline.corpus.text import tokens;"
-        "tokens.tokenize(*map(Path, ('articles.jsonl', 'vocabulary.txt', 'there.hdf5'))); print(kernel.load())"
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    tokens.tokenize(articles, tmp_path / "vocabulary.txt", tmp_path / "here.hdf5")
-    assert same(content(tmp_path / "here.hdf5"), content(tmp_path / "there.hdf5"))
-    if broken == "no place":
-        assert "CDLL" in run.stdout and run.stderr == ""
-    else:
-        assert run.stdout == "None\n"
-        assert run.stderr.count("note: the corpus is made without compiled code") == (broken != "switched off")
+        assert run.returncode == 1 and run.stderr.startswith("error: the compiled part of the corpus cannot be built")
+        assert why in run.stderr and "next: install a C compiler (Debian, Ubuntu: gcc" in run.stderr
+        assert len(run.stderr.splitlines()) == 3 and not list(tmp_path.rglob("*.so"))

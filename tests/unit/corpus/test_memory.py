@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from corpus_helpers import content, same, tiny_vocabulary
 from throughline import files
-from throughline.corpus import kernel
-from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters, making, segment_pairs, verification
 from throughline.corpus.text import tokens
+from throughline.corpus.text.tokens import Allocator
 
 PARAMETERS = Parameters(16, 3, probability=0.3, dupe_factor=2)
 
@@ -26,14 +25,12 @@ PARAMETERS = Parameters(16, 3, probability=0.3, dupe_factor=2)
     articles=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=12),
     memory_bytes=st.sampled_from([0, 1, 40, 300]),
     at_a_time=st.sampled_from([1, 3, 7]),
-    compiled=st.booleans(),
 )
 def test_any_memory_gives_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory,
     articles: list[list[int]],
     memory_bytes: int,
     at_a_time: int,
-    compiled: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("memory")
     words = tiny_vocabulary(folder)
@@ -60,8 +57,6 @@ def test_any_memory_gives_the_same_bytes(
         patch.setattr(tokens, "_BATCH_CHARACTERS", 10)
         patch.setattr(segment_pairs, "_SENTENCES", at_a_time)
         patch.setattr(segment_pairs, "_SORTED", at_a_time)
-        if not compiled:
-            patch.setattr(kernel, "load", lambda: None)
         bounded = made("bounded", memory_bytes=memory_bytes)
     for path in sorted(whole.iterdir()):
         assert same(content(path), content(bounded / path.name)), path.name

@@ -47,7 +47,7 @@ def test_what_is_there_is_seen(tmp_path: Path) -> None:
     ready.parent.mkdir(parents=True)
     ready.touch()
     text = ask(sys.executable, os.environ["PATH"], tmp_path)
-    assert "yes  make run: its programs" in text and "yes  compiled data steps" in text
+    assert "yes  make run: its programs" in text and "yes  make run: data from text, a C compiler" in text
     assert re.search(r"frameworks +torch-horovod-nccl\n", text)
     assert len(text.splitlines()) < 40 and max(map(len, text.splitlines())) < 200
 

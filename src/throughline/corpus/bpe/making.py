@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from throughline.corpus.bpe import vocabulary
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.text import tokens
-from throughline.corpus.text.own_tokenizer import OwnTokenizer
-from throughline.corpus.text.tokens import Article, Documents, Index, Pile
+from throughline.corpus.text.tokenization import OwnTokenizer
+from throughline.corpus.text.tokens import Article, Documents, Pile, Table
 from throughline.datasets import hdf5
 
 SCHEMA = 1
@@ -83,14 +83,14 @@ def gather(
     tokens.gather(parts, shard, shards, path, memory_bytes=memory_bytes, write=write)
 
 
-def _write(parameters_digest: str, path: Path, pile: Pile, order: Index, sha256: str, size: int) -> None:
-    ids, _, lengths, _, _ = (fact[order] for fact in pile.facts())
+def _write(parameters_digest: str, path: Path, pile: Pile, table: Table, sha256: str, size: int) -> None:
+    lengths = table["tokens"]
     attributes = {"schema": SCHEMA, "vocabulary_sha256": sha256, "parameters_digest": parameters_digest}
     with hdf5.new_file(path, attributes) as stream:
         dataset = stream.create_dataset("tokens", (int(lengths.sum()),), tokens.kind_for(size), track_times=False)
         begin = 0
-        for some in pile.tokens(order):
+        for some in pile.tokens(table):
             dataset[begin : begin + len(some)] = some
             begin += len(some)
-        for name, data in (("documents", tokens.offsets(lengths)), ("ids", ids), ("texts", pile.texts(order))):
+        for name, data in (("documents", tokens.offsets(lengths)), ("ids", table["id"]), ("texts", table["sha256"])):
             stream.create_dataset(name, data=data, track_times=False)

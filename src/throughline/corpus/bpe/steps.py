@@ -48,7 +48,7 @@ def verify(shard: Path, vocabulary: Path | None, digest: str | None, output: Pat
     """
     from throughline.corpus.bpe import verification
     from throughline.corpus.bpe.vocabulary import read
-    from throughline.corpus.text.own_tokenizer import OwnTokenizer
+    from throughline.corpus.text.tokenization import OwnTokenizer
     from throughline.files import write_json
 
     if vocabulary and digest and vocabulary.is_file():

@@ -18,7 +18,7 @@ from throughline.corpus.bpe import foreign_files, making, vocabulary
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.bpe.reading import mapped
 from throughline.corpus.bpe.vocabulary import END_OF_TEXT, Vocabulary
-from throughline.corpus.text.own_tokenizer import OwnTokenizer
+from throughline.corpus.text.tokenization import OwnTokenizer
 from throughline.corpus.text.tokens import Index
 from throughline.datasets import hdf5, manifest
 from throughline.datasets.shards import fault

@@ -9,10 +9,10 @@ import h5py
 import numpy as np
 
 from throughline.corpus import compression
-from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters, instances, layout, segment_pairs
 from throughline.corpus.shards.instances import Arrays
 from throughline.corpus.text import tokens, vocabulary
+from throughline.corpus.text.tokens import Allocator
 from throughline.datasets import hdf5
 from throughline.files import UserError, snakemake
 

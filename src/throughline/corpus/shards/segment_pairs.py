@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 
 from throughline import randomness
 from throughline.corpus import kernel
-from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters
-from throughline.corpus.text.tokens import Documents, document_runs
+from throughline.corpus.text.tokens import Allocator, Documents, document_runs
 from throughline.randomness import Words
 
 Index = NDArray[np.int64]

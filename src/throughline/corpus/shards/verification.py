@@ -15,12 +15,12 @@ import h5py
 import numpy as np
 
 from throughline.corpus import kernel, reading
-from throughline.corpus.allocator import Allocator
 from throughline.corpus.shards import Parameters, layout, row_checks
 from throughline.corpus.shards.masks import Masking, ranges
 from throughline.corpus.shards.row_checks import Arrays
 from throughline.corpus.shards.text_lookup import Text
 from throughline.corpus.text import tokens
+from throughline.corpus.text.tokens import Allocator
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.datasets import manifest
 from throughline.datasets.shards import fault

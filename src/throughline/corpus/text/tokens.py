@@ -2,12 +2,16 @@
 
 A tokens file (HDF5 with checksummed blocks) holds `Documents`. The page id alone decides the shard of an article: each
 shard takes the articles in one range of `place`. A part's file holds its documents in the order of `place`. So however
-many shards there are, gathering one shard reads one contiguous run from each part.
+many shards there are, gathering one shard reads one contiguous run from each part. What does not fit into a job's
+memory lies in nameless temporary files beside the result, which vanish with the process (`Pile`, `Allocator`).
 """
 
 from __future__ import annotations
 
 import json
+import mmap
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -17,27 +21,26 @@ from typing import Any
 
 import h5py
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from throughline.corpus.allocator import Allocator
-from throughline.corpus.text import sentences, vocabulary
-from throughline.corpus.text.own_tokenizer import OwnTokenizer
-from throughline.corpus.text.wordpiece import WordPiece
+from throughline.corpus.text import vocabulary
+from throughline.corpus.text.tokenization import OwnTokenizer, WordPiece, split_sentences
 from throughline.datasets import hdf5
 from throughline.files import UserError, snakemake
 from throughline.progress import Progress
 from throughline.randomness import splitmix64
 
 Index = NDArray[np.int64]
-Encoder = WordPiece | OwnTokenizer
 Article = tuple[int, str]
 """A page id and its text."""
+Table = NDArray[np.void]
+"""Rows of `Pile.table`."""
+MEMORY_BYTES = 256 << 20
+"""How much data a job of the corpus holds in memory at a time. What exceeds this goes into temporary files."""
 SCHEMA = 1
 _BLOCK = 1 << 16  # values in a checksummed block
 _BATCH_CHARACTERS = 1 << 21
 _RUN = 1 << 21  # about how many tokens of a part are read at a time
-MEMORY_BYTES = 256 << 20
-"""How much data a job holds in memory at a time. What exceeds this goes into temporary files beside the result."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,11 @@ def kind_for(vocabulary_size: int) -> type[np.generic]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.uint32
 
 
+def offsets(counts: Index) -> Index:
+    """Return where each of several consecutive items begins, and where the last one ends, from their lengths."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+
+
 def tokenize(
     articles: Path,
     vocabulary_file: Path,
@@ -80,14 +88,20 @@ def tokenize(
     Three quarters of `memory_bytes` hold remembered chunks.
     """
     words = vocabulary.read(vocabulary_file, None if tokenizer else lower_case)
-    encoder: Encoder
+    encoder: WordPiece | OwnTokenizer
     if tokenizer:
         encoder = OwnTokenizer(tokenizer)
     else:
         encoder = WordPiece(words, lower_case=lower_case, remember_bytes=memory_bytes // 4 * 3)
 
     def tokenized(batch: list[Article]) -> Documents:
-        return _tokenized(batch, encoder, kind_for(len(words)), lines)
+        split = split_sentences([text for _, text in batch], lines=lines)
+        tokens, lengths = encoder.encode(split)
+        kept = offsets((lengths > 0).astype(np.int64))  # sentences without a token are left out, and so are documents
+        counts = np.diff(kept[offsets(split.counts)])
+        ids = np.array([number for number, _ in batch], np.int64)[counts > 0]
+        bounds = offsets(lengths[lengths > 0]), offsets(counts[counts > 0])
+        return Documents(tokens.astype(kind_for(len(words))), *bounds, ids)
 
     write_part(articles, tokenized, path, words.sha256, len(words), memory_bytes=memory_bytes)
 
@@ -106,118 +120,8 @@ def write_part(
     with Pile(path.parent, memory_bytes // 8) as pile:
         for batch in _batches(articles):
             pile.add(tokenized(batch))
-        order = np.argsort(place(pile.facts()[0]), kind="stable")
-        _write(path, pile, order, vocabulary_sha256, vocabulary_size)
-
-
-def gather(
-    parts: Sequence[Path],
-    shard: int,
-    shards: int,
-    path: Path,
-    *,
-    memory_bytes: int = MEMORY_BYTES,
-    write: Callable[[Path, Pile, Index, str, int], None] | None = None,
-) -> None:
-    """Write the documents of one of `shards` shards (training and test), in the order of their page ids.
-
-    A page that several parts hold is written once. `write` replaces the function that writes a tokens file.
-    """
-    low, high = (-(-(number << 64) // shards) for number in (shard, shard + 1))
-    facts: set[tuple[str, int]] = set()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Pile(path.parent, memory_bytes // 4) as pile:
-        for part in parts:
-            with _open(part) as stream:
-                facts.add((str(stream.attrs["vocabulary_sha256"]), int(stream.attrs["vocabulary_size"])))
-                if len(facts) != 1:
-                    raise UserError(
-                        f"the token files of {path} were made with different vocabularies",
-                        why="the vocabulary was changed in between",
-                        next_step=f"make them again: {snakemake('--force', *map(str, parts))}",
-                    )
-                places = place(stream["ids"][:])
-                first = int(np.searchsorted(places, np.uint64(low)))
-                last = int(np.searchsorted(places, np.uint64(high - 1), side="right"))
-                most = _RUN * len(stream["sentences"]) // max(len(stream["tokens"]), 1)
-                for begin, end in document_runs(stream["documents"][first : last + 1], most):
-                    pile.add(_read_run(stream, first + begin, first + end))
-        (sha256, size), *_ = facts
-        _, order = np.unique(pile.facts()[0], return_index=True)
-        (write or _write)(path, pile, order, sha256, size)
-
-
-def document_runs(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
-    """Yield documents (first, last) in runs of about `most` sentences, at least one run.
-
-    `bounds`: the first sentence of each document, then the end.
-    """
-    first, count = 0, len(bounds) - 1
-    while first < max(count, 1):
-        last = max(int(np.searchsorted(bounds, bounds[first] + most, side="right")) - 1, first + 1)
-        yield first, min(last, count)
-        first = last
-
-
-def _write(path: Path, pile: Pile, order: Index, vocabulary_sha256: str, vocabulary_size: int) -> None:
-    """Write the documents of a pile whose numbers are in `order`, in that order. The file is whole or absent."""
-    ids, sentences, tokens, _, _ = (fact[order] for fact in pile.facts())
-    attributes = {"schema": SCHEMA, "vocabulary_sha256": vocabulary_sha256, "vocabulary_size": vocabulary_size}
-    with hdf5.new_file(path, attributes) as stream:
-        _fill(stream, "tokens", kind_for(vocabulary_size), int(tokens.sum()), pile.tokens(order))
-        _fill(stream, "sentences", np.int64, int(sentences.sum()) + 1, _offsets_of(pile.lengths(order)))
-        _fill(stream, "documents", np.int64, len(ids) + 1, [offsets(sentences)])
-        _fill(stream, "ids", np.int64, len(ids), [ids])
-        if pile.proven:
-            stream.create_dataset("texts", data=pile.texts(order), fletcher32=len(ids) > 0, track_times=False)
-
-
-def _fill(stream: h5py.File, name: str, kind: type[np.generic], size: int, data: Iterable[NDArray[Any]]) -> None:
-    checked = {"chunks": (min(size, _BLOCK),), "fletcher32": True} if size else {}
-    dataset = stream.create_dataset(name, (size,), kind, track_times=False, **checked)
-    begin = 0
-    for part in data:
-        dataset[begin : begin + len(part)] = part
-        begin += len(part)
-
-
-def _offsets_of(several: Iterator[NDArray[Any]]) -> Iterator[Index]:
-    """Yield the offsets of lengths that come in several arrays."""
-    yield np.zeros(1, np.int64)
-    before = 0
-    for lengths in several:
-        yield before + np.cumsum(lengths, dtype=np.int64)
-        before += int(lengths.sum(dtype=np.int64))
-
-
-def read(path: Path, allocator: Allocator | None = None) -> tuple[Documents, dict[str, Any]]:
-    """Return the documents of a tokens file and its attributes. `allocator` supplies the memory of the arrays."""
-    with _open(path) as stream:
-        arrays = (
-            _read_into(allocator or Allocator(), stream[name]) for name in ("tokens", "sentences", "documents", "ids")
-        )
-        return Documents(*arrays), dict(stream.attrs)
-
-
-def _read_into(allocator: Allocator, dataset: h5py.Dataset) -> NDArray[Any]:
-    out = allocator.empty(len(dataset), dataset.dtype)
-    for begin in range(0, len(out), 16 * _BLOCK):
-        out[begin : begin + 16 * _BLOCK] = dataset[begin : begin + 16 * _BLOCK]
-        allocator.release()
-    return out
-
-
-def _open(path: Path) -> AbstractContextManager[h5py.File]:
-    """Open a tokens file for reading. A failed read inside the `with` block is a UserError too."""
-    return hdf5.opened(path, partial(hdf5.defect, schema=SCHEMA), "tokens file")
-
-
-def _read_run(stream: h5py.File, first: int, last: int) -> Documents:
-    documents = stream["documents"][first : last + 1]
-    sentences = stream["sentences"][documents[0] : documents[-1] + 1]
-    tokens = stream["tokens"][sentences[0] : sentences[-1]]
-    texts = stream["texts"][first:last] if "texts" in stream else None
-    return Documents(tokens, sentences - sentences[0], documents - documents[0], stream["ids"][first:last], texts)
+        table = pile.table()
+        _write(path, pile, table[np.argsort(place(table["id"]), kind="stable")], vocabulary_sha256, vocabulary_size)
 
 
 def _batches(articles: Path) -> Iterator[list[Article]]:
@@ -237,37 +141,134 @@ def _batches(articles: Path) -> Iterator[list[Article]]:
         yield batch
 
 
-def _tokenized(batch: list[Article], encoder: Encoder, kind: type[np.generic], lines: bool) -> Documents:
-    split = sentences.split_all([text for _, text in batch], lines=lines)
-    tokens, lengths = encoder.encode(split)
-    ends = offsets(split.counts)
-    kept = np.concatenate([[0], np.cumsum(lengths > 0)])  # sentences without a token are left out
-    counts = np.diff(kept[ends])
-    ids = np.array([number for number, _ in batch], dtype=np.int64)
-    return Documents(tokens.astype(kind), offsets(lengths[lengths > 0]), offsets(counts[counts > 0]), ids[counts > 0])
+def gather(
+    parts: Sequence[Path],
+    shard: int,
+    shards: int,
+    path: Path,
+    *,
+    memory_bytes: int = MEMORY_BYTES,
+    write: Callable[[Path, Pile, Table, str, int], None] | None = None,
+) -> None:
+    """Write the documents of one of `shards` shards (training and test), in the order of their page ids.
+
+    A page that several parts hold is written once. `write` replaces the function that writes a tokens file.
+    """
+    low, high = (-(-(number << 64) // shards) for number in (shard, shard + 1))
+    vocabularies: set[tuple[str, int]] = set()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Pile(path.parent, memory_bytes // 4) as pile:
+        for part in parts:
+            with _open(part) as stream:
+                vocabularies.add((str(stream.attrs["vocabulary_sha256"]), int(stream.attrs["vocabulary_size"])))
+                if len(vocabularies) > 1:
+                    raise UserError(
+                        f"the token files of {path} were made with different vocabularies",
+                        why="the vocabulary was changed in between",
+                        next_step=f"make them again: {snakemake('--force', *map(str, parts))}",
+                    )
+                places = place(stream["ids"][:])
+                first = int(np.searchsorted(places, np.uint64(low)))
+                last = int(np.searchsorted(places, np.uint64(high - 1), side="right"))
+                most = _RUN * len(stream["sentences"]) // max(len(stream["tokens"]), 1)
+                for begin, end in document_runs(stream["documents"][first : last + 1], most):
+                    pile.add(_read_run(stream, first + begin, first + end))
+        table = pile.table()
+        _, order = np.unique(table["id"], return_index=True)
+        (write or _write)(path, pile, table[order], *vocabularies.pop())
 
 
-def offsets(counts: Index) -> Index:
-    """Return where each of several consecutive items begins, and where the last one ends, from their lengths."""
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+def document_runs(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
+    """Yield documents (first, last) in runs of about `most` sentences, at least one run.
+
+    `bounds`: the first sentence of each document, then the end.
+    """
+    first, count = 0, len(bounds) - 1
+    while first < max(count, 1):
+        last = max(int(np.searchsorted(bounds, bounds[first] + most, side="right")) - 1, first + 1)
+        yield first, min(last, count)
+        first = last
+
+
+def _write(path: Path, pile: Pile, table: Table, vocabulary_sha256: str, vocabulary_size: int) -> None:
+    """Write these documents of a pile, in the table's order. The file is whole or absent."""
+    attributes = {"schema": SCHEMA, "vocabulary_sha256": vocabulary_sha256, "vocabulary_size": vocabulary_size}
+    with hdf5.new_file(path, attributes) as stream:
+        fill = partial(_fill, stream)
+        fill("tokens", kind_for(vocabulary_size), int(table["tokens"].sum()), pile.tokens(table))
+        fill("sentences", np.int64, int(table["sentences"].sum()) + 1, _running_offsets(pile.lengths(table)))
+        fill("documents", np.int64, len(table) + 1, [offsets(table["sentences"])])
+        fill("ids", np.int64, len(table), [table["id"]])
+        if pile.has_texts:
+            stream.create_dataset("texts", data=table["sha256"], fletcher32=len(table) > 0, track_times=False)
+
+
+def _fill(stream: h5py.File, name: str, kind: type[np.generic], size: int, data: Iterable[NDArray[Any]]) -> None:
+    checked = {"chunks": (min(size, _BLOCK),), "fletcher32": True} if size else {}
+    dataset = stream.create_dataset(name, (size,), kind, track_times=False, **checked)
+    begin = 0
+    for part in data:
+        dataset[begin : begin + len(part)] = part
+        begin += len(part)
+
+
+def _running_offsets(lengths: Iterator[NDArray[Any]]) -> Iterator[Index]:
+    """Yield the offsets of lengths that come in several arrays."""
+    yield np.zeros(1, np.int64)
+    before = 0
+    for some in lengths:
+        yield before + np.cumsum(some, dtype=np.int64)
+        before += int(some.sum(dtype=np.int64))
+
+
+def read(path: Path, allocator: Allocator | None = None) -> tuple[Documents, dict[str, Any]]:
+    """Return the documents of a tokens file and its attributes. `allocator` supplies the memory of the arrays."""
+    allocator = allocator or Allocator()
+    with _open(path) as stream:
+        arrays = []
+        for name in ("tokens", "sentences", "documents", "ids"):
+            arrays.append(allocator.empty(len(stream[name]), stream[name].dtype))
+            for begin in range(0, len(arrays[-1]), 16 * _BLOCK):
+                arrays[-1][begin : begin + 16 * _BLOCK] = stream[name][begin : begin + 16 * _BLOCK]
+                allocator.release()
+        return Documents(*arrays), dict(stream.attrs)
+
+
+def _open(path: Path) -> AbstractContextManager[h5py.File]:
+    """Open a tokens file for reading. A failed read inside the `with` block is a UserError too."""
+    return hdf5.opened(path, partial(hdf5.defect, schema=SCHEMA), "tokens file")
+
+
+def _read_run(stream: h5py.File, first: int, last: int) -> Documents:
+    documents = stream["documents"][first : last + 1]
+    sentences = stream["sentences"][documents[0] : documents[-1] + 1]
+    tokens = stream["tokens"][sentences[0] : sentences[-1]]
+    texts = stream["texts"][first:last] if "texts" in stream else None
+    return Documents(tokens, sentences - sentences[0], documents - documents[0], stream["ids"][first:last], texts)
+
+
+_ROW = np.dtype([
+    ("id", "i8"),  # the page id
+    ("sentences", "i8"), ("tokens", "i8"),  # how many there are
+    ("lengths_at", "i8"), ("tokens_at", "i8"),  # where the pile's file has the lengths of the sentences, and the tokens
+    ("sha256", "u1", 32),  # of the text, where that is kept
+])  # fmt: skip
 
 
 class Pile:
-    """Documents, numbered in the order in which they were added.
+    """Documents in the order in which they were added, and a table with a row of 72 bytes for each.
 
-    40 bytes of each document stay in memory, or 72 with `texts`. The tokens and the sentences' lengths go into a
-    nameless temporary file in `folder` when they take more than `memory_bytes`.
+    The tokens and the sentences' lengths go into a nameless temporary file in `folder` when they take more than
+    `memory_bytes`. All documents must have the same type of tokens.
     """
 
     def __init__(self, folder: Path, memory_bytes: int) -> None:
-        import tempfile
-
         self._memory_bytes = memory_bytes
         self._file = tempfile.SpooledTemporaryFile(max(memory_bytes, 1), dir=str(folder))  # noqa: SIM115
         self._used = 0
-        self._kind = np.dtype(np.uint16)
-        self._added: list[tuple[Index, ...]] = [(np.zeros(0, np.int64),) * 5]
-        self._texts: list[NDArray[np.uint8]] = [np.zeros((0, 32), np.uint8)]
+        self._kind: np.dtype[Any] = np.dtype(np.uint16)
+        self._rows = [np.zeros(0, _ROW)]
+        self.has_texts = False  # whether the documents came with the SHA-256 of their texts
 
     def __enter__(self) -> Pile:
         return self
@@ -276,46 +277,33 @@ class Pile:
         self._file.close()
 
     def add(self, documents: Documents) -> None:
-        """Add documents to the pile. The tokens of all added documents must have the same type."""
+        """Add documents to the pile."""
+        rows = np.zeros(len(documents), _ROW)
         bounds = documents.sentences[documents.documents]  # where each document begins in `tokens`
         lengths = np.diff(documents.sentences).astype(np.int32)
         self._kind = documents.tokens.dtype
-        at_tokens = self._used + bounds[:-1] * self._kind.itemsize
-        at_lengths = self._used + documents.tokens.nbytes + documents.documents[:-1] * lengths.itemsize
-        self._added.append((documents.ids, np.diff(documents.documents), np.diff(bounds), at_tokens, at_lengths))
+        rows["id"], rows["sentences"], rows["tokens"] = documents.ids, np.diff(documents.documents), np.diff(bounds)
+        rows["tokens_at"] = self._used + bounds[:-1] * self._kind.itemsize
+        rows["lengths_at"] = self._used + documents.tokens.nbytes + documents.documents[:-1] * lengths.itemsize
         if documents.texts is not None:
-            self._texts.append(documents.texts)
+            rows["sha256"], self.has_texts = documents.texts, True
+        self._rows.append(rows)
         for array in (documents.tokens, lengths):
             self._file.write(np.ascontiguousarray(array).data if len(array) else b"")
             self._used += array.nbytes
 
-    def facts(self) -> tuple[Index, Index, Index, Index, Index]:
-        """Return for each document: page id, number of sentences, number of tokens, and two places in the file.
+    def table(self) -> Table:
+        """Return the table of all documents. `tokens` and `lengths` take some of its rows, in any order."""
+        self._rows = [np.concatenate(self._rows)]
+        return self._rows[0]
 
-        At the first place are its tokens, at the second the lengths of its sentences.
-        """
-        ids, sentences, tokens, at_tokens, at_lengths = map(np.concatenate, zip(*self._added, strict=True))
-        self._added = [(ids, sentences, tokens, at_tokens, at_lengths)]
-        return ids, sentences, tokens, at_tokens, at_lengths
+    def tokens(self, table: Table) -> Iterator[NDArray[Any]]:
+        """Yield the tokens of these documents, in several arrays."""
+        return self._runs(table["tokens_at"], table["tokens"], self._kind)
 
-    @property
-    def proven(self) -> bool:
-        """True if the documents came with the SHA-256 of their texts."""
-        return len(self._texts) > 1
-
-    def texts(self, order: Index) -> NDArray[np.uint8]:
-        """Return the SHA-256 of the texts of the documents numbered `order`, u1[D,32]."""
-        return np.concatenate(self._texts)[order]
-
-    def tokens(self, order: Index) -> Iterator[NDArray[Any]]:
-        """Yield the tokens of the documents numbered `order`, in that order, in several arrays."""
-        _, _, counts, at, _ = self.facts()
-        return self._runs(at[order], counts[order], self._kind)
-
-    def lengths(self, order: Index) -> Iterator[NDArray[Any]]:
+    def lengths(self, table: Table) -> Iterator[NDArray[Any]]:
         """Yield how many tokens each sentence of these documents has, in several arrays."""
-        _, counts, _, _, at = self.facts()
-        return self._runs(at[order], counts[order], np.dtype(np.int32))
+        return self._runs(table["lengths_at"], table["sentences"], np.dtype(np.int32))
 
     def _runs(self, starts: Index, counts: Index, kind: np.dtype[Any]) -> Iterator[NDArray[Any]]:
         after = np.cumsum(counts)
@@ -330,3 +318,28 @@ class Pile:
                 at += self._file.readinto(into[at : at + count * kind.itemsize])
             yield data
             first = last
+
+
+class Allocator:
+    """Gives out arrays: `memory_bytes` in memory, the rest mapped from nameless temporary files in `folder`."""
+
+    def __init__(self, folder: Path = Path(), memory_bytes: int = sys.maxsize) -> None:
+        self._folder, self._left = folder, memory_bytes
+        self._mapped: list[mmap.mmap] = []
+
+    def empty(self, size: int, kind: DTypeLike) -> NDArray[Any]:
+        """Return an uninitialized array of one dimension."""
+        bytes_needed = size * np.dtype(kind).itemsize
+        if bytes_needed <= self._left or not bytes_needed:
+            self._left -= bytes_needed
+            return np.empty(size, kind)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=self._folder) as file:
+            file.truncate(bytes_needed)
+            self._mapped.append(mmap.mmap(file.fileno(), bytes_needed))
+        return np.frombuffer(self._mapped[-1], kind)
+
+    def release(self) -> None:
+        """Release the memory pages of the files that this process has touched."""
+        for mapped in self._mapped:
+            mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,7 @@
-"""The WordPiece vocabulary: a file with one entry per line. The line number, from 0, is the token id."""
+"""The vocabulary of BERT's samples: a file with one entry per line. The line number, from 0, is the token id.
+
+It is the published bert-base-uncased, a file or a download, or the entries of the user's own tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import TYPE_CHECKING
 
 from throughline import files
 from throughline.files import UserError
+from throughline.study import tokenizer_file
+from throughline.study.tokenizer_file import TokenizerFile
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,44 +69,34 @@ def read(path: str | Path, lower_case: bool | None = None) -> Vocabulary:
 
     If `lower_case` is given, a vocabulary that is clearly for text of the other case is an error too.
     """
-    path = Path(path)
     try:
-        data = path.read_bytes()
-        entries = tuple(data.decode().removesuffix("\n").split("\n"))
-    except FileNotFoundError:
-        raise UserError(f"the vocabulary {path} does not exist", next_step="correct corpus.vocabulary") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"the vocabulary {path} is not UTF-8 text", why=str(error)) from None
-    if b"\r" in data:
-        entries = tuple(entry.removesuffix("\r") for entry in entries)
-    index = dict(zip(entries, range(len(entries)), strict=True))
-    if len(index) < len(entries):
-        double = next(entry for i, entry in enumerate(entries) if index[entry] != i)
-        raise UserError(
-            f"the vocabulary {path} has an entry twice: {double!r}",
-            why="the line number is the token's id, so every entry stands once",
-            next_step="use the vocabulary as it was published",
-        )
-    if missing := [name for name in SPECIALS if name not in index]:
-        raise UserError(
-            f"the vocabulary {path} lacks {', '.join(missing)}",
-            why="sequences are built from [CLS], [SEP], [MASK], [PAD] and [UNK]",
-            next_step="use a BERT vocabulary, one entry per line",
-        )
-    if index["[PAD]"] != 0:
-        raise UserError(
-            f"in the vocabulary {path}, [PAD] has the id {index['[PAD]']}",
-            why="padding is written as 0 in the shards' layout",
-            next_step="use a vocabulary whose first line is [PAD]",
-        )
-    ids = {name.strip("[]").lower(): index[name] for name in SPECIALS}
-    vocabulary = Vocabulary(entries=entries, sha256=hashlib.sha256(data).hexdigest(), **ids)
+        data = Path(path).read_bytes()
+        entries = tuple(entry.removesuffix("\r") for entry in data.decode().removesuffix("\n").split("\n"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unusable(path, f"it cannot be read: {error}") from None
+    ids = {entry: i for i, entry in enumerate(entries)}
+    if len(ids) < len(entries):
+        raise _unusable(path, f"the entry {next(e for i, e in enumerate(entries) if ids[e] != i)!r} stands there twice")
+    if missing := [name for name in SPECIALS if name not in ids]:
+        raise _unusable(path, f"it lacks {', '.join(missing)}, which samples are built from")
+    if ids["[PAD]"] != 0:
+        raise _unusable(path, f"[PAD] has the id {ids['[PAD]']}, and the shards' layout writes padding as 0")
+    special = {name.strip("[]").lower(): ids[name] for name in SPECIALS}
+    vocabulary = Vocabulary(entries, hashlib.sha256(data).hexdigest(), **special)
     if lower_case is not None:
         _check_case(path, vocabulary, lower_case)
     return vocabulary
 
 
-def _check_case(path: Path, vocabulary: Vocabulary, lower_case: bool) -> None:
+def _unusable(path: str | Path, why: str) -> UserError:
+    return UserError(
+        f"BERT cannot use the vocabulary {path}",
+        why=why,
+        next_step="name a BERT vocabulary as it was published, one entry per line, in corpus.vocabulary",
+    )
+
+
+def _check_case(path: str | Path, vocabulary: Vocabulary, lower_case: bool) -> None:
     """Raise UserError if the vocabulary is clearly for text of the other case.
 
     A cased vocabulary has capitals in a third of its entries, an uncased one in none. For a script without capitals,
@@ -111,17 +106,13 @@ def _check_case(path: Path, vocabulary: Vocabulary, lower_case: bool) -> None:
     letters = sum(word.lower() != word.upper() for word in words)
     capitals = sum(word != word.lower() for word in words)
     cased = capitals > letters / 100
-    if lower_case and cased:
+    if cased if lower_case else not cased and letters > len(words) / 2:
+        keeps = "keeps" if cased else "loses"
+        wrong, right = ("cased", "false, or name an uncased") if cased else ("uncased", "true, or name a cased")
         raise UserError(
-            f"the vocabulary {path} is cased, and corpus.vocabulary.lower_case is true",
-            why=f"{capitals} of its {len(words)} words have capitals, which no lower-cased text has",
-            next_step="set corpus.vocabulary.lower_case: false in config.yaml, or name an uncased vocabulary",
-        )
-    if not lower_case and not cased and letters > len(words) / 2:
-        raise UserError(
-            f"the vocabulary {path} is uncased, and corpus.vocabulary.lower_case is false",
-            why=f"{capitals} of its {len(words)} words have capitals: nearly every word with one would become [UNK]",
-            next_step="leave corpus.vocabulary.lower_case out of config.yaml, or name a cased vocabulary",
+            f"the vocabulary {path} is {wrong}, and corpus.vocabulary.lower_case is {str(lower_case).lower()}",
+            why=f"{capitals} of its {len(words)} words have capitals: it is for text that {keeps} them",
+            next_step=f"set corpus.vocabulary.lower_case: {right} vocabulary",
         )
 
 
@@ -140,29 +131,6 @@ def write_bert_base_uncased(path: str | Path) -> None:
             next_step="install the blingfire pinned in envs/main.txt, or set corpus.vocabulary to {path, sha256}",
         )
     files.write_text(path, text)
-
-
-def copy_checked(source: str | Path, sha256: str, path: str | Path, lower_case: bool = True) -> None:
-    """Copy the vocabulary file `source` to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
-    if (digest := read(source, lower_case).sha256) != sha256.lower():
-        raise UserError(
-            f"{source} is not the vocabulary that the configuration names",
-            why=f"its sha256 is {digest}, corpus.vocabulary.sha256 says {sha256}",
-            next_step="correct the path or the sha256 in config.yaml",
-        )
-    with files.atomic(path) as temporary:
-        temporary.write_bytes(Path(source).read_bytes())
-
-
-def download(url: str, sha256: str, client: Client, path: str | Path, lower_case: bool = True) -> None:
-    """Download a vocabulary to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
-    from throughline.corpus.source.fetch import Digest
-
-    path = Path(path)
-    fetched = path.with_name(f".{path.name}.download")
-    client.file([url], fetched, Digest("sha256", sha256))
-    read(fetched, lower_case)
-    os.replace(fetched, path)
 
 
 def _from_blingfire() -> list[str]:
@@ -187,3 +155,49 @@ def _from_blingfire() -> list[str]:
             ids = blingfire.text_to_ids(words_model, text, 8, 100, True)
             entries.append(text if ids.tolist() == [i] else f"##{text}")
     return entries
+
+
+def copy_checked(source: str | Path, sha256: str, path: str | Path, lower_case: bool = True) -> None:
+    """Copy the vocabulary file `source` to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
+    read(source, lower_case)
+    copy(source, sha256, path)
+
+
+def copy(source: str | Path, sha256: str, path: str | Path) -> None:
+    """Copy a file to `path`; UserError if it has another SHA-256."""
+    data = Path(source).read_bytes()
+    if (digest := hashlib.sha256(data).hexdigest()) != sha256.lower():
+        raise UserError(
+            f"{source} is not the file that the configuration names",
+            why=f"its sha256 is {digest}, and should be {sha256}",
+            next_step="correct the path or the sha256 in config.yaml; if the file has changed, run snakemake again",
+        )
+    with files.atomic(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def download(url: str, sha256: str, client: Client, path: str | Path, lower_case: bool = True) -> None:
+    """Download a vocabulary to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
+    from throughline.corpus.source.fetch import Digest
+
+    path = Path(path)
+    fetched = path.with_name(f".{path.name}.download")
+    client.file([url], fetched, Digest("sha256", sha256))
+    read(fetched, lower_case)
+    os.replace(fetched, path)
+
+
+def read_tokenizer(path: str | Path) -> TokenizerFile:
+    """Return the entries of the user's own tokenizer; UserError if its file cannot be used."""
+    try:
+        return tokenizer_file.read(str(path))
+    except ValueError as error:
+        raise UserError(
+            str(error),
+            next_step="write the file again with tokenizers' Tokenizer.save, or correct corpus.tokenizer",
+        ) from None
+
+
+def write_entries(tokenizer: Path, path: Path) -> None:
+    """Write the entries of the user's own tokenizer as a vocabulary, one entry per line."""
+    files.write_text(path, "".join(f"{entry}\n" for entry in read_tokenizer(tokenizer).entries))

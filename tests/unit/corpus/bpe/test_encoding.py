@@ -11,11 +11,10 @@ from typing import Any
 import blingfire
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from throughline.corpus import kernel
 from throughline.corpus.bpe import encoding, vocabulary
 from throughline.corpus.bpe.encoding import Encoder
 from throughline.corpus.bpe.vocabulary import Vocabulary
@@ -96,12 +95,9 @@ def words(folder: Path) -> Vocabulary:
     return vocabulary.read(folder)
 
 
-@pytest.fixture(scope="module", params=["compiled", "plain"])
-def encoder(request: pytest.FixtureRequest, words: Vocabulary) -> Encoder:
-    with pytest.MonkeyPatch.context() as patch:
-        if request.param == "plain":
-            patch.setattr(kernel, "load", lambda: None)
-        return Encoder(words)
+@pytest.fixture(scope="module")
+def encoder(words: Vocabulary) -> Encoder:
+    return Encoder(words)
 
 
 @pytest.fixture(scope="module")
@@ -173,3 +169,16 @@ def test_a_short_memory_and_other_batches_change_nothing(words: Vocabulary, enco
     forgetful = Encoder(words, remember_bytes=1)
     assert [ids_of(forgetful, [text])[0] for text in TRICKY] == ids_of(encoder, TRICKY)
     assert ids_of(encoder, []) == [] and ids_of(encoder, ["a\ud800b"]) == ids_of(encoder, ["ab"])
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(TEXT, max_size=6))
+@example(TRICKY)
+def test_a_small_vocabulary_with_pairs_of_blanks(texts: list[str]) -> None:
+    pairs = [(b" ", b"t"), (b"h", b"e"), (b" t", b"he"), (b"a", b"a"), (b"aa", b"aa"), (b"'", b"s"), (b"x", b"x")]
+    pairs += [(b"\xc2", b"\xa0"), (b"\xc2\xa0", b" "), (b"\xe2", b"\x81"), (b"\xe2\x81", b"\x9f")]
+    pairs += [(b"\xe2\x81\x9f", b" ")]
+    tokens = (*(bytes([byte]) for byte in vocabulary.CHARACTERS), *(left + right for left, right in pairs))
+    words = Vocabulary(tokens, tuple((vocabulary.printed(left), vocabulary.printed(right)) for left, right in pairs))
+    theirs = encoding._tokenizer(words)
+    assert ids_of(Encoder(words), texts) == [theirs.encode(text).ids for text in texts]

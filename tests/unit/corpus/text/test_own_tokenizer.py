@@ -14,8 +14,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from throughline import files
 from throughline.corpus.bpe import making, manifest, verification
 from throughline.corpus.shards import manifest as pairs_manifest
-from throughline.corpus.text import own_tokenizer, tokens, vocabulary
-from throughline.corpus.text.own_tokenizer import OwnTokenizer
+from throughline.corpus.text import tokens, vocabulary
+from throughline.corpus.text.tokenization import OwnTokenizer
 from throughline.files import UserError
 from throughline.study import tokenizer_file
 from throughline.study.config import ConfigError, load
@@ -76,7 +76,7 @@ def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
 
 def test_sentences_are_encoded_with_it(tmp_path: Path) -> None:
     path = trained(tmp_path / "tokenizer.json", PAIRS, bytes_of_text=False)
-    own_tokenizer.write_vocabulary(path, tmp_path / "vocabulary.txt")
+    vocabulary.write_entries(path, tmp_path / "vocabulary.txt")
     words = vocabulary.read(tmp_path / "vocabulary.txt")
     assert (words.pad, words.cls, words.mask) == (0, 2, 4)
     tokens.tokenize(articles(tmp_path), tmp_path / "vocabulary.txt", tmp_path / "part.hdf5", tokenizer=path)
@@ -88,7 +88,7 @@ def test_sentences_are_encoded_with_it(tmp_path: Path) -> None:
 
 def test_the_manifest_of_pairs_names_the_tokenizer(tmp_path: Path) -> None:
     path = trained(tmp_path / "tokenizer.json", PAIRS, bytes_of_text=False)
-    own_tokenizer.write_vocabulary(path, tmp_path / "vocabulary.txt")
+    vocabulary.write_entries(path, tmp_path / "vocabulary.txt")
     words = vocabulary.read(tmp_path / "vocabulary.txt")
     result = {"file": "training_0000.hdf5", "sequence_length": 32, "predictions": 5, "vocabulary_sha256": words.sha256}
     result |= {"source": None, "rows": 9, "sha256": "a" * 64, "content_digest": "b" * 64, "split": "training"}

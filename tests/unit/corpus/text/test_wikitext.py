@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 from corpus_helpers import CLOSING, HEADER, page
 from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
 from throughline.corpus.source import dumps, pages
-from throughline.corpus.text import extraction, sentences, wikitext
+from throughline.corpus.text import extraction, wikitext
 from throughline.corpus.text.wikitext import plain_text
 from throughline.files import UserError
+
+from .test_tokenization import sentences_of
 
 MARKUP = {
     "'''Bold''', ''italic'' and '''''both'''''": "Bold, italic and both",
@@ -220,7 +222,7 @@ def test_nothing_of_the_markup_is_left_on_real_pages(both: tuple[list[dict[str, 
 
 def test_less_is_lost_than_by_wikiextractor(both: tuple[list[dict[str, str]], list[dict[str, str]]]) -> None:
     def clean(text: str) -> list[str]:
-        return [" ".join(sentence.replace('"', "").split()) for sentence in sentences.split(text)]
+        return [" ".join(sentence.replace('"', "").split()) for sentence in sentences_of([text])[0]]
 
     theirs = [(article["id"], sentence) for article in both[0] for sentence in clean(article["text"])]
     ours = {(article["id"], sentence) for article in both[1] for sentence in clean(article["text"])}
