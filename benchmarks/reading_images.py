@@ -28,7 +28,8 @@ from PIL import Image
 
 from images_helpers import made
 from throughline import processes
-from throughline.images import crops, sample
+from throughline.images.pictures import random_crop
+from throughline.images.sources import photograph
 from throughline.randomness import Stream
 from throughline.rank.data import Loader, Manifest, batches
 
@@ -37,9 +38,9 @@ BATCH = 32
 
 def pictures(folder: Path, count: int) -> Path:
     """Make a folder with two classes of pictures, each of them another part of the photograph."""
-    photograph = sample.photograph()
+    whole = photograph()
     for number in range(count):
-        part = photograph.crop((number % 12, number % 200, 500 + number % 12, 375 + number % 200))
+        part = whole.crop((number % 12, number % 200, 500 + number % 12, 375 + number % 200))
         path = folder / f"train/{number % 2}/{number:04d}.JPEG"
         path.parent.mkdir(parents=True, exist_ok=True)
         part.save(path, quality=92)
@@ -49,7 +50,7 @@ def pictures(folder: Path, count: int) -> Path:
 def plain(paths: list[Path], image: int, count: int) -> None:
     for number in range(count):
         picture = Image.open(io.BytesIO(paths[number % len(paths)].read_bytes())).convert("RGB")
-        (left, top, wide, high), mirrored = crops.drawn(Stream("plain", number), *picture.size)
+        (left, top, wide, high), mirrored = random_crop(Stream("plain", number), *picture.size)
         part = picture.crop((left, top, left + wide, top + high)).resize((image, image), Image.Resampling.BILINEAR)
         np.asarray(part.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if mirrored else part)
 

@@ -11,15 +11,15 @@ rule clicks:
 
 rule clicks_synthetic:
     output:
-        "data/{clicks}/clicks/logs/day_{day}.tsv",
+        "data/{name}/clicks/logs/day_{day}.tsv",
     log:
-        "logs/{clicks}/clicks/day_{day}.log",
+        "logs/{name}/clicks/day_{day}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
         rows=looked_up(CLICKS_TARGETS.rows),
-        values=CONFIG.clicks.values,
+        values=SYNTHETIC_VALUES,
     shell:
         step("clicks.synthetic")
 
@@ -28,15 +28,14 @@ rule clicks_part:
     input:
         file=looked_up(CLICKS_TARGETS.log),
     output:
-        "data/{clicks}/clicks/parts/part_{part}.hdf5",
+        "data/{name}/clicks/parts/part_{part}.hdf5",
     log:
-        "logs/{clicks}/clicks/part_{part}.log",
+        "logs/{name}/clicks/part_{part}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
     params:
         shards=len(CLICKS_TARGETS.shards.names),
-        malformed_at_most=CONFIG.clicks.malformed_at_most,
         protocol=CLICKS_PROTOCOL,
     shell:
         step("clicks.part")
@@ -46,9 +45,9 @@ rule clicks_shard:
     input:
         parts=looked_up(CLICKS_TARGETS.parts),
     output:
-        "data/{clicks}/clicks/{split}_{number}.hdf5",
+        "data/{name}/clicks/{split}_{number}.hdf5",
     log:
-        "logs/{clicks}/clicks/{split}_{number}.log",
+        "logs/{name}/clicks/{split}_{number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
@@ -60,12 +59,12 @@ rule clicks_shard:
 
 rule clicks_verify:
     input:
-        shard="data/{clicks}/clicks/{split}_{number}.hdf5",
+        shard="data/{name}/clicks/{split}_{number}.hdf5",
         parts=looked_up(CLICKS_TARGETS.parts),
     output:
-        "data/{clicks}/clicks/verified/{split}_{number}.json",
+        "data/{name}/clicks/verified/{split}_{number}.json",
     log:
-        "logs/{clicks}/clicks/verify_{split}_{number}.log",
+        "logs/{name}/clicks/verify_{split}_{number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
@@ -80,9 +79,9 @@ rule clicks_manifest:
         verified=looked_up(CLICKS_TARGETS.verified),
         parts=looked_up(CLICKS_TARGETS.parts),
     output:
-        "data/{clicks}/clicks/manifest.json",
+        "data/{name}/clicks/manifest.json",
     log:
-        "logs/{clicks}/clicks/manifest.log",
+        "logs/{name}/clicks/manifest.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"

@@ -12,7 +12,7 @@ from throughline.spec import canonical
 from throughline.console import plan
 from throughline.datasets.targets import FolderTargets
 from throughline.study import runs
-from throughline.study.clicks_section import CLICKS_PROTOCOL
+from throughline.study.clicks_section import CLICKS_PROTOCOL, SYNTHETIC_VALUES
 from throughline.study.corpus_section import BPE, DATA_PROTOCOL
 from throughline.study.images_section import IMAGES_PROTOCOL
 from throughline.study.targets import CELL, CHECK, RUN, pick

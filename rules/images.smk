@@ -15,9 +15,9 @@ rule faces:
 
 rule images_listing:
     output:
-        "data/{images}/{room}/listing.jsonl",
+        "data/{name}/{room}/listing.jsonl",
     log:
-        "logs/{images}/{room}/listing.log",
+        "logs/{name}/{room}/listing.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
@@ -31,12 +31,12 @@ rule images_listing:
 
 rule images_shard:
     input:
-        listing=checked(of_pictures(FolderTargets.check), "data/{images}/{room}/listing.jsonl"),
+        listing=checked(of_pictures(FolderTargets.check), "data/{name}/{room}/listing.jsonl"),
     output:
-        shard="data/{images}/{room}/{split}_{number}.tar",
-        index="data/{images}/{room}/{split}_{number}.idx",
+        shard="data/{name}/{room}/{split}_{number}.tar",
+        index="data/{name}/{room}/{split}_{number}.idx",
     log:
-        "logs/{images}/{room}/{split}_{number}.log",
+        "logs/{name}/{room}/{split}_{number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
@@ -50,13 +50,13 @@ rule images_shard:
 
 rule images_verify:
     input:
-        listing="data/{images}/{room}/listing.jsonl",
-        shard="data/{images}/{room}/{split}_{number}.tar",
-        index="data/{images}/{room}/{split}_{number}.idx",
+        listing="data/{name}/{room}/listing.jsonl",
+        shard="data/{name}/{room}/{split}_{number}.tar",
+        index="data/{name}/{room}/{split}_{number}.idx",
     output:
-        "data/{images}/{room}/verified/{split}_{number}.json",
+        "data/{name}/{room}/verified/{split}_{number}.json",
     log:
-        "logs/{images}/{room}/verify_{split}_{number}.log",
+        "logs/{name}/{room}/verify_{split}_{number}.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"
@@ -69,12 +69,12 @@ rule images_verify:
 
 rule images_manifest:
     input:
-        listing="data/{images}/{room}/listing.jsonl",
+        listing="data/{name}/{room}/listing.jsonl",
         verified=looked_up(of_pictures(FolderTargets.verified)),
     output:
-        "data/{images}/{room}/manifest.json",
+        "data/{name}/{room}/manifest.json",
     log:
-        "logs/{images}/{room}/manifest.log",
+        "logs/{name}/{room}/manifest.log",
     priority: BEFORE_RUNS
     conda:
         "../envs/main.yaml"

@@ -1,9 +1,8 @@
 # The form of every wildcard. Whether the configuration contains what a wildcard names is asked by the input functions.
 WILDCARDS = dict(
     corpus="[a-z][a-z0-9_]*",
-    images="[a-z][a-z0-9_]*",
+    name="[a-z][a-z0-9_]*",
     room="images|faces",
-    clicks="[a-z][a-z0-9_]*",
     day=r"\d+",
     sequence_length=r"[1-9]\d*",
     split="training|test",

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from throughline.images import listing, making, manifest, verification
+from throughline.datasets.shards import shard_names
+from throughline.files import write_json
+from throughline.images import shards
 
 
 def picture(seed: int = 0, size: tuple[int, int] = (24, 18), kind: str = "JPEG", mode: str = "RGB") -> bytes:
@@ -50,12 +52,12 @@ def made(source: str | Path, place: Path, training: int = 2, test: int = 1, skip
     """Make listing, shards, verifications and manifest from a source; return the manifest's path."""
     place.mkdir(parents=True, exist_ok=True)
     listed = place / "listing.jsonl"
-    listing.write(str(source), {"training": training, "test": test}, listed)
-    names = [f"training_{number:04d}" for number in range(training)] + [f"test_{number:04d}" for number in range(test)]
+    counts = {"training": training, "test": test}
+    shards.write_listing(str(source), counts, listed)
     results = []
-    for name in names:
-        making.make(listed, str(source), skip, place / f"{name}.tar")
+    for name in shard_names(counts):
+        shards.write_shard(listed, str(source), skip, place / f"{name}.tar")
         results.append(place / f"verified/{name}.json")
-        making.files.write_json(results[-1], verification.verify(place / f"{name}.tar", listed, skip))
-    manifest.merge("little", results, listed, {}, place / "manifest.json")
+        write_json(results[-1], shards.verify(place / f"{name}.tar", listed, skip))
+    shards.write_manifest("little", results, listed, {}, place / "manifest.json")
     return place / "manifest.json"

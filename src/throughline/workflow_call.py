@@ -7,10 +7,9 @@ from typing import Any
 
 from throughline import records, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
-from throughline.clicks.targets import ClicksTargets
 from throughline.corpus.shards import finished_files
 from throughline.corpus.targets import CorpusTargets
-from throughline.datasets.targets import FolderTargets
+from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
 from throughline.spec import RunSpec
 from throughline.study import runs
@@ -70,7 +69,7 @@ def read(
             checks=convergence_check.requests(config, specs),
         ),
         CorpusTargets(config.corpus, folders, finished, needed),
-        {room: FolderTargets(section, room, "images", ".tar", ".idx") for room, section in config.pictures().items()},
+        {room: FolderTargets(section, room, ".tar", ".idx") for room, section in config.pictures().items()},
         ClicksTargets(config.clicks),
     )
 

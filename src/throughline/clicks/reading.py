@@ -13,15 +13,17 @@ from typing import Any
 
 import h5py
 import numpy as np
+from numpy.typing import NDArray
 
 from throughline.datasets import hdf5
-from throughline.datasets.hdf5 import mapped
 
 SCHEMA = 1
 """The schema of parts and shards."""
-ARRAYS = ("ids", "numbers", "labels")
-KIND = "clicks"
-"""The value of `kind` in a manifest of clicks."""
+NUMBERS, FIELDS = 13, 26
+TYPES = {"labels": ("u1", ()), "numbers": ("<f4", (NUMBERS,)), "ids": ("<u4", (FIELDS,))}
+"""The arrays of parts and shards: type, and shape of a row. `ids` are hashes, which a run maps to its vocabulary."""
+
+Rows = dict[str, NDArray[Any]]
 
 
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> ClickReader:
@@ -45,11 +47,11 @@ class ClickReader:
     def rows(self, shard: Mapping[str, Any]) -> int:
         return int(shard["rows"])
 
-    def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, Any]:
+    def read(self, shard: Mapping[str, Any], epoch: int) -> Rows:
         """Return `ids` i4[N, 26] in the vocabulary, `numbers` f4[N, 13] and `labels` u1[N]."""
         with opened(self.folder / shard["file"]) as stream:
-            arrays = {name: mapped(stream[name]) for name in ARRAYS}
-        return {**arrays, "ids": in_vocabulary(arrays["ids"], self.vocabulary)}
+            ids, numbers, labels = (hdf5.mapped(stream[name]) for name in ("ids", "numbers", "labels"))
+        return {"ids": in_vocabulary(ids, self.vocabulary), "numbers": numbers, "labels": labels}
 
 
 def in_vocabulary(hashes: Any, vocabulary: int) -> Any:
@@ -59,4 +61,4 @@ def in_vocabulary(hashes: Any, vocabulary: int) -> Any:
 
 def opened(path: Path) -> AbstractContextManager[h5py.File]:
     """Open a part or shard; UserError if it is not whole, or if a read inside the `with` block fails."""
-    return hdf5.opened(path, partial(hdf5.defect, schema=SCHEMA, arrays=ARRAYS), "file of clicks")
+    return hdf5.opened(path, partial(hdf5.defect, schema=SCHEMA, arrays=tuple(TYPES)), "file of clicks")

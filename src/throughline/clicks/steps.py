@@ -14,42 +14,42 @@ def synthetic(day: int, rows: int, values: int, output: Path) -> None:
     day: number of the log
     values: number of different categories
     """
-    from throughline.clicks import synthetic_logs
+    from throughline.clicks import logs
 
-    synthetic_logs.write(output, day, rows, values)
+    logs.write_synthetic(output, day, rows, values)
 
 
-def part(file: Path, part: int, shards: int, malformed_at_most: float, output: Path) -> None:
-    """Parse one log of clicks.
+def part(file: Path, part: int, shards: int, output: Path) -> None:
+    """Parse a log of clicks.
 
-    malformed_at_most: largest allowed share of malformed lines
+    shards: how many there are in all
     """
-    from throughline.clicks import making
+    from throughline.clicks.shards import write_part
 
-    lines, malformed = making.parse(file, part, shards, malformed_at_most, output)
+    lines, malformed = write_part(file, part, shards, output)
     print(f"{file.name}: {lines:,} lines, {malformed:,} of them malformed and left out")
 
 
 def shard(parts: list[Path], position: int, output: Path) -> None:
     """Gather one shard of clicks from all parts."""
-    from throughline.clicks import making
+    from throughline.clicks import shards
 
-    rows = making.gather(parts, position, output)
+    rows = shards.write_shard(parts, position, output)
     print(f"{output.name}: {rows:,} rows")
 
 
 def verify(shard: Path, parts: list[Path], position: int, output: Path) -> None:
     """Check one shard of clicks against the parts, and write its digests."""
-    from throughline.clicks import verification
+    from throughline.clicks import shards
     from throughline.files import write_json
 
-    result = verification.verify(shard, parts, position)
+    result = shards.verify(shard, parts, position)
     print(f"{result['file']}: {result['rows']:,} rows, {result['clicks']:,} clicks")
     write_json(output, result)
 
 
 def manifest(
-    clicks: str,
+    name: str,
     kind: Literal["synthetic", "logs"],
     verified: list[Path],
     parts: list[Path],
@@ -58,11 +58,11 @@ def manifest(
 ) -> None:
     """Write the manifest of all verified shards of clicks.
 
-    clicks: name of the clicks
+    name: of the clicks
     verified: results of all verifications
     parameters: JSON, recorded and digested
     """
-    from throughline.clicks import manifest
+    from throughline.clicks import shards
 
-    content = manifest.merge(clicks, kind, verified, parts, parameters, output)
+    content = shards.write_manifest(name, kind, verified, parts, parameters, output)
     print(f"{content['rows']:,} rows, {content['malformed']:,} malformed lines left out")

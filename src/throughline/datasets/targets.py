@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from throughline.datasets.shards import shard_names
-from throughline.study.clicks_section import Clicks
+from throughline.study.clicks_section import SYNTHETIC, Clicks
 from throughline.study.images_section import Pictures
 from throughline.study.targets import absent
 
@@ -30,24 +30,20 @@ class Shards:
 
 
 class FolderTargets:
-    """The files of a section whose data lie in one folder, `room`. A look-up gets the wildcards of a rule.
+    """The files of a section whose data lie in one folder, `data/<name>/<room>`. A look-up gets a rule's wildcards."""
 
-    wildcard: the name of the wildcard that has the section's name.
-    """
-
-    def __init__(self, section: Pictures | Clicks, room: str, wildcard: str, *endings: str) -> None:
-        self.section, self.room, self.wildcard = section, room, wildcard
+    def __init__(self, section: Pictures | Clicks, room: str, *endings: str) -> None:
+        self.section, self.room = section, room
         self.shards = Shards(f"data/{section.name}/{room}", shard_names(section.shards.model_dump()), endings)
 
     def files(self) -> list[str]:
         """Return everything that is made of the section: nothing if its batches are synthetic."""
         return [] if self.section.is_synthetic else self.shards.files()
 
-    def check(self, **wildcards: str) -> None:
+    def check(self, name: str, **wildcards: str) -> None:
         """Raise UserError if there are no such data, or if they have no such shard (`split` and `number`)."""
         next_step = f"name a folder as {self.room}.source" if self.section.is_synthetic else None
-        names = [] if self.section.is_synthetic else [self.section.name]
-        require(self.room, wildcards[self.wildcard], names, next_step)
+        require(self.room, name, [] if self.section.is_synthetic else [self.section.name], next_step)
         if "split" in wildcards:
             require("shard", f"{wildcards['split']}_{wildcards['number']}", self.shards.names)
 
@@ -55,6 +51,38 @@ class FolderTargets:
         """Return the verification files of all shards."""
         self.check(**wildcards)
         return self.shards.verified()
+
+
+class ClicksTargets(FolderTargets):
+    """The files of the section `clicks`: also the logs, and the parts that the shards are gathered from."""
+
+    section: Clicks
+
+    def __init__(self, clicks: Clicks) -> None:
+        super().__init__(clicks, "clicks", ".hdf5")
+
+    def parts(self, **shard: str) -> list[str]:
+        """Return the parts that a shard is gathered from."""
+        self.check(**shard)
+        return [f"{self.shards.folder}/parts/part_{number:04d}.hdf5" for number in range(len(self.section.logs))]
+
+    def position(self, split: str, number: str, **wildcards: str) -> int:
+        """Return the position of a shard among all shards."""
+        self.check(split=split, number=number, **wildcards)
+        return self.shards.names.index(f"{split}_{number}")
+
+    def log(self, name: str, part: str) -> str:
+        """Return the log that a part is parsed from."""
+        self.check(name)
+        require("part", part, [f"{number:04d}" for number in range(len(self.section.logs))])
+        return self.section.logs[int(part)]
+
+    def rows(self, name: str, day: str) -> int:
+        """Return the rows of a synthetic log. All synthetic logs have the same share of the rows."""
+        self.check(name)
+        count = len(self.section.logs) if self.section.source == SYNTHETIC else 0
+        require("synthetic log", day, [str(number) for number in range(count)])
+        return self.section.rows * (int(day) + 1) // count - self.section.rows * int(day) // count
 
 
 def require(what: str, name: str, names: Sequence[str], next_step: str | None = None) -> None:

@@ -1,6 +1,6 @@
 """Decode pictures with NVIDIA's DALI in the rank's own process, on its GPU or on a CPU (`options.image_decoder: dali`).
 
-Rows, crops and mirroring are the same as with Pillow (row_decoder.py). Only decoding and resizing are DALI's, so the
+Rows, crops and mirroring are the same as with Pillow (decoding.py). Only decoding and resizing are DALI's, so the
 pixels differ by rounding. On a GPU the pixels stay there for a framework that can take them (`Rank.takes_from_gpu`).
 For the others they pass through the host's memory.
 """
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from nvidia import dali
 from nvidia.dali import fn, types
 
-from throughline.images import crops
-from throughline.images.row_decoder import Decoder
+from throughline.images.decoding import Decoder
+from throughline.images.pictures import Box
 
 VERSION = dali.__version__
 Arrays = dict[str, NDArray[Any]]
@@ -63,7 +63,7 @@ def decoded(
         yield {"pixels": pixels, "labels": labels.popleft()}
 
 
-def _sample(decoder: Decoder, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], crops.Box, bool, int]:
+def _sample(decoder: Decoder, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], Box, bool, int]:
     """Return a picture's file, the part of it that is shown, whether it is mirrored, and its class."""
     data, picture, label = decoder.file(shard, row)
     box, mirrored = decoder.crop(picture, shard, row, epoch)

@@ -1,24 +1,76 @@
-"""A process that decodes pictures for a rank: it reads rows and writes pixels into memory that it shares with the rank.
+"""Decode the pictures that rows name, for a rank: in a process of its own with Pillow, or beside DALI (dali.py).
 
     python -m throughline.images.decoding     (reading.py starts it, in the workflow's own environment)
 
-Input: a line of JSON, then for each batch HEADER and the rows. Output: a line with Pillow's version, then for each
-batch a line that is empty or says what went wrong. The process ends when its input or its parent process ends.
+The process writes pixels into memory that it shares with the rank (layout.py). Input: a line of JSON, then for each
+batch HEADER and the rows. Output: a line with Pillow's version, then for each batch a line that is empty or says what
+went wrong. The process ends when its input or its parent process ends.
 """
 
 from __future__ import annotations
 
 import json
 import mmap
+import os
 import signal
 import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import PIL
+from numpy.typing import NDArray
+from PIL.Image import Image
 
-from throughline.images.row_decoder import Decoder
-from throughline.images.shared_batches import HEADER, views
+from throughline import files
+from throughline.images import pictures
+from throughline.images.layout import HEADER, HELD_OUT, read_index, views
 from throughline.processes import die_with_parent
+from throughline.randomness import Stream
+
+OPEN_AT_MOST = 64
+"""How many shards stay open."""
+
+
+class Decoder:
+    """Finds, crops and decodes the pictures of rows. `job` is `PictureReader.job`."""
+
+    def __init__(self, job: Mapping[str, Any]) -> None:
+        self.folder, self.image, self.seed, self.shards = Path(job["folder"]), job["image"], job["seed"], job["shards"]
+        self.crops = job["crops"]
+        self.opened = lru_cache(OPEN_AT_MOST)(self._open)
+
+    def _open(self, shard: int) -> tuple[BinaryIO, NDArray[Any]]:
+        entry = self.shards[shard]
+        beside = self.folder / entry["index"]["file"]
+        if files.sha256(beside) != entry["index"]["sha256"]:
+            raise ValueError(f"{beside} is not what the manifest says: make it again")
+        return (self.folder / entry["file"]).open("rb", buffering=0), read_index(beside)
+
+    def sample(self, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], int]:
+        """Return a picture's pixels and its class."""
+        _, picture, label = self.file(shard, row)
+        box, mirrored = self.crop(picture, shard, row, epoch)
+        array = pictures.resized(picture, box, self.image)
+        return array[:, ::-1] if mirrored else array, label
+
+    def file(self, shard: int, row: int) -> tuple[bytes, Image, int]:
+        """Return a picture's file, the picture (not decoded yet, only its header is read), and its class."""
+        stream, places = self.opened(shard)
+        offset, size, label_offset, label_size = places[row].tolist()
+        label = int(os.pread(stream.fileno(), label_size, label_offset))
+        data = os.pread(stream.fileno(), size, offset)
+        return data, pictures.opened(data), label
+
+    def crop(self, picture: Image, shard: int, row: int, epoch: int) -> tuple[pictures.Box, bool]:
+        """Return which part of a picture is shown, and whether it is mirrored."""
+        if epoch == HELD_OUT:
+            return pictures.center_crop(*picture.size) if self.crops else (0, 0, *picture.size), False
+        name = Path(self.shards[shard]["file"]).stem
+        box, mirrored = pictures.random_crop(Stream(self.seed, "crop", name, row, epoch), *picture.size)
+        return box if self.crops else (0, 0, *picture.size), mirrored
 
 
 def main() -> None:

@@ -21,11 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline import processes
-from throughline.images.shared_batches import HEADER, HELD_OUT, batch_bytes, views
+from throughline.images.layout import HEADER, HELD_OUT, batch_bytes, views
 from throughline.workloads import Unsupported
+from throughline.workloads.faces import SIDE
 
-KIND = "images"
-"""The value of `kind` in the manifest of such shards."""
 DRAWN = "random crops and flips drawn anew each epoch"
 Arrays = dict[str, NDArray[Any]]
 
@@ -33,9 +32,10 @@ Arrays = dict[str, NDArray[Any]]
 def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int) -> PictureReader:
     """Return a reader (`rank.data.Decoder`) for the shards in `folder` that a manifest (`content`) lists.
 
-    `parameters` and `seed` are those of the run.
+    `parameters` and `seed` are those of the run. Faces, whose parameters have no `image`, are shown whole.
     """
-    return PictureReader(content, folder, parameters.image, seed, crops=True)
+    image = getattr(parameters, "image", None)
+    return PictureReader(content, folder, image or SIDE, seed, crops=image is not None)
 
 
 class PictureReader:

@@ -14,9 +14,9 @@ def listing(source: str, training: int, test: int, output: Path) -> None:
     training: training shards in all
     test: test shards in all
     """
-    from throughline.images import listing
+    from throughline.images import shards
 
-    listed = listing.write(source, {"training": training, "test": test}, output)
+    listed = shards.write_listing(source, {"training": training, "test": test}, output)
     print(f"{listed['images']:,} pictures of {len(listed['classes']):,} classes")
 
 
@@ -25,9 +25,9 @@ def shard(listing: Path, source: str, damaged: Literal["refuse", "skip"], output
 
     output: <split>_<number>.tar; the index is beside it
     """
-    from throughline.images import making
+    from throughline.images import shards
 
-    skipped = making.make(listing, source, damaged == "skip", output)
+    skipped = shards.write_shard(listing, source, damaged == "skip", output)
     if skipped:
         print(f"{output.name}: {skipped:,} damaged pictures left out")
 
@@ -38,20 +38,20 @@ def verify(listing: Path, shard: Path, damaged: Literal["refuse", "skip"], side:
     side: pixels of every picture in height and width; without a value, sizes may differ
     """
     from throughline.files import write_json
-    from throughline.images import verification
+    from throughline.images import shards
 
-    result = verification.verify(shard, listing, damaged == "skip", side)
+    result = shards.verify(shard, listing, damaged == "skip", side)
     print(f"{result['file']}: {result['rows']:,} pictures decoded")
     write_json(output, result)
 
 
-def manifest(images: str, listing: Path, verified: list[Path], parameters: dict[str, Any], output: Path) -> None:
+def manifest(name: str, listing: Path, verified: list[Path], parameters: dict[str, Any], output: Path) -> None:
     """Write the manifest of all verified shards of pictures.
 
-    images: name of the pictures
+    name: of the pictures
     verified: results of all verifications
     parameters: JSON, recorded and digested
     """
-    from throughline.images import manifest
+    from throughline.images import shards
 
-    manifest.merge(images, verified, listing, parameters, output)
+    shards.write_manifest(name, verified, listing, parameters, output)

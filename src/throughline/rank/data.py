@@ -30,6 +30,8 @@ SYNTHETIC_BATCHES = 4
 """The number of different batches on the device with synthetic data."""
 
 
+PACKAGES = {"faces": "images"}
+"""The data package of a section, if the package has another name."""
 Shard = Mapping[str, Any]
 """The entry of a shard in its manifest."""
 
@@ -82,7 +84,7 @@ class Manifest:
         self.path, self.room, self.content = path, room, files.read_json(path)
         self.shards = [shard for shard in self.content["shards"] if shard["split"] == "training"]
         self.held_out = [shard for shard in self.content["shards"] if shard["split"] == "test"]
-        reading = importlib.import_module(f"throughline.{room}.reading")
+        reading = importlib.import_module(f"throughline.{PACKAGES.get(room, room)}.reading")
         self.reader: Reader = reading.reader(self.content, path.parent, parameters, seed)
         self.rows = sum(map(self.reader.rows, self.shards))
         self.all_rows = self.rows + sum(map(self.reader.rows, self.held_out))

@@ -7,13 +7,15 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, NonNegativeInt
 
-from throughline.study.section import DataSection, FilePath, Name, PositiveInt, Section, Share
+from throughline.study.section import DataSection, FilePath, Name, PositiveInt, Section
 
 CLICKS_PROTOCOL = 1
 """A developer raises this number when the same logs give different shards. It changes the digest of all clicks."""
 SYNTHETIC: Final = "synthetic"
 SYNTHETIC_LOGS = 4
 """Number of log files that synthetic clicks are written into."""
+SYNTHETIC_VALUES = 20_000
+"""Number of different categories of synthetic clicks, over all fields."""
 
 
 class ClickShards(Section):
@@ -30,12 +32,6 @@ class Clicks(DataSection):
         "between tabs), plain or gzip, such as `day_0.gz`; or `synthetic`, logs that are drawn at random",
     )
     rows: PositiveInt = Field(200_000, description="rows of synthetic clicks")
-    values: Annotated[int, Field(ge=1000)] = Field(
-        20_000, description="number of different categories of synthetic clicks, over all fields"
-    )
-    malformed_at_most: Share = Field(
-        0.01, description="largest share of a file's lines that may be malformed; such lines are left out and counted"
-    )
     shards: ClickShards = Field(default_factory=ClickShards, description="files that the rows are written into")
 
     @property
@@ -47,7 +43,7 @@ class Clicks(DataSection):
 
     def decided_by(self, folder: str) -> dict[str, Any]:
         """Return what decides the shards. A log counts by its file name; its folder does not matter."""
-        synthetic = {"rows": self.rows, "values": self.values} if self.source == SYNTHETIC else {}
+        synthetic = {"rows": self.rows, "values": SYNTHETIC_VALUES} if self.source == SYNTHETIC else {}
         return {
             "protocol": CLICKS_PROTOCOL,
             "source": self.source if isinstance(self.source, str) else [Path(path).name for path in self.source],

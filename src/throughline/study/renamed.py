@@ -40,6 +40,10 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 }
 """Map each section, by its own key, to its old keys and their new names."""
 GONE: Mapping[str, Mapping[str, str]] = {
+    "clicks": {
+        "values": "nothing: synthetic clicks have 20,000 different categories; for others, logs as clicks.source",
+        "malformed_at_most": "logs of which at most 1 % of the lines are malformed",
+    },
     "prices.<name>": {"hours_a_year": "per_hour, the price divided by the hours of use"},
 }
 """Map each section to its keys that are gone, and what to use."""

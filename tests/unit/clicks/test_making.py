@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from throughline import files
-from throughline.clicks import log_lines, making, manifest, reading, synthetic_logs, verification
-from throughline.clicks.targets import ClicksTargets
+from throughline.clicks import logs, reading, shards
+from throughline.datasets.targets import ClicksTargets
 from throughline.files import UserError
 from throughline.rank.data import Manifest
 from throughline.spec import Options, example
@@ -32,29 +32,26 @@ def log(path: Path, rows: list[str]) -> Path:
     return path
 
 
-def made(logs: list[Path], folder: Path, at_most: float = 0.5) -> Path:
+def made(logs: list[Path], folder: Path) -> Path:
     """Do all steps as the rules do; return the manifest."""
     parts = [folder / f"part_{number}.hdf5" for number in range(len(logs))]
     for number, part in enumerate(parts):
-        making.parse(logs[number], number, len(SHARDS), at_most, part)
+        shards.write_part(logs[number], number, len(SHARDS), part)
     for number, shard in enumerate(SHARDS):
-        making.gather(parts, number, folder / f"{shard}.hdf5")
-        files.write_json(folder / f"{shard}.json", verification.verify(folder / f"{shard}.hdf5", parts, number))
-    manifest.merge("own", "logs", [folder / f"{one}.json" for one in SHARDS], parts, {}, folder / "manifest.json")
+        shards.write_shard(parts, number, folder / f"{shard}.hdf5")
+        files.write_json(folder / f"{shard}.json", shards.verify(folder / f"{shard}.hdf5", parts, number))
+    results = [folder / f"{shard}.json" for shard in SHARDS]
+    shards.write_manifest("own", "logs", results, parts, {}, folder / "manifest.json")
     return folder / "manifest.json"
 
 
 def test_a_line(tmp_path: Path) -> None:
     numbers: list[object] = ["", -2, 0, 1, 2147483647, *range(8)]
-    ((rows, bad),) = log_lines.blocks(
-        log(tmp_path / "log", [line(1, numbers), line(0, None, ["", *["ffffffff"] * 25])])
-    )
+    ((rows, bad),) = logs.blocks(log(tmp_path / "log", [line(1, numbers), line(0, None, ["", *["ffffffff"] * 25])]))
     assert bad == [] and rows["labels"].tolist() == [1, 0]
     np.testing.assert_allclose(rows["numbers"][0, :5], np.log1p([0, 0, 0, 1, 2147483647]), rtol=1e-6)
     assert len(set(rows["ids"][0].tolist())) == 26, "the same value of another field is another category"
-    assert rows["ids"][1, 0] not in log_lines.hashed(np.array([["00000000"] * 26], "S8")), (
-        "missing is none of the values"
-    )
+    assert rows["ids"][1, 0] not in logs.hashed(np.array([["00000000"] * 26], "S8")), "missing is none of the values"
 
 
 @pytest.mark.parametrize(
@@ -67,22 +64,22 @@ def test_a_line(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_a_malformed_line_is_left_out_and_counted(wrong: str, tmp_path: Path) -> None:
     place = log(tmp_path / "day_0", [line(), wrong, line(0)])
-    ((rows, bad),) = log_lines.blocks(place)
+    ((rows, bad),) = logs.blocks(place)
     assert (bad, rows["labels"].tolist()) == ([2], [1, 0])
     with pytest.raises(UserError, match="1 malformed lines among 3, the first is line 2"):
-        making.parse(place, 0, 3, 0.1, tmp_path / "part.hdf5")
+        shards.write_part(place, 0, 3, tmp_path / "part.hdf5")
     assert not (tmp_path / "part.hdf5").exists()
 
 
 def test_from_logs_to_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lines, "AT_ONCE", 100)  # several blocks
-    synthetic_logs.write(
+    monkeypatch.setattr(logs, "LINES_AT_ONCE", 100)  # several blocks
+    logs.write_synthetic(
         tmp_path / "day_0",
         0,
         450,
         2000,
     )
-    synthetic_logs.write(tmp_path / "plain", 1, 150, 2000)
+    logs.write_synthetic(tmp_path / "plain", 1, 150, 2000)
     (tmp_path / "day_1.gz").write_bytes(gzip.compress(b"broken\r\n" + (tmp_path / "plain").read_bytes()))
     place = made([tmp_path / "day_0", tmp_path / "day_1.gz"], tmp_path)
     content = files.read_json(place)
@@ -94,8 +91,8 @@ def test_from_logs_to_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     parameters = wide_deep.Parameters(vocabulary=1000)
     read = Manifest(place, "clicks", parameters)
     rows = [read.reader.read(shard, 0) for shard in content["shards"]]
-    whole = {name: np.concatenate([one[name] for one in rows]) for name in log_lines.TYPES}
-    every = [some for name in ("day_0", "plain") for some, _ in log_lines.blocks(tmp_path / name)]
+    whole = {name: np.concatenate([one[name] for one in rows]) for name in reading.TYPES}
+    every = [some for name in ("day_0", "plain") for some, _ in logs.blocks(tmp_path / name)]
     for name in ("labels", "numbers"):
         expected = np.concatenate([some[name] for some in every])
         assert sorted(map(tuple, whole[name].reshape(600, -1))) == sorted(map(tuple, expected.reshape(600, -1)))
@@ -115,32 +112,32 @@ def test_a_larger_vocabulary_tells_more_apart() -> None:
 
 
 def test_a_changed_shard_is_found(tmp_path: Path) -> None:
-    synthetic_logs.write(tmp_path / "day_0", 0, 300, 2000)
+    logs.write_synthetic(tmp_path / "day_0", 0, 300, 2000)
     made([tmp_path / "day_0"], tmp_path)
     shard = tmp_path / "training_0000.hdf5"
     with h5py.File(shard, "r+") as stream:
         stream["ids"][7, 3] += 1
     with pytest.raises(UserError, match=r"other ids than part_0\.hdf5"):
-        verification.verify(shard, [tmp_path / "part_0.hdf5"], 0)
+        shards.verify(shard, [tmp_path / "part_0.hdf5"], 0)
     shard.write_bytes(shard.read_bytes()[:5000])
     with pytest.raises(UserError, match="no whole file of clicks"):
-        verification.verify(shard, [tmp_path / "part_0.hdf5"], 0)
+        shards.verify(shard, [tmp_path / "part_0.hdf5"], 0)
 
 
 def test_a_log_that_ends_early_is_an_error(tmp_path: Path) -> None:
     packed = gzip.compress("\n".join(line() for _ in range(1000)).encode())
     (tmp_path / "day_0").write_bytes(packed[:-20])
     with pytest.raises(UserError, match="cannot be read to its end"):
-        making.parse(tmp_path / "day_0", 0, 3, 0.01, tmp_path / "part.hdf5")
+        shards.write_part(tmp_path / "day_0", 0, 3, tmp_path / "part.hdf5")
     with pytest.raises(UserError, match="cannot be read"):
-        making.parse(tmp_path / "absent", 0, 3, 0.01, tmp_path / "part.hdf5")
+        shards.write_part(tmp_path / "absent", 0, 3, tmp_path / "part.hdf5")
 
 
 def test_the_rule_of_synthetic_clicks_is_in_their_logs(tmp_path: Path) -> None:
     """The rule's probability is higher for a click than for a row without a click in 70 to 85 % of the pairs, and its
     mean is the share of clicks."""
-    synthetic_logs.write(tmp_path / "log", 0, 3000, 2000)
-    ((rows, _),) = log_lines.blocks(tmp_path / "log")
+    logs.write_synthetic(tmp_path / "log", 0, 3000, 2000)
+    ((rows, _),) = logs.blocks(tmp_path / "log")
     cells = [row.split("\t") for row in (tmp_path / "log").read_text().splitlines()]
     inverse = pow(2654435761, -1, 2**32)
     values = np.array([[int(one, 16) * inverse % 2**32 for one in row[14:]] for row in cells])
@@ -154,15 +151,15 @@ def test_what_decides_the_files() -> None:
     section = Clicks.model_validate({"source": ["/data/day_0.gz", "/data/day_1.gz"], "name": "criteo"})
     elsewhere = section.model_copy(update={"source": ["/other/day_0.gz", "/other/day_1.gz"]})
     assert section.digest("clicks") == elsewhere.digest("clicks") != Clicks().digest("clicks")
-    assert Clicks(values=3000).digest("clicks") != Clicks().digest("clicks")
+    assert Clicks(rows=3000).digest("clicks") != Clicks().digest("clicks")
     assert "/data" not in json.dumps(section.without_places())
     targets = ClicksTargets(section)
-    assert targets.log(clicks="criteo", part="0001") == "/data/day_1.gz"
+    assert targets.log(name="criteo", part="0001") == "/data/day_1.gz"
     for wrong in (
-        lambda: targets.parts(clicks="others"),
-        lambda: targets.position(clicks="criteo", split="test", number="0002"),
-        lambda: targets.log(clicks="criteo", part="0002"),
-        lambda: targets.rows(clicks="criteo", day="0"),
+        lambda: targets.parts(name="others"),
+        lambda: targets.position(name="criteo", split="test", number="0002"),
+        lambda: targets.log(name="criteo", part="0002"),
+        lambda: targets.rows(name="criteo", day="0"),
     ):
         with pytest.raises(UserError, match="is not in the configuration"):
             wrong()
@@ -170,7 +167,7 @@ def test_what_decides_the_files() -> None:
 
 def test_synthetic_logs_have_all_rows() -> None:
     targets = ClicksTargets(Clicks(rows=10))
-    assert sum(targets.rows(clicks="synthetic", day=str(day)) for day in range(4)) == 10
+    assert sum(targets.rows(name="synthetic", day=str(day)) for day in range(4)) == 10
 
 
 def test_a_reader_says_that_nobody_clicked() -> None:

@@ -90,13 +90,13 @@ def test_from_verified_shards_to_a_manifest(tmp_path: Path) -> None:
 
 def test_files_of_a_folder() -> None:
     section = Clicks.model_validate({"name": "c", "shards": {"training": 9, "test": 1}})
-    targets = FolderTargets(section, "clicks", "clicks", ".hdf5")
+    targets = FolderTargets(section, "clicks", ".hdf5")
     assert targets.files()[:2] == ["data/c/clicks/manifest.json", "data/c/clicks/training_0000.hdf5"]
-    assert targets.verified(clicks="c")[-1] == "data/c/clicks/verified/test_0000.json"
+    assert targets.verified(name="c")[-1] == "data/c/clicks/verified/test_0000.json"
     with pytest.raises(UserError, match=r"clicks d is not in the configuration\. It holds: c"):
-        targets.verified(clicks="d")
+        targets.verified(name="d")
     with pytest.raises(UserError, match=r"shard test_0001 is not .* It holds: training_0000, \.\.\., test_0000"):
-        targets.check(clicks="c", split="test", number="0001")
+        targets.check(name="c", split="test", number="0001")
 
 
 def test_a_name_tells_its_split() -> None:

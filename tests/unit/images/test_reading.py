@@ -21,7 +21,7 @@ from PIL import Image
 from images_helpers import folder, made, picture
 from throughline import processes
 from throughline.files import UserError
-from throughline.images import crops, pictures
+from throughline.images import pictures
 from throughline.randomness import Stream
 from throughline.rank import data
 from throughline.rank.data import AHEAD, AHEAD_BYTES, Loader, Manifest, batches
@@ -87,12 +87,13 @@ def test_held_out_pictures_come_whole_and_always_the_same(manifest: Path) -> Non
     assert sorted(first["labels"]) == [0, 1, 2] and len(first["pixels"]) == 3, "a last batch has what is left"
     assert np.array_equal(first["pixels"], second["pixels"])
     for shown, label in zip(first["pixels"], first["labels"].tolist(), strict=True):
-        assert np.array_equal(shown, crops.pixels(pictures.opened(shaded(label)), crops.middle(40, 30), SIZE))
+        expected = pictures.resized(pictures.opened(shaded(label)), pictures.center_crop(40, 30), SIZE)
+        assert np.array_equal(shown, expected)
 
 
 def test_a_crop_is_drawn_anew_in_every_epoch_and_for_every_picture_and_seed() -> None:
     def box(*names: int) -> Any:
-        return crops.drawn(Stream(*names), 500, 375)
+        return pictures.random_crop(Stream(*names), 500, 375)
 
     assert box(1, 0) == box(1, 0) and len({box(seed, epoch) for seed in range(4) for epoch in range(4)}) == 16
     boxes = [box(3, number) for number in range(2000)]
@@ -106,17 +107,17 @@ def test_a_crop_is_drawn_anew_in_every_epoch_and_for_every_picture_and_seed() ->
 @pytest.mark.parametrize("size", [(1, 1), (1, 400), (400, 1), (3, 2)])
 def test_small_and_long_pictures_have_a_crop_too(size: tuple[int, int]) -> None:
     for number in range(20):
-        (left, top, wide, high), _ = crops.drawn(Stream("long", number), *size)
+        (left, top, wide, high), _ = pictures.random_crop(Stream("long", number), *size)
         assert wide > 0 and high > 0 and left + wide <= size[0] and top + high <= size[1]
         read = pictures.opened(picture(size=size))
-        assert crops.pixels(read, (left, top, wide, high), 8).shape == (8, 8, 3)
+        assert pictures.resized(read, (left, top, wide, high), 8).shape == (8, 8, 3)
 
 
 @pytest.mark.parametrize(
     "how", [{"mode": "L"}, {"mode": "CMYK"}, {"kind": "PNG", "mode": "P"}, {"kind": "PNG", "mode": "RGBA"}]
 )
 def test_every_kind_of_picture_becomes_red_green_and_blue(how: Any) -> None:
-    shown = crops.pixels(pictures.opened(picture(3, (64, 64), **how)), (0, 0, 64, 64), 32)
+    shown = pictures.resized(pictures.opened(picture(3, (64, 64), **how)), (0, 0, 64, 64), 32)
     wanted = picture(3, (64, 64), kind="PNG", mode="L" if how["mode"] == "L" else "RGB")
     right = np.asarray(pictures.opened(wanted).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR))
     assert abs(shown.astype(int) - right).mean() < (12 if how["mode"] == "P" else 4)
@@ -125,9 +126,9 @@ def test_every_kind_of_picture_becomes_red_green_and_blue(how: Any) -> None:
 def test_a_picture_decoded_at_a_half_looks_the_same() -> None:
     """For a picture four times as wide as needed, libjpeg decodes only a part of the frequencies."""
     file = picture(5, (256, 192))
-    whole = pictures.checked(file).resize((32, 32), Image.Resampling.BILINEAR, box=(32, 16, 224, 176))
+    whole = pictures.opened(file, decode=True).resize((32, 32), Image.Resampling.BILINEAR, box=(32, 16, 224, 176))
     read = pictures.opened(file)
-    shown = crops.pixels(read, (32, 16, 192, 160), 32)
+    shown = pictures.resized(read, (32, 16, 192, 160), 32)
     assert read.size == (64, 48), "at a quarter"
     assert abs(shown.astype(int) - np.asarray(whole)).mean() < 2
 

@@ -42,7 +42,7 @@ ORDER = [
     {"frameworks"},
     {"study"},
     {"datasets"},
-    {"records", "comparables", "corpus", "images", "faces", "clicks"},
+    {"records", "comparables", "corpus", "images", "clicks"},
     {"forms", "mechanics"},
     {"rank", "observe"},
     {"launch", "installation"},
@@ -72,10 +72,8 @@ IN_A_RANK = [
     "corpus/shards/layout.py",
     "corpus/shards/masks.py",
     "images/reading.py",
-    "images/shared_batches.py",
-    "images/shard_index.py",
+    "images/layout.py",
     "clicks/reading.py",
-    "faces/reading.py",
 ]
 
 
@@ -110,18 +108,15 @@ def test_the_page_of_the_architecture_has_every_room_on_its_floor() -> None:
 
 
 def test_data_rooms_share_datasets_alone() -> None:
-    """Faces are read and made as all pictures are."""
     rooms = {"corpus", "images", "clicks"}
     for own in rooms:
         for path in (SOURCES / own).rglob("*.py"):
             others = {room(other) for name in sources.imported(path) if (other := sources.module(name))}
-            assert not others & (rooms - {own} | {"faces"}), path
+            assert not others & (rooms - {own}), path
 
 
 def test_data_rooms_have_no_circles() -> None:
-    paths = [
-        path for own in ("datasets", "corpus", "images", "faces", "clicks") for path in (SOURCES / own).rglob("*.py")
-    ]
+    paths = [path for own in ("datasets", "corpus", "images", "clicks") for path in (SOURCES / own).rglob("*.py")]
     needs = {
         path: {other for name in sources.imported(path) if (other := sources.module(name)) in paths} for path in paths
     }

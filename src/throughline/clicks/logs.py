@@ -1,6 +1,7 @@
-"""Read the lines of Criteo's logs: a label, 13 whole numbers and 26 categories of 8 hex digits, separated by tabs.
+"""Criteo's logs: read their lines, and write synthetic logs in their format.
 
-An empty number or category is missing.
+A line has a label, 13 whole numbers and 26 categories of 8 hex digits, separated by tabs. An empty number or category
+is missing.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from throughline import files
+from throughline.clicks.reading import FIELDS, NUMBERS, Rows
 from throughline.files import UserError
 from throughline.randomness import splitmix64
+from throughline.workloads import wide_deep
 
-NUMBERS, FIELDS = 13, 26
 LINE = re.compile(rb"[01](?:\t(?:-?\d{1,10})?){13}(?:\t(?:[0-9a-f]{8})?){26}")
-AT_ONCE = 1 << 17
+LINES_AT_ONCE = 1 << 17
 """How many lines are in memory at a time."""
-TYPES = {"labels": ("u1", ()), "numbers": ("<f4", (NUMBERS,)), "ids": ("<u4", (FIELDS,))}
-"""The arrays of parts and shards: type, and shape of a row. `ids` are hashes, which a run maps to its vocabulary."""
-
-Rows = dict[str, NDArray[Any]]
+DRAWN_AT_ONCE = 1 << 14
+"""How many synthetic lines are drawn at a time. The number decides the values."""
+MISSING = 0.05
+"""The share of synthetic numbers that are missing. The rule of clicks counts a missing number as 0."""
 
 
 def blocks(path: Path) -> Iterator[tuple[Rows, list[int]]]:
@@ -38,9 +41,9 @@ def blocks(path: Path) -> Iterator[tuple[Rows, list[int]]]:
             packed = plain.read(2) == b"\x1f\x8b"
         with gzip.open(path) if packed else path.open("rb") as stream:
             first = 1
-            while lines := [line.rstrip(b"\r\n") for line in islice(stream, AT_ONCE)]:
+            while lines := [line.rstrip(b"\r\n") for line in islice(stream, LINES_AT_ONCE)]:
                 bad = [first + at for at, line in enumerate(lines) if not LINE.fullmatch(line)]
-                yield rows([line for line in lines if LINE.fullmatch(line)] if bad else lines), bad
+                yield _rows([line for line in lines if LINE.fullmatch(line)] if bad else lines), bad
                 first += len(lines)
     except (OSError, EOFError) as error:
         raise UserError(
@@ -50,7 +53,7 @@ def blocks(path: Path) -> Iterator[tuple[Rows, list[int]]]:
         ) from None
 
 
-def rows(lines: list[bytes]) -> Rows:
+def _rows(lines: list[bytes]) -> Rows:
     """Return the rows of well-formed lines."""
     cells = np.array([line.split(b"\t") for line in lines], "S11").reshape(-1, 1 + NUMBERS + FIELDS)
     whole = cells[:, 1 : 1 + NUMBERS]
@@ -74,3 +77,24 @@ def hashed(categories: NDArray[Any]) -> NDArray[np.uint32]:
     values = np.where(categories == b"", np.uint64(1 << 32), values)
     field = np.arange(FIELDS, dtype=np.uint64) << np.uint64(40)
     return (splitmix64(values + field) >> np.uint64(32)).astype("<u4")
+
+
+def write_synthetic(path: Path, day: int, rows: int, values: int) -> None:
+    """Write a synthetic log: values by Zipf's law within each field, and clicks by a rule that can be learned.
+
+    day: decides what is drawn. values: the number of different categories in all fields together.
+    """
+    draw = np.random.Generator(np.random.Philox(key=day))
+    sizes = wide_deep.cardinalities(values)
+    with files.atomic(path) as temporary, temporary.open("wb") as stream:
+        for first in range(0, rows, DRAWN_AT_ONCE):
+            count = min(DRAWN_AT_ONCE, rows - first)
+            drawn = wide_deep.drawn(draw, count, sizes)
+            numbers = draw.lognormal(size=(count, NUMBERS)).astype(np.int64)
+            missing = draw.random(numbers.shape) < MISSING
+            labels = wide_deep.clicked(draw, drawn, np.log1p(np.where(missing, 0, numbers)))
+            names = (drawn * 2654435761 % 2**32).tolist()
+            whole = np.where(missing, "", numbers.astype("U11")).tolist()
+            for label, some, categories in zip(labels.astype(int).tolist(), whole, names, strict=True):
+                cells = [str(label), *some, *(f"{category:08x}" for category in categories)]
+                stream.write("\t".join(cells).encode() + b"\n")

@@ -1,1 +1,0 @@
-"""Aligned faces. Their shards are made and read like those of all pictures: images/ has the steps."""
