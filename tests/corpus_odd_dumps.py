@@ -17,23 +17,25 @@ from pathlib import Path
 
 from corpus_helpers import streams
 from throughline import files
-from throughline.corpus.source import dumps, part_pages
+from throughline.corpus.source import dumps
 from throughline.corpus.text import extraction
 from throughline.files import UserError
 
 FIRST, PAGES, ARTICLES = 24, 80, 28
 CLOSING = b"</mediawiki>\n"
-Build = Callable[[Path], list[Path]]
 
 
 @dataclass(frozen=True)
 class Odd:
-    """A dump: what is odd about it, how its files are made, and its number of articles or a part of its error."""
+    """A dump: what is odd about it, the contents of its files, and its number of articles or a part of its error."""
 
     what: str
-    build: Build
-    articles: int | None = None
-    error: str | None = None
+    build: Callable[[], bytes | list[bytes]]
+    result: int | str
+
+    @property
+    def cell(self) -> str:
+        return f"error: … {self.result}" if isinstance(self.result, str) else str(self.result)
 
 
 @cache
@@ -41,7 +43,7 @@ def sample() -> tuple[bytes, list[bytes]]:
     """Return the sample's header and some of its pages: ARTICLES articles, redirects, and two pages of other
     namespaces."""
     text = bz2.decompress(dumps.find_sample().read_bytes())
-    pages = list(part_pages.pages(dumps.cut([dumps.find_sample()], 1), 0))[FIRST : FIRST + PAGES - 2]
+    pages = list(dumps.pages(dumps.cut([dumps.find_sample()], 1), 0))[FIRST : FIRST + PAGES - 2]
     talk = b"<page>\n<title>Talk:Anarchism</title>\n<ns>1</ns>\n<id>90000001</id>\n<revision>\n<id>1</id>\n"
     talk += b'<text xml:space="preserve">Is this so?</text>\n</revision>\n</page>'
     template = talk.replace(b"Talk:", b"Template:").replace(b"<ns>1", b"<ns>10").replace(b"90000001", b"90000002")
@@ -60,15 +62,14 @@ def xml(head: bytes, *blocks: bytes) -> bytes:
     return head + b"\n".join(blocks) + b"\n" + CLOSING
 
 
-def one(make: Callable[[], bytes], name: str = "dump.xml") -> Build:
-    """Return the builder of a dump that is one file."""
+def changed(change: Callable[[bytes], bytes], head: bytes | None = None) -> Callable[[], bytes]:
+    """Return the builder of a dump in which every page is changed."""
+    return lambda: xml(header() if head is None else head, *map(change, pages()))
 
-    def build(folder: Path) -> list[Path]:
-        path = folder / name
-        path.write_bytes(make())
-        return [path]
 
-    return build
+def damaged(number: int, old: bytes, new: bytes) -> Callable[[], bytes]:
+    """Return the builder of a dump in which something is replaced in one page."""
+    return lambda: xml(header(), *(page.replace(old, new) if i == number else page for i, page in enumerate(pages())))
 
 
 @cache
@@ -77,12 +78,9 @@ def multistream(*, without: int | None = None) -> bytes:
     return streams(header(), *(block for i, block in enumerate(blocks) if i != without), CLOSING)
 
 
-def part_files(folder: Path) -> list[Path]:
-    paths = [folder / name for name in ("a.xml.bz2", "b.xml.bz2", "c.xml")]
-    paths[0].write_bytes(streams(header(), *pages()[:10], CLOSING))
-    paths[1].write_bytes(bz2.compress(xml(header(), *pages()[10:50])))
-    paths[2].write_bytes(xml(header(), *pages()[50:]))
-    return paths
+def part_files() -> list[bytes]:
+    packed = bz2.compress(xml(header(), *pages()[10:50]))
+    return [streams(header(), *pages()[:10], CLOSING), packed, xml(header(), *pages()[50:])]
 
 
 def without(page: bytes, *elements: bytes) -> bytes:
@@ -107,13 +105,13 @@ SITE_2006 = b"""<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.3/" vers
 GERMAN = SITE_2006.replace(b"en", b"de").replace(b"Talk", b"Diskussion").replace(b"Template", b"Vorlage")
 
 
-def of_2006(page: bytes) -> bytes:
+def from_2006(page: bytes) -> bytes:
     return without(page, b"ns", b"redirect", b"model", b"format", b"sha1", b"parentid")
 
 
 def in_german(page: bytes) -> bytes:
     page = page.replace(b"<title>Talk:", b"<title>Diskussion:").replace(b"<title>Template:", b"<title>Vorlage:")
-    return re.sub(rb"(?i)#redirect\b", b"#WEITERLEITUNG", page)
+    return re.sub(rb"(?i)#redirect\b", b"#WEITERLEITUNG", from_2006(page))
 
 
 def is_article(page: bytes) -> bool:
@@ -127,19 +125,13 @@ def one_long_page() -> bytes:
 
 
 def one_long_line() -> bytes:
-    return b"<page>\n<title>Long</title>\n<ns>0</ns>\n<id>7</id>\n<revision>\n<id>8</id>\n<text>" + (
-        b"The ''[[word|words]]'' of a line {{in|its}} &lt;b&gt;length&lt;/b&gt;. " * 30_000
-        + b"</text>\n</revision>\n</page>"
-    )
+    text = b"The ''[[word|words]]'' of a line {{in|its}} &lt;b&gt;length&lt;/b&gt;. " * 30_000
+    head = b"<page>\n<title>Long</title>\n<ns>0</ns>\n<id>7</id>\n<revision>\n<id>8</id>\n<text>"
+    return head + text + b"</text>\n</revision>\n</page>"
 
 
-def flipped(data: bytes, at: int, to: int = 1) -> bytes:
-    return data[:at] + bytes([data[at] ^ to]) + data[at + 1 :]
-
-
-def misspelled(page: bytes) -> bytes:
-    """Misspell the title in the first sentence of one article."""
-    return page.replace(b"'''Achilles'''", b"'''Achilmes'''") if b"<title>Achilles<" in page else page
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
 def in_one_line() -> bytes:
@@ -151,136 +143,94 @@ def in_one_line() -> bytes:
 BOMB = b"""<?xml version="1.0"?>
 <!DOCTYPE mediawiki [<!ENTITY a "ha"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;&a;&a;"><!ENTITY c "&b;&b;&b;&b;&b;&b;&b;">]>
 """
+STUB = rb"<text[^>]*>[^<]*</text>", b'<text bytes="95" id="1" />'
+LATIN = b'<?xml version="1.0" encoding="ISO-8859-1"?>\n'
+NO_DUMP = "it may be another archive, or a web page"
 
 ODD = [
-    Odd("multistream, as published", one(multistream, "dump.xml.bz2"), ARTICLES),
-    Odd("single-stream bz2", one(lambda: bz2.compress(xml(header(), *pages())), "dump.xml.bz2"), ARTICLES),
-    Odd("uncompressed", one(lambda: xml(header(), *pages())), ARTICLES),
+    Odd("multistream, as published", multistream, ARTICLES),
+    Odd("single-stream bz2", lambda: bz2.compress(xml(header(), *pages())), ARTICLES),
+    Odd("uncompressed", lambda: xml(header(), *pages()), ARTICLES),
     Odd("three part files, packed differently", part_files, ARTICLES),
-    Odd(
-        "2006: no `<ns>`, no `<redirect>`",
-        one(lambda: xml(SITE_2006, *map(of_2006, pages()))),
-        ARTICLES,
-    ),
-    Odd(
-        "2006 and German: `Vorlage:`, `#WEITERLEITUNG`",
-        one(lambda: xml(GERMAN, *map(of_2006, map(in_german, pages())))),
-        ARTICLES,
-    ),
+    Odd("2006: no `<ns>`, no `<redirect>`", changed(from_2006, SITE_2006), ARTICLES),
+    Odd("2006 and German: `Vorlage:`, `#WEITERLEITUNG`", changed(in_german, GERMAN), ARTICLES),
     Odd(
         "2010 (export 0.4): `<redirect />`, no `<ns>`",
-        one(lambda: xml(SITE_2006.replace(b"0.3", b"0.4"), *(without(page, b"ns") for page in pages()))),
+        changed(lambda page: without(page, b"ns"), SITE_2006.replace(b"0.3", b"0.4")),
         ARTICLES,
     ),
-    Odd("no `<siteinfo>`, pages have `<ns>`", one(lambda: xml(b"<mediawiki>\n", *pages())), ARTICLES),
+    Odd("no `<siteinfo>`, pages have `<ns>`", lambda: xml(b"<mediawiki>\n", *pages()), ARTICLES),
+    Odd("no `<siteinfo>`, no `<ns>`", changed(from_2006, b"<mediawiki>\n"), "nothing says which pages are articles"),
+    Odd("a single page", lambda: xml(header(), next(filter(is_article, pages()))), 1),
+    Odd("no page at all", lambda: xml(header()), 0),
     Odd(
-        "no `<siteinfo>`, no `<ns>`",
-        one(lambda: xml(b"<mediawiki>\n", *map(of_2006, pages()))),
-        error="does not say which of its pages are articles",
+        "redirects and other namespaces only",
+        lambda: xml(header(), *(page for page in pages() if not is_article(page))),
+        0,
     ),
-    Odd("a single page", one(lambda: xml(header(), next(filter(is_article, pages())))), 1),
-    Odd("no page at all", one(lambda: xml(header())), 0),
-    Odd(
-        "redirects and other namespaces only", one(lambda: xml(header(), *(p for p in pages() if not is_article(p)))), 0
-    ),
-    Odd("one page of a megabyte", one(lambda: xml(header(), one_long_page(), *pages()[-2:])), 1),
-    Odd("one line of two megabytes", one(lambda: xml(header(), one_long_line())), 1),
-    Odd("no line breaks between elements", one(in_one_line), ARTICLES),
+    Odd("one page of a megabyte", lambda: xml(header(), one_long_page(), *pages()[-2:]), 1),
+    Odd("one line of two megabytes", lambda: xml(header(), one_long_line()), 1),
+    Odd("no line breaks between elements", in_one_line, ARTICLES),
     Odd(
         "Windows line ends, byte order mark",
-        one(lambda: b"\xef\xbb\xbf" + xml(header(), *pages()).replace(b"\n", b"\r\n")),
+        lambda: b"\xef\xbb\xbf" + xml(header(), *pages()).replace(b"\n", b"\r\n"),
         ARTICLES,
     ),
-    Odd(
-        "every page twice in a row", one(lambda: xml(header(), *(page for page in pages() for _ in range(2)))), ARTICLES
-    ),
+    Odd("every page twice in a row", changed(lambda page: page + b"\n" + page), ARTICLES),
     Odd(
         "a title that begins with `Template`",
-        one(lambda: xml(header(), *(p.replace(b"<title>", b"<title>Template ") for p in pages()[:-2]))),
+        lambda: xml(header(), *(page.replace(b"<title>", b"<title>Template ") for page in pages()[:-2])),
         ARTICLES,
     ),
     Odd(
         "pages' history: several revisions",
-        one(lambda: xml(header(), *(re.sub(rb"(<revision>.*</revision>)", rb"\1\1", p, flags=re.S) for p in pages()))),
-        error="has several revisions",
+        changed(lambda page: re.sub(rb"(<revision>.*</revision>)", rb"\1\1", page, flags=re.DOTALL)),
+        "it has several revisions",
     ),
-    Odd(
-        "a stub dump: no text",
-        one(
-            lambda: xml(
-                header(), *(re.sub(rb"<text[^>]*>[^<]*</text>", b'<text bytes="95" id="1" />', p) for p in pages())
-            )
-        ),
-        error="has a text that is left out",
-    ),
-    Odd(
-        "truncated",
-        one(lambda: multistream()[:-5000], "dump.xml.bz2"),
-        error="ends in the middle of its compressed data",
-    ),
+    Odd("a stub dump: no text", changed(lambda page: re.sub(*STUB, page)), "its text is left out"),
+    Odd("truncated", lambda: multistream()[:-5000], "it ends in the middle of its compressed data"),
     Odd(
         "cut at a stream border",
-        one(lambda: multistream()[: multistream().rindex(b"BZh91AY&SY")], "dump.xml.bz2"),
-        error="is not a whole dump",
+        lambda: multistream()[: multistream().rindex(b"BZh91AY&SY")],
+        "the download or the copy stopped early",
     ),
-    Odd("uncompressed, truncated", one(lambda: xml(header(), *pages())[:-50_000]), error="is not a whole dump"),
+    Odd("uncompressed, truncated", lambda: xml(header(), *pages())[:-50_000], "the download or the copy stopped early"),
     Odd(
         "a flipped bit in the compressed data",
-        one(lambda: flipped(multistream(), len(multistream()) // 2), "dump.xml.bz2"),
-        error="is damaged at byte",
+        lambda: flipped(multistream(), len(multistream()) // 2),
+        "does not decompress",
     ),
     Odd(
         "a flipped bit in a stream's first bytes",
-        one(lambda: flipped(multistream(), multistream().index(b"BZh91AY&SY", 5000)), "dump.xml.bz2"),
-        error="is damaged at byte",
+        lambda: flipped(multistream(), multistream().index(b"BZh91AY&SY", 5000)),
+        "does not decompress",
     ),
-    Odd(
-        "uncompressed, a flipped bit in a `<page>`",
-        one(lambda: xml(header(), *pages()[:9], pages()[9].replace(b"<page>", b"<pagd>"), *pages()[10:])),
-        error="is damaged",
-    ),
-    Odd(
-        "uncompressed, a flipped bit in a `</page>`",
-        one(lambda: xml(header(), *pages()[:9], pages()[9].replace(b"</page>", b"</pagd>"), *pages()[10:])),
-        error="is damaged",
-    ),
+    Odd("uncompressed, a flipped bit in a `<page>`", damaged(9, b"<page>", b"<pagd>"), "is missing near"),
+    Odd("uncompressed, a flipped bit in a `</page>`", damaged(9, b"</page>", b"</pagd>"), "is missing near"),
     Odd(
         "bytes that are no UTF-8",
-        one(lambda: xml(header(), *(p.replace(b"</text>", b"\xff</text>") for p in pages()))),
-        error="is not UTF-8 text",
+        changed(lambda page: page.replace(b"</text>", b"\xff</text>")),
+        "its text is not UTF-8",
     ),
-    Odd(
-        "written in Latin-1",
-        one(lambda: b'<?xml version="1.0" encoding="ISO-8859-1"?>\n' + xml(header(), *pages())),
-        error="says that it is written in ISO-8859-1",
-    ),
-    Odd(
-        "an HTML page in its place",
-        one(lambda: b"<!DOCTYPE html>\n<html><body>404</body></html>", "dump.xml.bz2"),
-        error="is an HTML page, not a dump",
-    ),
+    Odd("written in Latin-1", lambda: LATIN + xml(header(), *pages()), "it is written in ISO-8859-1"),
+    Odd("an HTML page in its place", lambda: b"<!DOCTYPE html>\n<html><body>404</body></html>", NO_DUMP),
     Odd(
         "an entity bomb",
-        one(lambda: BOMB + xml(header(), *(p.replace(b"</text>", b"&c;</text>") for p in pages()))),
-        error="declares a document type",
+        lambda: BOMB + changed(lambda page: page.replace(b"</text>", b"&c;</text>"))(),
+        "it declares a document type",
     ),
-    Odd(
-        "packed with gzip",
-        one(lambda: gzip.compress(xml(header(), *pages())), "dump.xml.gz"),
-        error="is a gzip archive",
-    ),
+    Odd("packed with gzip", lambda: gzip.compress(xml(header(), *pages())), NO_DUMP),
     Odd(
         "two wikis in one list",
-        lambda folder: [
-            *one(lambda: xml(header(), *pages()))(folder),
-            *one(lambda: xml(header().replace(b"enwiki", b"dewiki"), *pages()), "b.xml")(folder),
-        ],
-        error="the dump's files come from different wikis",
+        lambda: [xml(head, *pages()) for head in (header(), header().replace(b"enwiki", b"dewiki"))],
+        "the dump's files come from different wikis",
     ),
-    Odd("a whole stream missing in the middle", one(lambda: multistream(without=1), "dump.xml.bz2"), 27),
+    Odd("a whole stream missing in the middle", lambda: multistream(without=1), 27),
     Odd(
         "uncompressed, a flipped bit in a text",
-        one(lambda: xml(header(), *map(misspelled, pages()))),
+        changed(
+            lambda page: page.replace(b"'''Achilles'''", b"'''Achilmes'''") if b"<title>Achilles<" in page else page
+        ),
         ARTICLES,
     ),
 ]
@@ -288,7 +238,12 @@ ODD = [
 
 def articles(odd: Odd, folder: Path, parts: int = 2, extractor: str = "wikiextractor") -> dict[int, str]:
     """Extract the dump's articles; return page id -> text. UserError if the dump is refused."""
-    cut = dumps.cut(odd.build(folder), parts)
+    contents = odd.build()
+    paths = []
+    for number, data in enumerate([contents] if isinstance(contents, bytes) else contents):
+        paths.append(folder / f"dump{number}")
+        paths[-1].write_bytes(data)
+    cut = dumps.cut(paths, parts)
     found: dict[int, str] = {}
     for part in range(parts):
         output, counts = folder / f"{part}.jsonl", folder / f"{part}.json"
@@ -305,11 +260,10 @@ def table() -> str:
     for odd in ODD:
         with tempfile.TemporaryDirectory() as folder:
             try:
-                result = str(len(articles(odd, Path(folder))))
+                assert len(articles(odd, Path(folder))) == odd.result
             except UserError as error:
-                assert odd.error is not None and odd.error in error.what, error
-                result = f"error: … {odd.error}"
-        rows.append(f"| {odd.what} | {result} |")
+                assert isinstance(odd.result, str) and odd.result in str(error), error
+        rows.append(f"| {odd.what} | {odd.cell} |")
     return "\n".join(rows) + "\n"
 
 

@@ -17,51 +17,48 @@ Fault = Callable[["Handler", bytes], bool]
 """A function that answers a request for a file's bytes and returns True, or returns False for a normal answer."""
 
 
-class Server:
+class Server(ThreadingHTTPServer):
     """Use it as `with Server() as server`. `files` maps paths to contents, `faults` maps paths to the faults of their
     next requests, and `requests` lists the requests so far."""
 
+    daemon_threads = True
+
     def __init__(self, certificate: Path | None = None) -> None:
-        self.certificate = certificate  # a PEM file with certificate and key; with it, the server uses TLS
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.address = f"http{'s' if certificate else ''}://127.0.0.1:{self.server_address[1]}"
         self.files: dict[str, bytes] = {}
         self.faults: dict[str, list[Fault]] = {}
         self.requests: list[tuple[str, dict[str, str]]] = []
         self.tags = True  # send an ETag as well as Last-Modified
         self.ranges = True
         self.modified = 1_750_000_000.0
+        if certificate is not None:  # a PEM file with certificate and key
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
 
     def __enter__(self) -> Server:
-        self._http = _Quiet(("127.0.0.1", 0), Handler)
-        self._http.daemon_threads = True
-        self._http.site = self  # type: ignore[attr-defined]
-        if self.certificate is not None:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(self.certificate)
-            self._http.socket = context.wrap_socket(self._http.socket, server_side=True)
-        threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._http.shutdown()
-        self._http.server_close()
+        self.shutdown()
+        self.server_close()
 
-    @property
-    def address(self) -> str:
-        return f"http{'s' if self.certificate else ''}://127.0.0.1:{self._http.server_address[1]}"
+    def handle_error(self, *_: Any) -> None:
+        """Print nothing if a client went away."""
 
     def publish(self, name: str, files: dict[str, bytes], *, done: bool = True, status: bool = True) -> str:
         """Publish a dump's files; return the folder's path. The keys of `files` are what follows `<name>-`."""
         wiki, date = name.rsplit("-", 1)
         folder = f"/{wiki}/{date}"
-        facts = {}
-        for ending, data in files.items():
-            file = f"{name}-{ending}"
-            self.files[f"{folder}/{file}"] = data
-            sha1 = hashlib.sha1(data).hexdigest()
-            facts[file] = {"size": len(data), "url": f"{folder}/{file}", "md5": "0" * 32, "sha1": sha1}
-        self.files[f"{folder}/{name}-sha1sums.txt"] = "".join(
-            f"{fact['sha1']}  {file}\n" for file, fact in facts.items()
-        ).encode()
+        self.files |= {f"{folder}/{name}-{ending}": data for ending, data in files.items()}
+        facts = {
+            f"{name}-{ending}": {"size": len(data), "md5": "0" * 32, "sha1": hashlib.sha1(data).hexdigest()}
+            for ending, data in files.items()
+        }
+        sums = "".join(f"{fact['sha1']}  {file}\n" for file, fact in facts.items())
+        self.files[f"{folder}/{name}-sha1sums.txt"] = sums.encode()
         if status:
             job = {"status": "done" if done else "in-progress", "updated": "2026-11-02 03:04:05", "files": facts}
             jobs = {"articlesmultistreamdump": job, "xmlstubsdump": {"status": "waiting"}}
@@ -82,26 +79,18 @@ class Server:
         return [headers for asked, headers in self.requests if asked == path]
 
 
-class _Quiet(ThreadingHTTPServer):
-    def handle_error(self, *_: Any) -> None:
-        """Print nothing if a client went away."""
-
-
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-
-    @property
-    def site(self) -> Server:
-        return self.server.site  # type: ignore[attr-defined,no-any-return]
+    server: Server
 
     def log_message(self, *_: Any) -> None:
         pass
 
     def do_GET(self) -> None:
         self.close_connection = True
-        self.site.requests.append((self.path, dict(self.headers.items())))
-        data = self.site.files.get(self.path)
-        faults = self.site.faults.get(self.path) or []
+        self.server.requests.append((self.path, dict(self.headers.items())))
+        data = self.server.files.get(self.path)
+        faults = self.server.faults.get(self.path) or []
         if faults and faults.pop(0)(self, data or b""):
             return
         if data is None:
@@ -112,14 +101,12 @@ class Handler(BaseHTTPRequestHandler):
     def proper(self, data: bytes, send: int | None = None, pause_s: float = 0) -> None:
         """Send the file, or the requested range of it; only the first `send` bytes if `send` is given."""
         tag = '"' + hashlib.md5(data).hexdigest() + '"'
-        date = formatdate(self.site.modified, usegmt=True)
+        date = formatdate(self.server.modified, usegmt=True)
         kind = "text/html" if self.path.endswith("/") else "application/octet-stream"
-        headers = {"Content-Type": kind, "Last-Modified": date}
-        if self.site.tags:
-            headers["ETag"] = tag
+        headers = {"Content-Type": kind, "Last-Modified": date} | ({"ETag": tag} if self.server.tags else {})
         begin = 0
         asked = self.headers.get("Range", "")
-        if asked and self.site.ranges and self.headers.get("If-Range", tag) in (tag, date):
+        if asked and self.server.ranges and self.headers.get("If-Range", tag) in (tag, date):
             begin = int(asked.removeprefix("bytes=").rstrip("-"))
             if begin >= len(data):
                 self.answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
@@ -134,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in {"Content-Length": str(len(body)), **headers}.items():
             self.send_header(name, value)
         self.end_headers()
-        sent = body if send is None else body[:send]
+        sent = body[:send]
         for at in range(0, len(sent), 1 << 16):
             self.wfile.write(sent[at : at + (1 << 16)])
             self.wfile.flush()
@@ -148,8 +135,8 @@ def cut(after: int) -> Fault:
 
 def status(code: int, **headers: str) -> Fault:
     """Answer with a status; `Retry_After="3"` becomes a header."""
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return lambda handler, _: handler.answer(code, b"sorry", named) is None
+    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda handler, _: handler.answer(code, b"<html>Please log in</html>", headers) is None
 
 
 def redirect(address: str) -> Fault:
@@ -157,10 +144,8 @@ def redirect(address: str) -> Fault:
     return lambda handler, _: handler.answer(302, b"", {"Location": address + handler.path}) is None
 
 
-def html(handler: Handler, _: bytes) -> bool:
-    """Answer with an HTML page and status 200."""
-    handler.answer(200, b"<html>Please log in</html>", {"Content-Type": "text/html; charset=utf-8"})
-    return True
+html = status(200, Content_Type="text/html; charset=utf-8")
+"""Answer with an HTML page and status 200."""
 
 
 def silent(seconds: float) -> Fault:
@@ -171,11 +156,3 @@ def silent(seconds: float) -> Fault:
 def slow(pause_s: float) -> Fault:
     """Pause after every 64 KiB."""
     return lambda handler, data: handler.proper(data, pause_s=pause_s) is None
-
-
-def wanting_contact(handler: Handler, _: bytes) -> bool:
-    """Refuse a client whose User-Agent has no e-mail address."""
-    if "@" in handler.headers.get("User-Agent", ""):
-        return False
-    handler.answer(403, b"Please set a user-agent with contact information", {})
-    return True

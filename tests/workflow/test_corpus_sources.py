@@ -15,7 +15,7 @@ from corpus_helpers import CLOSING, HEADER, documents, page, streams, write_toke
 from dump_server import Server, cut, status
 from throughline import files, workloads
 from throughline.corpus.shards import Parameters, making
-from throughline.corpus.source import IDS, dumps, part_pages
+from throughline.corpus.source import IDS, dumps
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
@@ -31,7 +31,7 @@ FILE = f"/enwiki/20261101/{NAME}-{SINGLE}"
 
 def dump() -> bytes:
     """A small multistream dump of real articles."""
-    found = list(part_pages.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:100]
+    found = list(dumps.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:100]
     header = bz2.decompress(dumps.find_sample().read_bytes()).split(b"<page>")[0]
     return streams(header, *(b"\n".join(found[i : i + 10]) + b"\n" for i in range(0, 40, 10)), CLOSING)
 
@@ -69,49 +69,24 @@ def test_a_dump_by_name_is_downloaded_once_and_gone_on_with(
     assert len(server.requests) == before
 
 
-def test_the_newest_dump_is_found_when_it_is_downloaded_and_then_kept(
+def test_the_newest_dump_is_found_when_it_is_downloaded(
     clone: Callable[[str], Clone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A corpus that was made from a dated dump keeps it when its configuration says `latest`: nothing is made again."""
-    manifest, cut_into = "data/little/seq32/manifest.json", "data/little/dump/parts.json"
-    with Server() as server:
-        dated = named(server.address)
-        latest = dated.replace(NAME, "enwiki-latest")
-        monkeypatch.setenv("THROUGHLINE_OFFICIAL", server.address)
-        server.publish(NAME, {SINGLE: dump()})
-        server.list("enwiki")
-        fresh, before = clone(latest), clone(dated)
-        assert job_counts(fresh.made("--dry-run", manifest).stdout)["download"] == 1 and not server.requests
-        fresh.made(manifest)
-        before.made(cut_into)
-        server.publish("enwiki-20261120", {SINGLE: dump()})
-        server.list("enwiki")
-        asked = len(server.requests)
-        assert "Nothing to be done" in fresh.made(manifest).stdout
-        (before.path / "small.yaml").write_text(latest)
-        assert "Nothing to be done" in before.made(cut_into).stdout
-        assert len(server.requests) == asked
-    found = files.read_json(fresh.path / manifest)
-    assert found["dumps"] == {"enwiki-latest": NAME} and found["parameters"]["dump"] == ["enwiki-latest"]
-
-
-def test_a_corpus_that_was_removed_is_made_again_from_the_dump_that_runs_have_read(
-    clone: Callable[[str], Clone], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, manifest = "results/other/bz4_bf16/torch/1n1g/run1.json", "data/little/seq32/manifest.json"
+    manifest = "data/little/seq32/manifest.json"
     with Server() as server:
         monkeypatch.setenv("THROUGHLINE_OFFICIAL", server.address)
         server.publish(NAME, {SINGLE: dump()})
         server.list("enwiki")
         fresh = clone(named(server.address).replace(NAME, "enwiki-latest"))
-        fresh.made(run)
-        assert files.read_json(fresh.path / run)["data"]["dumps"] == {"enwiki-latest": NAME}
+        assert job_counts(fresh.made("--dry-run", manifest).stdout)["download"] == 1 and not server.requests
+        fresh.made(manifest)
         server.publish("enwiki-20261120", {SINGLE: dump()})
         server.list("enwiki")
-        shutil.rmtree(fresh.path / "data/little")
-        fresh.made(manifest)
-        assert "Nothing to be done" in fresh.made("--dry-run", run).stdout
-    assert files.read_json(fresh.path / manifest)["dumps"] == {"enwiki-latest": NAME}
+        asked = len(server.requests)
+        assert "Nothing to be done" in fresh.made(manifest).stdout
+        assert len(server.requests) == asked
+    found = files.read_json(fresh.path / manifest)
+    assert found["dumps"] == {"enwiki-latest": NAME} and found["parameters"]["dump"] == ["enwiki-latest"]
 
 
 def test_without_a_contact_the_job_says_what_to_write(clone: Callable[[str], Clone]) -> None:

@@ -56,13 +56,11 @@ def download(output: Path) -> None:
     """
     from throughline.corpus.source import published_dumps
     from throughline.corpus.source.fetch import Client
-    from throughline.records.glance import dumps_read
 
     client = Client(os.environ.get("THROUGHLINE_CONTACT") or None)
     mirrors = os.environ.get("THROUGHLINE_MIRRORS", "").split()
     host = os.environ.get("THROUGHLINE_OFFICIAL", published_dumps.OFFICIAL)
-    measured = dumps_read(output.stem, output.parent.parent.name, Path("results"))
-    published_dumps.download(output.stem, output, client, mirrors, host, measured)
+    published_dumps.download(output.stem, output, client, mirrors, host)
 
 
 def cut(dump: list[Path], parts: int, text: bool, output: Path) -> None:
@@ -73,14 +71,13 @@ def cut(dump: list[Path], parts: int, text: bool, output: Path) -> None:
     text: the files are plain text, or JSON lines
     """
     from throughline.corpus.source import documents, dumps, published_dumps
-    from throughline.corpus.source.part_pages import check_articles
 
     if text:
         documents.write_cut(dump, parts, output)
         return
     named = [file for path in dump for file in (published_dumps.listed(path) if path.suffix == ".json" else [path])]
     cut = dumps.cut(named, parts)
-    check_articles(cut)
+    dumps.check_articles(cut)
     dumps.write(output, cut)
 
 

@@ -69,13 +69,6 @@ def siblings(record: Path) -> dict[str, Glance]:
     return {name: run for name, run in repeats.items() if run and run.status == "ok" and run.environment}
 
 
-def dumps_read(name: str, corpus: str, results: Path) -> list[str]:
-    """Return the dumps that finished runs of a corpus have read for a name without a date, newest first."""
-    runs = (glance(path) for path in results.glob("*/bz*/*/*/run*.json"))
-    read = {run.data.get("dumps", {}).get(name) for run in runs if run and run.corpus == corpus}
-    return sorted(read - {None}, reverse=True)
-
-
 def _window(value: Any) -> tuple[datetime, datetime] | None:
     try:
         start, end = (datetime.fromisoformat(value[key]).astimezone(UTC) for key in ("started", "ended"))

@@ -12,7 +12,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, field_validator, model_validator
 
-from throughline import files
 from throughline.files import UserError
 from throughline.study import tokenizer_file
 from throughline.study.section import (
@@ -41,8 +40,6 @@ BPE = "bpe"
 """The folder of GPT-2's tokens, the same for every length. BERT's pairs of a length are in seq<length>."""
 
 SAMPLE = "sample"
-LATEST = "-latest"
-"""The ending of a dump's name in place of a date: the newest complete one, found when it is downloaded."""
 MOST_PARTS = 10_000
 
 SequenceLength = Annotated[int, Field(ge=8, le=65536)]
@@ -217,7 +214,7 @@ class Corpus(DataSection):
         paths = [entry for entry in entries if isinstance(entry, str) and not is_named(entry)]
         if len(paths) == len(entries):
             return [paths]  # all entries are files of the same dump
-        return [[had_before(entry, self.name)] if isinstance(entry, str) else entry for entry in entries]
+        return [[entry] if isinstance(entry, str) else entry for entry in entries]
 
     def made(self, read: Set[str]) -> list[str]:
         """Return the folders that `snakemake corpus` makes if models read the folders `read`.
@@ -313,30 +310,6 @@ class Corpus(DataSection):
 def is_named(dump: str) -> bool:
     """True if `dump` is the name of a dump, such as enwiki-20261101 or the sample, and not a path."""
     return dump == SAMPLE or re.fullmatch(r"[a-z][a-z0-9_]*-(\d{8}|latest)", dump) is not None
-
-
-def had_before(dump: str, corpus: str) -> str:
-    """Return the dump that a corpus has for a name without a date.
-
-    If it was made from a dump that was named with its date, it keeps this dump, and nothing is made again. Otherwise it
-    is `dump` itself.
-    """
-    folder = Path("data") / corpus
-    if not dump.endswith(LATEST) or (folder / "dump" / f"{dump}.json").exists():
-        return dump
-    made = {name for path in folder.glob("*/manifest.json") for name in _dumps_in(path)}
-    if dump in made:
-        return dump
-    dated = re.compile(rf"{re.escape(dump.removesuffix(LATEST))}-\d{{8}}")
-    downloaded = (path.stem for path in (folder / "dump").glob("*.json"))
-    names = list(filter(dated.fullmatch, made)) or filter(dated.fullmatch, downloaded)
-    return max(names, default=dump)
-
-
-def _dumps_in(manifest: Path) -> list[str]:
-    """Return the names of the dumps that a manifest's shards were made from."""
-    parameters = files.read_json(manifest).get("parameters", {})
-    return [name for source in parameters.get("sources", [parameters]) for name in source.get("dump", [])]
 
 
 def files_of(source: list[str] | TextFiles) -> list[str]:

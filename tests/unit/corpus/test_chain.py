@@ -18,7 +18,7 @@ import pytest
 
 from corpus_helpers import CLOSING, HEADER, content, page
 from throughline import command
-from throughline.corpus.source import IDS, dumps, part_pages
+from throughline.corpus.source import IDS, dumps
 from throughline.corpus.text import tokens
 
 ROOT = Path(__file__).parents[3]
@@ -124,7 +124,7 @@ def test_several_sources_are_mixed_and_no_ids_clash(monkeypatch: pytest.MonkeyPa
     """The sources are a piece of the sample, a second wiki, and texts in two forms. The page ids of the second wiki are
     the numbers of the texts' documents."""
     english, other, books, web = (tmp_path / name for name in ("en.xml", "de.xml", "books.txt", "web.jsonl"))
-    some = list(part_pages.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:90]
+    some = list(dumps.pages(dumps.cut([dumps.find_sample()], 1), 0))[60:90]
     english.write_bytes(HEADER.encode() + b"\n".join(some) + CLOSING.encode())
     sentences = [[f"The {one} book has {line} pages. Read it." for line in range(2, 12)] for one in range(1, 31)]
     pages = "".join(page(number, "\n\n".join(lines)) for number, lines in enumerate(sentences, start=1))
@@ -164,5 +164,5 @@ def test_a_user_error_has_no_traceback(tmp_path: Path) -> None:
         env=os.environ,
     )
     assert run.returncode == 1
-    assert run.stderr.startswith("error: dump.xml is an HTML page") and "next:" in run.stderr
+    assert run.stderr.startswith("error: dump.xml is not from a pages-articles dump") and "next:" in run.stderr
     assert not (tmp_path / "parts.json").exists()

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from throughline import files
 from throughline.corpus.targets import CorpusTargets
 from throughline.files import UserError
 from throughline.study.config import load
@@ -47,30 +46,6 @@ def test_a_job_makes_only_the_lengths_that_its_runs_read() -> None:
     tokens = "data/sample/bpe/manifest.json"
     assert files({"seq32", "bpe"}) == [[*both, tokens], [both[0], tokens]]
     assert files({"bpe"}) == [[tokens], [tokens]]
-
-
-def test_a_corpus_keeps_the_dump_that_it_was_made_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So a configuration that no longer says a date makes nothing again."""
-    monkeypatch.chdir(tmp_path)
-    latest, folder = "enwiki-latest", Path("data/sample")
-
-    def dumps() -> list[str]:
-        made = corpus(dump=[latest, {"text": "a.txt"}])
-        assert made.dump("_0") == [f"data/sample/dump/{made.corpus.sources[0][0]}.json"]  # type: ignore[index]
-        return made.corpus.decided_by("seq32")["sources"][0]["dump"]  # type: ignore[no-any-return]
-
-    assert dumps() == [latest]
-    for name in ("dewiki-20261120", "enwiki-20250101", "enwiki-20250601"):
-        files.write_json(folder / f"dump/{name}.json", {})
-    files.write_json(folder / "dump/parts_0.json", {})
-    assert dumps() == ["enwiki-20250601"], "what was downloaded last"
-    files.write_json(folder / "seq32/manifest.json", {"parameters": {"sources": [{"dump": ["enwiki-20250101"]}]}})
-    assert dumps() == ["enwiki-20250101"], "what shards were made from"
-    files.write_json(folder / "seq128/manifest.json", {"parameters": {"dump": [latest]}})
-    assert dumps() == [latest]
-    (folder / "seq128/manifest.json").unlink()
-    files.write_json(folder / f"dump/{latest}.json", {"name": "enwiki-20261120"})
-    assert dumps() == [latest]
 
 
 def test_parts_of_several_sources_follow_each_other() -> None:

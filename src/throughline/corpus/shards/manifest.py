@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files
+from throughline.corpus.source import published_dumps
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.datasets import manifest
 from throughline.files import UserError
@@ -51,8 +52,6 @@ def merge(
 
 def dated(parameters: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return what a manifest says about dumps without a date in their names: the dumps that were downloaded."""
-    from throughline.corpus.source import published_dumps  # it loads what downloads, and most manifests need none
-
     found = published_dumps.resolved(parameters, path.parent.parent / "dump")
     return {"dumps": found} if found else {}
 

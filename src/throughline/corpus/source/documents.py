@@ -7,7 +7,6 @@ order, and the number is the document's page id. It does not depend on how many 
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,41 +20,27 @@ KIND = "text"
 ENDING = ".jsonl"
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A run of `count` documents in the bytes [begin, end) of a file. `first` is the number of its first document."""
-
-    file: str
-    begin: int
-    end: int
-    first: int
-    count: int
-
-
 def write_cut(paths: Sequence[Path], parts: int, output: Path) -> None:
     """Cut the documents into parts of about the same size, and write where each part begins and ends.
 
-    A document belongs to the part in which it begins.
+    A document belongs to the part in which it begins. A part is a list of pieces, at most one of each file: `count`
+    documents in the bytes [begin, end) of `file`, from the document with the number `first` on.
     """
     sizes = [_size(path) for path in paths]
-    pieces: list[list[Piece]] = [[] for _ in range(parts)]
-    number, base = 1, 0
+    pieces: list[dict[Path, dict[str, Any]]] = [{} for _ in range(parts)]
+    number = base = 0
     for path, size in zip(paths, sizes, strict=True):
-        begun: dict[int, Piece] = {}
         with path.open("rb") as stream:
             for begin, document in _documents(stream, size, path.suffix == ENDING):
-                part = (base + begin) * parts // sum(sizes)
-                end = begin + len(document)
-                now = begun.get(part, Piece(str(path), begin, end, number, 0))
-                begun[part] = Piece(now.file, now.begin, end, now.first, now.count + 1)
                 number += 1
-        for part, piece in begun.items():
-            pieces[part].append(piece)
+                new = {"file": str(path), "begin": begin, "end": 0, "first": number, "count": 0}
+                piece = pieces[(base + begin) * parts // sum(sizes)].setdefault(path, new)
+                piece["end"] = begin + len(document)
+                piece["count"] += 1
         base += size
-    if number == 1:
+    if number == 0:
         raise UserError("corpus.dump.text holds no document", why="every line is blank", next_step="name other files")
-    cut = [[asdict(piece) for piece in part] for part in pieces]
-    files.write_json(output, {"schema": SCHEMA, "kind": KIND, "parts": cut})
+    files.write_json(output, {"schema": SCHEMA, "kind": KIND, "parts": [list(part.values()) for part in pieces]})
 
 
 def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
@@ -65,27 +50,30 @@ def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
     """
     parts = files.read_json(cut)["parts"]
     raised, number = within(part, len(parts))
-    pieces = [Piece(**piece) for piece in parts[number]]
-    progress, done = Progress(f"reading part {part}", sum(piece.end - piece.begin for piece in pieces)), 0
+    pieces = parts[number]
+    progress, done = Progress(f"reading part {part}", sum(piece["end"] - piece["begin"] for piece in pieces)), 0
     for piece in pieces:
-        path, count = Path(piece.file), 0
+        path, count = Path(piece["file"]), 0
+        in_json = path.suffix == ENDING
         with path.open("rb") as stream:
-            stream.seek(piece.begin)
-            for begin, document in _documents(stream, piece.end, path.suffix == ENDING):
-                text = _text(document, f"document {piece.first + count} ({path}, byte {begin})", path.suffix == ENDING)
-                yield {"id": str(raised + piece.first + count), "revid": "0", "url": "", "title": "", "text": text}
+            stream.seek(piece["begin"])
+            for begin, document in _documents(stream, piece["end"], in_json):
+                page = piece["first"] + count
+                text = _text(document, f"document {page} ({path}, byte {begin})", in_json)
+                yield {"id": str(raised + page), "revid": "0", "url": "", "title": "", "text": text}
                 count += 1
-                progress.to(done + begin - piece.begin)
-        if count != piece.count:
+                progress.to(done + begin - piece["begin"])
+        if count != piece["count"]:
             raise UserError(
-                f"{path} has {count} documents where it had {piece.count}",
+                f"{path} has {count} documents where it had {piece['count']}",
                 why="the file was changed after it was cut",
                 next_step=f"cut it anew: {files.snakemake('--force', str(cut))}",
             )
-        done += piece.end - piece.begin
+        done += piece["end"] - piece["begin"]
 
 
 def _size(path: Path) -> int:
+    """Return the size of a text file in bytes; UserError if it cannot be read, or holds no text."""
     try:
         with path.open("rb") as stream:
             start = stream.read(1 << 16)
@@ -100,7 +88,7 @@ def _size(path: Path) -> int:
     return path.stat().st_size
 
 
-def _documents(stream: IO[bytes], end: int, one_a_line: bool) -> Iterator[tuple[int, bytes]]:
+def _documents(stream: IO[bytes], end: int, in_json: bool) -> Iterator[tuple[int, bytes]]:
     """Yield where each document begins, and its bytes, from the stream's current position to `end`."""
     at = begin = stream.tell()
     lines: list[bytes] = []
@@ -110,7 +98,7 @@ def _documents(stream: IO[bytes], end: int, one_a_line: bool) -> Iterator[tuple[
         if line.strip():
             lines.append(line)
         at += len(line)
-        if lines and (one_a_line or not line.strip()):
+        if lines and (in_json or not line.strip()):
             yield begin, b"".join(lines)
             lines = []
     if lines:
@@ -123,10 +111,13 @@ def _text(document: bytes, where: str, in_json: bool) -> str:
         if not in_json:
             return "\n".join(" ".join(line.split()) for line in document.decode().split("\n") if line.strip())
         text = json.loads(document)["text"]
-        if isinstance(text, str):
-            return text
-        reason = "its `text` is no text"
+        if not isinstance(text, str):
+            raise TypeError("its `text` is no text")
+        return text
     except (ValueError, KeyError, TypeError) as error:
-        reason = f"{type(error).__name__}: {error}"
-    asked = 'a line is a map with the document under text, such as {"text": "..."}' if in_json else "text is UTF-8"
-    raise UserError(f"{where} is not what it should be", why=reason, next_step=f"correct the file: {asked}")
+        form = 'a line is a map with the document under text, such as {"text": "..."}' if in_json else "text is UTF-8"
+        raise UserError(
+            f"{where} is not what it should be",
+            why=f"{type(error).__name__}: {error}",
+            next_step=f"correct the file: {form}",
+        ) from None

@@ -1,24 +1,29 @@
-"""MediaWiki dumps: check the beginnings of one or several files of pages-articles XML, and cut them into parts."""
+"""MediaWiki dumps: check the files of pages-articles XML, cut them into parts, and read the pages of a part.
+
+A page belongs to the part in which its `<page>` begins, so every page is in exactly one part, wherever the borders are.
+(Text is escaped in a dump, so `<page>` never occurs inside an article.)
+"""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from throughline import files
 from throughline.corpus.source import streams
-from throughline.corpus.source.pages import tag
-from throughline.corpus.source.streams import WHOLE_AGAIN, DumpFile
+from throughline.corpus.source.pages import NO_NAMESPACES, Site, parse, tag, unusable
+from throughline.corpus.source.streams import CLOSING, DumpFile, damaged
 from throughline.datasets.shards import installed_file
 from throughline.files import UserError
+from throughline.progress import Progress
 
 SCHEMA = 1
 SAMPLE_PACKAGE = "gensim"
 SAMPLE_FILE = "enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
-_AT_MOST = 1 << 20
-_ARCHIVES = {b"\x1f\x8b": "gzip", b"7z": "7z", b"PK": "zip", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
+_HEAD = 1 << 20
+_LONGEST = 256 << 20
+"""MediaWiki allows pages of 2 MiB."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ def copy_sample(path: Path) -> None:
 def cut(paths: Sequence[Path], parts: int) -> Cut:
     """Cut the dump files into `parts` parts of about the same size on disk. Some parts may hold no page.
 
-    UserError if a file is absent, empty, not a dump or not whole, or if the files come from different wikis.
+    UserError if a file is absent, not a dump or not whole, or if the files come from different wikis.
     """
     if len({path.resolve() for path in paths}) < len(paths):
         raise UserError("the dump lists a file twice", next_step="name each file once in corpus.dump")
@@ -84,76 +89,18 @@ def cut(paths: Sequence[Path], parts: int) -> Cut:
     return Cut(wikis[0], tuple(dump_files), tuple(map(tuple, pieces)), headers[0].decode())
 
 
-def _header(path: Path) -> bytes:
-    """Return the XML from `<mediawiki` to `</siteinfo>`, or only the opening tag if there is no <siteinfo>."""
-    text = _beginning(path)
-    if re.match(rb"\s*(<!doctype\s+html|<html)", text, re.IGNORECASE):
-        raise UserError(
-            f"{path} is an HTML page, not a dump",
-            why="a server answered the download with a page, as for a missing file or too many requests",
-            next_step="open the file in a text editor to read the answer, then download again",
-        )
-    begin, page = text.find(b"<mediawiki"), text.find(b"<page>")
-    prolog = text[: begin if begin >= 0 else page if page >= 0 else len(text)]
-    if re.search(rb"<!(doctype|entity)", prolog, re.IGNORECASE):
-        raise UserError(
-            f"{path} declares a document type",
-            why="entities declared there could stand for any amount of text, or for files of this machine; no"
-            " MediaWiki dump has one, and none is read",
-            next_step="use the dump as it was published",
-        )
-    if begin < 0 or 0 <= page < begin:
-        raise UserError(
-            f"{path} is not a MediaWiki dump",
-            why="it does not begin with <mediawiki>",
-            next_step="use a pages-articles dump (.xml or .xml.bz2, multistream or not)",
-        )
-    encoding = re.search(rb"""encoding=["']([^"']*)["']""", prolog)
-    if encoding and encoding[1].lower() not in (b"utf-8", b"us-ascii"):
-        raise UserError(
-            f"{path} says that it is written in {encoding[1].decode(errors='replace')}",
-            why="every MediaWiki dump is UTF-8",
-            next_step="convert it (iconv), and correct its first line",
-        )
-    end = text.find(b"</siteinfo>", begin, page if page >= 0 else len(text))
-    header = text[begin:end] + b"</siteinfo>" if end >= 0 else text[begin : text.find(b">", begin) + 1]
-    if page >= 0 and b"<namespace " not in header and b"<ns>" not in text[page:]:
-        raise UserError(
-            f"{path} does not say which of its pages are articles",
-            why="it has no <siteinfo> with the names of the namespaces, and its pages have no <ns>",
-            next_step="use the dump as it was published; or put the <siteinfo> of a dump of the same wiki into it",
-        )
-    return header
-
-
-def _beginning(path: Path) -> bytes:
-    """Return decompressed text from the beginning of the file to at least the end of <siteinfo> or the first page."""
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(_AT_MOST)
-    except FileNotFoundError:
-        raise UserError(f"the dump {path} does not exist", next_step="correct corpus.dump in config.yaml") from None
-    except IsADirectoryError:
-        raise UserError(
-            f"the dump {path} is a folder", next_step="name the file, or the list of its part files, in corpus.dump"
-        ) from None
-    if not text:
-        raise UserError(f"the dump {path} is empty", next_step=WHOLE_AGAIN)
-    for magic, name in _ARCHIVES.items():
-        if text.startswith(magic):
-            raise UserError(
-                f"{path} is a {name} archive",
-                why="a dump is read as .xml or .xml.bz2",
-                next_step="unpack it and name the .xml file in corpus.dump",
-            )
-    if not text.startswith(b"BZh"):
-        return text
-    text = b""
-    for _, more in streams.decompressed(path, 0):
-        text += more
-        if b"</siteinfo>" in text or b"<revision>" in text or len(text) > _AT_MOST:
-            break
-    return text
+def check_articles(dump: Cut) -> None:
+    """Read a dump up to its first article; UserError if it has none."""
+    site = Site.of(dump.header)
+    for part in range(len(dump.parts)):
+        for number, page in enumerate(pages(dump, part), 1):
+            if parse(page, site, f"page {number} of part {part}").kind == "article":
+                return
+    raise UserError(
+        f"no page of {', '.join(file.path for file in dump.files)} is an article",
+        why="the dump holds no page, or redirects and pages of other namespaces alone",
+        next_step="name another dump in corpus.dump",
+    )
 
 
 def write(path: Path, dump: Cut) -> None:
@@ -163,12 +110,98 @@ def write(path: Path, dump: Cut) -> None:
 
 def read(path: Path) -> Cut:
     """Read the cut from a JSON file that `write` made."""
-    value: dict[str, Any] = files.read_json(path)
-    if value.get("schema") != SCHEMA:
-        raise UserError(
-            f"{path} has the schema {value.get('schema')}, not {SCHEMA}",
-            why="another version of Throughline wrote it",
-            next_step="remove it and run snakemake again",
-        )
+    value = files.read_json(path)
     parts = tuple(tuple(Piece(**piece) for piece in part) for part in value["parts"])
     return Cut(value["wiki"], tuple(DumpFile(**file) for file in value["files"]), parts, value["header"])
+
+
+def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[bytes]:
+    """Yield the XML of each page of a part in the dump's order; UserError if it is damaged or ends inside a page."""
+    done = 0
+    for piece in dump.parts[part]:
+        file = dump.files[piece.file]
+        first = 0 if file.kind == "bz2" else piece.begin
+
+        def report(position: int, base: int = done - first) -> None:
+            if progress is not None:
+                progress.to(base + position)
+
+        yield from _pages(file, piece, report)
+        done += piece.end - first
+
+
+def units(dump: Cut, part: int) -> int:
+    """Return how much `pages` reads for a part, in the unit of its progress (bytes, compressed or not)."""
+    return sum(piece.end - (0 if dump.files[piece.file].kind == "bz2" else piece.begin) for piece in dump.parts[part])
+
+
+def _header(path: Path) -> bytes:
+    """Return the XML from `<mediawiki` to `</siteinfo>`, or only the opening tag if there is no <siteinfo>."""
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(_HEAD)
+    except OSError as error:
+        raise UserError(
+            f"the dump {path} cannot be read",
+            why=error.strerror,
+            next_step="name the file, or the list of its part files, in corpus.dump",
+        ) from None
+    if text.startswith(b"BZh"):
+        text = b""
+        for _, more in streams.decompressed(path, 0):
+            text += more
+            if b"</siteinfo>" in text or b"<revision>" in text or len(text) > _HEAD:
+                break
+    begin, page = text.find(b"<mediawiki"), text.find(b"<page>")
+    if begin < 0 or 0 <= page < begin:
+        why = "it does not begin with <mediawiki>: it may be another archive, or a web page that a server sent instead"
+        raise unusable(path, why)
+    prolog = text[:begin]
+    if re.search(rb"<!(doctype|entity)", prolog, re.IGNORECASE):
+        raise unusable(path, "it declares a document type, whose entities could stand for any amount of text")
+    encoding = re.search(rb"""encoding=["']([^"']*)["']""", prolog)
+    if encoding and encoding[1].lower() not in (b"utf-8", b"us-ascii"):
+        raise unusable(path, f"it is written in {encoding[1].decode(errors='replace')}, not in UTF-8")
+    end = text.find(b"</siteinfo>", begin, page if page >= 0 else len(text))
+    header = text[begin:end] + b"</siteinfo>" if end >= 0 else text[begin : text.find(b">", begin) + 1]
+    if page >= 0 and b"<namespace " not in header and b"<ns>" not in text[page:]:
+        raise unusable(path, f"it {NO_NAMESPACES}")
+    return header
+
+
+def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Iterator[bytes]:
+    """Yield the pages that begin in a piece.
+
+    Only blanks may stand between two pages; otherwise a damaged `<page>` would silently lose a page. The part that
+    holds the page before a gap checks the gap. The first part checks the head of the file.
+    """
+    buffer = bytearray()  # from the end of a page on, or from the beginning of the piece
+    inside = 0  # how many bytes of the buffer are before the piece's end
+    searched = 0  # how many bytes of the buffer have no `</page>`
+    after_page = False
+    for position, more in streams.text(file, piece.begin):
+        divisible = file.kind != "bz2-streams"
+        inside += min(max(piece.end - position, 0), len(more)) if divisible else len(more) * (position < piece.end)
+        buffer += more
+        report(min(position, piece.end))
+        while (end := buffer.find(b"</page>", searched)) >= 0:
+            end += len(b"</page>")
+            begin = buffer.find(b"<page>", 0, end)
+            gap = buffer[: begin if begin >= 0 else end].strip()
+            lost = (
+                bool(gap) if after_page else begin < 0 and piece.begin == 0
+            )  # else the gap may be another part's page
+            if lost or (begin >= 0 and buffer.find(b"<page>", begin + 6, end) >= 0):
+                raise damaged(file.path, f"a <page> or </page> is missing near {bytes(gap[:60] or buffer[:60])!r}")
+            if begin >= inside:
+                return
+            if begin >= 0:
+                yield bytes(buffer[begin:end])
+                after_page = True
+            del buffer[:end]
+            inside, searched = max(inside - end, 0), 0
+        searched = max(0, len(buffer) - len(b"</page"))
+        if len(buffer) > _LONGEST:
+            raise damaged(file.path, f"it has a page of more than {_LONGEST >> 20} MiB")
+    if b"<page>" in buffer or (after_page and buffer.strip() != CLOSING):
+        raise damaged(file.path, "it ends inside a page")

@@ -1,38 +1,45 @@
-"""Download files from the web. A file is whole or absent.
+"""Download files from the web. A file is whole and right, or it is absent.
 
-We resume (unfinished_download.py), retry, and check the file's digest. A server may cut the connection, be slow, ask us
-to wait, not support ranges, or hold a different file than before. This module handles each case. It tells the server
-who asks (`corpus.contact`) and limits the number of requests.
+An unfinished download is `<name>.part`, and `<name>.part.json` has its address and version. Both survive a kill, and
+the next call asks for the rest only. A server may cut the connection, be slow, ask us to wait, not support ranges, or
+hold a different file than before. Each case ends with the right file, or with an error that has every host's answer.
+The client tells each server who asks (`corpus.contact`) and limits the number of requests.
 """
 
-import email.utils
+import errno
+import fcntl
 import hashlib
-import http.client
+import os
 import re
 import shutil
-import socket
 import ssl
 import sys
 import time
-import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urljoin
+
+import urllib3
+from urllib3.exceptions import HTTPError, NameResolutionError, SSLError
+from urllib3.exceptions import TimeoutError as ServerTimeoutError
+from urllib3.util import Retry, make_headers, parse_url
 
 import throughline
 from throughline import files
-from throughline.corpus.source import unfinished_download
 from throughline.files import UserError
 from throughline.progress import Progress
 
 _READ = 1 << 18
-_SMALL_AT_MOST = 64 << 20
+_TEXT_AT_MOST = 64 << 20
 _ENOUGH = 1 << 20  # after this many new bytes, the count of failures starts again
 _LATER = {408, 425, 429, 500, 502, 503, 504}
+_REDIRECTS = 10
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _Answer = TypeVar("_Answer")
 
 
@@ -49,36 +56,8 @@ class ElsewhereError(Exception):
 
 
 @dataclass(frozen=True)
-class Digest:
-    """The digest that a file must have: the name of a hash function in hashlib, and the hexadecimal digits."""
-
-    kind: str
-    value: str
-
-    def of(self, path: Path) -> str:
-        """Return the digest of a file."""
-        with path.open("rb") as stream:
-            return hashlib.file_digest(stream, self.kind).hexdigest()
-
-
-class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows redirects, but none from https to http: on http, others could read the contact and change the file."""
-
-    def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
-        if req.type == "https" and not newurl.startswith("https:"):
-            fp.close()
-            raise ElsewhereError(f"it redirects from https to {newurl}, which is not encrypted")
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
-def free_bytes(folder: Path) -> int:
-    """Return how many bytes this user can still write below `folder`."""
-    return shutil.disk_usage(folder).free
-
-
-@dataclass(frozen=True)
 class Client:
-    """How to download: who asks, how often and how long. Tests replace the clock (`sleep`) and the disk (`free`).
+    """How to download: who asks, how often and how long. Tests replace the clock (`sleep`).
 
     The client gives up an address after `tries` failures in a row (a mebibyte of progress starts the count again), or
     when the server asks it to wait longer than `patience_s`. Then it asks the next address.
@@ -89,90 +68,80 @@ class Client:
     timeout_s: float = 60
     patience_s: float = 900
     sleep: Callable[[float], None] = time.sleep
-    free: Callable[[Path], int] = free_bytes
-
-    def __post_init__(self) -> None:
-        if self.contact is not None and not re.fullmatch(r"[\x20-\x7e]+", self.contact):
-            raise UserError(
-                f"corpus.contact is {self.contact!r}",
-                why="it travels in a header of every request, which takes printable ASCII",
-                next_step="write an e-mail address or a web address",
-            )
 
     @property
     def agent(self) -> str:
         """The User-Agent header: name, version, and the contact if there is one."""
         return f"Throughline/{throughline.__version__}" + (f" ({self.contact})" if self.contact else "")
 
-    def text(self, urls: Sequence[str], page: bool = False) -> str | None:
+    def text(self, urls: Sequence[str]) -> str | None:
         """Return a small text file from the first address that has it; None if every address answers 404.
 
-        page: a web page is what is asked for, such as the list of a folder's files.
+        An address that ends in a slash is a folder, and its text is the web page that lists its files.
         """
-        refusals: list[tuple[str, str]] = []
+        answers: dict[str, str] = {}
         for url in urls:
             try:
-                return self._patiently(url, partial(self._text, url, page), lambda: 0)
+                return self._patiently(url, partial(self._text, url))
             except ElsewhereError as error:
-                refusals.append((url, str(error)))
-        if all(answer.startswith("404") for _, answer in refusals):
+                answers[url] = str(error)
+        if all(answer.startswith("404") for answer in answers.values()):
             return None
-        raise _nowhere(urls[0].rsplit("/", 1)[-1], refusals)
+        raise _nowhere(urls[0].rsplit("/", 1)[-1], answers)
 
-    def file(self, urls: Sequence[str], path: Path, digest: Digest, size: int | None = None) -> None:
-        """Download a file to `path` from the first address that gives the right digest; UserError if none does."""
-        part = path.with_name(path.name + ".part")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and digest.of(path) == digest.value.lower():
+    def file(self, urls: Sequence[str], path: Path, checksum: str, size: int | None = None) -> None:
+        """Download a file to `path` from the first address that gives the right one; UserError if none does.
+
+        checksum: the name of a hash function and the hexadecimal digits, such as `sha1:da39a3ee...`. size: in bytes.
+        """
+        checksum = checksum.lower()
+        if path.exists() and _checksum(path, checksum) == checksum:
             return
-        refusals: list[tuple[str, str]] = []
-        with unfinished_download.alone(part):
+        part = path.with_name(path.name + ".part")
+        answers: dict[str, str] = {}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with locked(part):
             for url in urls:
                 try:
-                    self._proven(url, part, digest, size)
-                    unfinished_download.finish(part, path)
-                    return
+                    self._checked(url, part, checksum, size)
                 except ElsewhereError as error:
-                    refusals.append((url, str(error)))
-        raise _nowhere(path.name, refusals, part if part.exists() else None)
+                    answers[url] = str(error)
+                    continue
+                with part.open("rb") as stream:
+                    os.fsync(stream.fileno())
+                os.replace(part, path)
+                _note(part).unlink(missing_ok=True)
+                return
+        raise _nowhere(path.name, answers, part)
 
-    def room(self, folder: Path, bytes_needed: int) -> None:
-        """Raise UserError unless `bytes_needed` bytes fit below `folder`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        free = self.free(folder)
-        if free < bytes_needed:
-            raise UserError(
-                f"{folder} has too little space for the download",
-                why=f"{bytes_needed / 1e9:.3g} GB are still to come, {free / 1e9:.3g} GB are free",
-                next_step="free some space, or make data/ a link to a larger disk; what is there already is kept",
-            )
-
-    def _proven(self, url: str, part: Path, digest: Digest, size: int | None) -> None:
+    def _checked(self, url: str, part: Path, checksum: str, size: int | None) -> None:
         """Download the file as `part` and check its digest.
 
         If a resumed download has a wrong digest, it is downloaded once more from the beginning.
         """
         for last in (False, True):
-            self._patiently(url, partial(self._bytes, url, part, size), partial(unfinished_download.arrived, part))
-            value = digest.of(part)
-            if value == digest.value.lower():
+            resumed = self._patiently(url, partial(self._bytes, url, part, size), part)
+            found = _checksum(part, checksum)
+            if found == checksum:
                 return
-            in_pieces = unfinished_download.read_note(part).get("resumed", False)
             part.unlink()
-            unfinished_download.note(part).unlink(missing_ok=True)
-            if last or not in_pieces:
-                raise ElsewhereError(f"its {digest.kind} is {value}, and should be {digest.value}")
-            _say(f"{part.name}: the resumed download has a wrong {digest.kind}; it starts again from the beginning")
+            _note(part).unlink(missing_ok=True)
+            if last or not resumed:
+                raise ElsewhereError(f"it gives a file with {found}, and should give {checksum}")
+            _say(f"{part.name}: the resumed download is wrong ({found}); it starts again from the beginning")
 
-    def _patiently(self, url: str, ask: Callable[[], _Answer], progress: Callable[[], int]) -> _Answer:
-        """Return the result of `ask`, and retry it while that makes sense; else raise ElsewhereError."""
+    def _patiently(self, url: str, ask: Callable[[], _Answer], part: Path | None = None) -> _Answer:
+        """Return the result of `ask`, and retry it while that makes sense; else raise ElsewhereError.
+
+        part: the file that grows while `ask` makes progress.
+        """
         failures = 0
         while True:
-            before = progress()
+            before = arrived(part) if part else 0
             try:
                 return ask()
             except LaterError as error:
-                failures = 1 if progress() - before >= _ENOUGH else failures + 1
+                failures = 1 if part and arrived(part) - before >= _ENOUGH else failures + 1
                 if failures >= self.tries:
                     raise ElsewhereError(f"{error} ({failures} times)") from None
                 wait = error.after_s if error.after_s is not None else min(60.0, 2.0 ** (failures - 1))
@@ -181,136 +150,199 @@ class Client:
                 _say(f"{url}: {error}; next try in {wait:.0f} s")
                 self.sleep(wait)
 
-    def _text(self, url: str, page: bool) -> str:
-        with self._open(url, {}, page=page) as response:
-            try:
-                data = response.read(_SMALL_AT_MOST)
-            except (OSError, http.client.HTTPException) as error:
-                raise LaterError(f"the connection was cut ({error})") from None
-            length = response.headers.get("Content-Length", "")
-            if length.isdigit() and len(data) < int(length):
-                raise LaterError(f"the connection was cut after {len(data)} of {length} bytes")
-        return str(data.decode("utf-8", "replace"))
+    def _text(self, url: str) -> str:
+        with self._opened(url, {}) as response:
+            return str(response.read(_TEXT_AT_MOST).decode("utf-8", "replace"))
 
-    def _bytes(self, url: str, part: Path, size: int | None) -> None:
-        """Ask once for the missing bytes of `part`. Returns when `part` has its full length."""
-        have = unfinished_download.arrived(part)
-        if size is not None and have == size:
-            return
-        if size is not None and have > size:
-            part.unlink()
-            have = 0
-        note = unfinished_download.read_note(part)
-        known = note.get("version") if note.get("url") == url else None
-        headers = {"Range": f"bytes={have}-", **({"If-Range": known} if known else {})} if have else {}
-        with self._open(url, headers, part) as response:
+    def _bytes(self, url: str, part: Path, size: int | None) -> bool:
+        """Ask once for the missing bytes of `part`, until it has its full length.
+
+        Returns True if some bytes are from an earlier request, so that they may be from another version of the file.
+        """
+        have = arrived(part)
+        if have and have == size:
+            return True
+        note: dict[str, Any] = {}
+        with suppress(UserError):
+            note = files.read_json(_note(part))
+        version = note.get("version") if note.get("url") == url else None
+        headers = {"Range": f"bytes={have}-", **({"If-Range": version} if version else {})} if have else {}
+        with self._opened(url, headers, part) as response:
             begin, total = _extent(response, have)
             if size is not None and total is not None and total != size:
                 raise ElsewhereError(f"the file there has {total} bytes, and {size} are published")
             total = total if total is not None else size
             if have and not begin:
                 _say(f"{part.name}: the file changed, or the server cannot resume it; it starts from the beginning")
-            note = {"url": url, "version": _version(response) or known, "resumed": begin > 0}
-            files.write_json(unfinished_download.note(part), note)
+            files.write_json(_note(part), {"url": url, "version": _version(response) or version})
             if total is not None:
-                self.room(part.parent, total - begin)
-            self._copy(response, part, begin, total)
-
-    def _copy(self, response: Any, part: Path, begin: int, total: int | None) -> None:
-        progress = Progress(f"downloading {part.name.removesuffix('.part')}", total or 0, done=begin)
-        with unfinished_download.writing(part, begin) as stream:
-            done = begin
-            while True:
-                try:
-                    data = response.read1(_READ)
-                except TimeoutError:
-                    raise LaterError(f"nothing came for {self.timeout_s:g} s") from None
-                except (OSError, http.client.HTTPException) as error:
-                    raise LaterError(f"the connection was cut after {done} bytes ({error})") from None
-                if not data:
-                    break
-                stream.write(data)
-                done += len(data)
-                progress.to(done)
-        if total is not None and done < total:
-            raise LaterError(f"the connection was cut after {done} of {total} bytes")
+                check_space(part.parent, total - begin)
+            done = _copy(response, part, begin, total)
+            if total is not None and done < total:
+                raise LaterError(f"the connection was cut after {done} of {total} bytes")
+        return begin > 0
 
     @contextmanager
-    def _open(self, url: str, headers: dict[str, str], part: Path | None = None, page: bool = False) -> Iterator[Any]:
-        headers = {"User-Agent": self.agent, "Accept-Encoding": "identity", **headers}
-        opener = urllib.request.build_opener(_Redirects)
-        try:
-            response = opener.open(urllib.request.Request(url, headers=headers), timeout=self.timeout_s)
-        except urllib.error.HTTPError as error:
-            with error:
-                self._refused(error, part)
-        except urllib.error.URLError as error:
-            if isinstance(error.reason, ssl.SSLCertVerificationError):
-                raise ElsewhereError(f"its certificate is not valid ({error.reason.verify_message})") from None
-            raise LaterError(_unreached(error.reason)) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            raise LaterError(_unreached(error)) from None
-        with response:
-            if not page and response.headers.get_content_type() in {"text/html", "application/xhtml+xml"}:
-                raise ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
-            yield response
+    def _opened(
+        self, url: str, headers: Mapping[str, str], part: Path | None = None
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """Yield the answer of a server that has the file. Trouble on the way, also while it is read, is a LaterError.
 
-    def _refused(self, error: urllib.error.HTTPError, part: Path | None) -> None:
-        answer = f"{error.code} {error.reason}".strip()
-        if error.code == 416 and part is not None:
+        part: the unfinished download, which is removed if the server has no such bytes.
+        """
+        headers = {"User-Agent": self.agent, "Accept-Encoding": "identity", **headers}
+        try:
+            with closing(self._followed(url, headers)) as response:
+                if response.status not in (200, 206):
+                    self._refused(response, part)
+                kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+                if kind in {"text/html", "application/xhtml+xml"} and not url.endswith("/"):
+                    raise ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
+                yield response
+        except HTTPError as error:
+            if isinstance(error, SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):
+                raise ElsewhereError(f"its certificate is not valid ({error.args[0].verify_message})") from None
+            if isinstance(error, NameResolutionError):
+                raise LaterError("no such host, or no network") from None
+            if isinstance(error, ServerTimeoutError):
+                raise LaterError(f"nothing came for {self.timeout_s:g} s") from None
+            raise LaterError(f"the connection failed ({error})") from None
+
+    def _followed(self, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+        """Return the answer of an address after its redirects, with the body still to be read.
+
+        No redirect leads from https to http, where others could read the contact and change the file.
+        """
+        for _ in range(_REDIRECTS):
+            response = _pool(url).request(
+                "GET", url, headers=headers, timeout=self.timeout_s, retries=False, preload_content=False
+            )
+            location = response.get_redirect_location()
+            if not location:
+                return response
+            response.close()
+            there = urljoin(url, location)
+            if url.startswith("https:") and not there.startswith("https:"):
+                raise ElsewhereError(f"it redirects from https to {there}, which is not encrypted")
+            url = there
+        raise ElsewhereError(f"it redirects more than {_REDIRECTS} times")
+
+    def _refused(self, response: urllib3.BaseHTTPResponse, part: Path | None) -> None:
+        answer = f"{response.status} {response.reason or ''}".strip()
+        if response.status == 416 and part is not None:
             part.unlink(missing_ok=True)
             raise LaterError(f"{answer}: it has no such bytes; the download starts from the beginning", 0)
-        if error.code in _LATER:
-            raise LaterError(answer, _retry_after(error.headers.get("Retry-After", "")))
-        if error.code == 403:
-            answer += f"; it was asked as {self.agent!r}"
-        raise ElsewhereError(answer)
+        if response.status in _LATER:
+            raise LaterError(answer, Retry(retry_after_max=sys.maxsize).get_retry_after(response))
+        raise ElsewhereError(f"{answer}; it was asked as {self.agent!r}" if response.status == 403 else answer)
 
 
-def _extent(response: Any, have: int) -> tuple[int, int | None]:
+def arrived(part: Path) -> int:
+    """Return how many bytes of an unfinished download have arrived."""
+    return part.stat().st_size if part.exists() else 0
+
+
+def check_space(folder: Path, needed: int) -> None:
+    """Raise UserError unless `needed` bytes fit below `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise UserError(
+            f"{folder} has too little space for the download",
+            why=f"{needed / 1e9:.3g} GB are still to come, {free / 1e9:.3g} GB are free",
+            next_step="free some space, or make data/ a link to a larger disk; what is there already is kept",
+        )
+
+
+def _pool(url: str) -> urllib3.PoolManager:
+    """Return what connects to the host of `url`, through the proxy that the environment names for it, if any."""
+    address = parse_url(url)
+    proxy = urllib.request.getproxies().get(address.scheme or "")
+    if not proxy or urllib.request.proxy_bypass(address.netloc or ""):
+        return urllib3.PoolManager()
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    auth = parse_url(proxy).auth
+    return urllib3.ProxyManager(proxy, proxy_headers=make_headers(proxy_basic_auth=unquote(auth)) if auth else None)
+
+
+def _extent(response: urllib3.BaseHTTPResponse, have: int) -> tuple[int, int | None]:
     """Return the byte at which the answer begins, and the size of the whole file if the server states it."""
-    if response.status == 206:
-        named = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
-        if named is None or int(named[1]) != have:
-            raise ElsewhereError("it answers with other bytes than it was asked for")
-        return have, None if named[2] == "*" else int(named[2])
-    if response.status != 200:
-        raise ElsewhereError(f"{response.status} {response.reason}")
-    length = response.headers.get("Content-Length", "")
-    return 0, int(length) if length.isdigit() else None
+    if response.status == 200:
+        length = response.headers.get("Content-Length", "")
+        return 0, int(length) if length.isdigit() else None
+    stated = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
+    if stated is None or int(stated[1]) != have:
+        raise ElsewhereError("it answers with other bytes than it was asked for")
+    return have, None if stated[2] == "*" else int(stated[2])
 
 
-def _version(response: Any) -> str | None:
+def _version(response: urllib3.BaseHTTPResponse) -> str | None:
     """Return a validator for If-Range that identifies this version of the file: a strong ETag, or a date."""
-    tag: str = response.headers.get("ETag") or "W/"
-    return response.headers.get("Last-Modified") or None if tag.startswith("W/") else tag
+    tag = response.headers.get("ETag", "W/")
+    return response.headers.get("Last-Modified") if tag.startswith("W/") else tag
 
 
-def _retry_after(text: str) -> float | None:
-    """Return the seconds to wait from a Retry-After header in seconds or with a date; None if it is neither."""
-    if text.strip().isdigit():
-        return float(text)
-    with suppress(ValueError):
-        return max(0.0, email.utils.parsedate_to_datetime(text).timestamp() - time.time())
-    return None
+def _copy(response: urllib3.BaseHTTPResponse, part: Path, begin: int, total: int | None) -> int:
+    """Write the body from byte `begin` on; return the length of `part`. On a full disk, what was written stays."""
+    progress = Progress(f"downloading {part.name.removesuffix('.part')}", total or 0, done=begin)
+    try:
+        with part.open("r+b" if begin else "wb") as stream:
+            stream.seek(begin)
+            stream.truncate()
+            while data := response.read1(_READ, decode_content=False):
+                stream.write(data)
+                progress.to(stream.tell())
+            return stream.tell()
+    except OSError as error:
+        if error.errno not in _DISK_FULL:
+            raise
+        raise UserError(
+            f"{part} could not be written on",
+            why=f"{os.strerror(error.errno)}, after {arrived(part)} bytes",
+            next_step="free some space and run snakemake again: it goes on from there",
+        ) from None
 
 
-def _unreached(reason: Any) -> str:
-    if isinstance(reason, TimeoutError):
-        return "no answer in time"
-    if isinstance(reason, socket.gaierror):
-        return "no such host, or no network"
-    return f"no connection ({reason})"
+def _note(part: Path) -> Path:
+    return part.with_name(part.name + ".json")
+
+
+def _checksum(path: Path, like: str) -> str:
+    """Return the checksum of a file in the form of `like`, by the same hash function."""
+    function = like.partition(":")[0]
+    with path.open("rb") as stream:
+        return f"{function}:{hashlib.file_digest(stream, function).hexdigest()}"
+
+
+@contextmanager
+def locked(part: Path) -> Iterator[None]:
+    """Lock the download of `part`; UserError if another process holds the lock."""
+    lock = part.with_name(part.name + ".lock")
+    with lock.open("w") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"{part.name.removesuffix('.part')} is being downloaded by another process",
+                why=f"it holds {lock}",
+                next_step="wait until it is done, and run snakemake again",
+            ) from None
+        except OSError:
+            pass  # a file system without locks: only Snakemake's own lock protects the download
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def _nowhere(name: str, refusals: Sequence[tuple[str, str]], part: Path | None = None) -> UserError:
-    kept = f"; the {unfinished_download.arrived(part)} bytes that came are kept in {part}" if part else ""
+def _nowhere(name: str, answers: Mapping[str, str], part: Path | None = None) -> UserError:
+    kept = f"; the {arrived(part)} bytes that came are kept in {part}" if part and part.exists() else ""
     return UserError(
         f"{name} could not be downloaded",
-        why="\n        ".join(f"{url}: {answer}" for url, answer in refusals),
+        why="\n        ".join(f"{url}: {answer}" for url, answer in answers.items()),
         next_step=f"run snakemake again later{kept}; or name a mirror that has it in corpus.mirrors",
     )

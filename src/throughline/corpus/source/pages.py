@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from throughline.files import UserError
 
@@ -27,7 +28,7 @@ _REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]
 _NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
 _PARTS_OF_TIME = (b"", b"year", b"month", b"day", b"time", b"hour")  # in the order of the groups of _TIME
 _SILENT = (-2, 6, 14)
-_AS_PUBLISHED = "use a pages-articles dump as it was published"
+NO_NAMESPACES = "has no <siteinfo> with the names of the namespaces: nothing says which pages are articles"
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,7 @@ def parse(page: bytes, site: Site, where: str) -> Page:
     head = page if begin < 0 else page[:begin]
     number, title = _ID.search(head), _TITLE.search(head)
     if number is None or title is None:
-        raise UserError(
-            f"{where} has no id or no title",
-            why="the dump is damaged, or of a format that is not known here",
-            next_step=_AS_PUBLISHED,
-        )
+        raise unusable(where, "it has no id or no title")
     where = f"{where} (id {int(number[1])})"
     revision = _REVISION.search(head)
     main = _is_main(head, title[1], site, where)
@@ -88,6 +85,16 @@ def parse(page: bytes, site: Site, where: str) -> Page:
         time = _TIME.search(head)
         text = _NOW.sub(lambda match: time[_PARTS_OF_TIME.index(match[1].lower())] if time else b"", text)
     return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)
+
+
+def unusable(where: str | Path, why: str) -> UserError:
+    """Return the error for a file or a page (`where`) that no pages-articles dump of MediaWiki has."""
+    return UserError(
+        f"{where} is not from a pages-articles dump as MediaWiki writes it",
+        why=why,
+        next_step="name a pages-articles dump as it was published (.xml or .xml.bz2, multistream or not), and compare"
+        " its checksum",
+    )
 
 
 def tag(header: bytes, name: str) -> str | None:
@@ -107,45 +114,27 @@ def _is_main(head: bytes, title: bytes, site: Site, where: str) -> bool:
     if namespace := _NAMESPACE.search(head):
         return int(namespace[1]) == 0
     if not site.other_namespaces:
-        raise UserError(
-            f"nothing says whether {where} is an article",
-            why="it has no <ns>, and the dump has no <siteinfo> with the names of the namespaces",
-            next_step="use the dump as it was published; or put the <siteinfo> of a dump of the same wiki into it",
-        )
+        raise unusable(where, f"it has no <ns>, and the dump {NO_NAMESPACES}")
     prefix, colon, _ = html.unescape(title.decode(errors="replace")).partition(":")
     return not colon or prefix not in site.other_namespaces
 
 
 def _text(page: bytes, begin: int, where: str) -> bytes:
     if page.count(b"<revision>") > 1:
-        raise UserError(
-            f"{where} has several revisions",
-            why="this is a dump of the pages' history; the text of all revisions would become one article",
-            next_step="use the pages-articles dump of the same date",
-        )
+        raise unusable(where, "it has several revisions: this is a dump of the pages' history")
     tag = _TEXT.match(page, begin) if begin >= 0 else None
     if tag is None:
         return b""
     if tag[1].endswith(b"/"):
         if _BYTES.search(tag[1]) and b"deleted=" not in tag[1]:
-            raise UserError(
-                f"{where} has a text that is left out",
-                why="this is a stub dump, which holds facts about pages without their text",
-                next_step="use the pages-articles dump of the same date",
-            )
+            raise unusable(where, "its text is left out: this is a stub dump")
         return b""
     end = page.find(b"</text>", tag.end())
     text = page[tag.end() : end if end >= 0 else None]
     if end < 0 or b"<" in text:
-        raise UserError(
-            f"{where} has markup inside its text",
-            why="the dump is damaged, or was not written by MediaWiki, which escapes every text",
-            next_step=_AS_PUBLISHED,
-        )
+        raise unusable(where, "there is markup inside its text, and MediaWiki escapes every text")
     try:
         text.decode()
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{where} is not UTF-8 text", why=f"{error}; the dump is damaged", next_step=_AS_PUBLISHED
-        ) from None
+        raise unusable(where, f"its text is not UTF-8 ({error})") from None
     return text

@@ -19,12 +19,12 @@ from throughline.files import UserError
 from throughline.progress import Progress
 
 CLOSING = b"</mediawiki>"
-WHOLE_AGAIN = "download the file again and compare it with the checksum published beside it"
 READ = 1 << 18
 """Bytes that are read at a time."""
 _UNPACKED = 1 << 20
 _RATIO, _BEFORE = 1000, 64 << 20
 """A dump unpacks to about 5 times its size. A file that unpacks to more than 1,000 times (plus 64 MiB) is no dump."""
+_TAIL = 4096
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 
 
@@ -35,6 +35,15 @@ class DumpFile:
     path: str
     kind: str
     end: int
+
+
+def damaged(path: str | Path, why: str) -> UserError:
+    """Return the error for a file that does not hold a whole dump."""
+    return UserError(
+        f"{path} is damaged, or not whole",
+        why=why,
+        next_step="download the file again and compare it with the checksum published beside it",
+    )
 
 
 def text(file: DumpFile, begin: int) -> Iterator[tuple[int, bytes]]:
@@ -70,49 +79,38 @@ def decompressed(path: Path, offset: int) -> Iterator[tuple[int, bytes]]:
             try:
                 text = unit.decompress(data, _UNPACKED)
             except (OSError, ValueError):
-                raise _damaged(path, start) from None
+                raise damaged(path, f"the bz2 stream at byte {start} does not decompress") from None
             length += len(text)
             if length > _BEFORE + _RATIO * (stream.tell() - offset):
-                raise UserError(
-                    f"{path} unpacks to more than {_RATIO:,} times its size",
-                    why=f"no dump does; it was read to byte {stream.tell()}, in the bz2 stream at byte {start}",
-                    next_step="use the dump as it was published",
-                )
+                raise damaged(path, f"the bz2 stream at byte {start} unpacks to more than {_RATIO:,} times its size")
             if text:
                 yield start, text
             if not unit.eof:
                 data = stream.read(READ) if unit.needs_input else b""
                 continue
-            data = unit.unused_data
-            if len(data) < 3:
-                data += stream.read(READ)
+            data = unit.unused_data or stream.read(READ)
             if not data:
                 return
             start = stream.tell() - len(data)
-            if not data.startswith(b"BZh"):
-                raise _damaged(path, start)
             unit = bz2.BZ2Decompressor()
-        raise UserError(
-            f"{path} ends in the middle of its compressed data", why="the file is not whole", next_step=WHOLE_AGAIN
-        )
+        raise damaged(path, "it ends in the middle of its compressed data")
 
 
 def positions(path: Path, size: int, pieces: int) -> tuple[DumpFile, Callable[[int], int]]:
     """Return the file with its kind and end, and a function that maps a byte on disk to a position to cut at.
 
     The function is monotonic and maps 0 to the beginning and `size` to the end. `pieces`: how many parts share this
-    file.
+    file. UserError if the dump in the file does not end as it should.
     """
     with path.open("rb") as stream:
         if stream.read(3) != b"BZh":
-            stream.seek(max(0, size - 4096))
+            stream.seek(max(0, size - _TAIL))
             _check_closing(path, stream.read())
             return DumpFile(str(path), "xml", size), lambda byte: byte
-        few = sum(1 for _ in islice(_streams(path), pieces)) < pieces if pieces > 1 else False
-    if few:
+    if pieces > 1 and sum(1 for _ in islice(_streams(path), pieces)) < pieces:
         progress, length, tail = Progress(f"measuring {path.name}", 0), 0, b""
         for _, text in decompressed(path, 0):
-            length, tail = length + len(text), (tail + text)[-4096:]
+            length, tail = length + len(text), (tail + text)[-_TAIL:]
             progress.to(length)
         _check_closing(path, tail)
         return DumpFile(str(path), "bz2", length), lambda byte: byte * length // size
@@ -133,15 +131,6 @@ def _streams(path: Path, begin: int = 0) -> Iterator[int]:
             yield match.start()
 
 
-def _streams_backwards(path: Path) -> Iterator[int]:
-    """Yield where streams seem to begin, from the end of the file backwards."""
-    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        end = len(data)
-        while (end := data.rfind(b"BZh", 0, end)) >= 0:
-            if _STREAM.match(data, end):
-                yield end
-
-
 def _is_stream(path: Path, start: int) -> bool:
     """True if the bytes at `start` really decompress, so that the magic bytes there are no coincidence."""
     try:
@@ -150,29 +139,20 @@ def _is_stream(path: Path, start: int) -> bool:
         return False
 
 
-def _damaged(path: Path, offset: int) -> UserError:
-    return UserError(
-        f"{path} is damaged at byte {offset}", why="the bz2 stream there does not decompress", next_step=WHOLE_AGAIN
-    )
-
-
 def _tail(path: Path) -> bytes:
     """Return the text of the last streams, enough to see how the dump ends."""
     tail = b""
-    for start in _streams_backwards(path):
-        if not start or _is_stream(path, start):
-            tail = b""
-            for _, text in decompressed(path, start):
-                tail = (tail + text)[-4096:]
-            if len(tail) > len(CLOSING) + 16:
-                break
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        start = len(data)
+        while start > 0 and len(tail) <= len(CLOSING) + 16:
+            start = data.rfind(b"BZh", 0, start)
+            if start == 0 or (_STREAM.match(data, start) and _is_stream(path, start)):
+                tail = b""
+                for _, text in decompressed(path, start):
+                    tail = (tail + text)[-_TAIL:]
     return tail
 
 
 def _check_closing(path: Path, tail: bytes) -> None:
     if not tail.rstrip().endswith(CLOSING):
-        raise UserError(
-            f"{path} is not a whole dump",
-            why=f"it does not end with {CLOSING.decode()}: the download or the copy stopped early",
-            next_step=WHOLE_AGAIN,
-        )
+        raise damaged(path, f"it does not end with {CLOSING.decode()}: the download or the copy stopped early")

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from throughline import files, processes
-from throughline.corpus.source import dumps, pages, part_pages, within
+from throughline.corpus.source import dumps, pages, within
 from throughline.corpus.source.streams import CLOSING
 from throughline.corpus.text import guard, wikitext
 from throughline.datasets.shards import remove_leftovers
@@ -115,8 +115,8 @@ def _articles_of(
     dump: dumps.Cut, part: int, site: pages.Site, seen: Counter[str], ids: list[int]
 ) -> Iterator[pages.Page]:
     """Yield the part's articles. Appends their ids to `ids`, and counts the kinds of pages in `seen`."""
-    progress = Progress(f"extracting part {part}", part_pages.units(dump, part))
-    for page in part_pages.pages(dump, part, progress):
+    progress = Progress(f"extracting part {part}", dumps.units(dump, part))
+    for page in dumps.pages(dump, part, progress):
         seen["pages"] += 1
         parsed = pages.parse(page, site, f"page {seen['pages']} of part {part}")
         if parsed.kind != "article":

@@ -178,11 +178,9 @@ def copy(source: str | Path, sha256: str, path: str | Path) -> None:
 
 def download(url: str, sha256: str, client: Client, path: str | Path, lower_case: bool = True) -> None:
     """Download a vocabulary to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
-    from throughline.corpus.source.fetch import Digest
-
     path = Path(path)
     fetched = path.with_name(f".{path.name}.download")
-    client.file([url], fetched, Digest("sha256", sha256))
+    client.file([url], fetched, f"sha256:{sha256}")
     read(fetched, lower_case)
     os.replace(fetched, path)
 

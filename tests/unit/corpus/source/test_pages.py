@@ -32,18 +32,19 @@ def test_the_header() -> None:
     assert NEW.marks_redirects and not NEW.other_namespaces and NEW.base is None
 
 
-def test_namespaces_by_title() -> None:
-    assert kind(OLD, "Talk &amp; more:Title") == "other"
-    assert kind(OLD, "Talk:Title") == "article"  # `Talk` is not a namespace of this wiki
-    assert kind(OLD, "Kill Bill: Volume 1") == "article"
-    assert kind(OLD, "Template", "Text") == "article"
-
-
-def test_what_the_page_says_wins_over_its_title() -> None:
-    assert kind(OLD, "Template:Title", "Text", "<ns>0</ns>") == "article"
-    assert kind(OLD, "Title", "Text", "<ns>10</ns>") == "other"
-    with pytest.raises(UserError, match="nothing says whether page 1"):
-        kind(NEW)
+@pytest.mark.parametrize(
+    ("title", "extra", "expected"),
+    [
+        ("Talk &amp; more:Title", "", "other"),
+        ("Talk:Title", "", "article"),  # `Talk` is not a namespace of this wiki
+        ("Kill Bill: Volume 1", "", "article"),
+        ("Template", "", "article"),
+        ("Template:Title", "<ns>0</ns>", "article"),  # what the page says wins over its title
+        ("Title", "<ns>10</ns>", "other"),
+    ],
+)
+def test_namespaces(title: str, extra: str, expected: str) -> None:
+    assert kind(OLD, title, "Text", extra) == expected
 
 
 @pytest.mark.parametrize(
@@ -91,20 +92,20 @@ def test_the_day_of_the_run_is_in_no_text() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (page().replace(b"<id>7</id>", b"").replace(b"<id>8</id>", b""), "page 1 has no id or no title"),
-        (page().replace(b"<title>", b"<titel>"), "page 1 has no id or no title"),
-        (page().replace(b"<revision>", b"<revision><revision>"), r"page 1 \(id 7\) has several revisions"),
-        (page().replace(b">Text</text>", b' bytes="12" />'), "a text that is left out"),
+        (page().replace(b"<id>7</id>", b"").replace(b"<id>8</id>", b""), "it has no id or no title"),
+        (page().replace(b"<title>", b"<titel>"), "it has no id or no title"),
+        (page().replace(b"<revision>", b"<revision><revision>"), "it has several revisions"),
+        (page().replace(b">Text</text>", b' bytes="12" />'), "its text is left out"),
         (page("T", "a <b>c</b>"), "markup inside its text"),
-        (page("T", "<![CDATA[x]]>"), "markup inside its text"),
         (page().replace(b"</text>", b""), "markup inside its text"),
-        (page().replace(b"Text", b"\xc3\x28"), "not UTF-8"),
+        (page().replace(b"Text", b"\xc3\x28"), "its text is not UTF-8"),
     ],
 )
 def test_pages_that_are_refused(changed: bytes, message: str) -> None:
-    with pytest.raises(UserError, match=message) as caught:
+    with pytest.raises(UserError, match=rf"(?s)page 1 .*is not from a pages-articles dump.*{message}"):
         pages.parse(changed, OLD, "page 1")
-    assert caught.value.next_step
+    with pytest.raises(UserError, match="it has no <ns>, and the dump has no <siteinfo>"):
+        kind(NEW)
 
 
 @pytest.mark.parametrize("end", [b"<text />", b'<text bytes="0" />', b'<text bytes="9" deleted="deleted" />', b""])
