@@ -26,6 +26,7 @@ sys.path.insert(0, os.path.realpath(f"{workflow.current_basedir}/src"))
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
 from throughline import console, unmade, versions, workflow_call
+from throughline.launch.auto_topologies import AutoTopologies
 from throughline.report.analysis import cells
 from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files, print_answers, start_in_order
 from throughline.console import plan
@@ -43,7 +44,8 @@ APART = bool(DEPLOYED & {"conda", "apptainer"})
 if INSIDE.has_console():
     shell.prefix(console.PREFIX)
 
-CALL = answered(workflow_call.read, *INSIDE.configuration, ROOT, APART, logger.info)
+AUTO = AutoTopologies(INSIDE.submits, next(map(str, filter(None, INSIDE.resource("run", "slurm_partition"))), None))
+CALL = answered(workflow_call.read, *INSIDE.configuration, ROOT, APART, logger.info, AUTO)
 CONFIG, SPECS, TARGETS = CALL.config, CALL.specs, CALL.targets
 CORPUS_TARGETS, PICTURES, CLICKS_TARGETS = CALL.corpus, CALL.pictures, CALL.clicks
 
@@ -93,7 +95,7 @@ include: "rules/archive.smk"
 
 
 if INSIDE.is_dry_run:  # Snakemake calls no handler then, so nothing prints our plan
-    for line in plan.told_beforehand(SPECS):
+    for line in [*AUTO.lines, *plan.told_beforehand(SPECS)]:
         logger.info(line)
 
 

@@ -185,7 +185,7 @@ def checked_plan():
     if plan.REPORT in of_call.pending:
         machines.read(machines.read_asked(CONFIG.asked_of_machines()))
     devices = reserved_devices(of_call.pending)
-    return of_call, [*devices, *builds_for_gpus(list(of_call.runs.values()))]
+    return of_call, [*AUTO.lines, *devices, *builds_for_gpus(list(of_call.runs.values()))]
 
 
 def builds_for_gpus(specs):

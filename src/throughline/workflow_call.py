@@ -13,6 +13,7 @@ from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
 from throughline.spec import RunSpec
 from throughline.study import runs
+from throughline.study.benchmark import Benchmark
 from throughline.study.config import Config, load
 from throughline.study.section import ConfigPaths
 from throughline.study.targets import Targets
@@ -38,16 +39,22 @@ class WorkflowCall:
 
 
 def read(
-    paths: Sequence[str | Path], values: Mapping[str, Any], workflow: Path, apart: bool, say: Callable[[str], object]
+    paths: Sequence[str | Path],
+    values: Mapping[str, Any],
+    workflow: Path,
+    apart: bool,
+    say: Callable[[str], object],
+    auto_topologies: Callable[[Benchmark], list[str]],
 ) -> WorkflowCall:
     """Read and check the configuration; UserError with one line per mistake.
 
     values: what wins over the files (`load`). workflow: the folder of the workflow, which may be another one than the
     working directory. apart: no job has the environments of several frameworks, so no job can compare them. say: gets
-    a line for each relative path that does not lead into the working directory.
+    a line for each relative path that does not lead into the working directory. auto_topologies: what `topologies:
+    auto` of a block means.
     """
     config_paths = ConfigPaths(workflow)
-    config = load(paths, values, config_paths=config_paths)
+    config = load(paths, values, config_paths, auto_topologies)
     for remark in config_paths.remarks():
         say(remark)
     specs = runs.expand(config)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from throughline import unmade, workflow_call
+from throughline.launch.auto_topologies import AutoTopologies
 from throughline.study.presets import WORKFLOW
 
 VALUES: dict[str, Any] = {
@@ -18,7 +19,7 @@ RULES = ["all", "corpus", "report"]
 
 @pytest.fixture(scope="module")
 def call() -> workflow_call.WorkflowCall:
-    return workflow_call.read([], VALUES, WORKFLOW, False, print)
+    return workflow_call.read([], VALUES, WORKFLOW, False, print, AutoTopologies())
 
 
 @pytest.mark.slow

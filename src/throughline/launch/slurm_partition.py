@@ -58,6 +58,21 @@ def cores(partition: str | None) -> int:
     return min(cores)
 
 
+@cache
+def capacity(partition: str | None, with_gpus: bool) -> tuple[int, int, int]:
+    """Return the nodes of a partition on which jobs start now or later, and the GPUs and cores that each of them has.
+
+    with_gpus: only nodes with GPUs count; otherwise all count, and their GPUs do not. Raise UserError if there is none.
+    """
+    up = [node for node in nodes(partition) if node.is_up and (node.gpus or not with_gpus)]
+    if not up:
+        raise UserError(
+            f"topologies: auto, and no node {'with GPUs ' * with_gpus}of {_named(partition)} is up",
+            next_step="check `sinfo`, or name the topologies",
+        )
+    return len(up), min(node.gpus for node in up) if with_gpus else 0, min(node.cores for node in up)
+
+
 @dataclass(frozen=True)
 class SlurmNode:
     """A node of a partition. state: in Slurm's words; gpus: how many it has; features: as `sbatch --constraint` names

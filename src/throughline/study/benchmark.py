@@ -87,6 +87,11 @@ class Runs(Section):
         description="where topologies of several nodes run. null: on the nodes of a Slurm job. A list of names: on "
         "these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
     )
+    nodes_at_most: PositiveInt = Field(
+        8,
+        description="the most nodes of a Slurm partition that `topologies: auto` takes. Without a limit it would take "
+        "a whole cluster, because a run has its nodes for itself",
+    )
     slurm: dict[TopologyName, Placement] = Field(
         default_factory=dict,
         description="topology: which nodes of a Slurm cluster its runs get. It is no part of a run's specification, so "
@@ -152,9 +157,11 @@ class Benchmark(Runs):
         description="the frameworks that train it; README.md says which of them train which workload. `jax@old` is "
         "the framework with the pins of `envs/jax@old.txt`",
     )
-    topologies: Annotated[list[TopologyName], Field(min_length=1)] = Field(
-        default_factory=lambda: ["1n1g"],
-        description="`<nodes>n<devices per node>g`; speedups are relative to 1n1g, or to the smallest possible one",
+    topologies: Literal["auto"] | Annotated[list[TopologyName], Field(min_length=1)] = Field(
+        default_factory=lambda: typing.cast("list[str]", ["1n1g"]),
+        description="`<nodes>n<devices per node>g`; speedups are relative to 1n1g, or to the smallest possible one. "
+        "`auto`: 1n1g, then twice as many devices up to all of this machine, or of Slurm's partition "
+        "(`runs.nodes_at_most`). On a CPU these are as many workers as its cores have `threads` for",
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
@@ -286,8 +293,8 @@ class Benchmark(Runs):
 
     @field_validator("frameworks", "topologies", "predict", "extras")
     @classmethod
-    def _no_repeats(cls, values: list[str]) -> list[str]:
-        twice = sorted({value for value in values if values.count(value) > 1})
+    def _no_repeats(cls, values: Any) -> Any:
+        twice = sorted({value for value in values if values.count(value) > 1}) if isinstance(values, list) else []
         if twice:
             raise ValueError(f"listed twice: {', '.join(twice)}")
         return values

@@ -4,7 +4,7 @@ Defaults are written only in the models of the sections. `python -m throughline.
 docs/configuration.md and resources/config.schema.json from these models.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,14 +124,18 @@ def block_name(benchmark: str) -> str:
 
 
 def load(
-    paths: Sequence[str | Path], overrides: Mapping[str, Any] | None = None, config_paths: ConfigPaths | None = None
+    paths: Sequence[str | Path],
+    overrides: Mapping[str, Any] | None = None,
+    config_paths: ConfigPaths | None = None,
+    auto_topologies: Callable[[Benchmark], list[str]] = lambda _: ["1n1g"],
 ) -> Config:
     """Read, merge and check configuration files.
 
     Maps are merged and lists are replaced. A later file wins over an earlier one, and its null takes a key out.
     `overrides` are the values of Snakemake's --config, as text, or the configuration that another workflow hands over;
     they win over all files. `config_paths` says where relative paths lead; without it, they lead into the working
-    directory. Raises ConfigError with one line per mistake.
+    directory. `auto_topologies` says what a block's `topologies: auto` means. Raises ConfigError with one line per
+    mistake.
     """
     raw: dict[str, Any] = {}
     for path in map(str, paths):
@@ -140,6 +144,11 @@ def load(
     _validate(raw, config_paths)
     blocks = {name: _merge(raw.get("runs", {}), block) for name, block in raw.get("benchmarks", {}).items()}
     config = _validate({**raw, "benchmarks": blocks}, config_paths)
+    settled = {
+        name: block.model_copy(update={"topologies": auto_topologies(block)}) if block.topologies == "auto" else block
+        for name, block in config.benchmarks.items()
+    }
+    config = config.model_copy(update={"benchmarks": settled})
     if mistakes := list(config_checks.mistakes(config)):
         raise _error(mistakes)
     return config

@@ -62,7 +62,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ),
         ("benchmarks: {b: {batch: {fp12: [8]}}}", "benchmarks.b.batch.fp12: allowed: fp32, tf32, bf16, fp16"),
         ("benchmarks: {b: {topologies: [2n0g]}}", "benchmarks.b.topologies.0 = '2n0g': a topology is <nodes>n"),
-        ("benchmarks: {b: {topologies: 1n1g}}", "benchmarks.b.topologies = '1n1g': Input should be a valid list"),
+        ("benchmarks: {b: {topologies: 1n1g}}", "benchmarks.b.topologies = '1n1g': allowed: auto, a valid list"),
         ("benchmarks: {b: {frameworks: []}}", "benchmarks.b.frameworks = []: List should have at least 1 item"),
         ("benchmarks: {b: {frameworks: [torhc]}}", "torch, torch-horovod; did you mean torch?"),
         (

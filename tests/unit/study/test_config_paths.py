@@ -9,6 +9,7 @@ import pytest
 
 from clones import ROOT
 from throughline import workflow_call
+from throughline.launch.auto_topologies import AutoTopologies
 from throughline.study.config import ConfigError, load
 from throughline.study.section import ConfigPaths
 
@@ -94,7 +95,9 @@ def test_a_path_below_the_working_directory_stays_relative(workflow: Path, monke
 
 def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) -> None:
     remarks: list[str] = []
-    workflow_call.read([], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, remarks.append)
+    workflow_call.read(
+        [], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, remarks.append, AutoTopologies()
+    )
     assert remarks == [f"lost.xml is neither in this folder nor in {workflow}"]
     block = {"model": {"transformers": "lost.json", "task": "clm"}}
     with pytest.raises(ConfigError, match=r"lost\.json is neither in this folder nor in "):

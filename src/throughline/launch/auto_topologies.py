@@ -1,0 +1,114 @@
+"""What `topologies: auto` means: one device, then twice as many, up to all of this machine or of Slurm's partition.
+
+The call of Snakemake that the user starts finds the devices. Jobs that it starts, here or on other machines, get the
+answers in a variable, so that all of them have the same runs.
+"""
+
+import json
+import os
+import sys
+from collections.abc import MutableMapping
+from dataclasses import astuple, dataclass, field
+
+from throughline.files import UserError
+from throughline.launch import seen_devices, slurm_partition
+from throughline.observe import environment
+from throughline.spec import Topology
+from throughline.study.benchmark import Benchmark
+
+DEVICES = "THROUGHLINE_DEVICES"
+"""The variable with the answers, as JSON: device, threads and largest number of nodes -> nodes, devices, words."""
+FRAMEWORK = "torch"
+"""The framework that says which GPUs this machine has."""
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Nodes, and the devices of each of them. text: where they are, in words."""
+
+    nodes: int
+    devices: int
+    text: str
+
+
+@dataclass
+class AutoTopologies:
+    """The topologies of blocks that say `auto`.
+
+    on_slurm: runs are jobs on the nodes of a partition, None for the default one. lines: what was found, for the plan.
+    """
+
+    on_slurm: bool = False
+    partition: str | None = None
+    variables: MutableMapping[str, str] = field(default_factory=lambda: os.environ)
+    lines: dict[str, None] = field(default_factory=dict)
+
+    def __call__(self, block: Benchmark) -> list[str]:
+        """Return the topologies of a block. Those on which its steps cannot have their size are left out.
+
+        Raise UserError if the block has hosts, or if Slurm or a framework does not say which devices there are.
+        """
+        if block.hosts:
+            raise UserError(
+                "topologies: auto, and runs.hosts is set",
+                why="auto asks this machine or a partition of Slurm for their devices, and no other hosts",
+                next_step="name the topologies, such as [1n1g, 1n8g, 2n8g]; or remove runs.hosts",
+            )
+        answers = json.loads(self.variables.get(DEVICES) or "{}")
+        question = f"{block.device} {block.threads} {block.nodes_at_most}"
+        if question not in answers:
+            answers[question] = astuple(self._on_slurm(block) if self.on_slurm else _here(block))
+            self.variables[DEVICES] = json.dumps(answers)
+        devices = Devices(*answers[question])
+        names = ladder(devices)
+        chosen = [name for name in names if _has_size(block, name)] or names  # if none is left, errors name them all
+        self.lines[f"topologies: auto is {', '.join(chosen)}: {devices.text}"] = None
+        return chosen
+
+    def _on_slurm(self, block: Benchmark) -> Devices:
+        device = slurm_partition.device(self.partition)[0] if block.device == "auto" else block.device
+        nodes, gpus, cores = slurm_partition.capacity(self.partition, device != "cpu")
+        used = min(nodes, block.nodes_at_most)
+        each = f"{gpus} GPUs" if gpus else f"{cores} CPU cores"
+        limit = f", of which runs.nodes_at_most takes {used}" if used < nodes else ""
+        where = f"partition {self.partition}" if self.partition else "the default partition"
+        text = f"{nodes} nodes of {where} with {each} each{limit}"
+        return Devices(used, gpus or max(1, cores // block.threads), text)
+
+
+def _here(block: Benchmark) -> Devices:
+    """Return the devices of this machine: its GPUs, or as many workers as its cores have threads for."""
+    if block.device != "cpu":
+        python = seen_devices.python_of(FRAMEWORK) or sys.executable
+        gpus = seen_devices.seen(FRAMEWORK, python, block.device, os.environ).count
+        if gpus:
+            return Devices(1, gpus, f"{gpus} GPU{'s' * (gpus > 1)} of this machine")
+        if block.device != "auto":
+            raise UserError(
+                f"topologies: auto, and {FRAMEWORK} sees no device of kind {block.device} here",
+                next_step="set runs.device to auto or cpu, or name the topologies",
+            )
+    cores = environment.cpu_cores()
+    return Devices(1, max(1, cores // block.threads), f"{cores} CPU core{'s' * (cores > 1)} of this machine")
+
+
+def ladder(devices: Devices) -> list[str]:
+    """Return 1n1g, then twice as many devices up to all of a node, then twice as many nodes up to all."""
+    on_one = [Topology(1, count) for count in _doubled(devices.devices)]
+    on_several = [Topology(count, devices.devices) for count in _doubled(devices.nodes)[1:]]
+    return [str(topology) for topology in [*on_one, *on_several]]
+
+
+def _doubled(most: int) -> list[int]:
+    """Return 1, 2, 4 ... and `most` itself."""
+    return [*(1 << power for power in range((most - 1).bit_length())), most]
+
+
+def _has_size(block: Benchmark, topology: str) -> bool:
+    try:
+        for batches in block.batch.values():
+            for batch in batches:
+                block.size(Topology.parse(topology), batch)
+    except UserError:
+        return False
+    return True
