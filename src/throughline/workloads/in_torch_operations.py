@@ -9,9 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import dropout, embedding, layer_norm, linear, scaled_dot_product_attention
+
+# torch 2.11 and 2.12 have these two under other names, which torch 2.13 warns about.
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 CACHED = 2**19
 """How many scores a CPU computes at a time, so that they stay in its caches."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from throughline.workloads import Arrays
-from throughline.workloads.in_torch_operations import by_rows
+from throughline.workloads.in_torch_operations import all_gather_single, by_rows, reduce_scatter_single
 
 Sections = tuple[int, ...]
 
@@ -207,13 +207,13 @@ class Scatter(torch.autograd.Function):
 
 def all_gathered(rows: Tensor, group: dist.ProcessGroup) -> Tensor:
     every = rows.new_empty((group.size() * len(rows), *rows.shape[1:]))
-    dist.all_gather_single(every, rows.contiguous(), group=group)
+    all_gather_single(every, rows.contiguous(), group=group)
     return every
 
 
 def reduce_scattered(part: Tensor, group: dist.ProcessGroup) -> Tensor:
     own = part.new_empty((len(part) // group.size(), *part.shape[1:]))
-    dist.reduce_scatter_single(own, part.contiguous(), group=group)
+    reduce_scatter_single(own, part.contiguous(), group=group)
     return own
 
 

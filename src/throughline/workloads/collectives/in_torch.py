@@ -13,6 +13,7 @@ from torch import nn
 from throughline.spec import RunSpec
 from throughline.workloads import Form, Unsupported, Values, in_torch_timed
 from throughline.workloads.collectives import Parameters, factor, sizes
+from throughline.workloads.in_torch_operations import all_gather_single, reduce_scatter_single
 
 OPERANDS = "random, from a standard normal distribution; zeros for all-reduce, so that sums stay finite"
 
@@ -34,8 +35,8 @@ class Operation(nn.Module):
         whole, part = (torch.randn(count, device=self.at).to(self.dtype) for count in (each * self.ranks, each))
         call = {
             "all-reduce": partial(dist.all_reduce, torch.zeros_like(whole)),
-            "all-gather": partial(dist.all_gather_single, whole, part),
-            "reduce-scatter": partial(dist.reduce_scatter_single, part, whole),
+            "all-gather": partial(all_gather_single, whole, part),
+            "reduce-scatter": partial(reduce_scatter_single, part, whole),
             "all-to-all": partial(dist.all_to_all_single, torch.empty_like(whole), whole),
         }[self.model]
         return call, whole.nbytes

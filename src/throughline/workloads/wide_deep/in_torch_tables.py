@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from throughline.workloads import Unsupported
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, sent
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, all_gathered, sent
 
 INITIAL = 0.05
 """Initial weights are drawn uniformly between this and its negative."""
@@ -93,13 +93,6 @@ def columns_of(columns: int, size: int) -> list[int]:
     return [columns * rank // size for rank in range(size + 1)]
 
 
-def gathered(part: Tensor, ranks: TensorGroup) -> Tensor:
-    """Return the tensors of all ranks, concatenated along the first dimension."""
-    every = part.new_empty((ranks.size * len(part), *part.shape[1:]))
-    dist.all_gather_single(every, part.contiguous(), group=ranks.group)
-    return every
-
-
 def gradient(table: Tensor, ids: Tensor, vectors: Tensor, lazy: bool) -> Tensor:
     """Return a table's gradient from the gradients of its rows. Ids may repeat: their gradients add up."""
     vectors = vectors.reshape(-1, table.shape[1])
@@ -122,7 +115,7 @@ class Whole(torch.autograd.Function):
     def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
         table, ids = ctx.saved_tensors
         if ctx.ranks:
-            ids, vectors = gathered(ids, ctx.ranks), gathered(vectors / ctx.ranks.size, ctx.ranks)
+            ids, vectors = all_gathered(ids, ctx.ranks.group), all_gathered(vectors / ctx.ranks.size, ctx.ranks.group)
         return gradient(table, ids, vectors, ctx.lazy), None, None, None, None
 
 
@@ -131,7 +124,7 @@ class Columns(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
-        every = gathered(ids, ranks)
+        every = all_gathered(ids, ranks.group)
         ctx.save_for_backward(table, every)
         ctx.lazy, ctx.ranks = lazy, ranks
         ctx.widths = [end - begin for begin, end in itertools.pairwise(columns_of(columns, ranks.size))]
@@ -158,7 +151,7 @@ class Rows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
         size, rank = ranks.size, ranks.place
-        every = gathered(ids.flatten(), ranks).view(size, -1)
+        every = all_gathered(ids.flatten(), ranks.group).view(size, -1)
         owners = every % size
         pairs = owners + size * torch.arange(size, device=ids.device)[:, None]
         counted = torch.zeros(size**2, dtype=pairs.dtype, device=ids.device)
