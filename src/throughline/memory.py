@@ -12,11 +12,13 @@ REFUSAL = (
 
 ResourceExhaustedError is TensorFlow's: its first line does not name memory if a whole graph has failed.
 """
+HARMLESS = "this is not a failure"
+"""TensorFlow's words after an allocator has refused memory that an operation can do without."""
 
 
 def is_refusal(text: str) -> bool:
     """True if an error's message, or a line of a process's last output, says that an allocator refused memory."""
-    return re.search(REFUSAL, text, re.IGNORECASE) is not None
+    return re.search(REFUSAL, text, re.IGNORECASE) is not None and HARMLESS not in text
 
 
 def gib(count: float) -> str:

@@ -21,10 +21,20 @@ LEAST_WINDOW_S = 1.0
 """A run with a shorter window gets a warning."""
 
 
-def out_of_memory(rank: int, last_words: Iterable[str]) -> RankReport | None:
-    """Return an oom report for a rank that left none, if its last output says that memory ran out; else None."""
-    line = next((line for line in last_words if memory.is_refusal(line)), None)
-    return RankReport(rank, 0.0, "oom", line.strip()) if line else None
+def with_out_of_memory(
+    reports: Mapping[int, RankReport], ended: Mapping[int, int | None], last_words: Sequence[Iterable[str]]
+) -> dict[int, RankReport]:
+    """Return the reports, and an oom report for each rank without one whose last output says that memory ran out.
+
+    A rank that is out of memory may be unable to write its report. The rank must have ended by itself, with an error
+    (`ended`: see `failure`). The agents end the other ranks, whose last output says nothing about the failure.
+    """
+    complete = dict(reports)
+    for rank, status in ended.items():
+        line = next((line for line in last_words[rank] if memory.is_refusal(line)), None)
+        if rank not in reports and status not in (0, -signal.SIGTERM) and line:
+            complete[rank] = RankReport(rank, 0.0, "oom", line.strip())
+    return complete
 
 
 def last_word(output: Sequence[str]) -> str:

@@ -200,9 +200,7 @@ def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: P
     beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages
     world = agents.order.world
     reports = agents.reports(range(world))
-    for rank, words in enumerate(agents.last_words):  # a rank out of memory may have been unable to write its report
-        if rank not in reports and (refused := outcome.out_of_memory(rank, words)):
-            reports[rank] = refused
+    reports = outcome.with_out_of_memory(reports, ended, agents.last_words)
     if failure := outcome.failure(reports, ended, world, lost):
         rank, what = failure
         words = agents.last_words[rank]

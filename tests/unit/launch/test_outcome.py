@@ -61,11 +61,31 @@ def test_the_first_to_fail_is_named() -> None:
     assert outcome.failure({0: report(), 1: report(1)}, {0: 0, 1: 0}, 2) is None
 
 
-def test_last_words_of_an_allocator() -> None:
-    words = ["terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"]
-    refused = outcome.out_of_memory(1, words)
-    assert refused is not None and refused.status == "oom"
-    assert outcome.out_of_memory(1, ["Segmentation fault"]) is None
+BAD_ALLOC = ["terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"]
+HARMLESS = [
+    "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.5GiB with freed_by_count=0. The caller indicates "
+    "that this is not a failure, but this may mean that there could be performance gains if more memory were available."
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "ended", "status"),
+    [
+        (BAD_ALLOC, {1: -6, 0: 1}, "oom"),
+        (BAD_ALLOC, {0: 1, 1: None}, "oom"),
+        (["Segmentation fault"], {1: -11}, "failed"),
+        (HARMLESS, {1: -11, 0: 1}, "failed"),
+        (BAD_ALLOC, {0: 1}, "failed"),
+        (BAD_ALLOC, {0: 1, 1: -15}, "failed"),
+    ],
+    ids=["abort", "unknown status", "crash", "harmless words", "ended by the agent", "ended by the starter"],
+)
+def test_last_words_count_for_a_rank_that_ended_by_itself(
+    words: list[str], ended: dict[int, int | None], status: str
+) -> None:
+    reports = {0: RankReport(0, 5.0, "failed", "connection closed")}
+    complete = outcome.with_out_of_memory(reports, ended, [[], words])
+    assert outcome.failure(complete, ended, 2) is None if status == "oom" else 1 not in complete
 
 
 def test_the_exception_of_a_program_in_c_says_more_than_its_stack() -> None:
