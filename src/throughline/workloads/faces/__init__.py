@@ -11,6 +11,7 @@ by 5e-2 within the 50 steps of an equivalence check (iresnet-tiny, 1,000 classes
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from throughline.spec import Part, RunSpec, key
@@ -104,6 +105,29 @@ def forward(network: Network) -> list[float]:
     ]  # fmt: skip
 
 
+def first_classes(classes: int, ranks: int) -> list[int]:
+    """Return the first class of each rank, then the number of classes. Ranks differ by at most one class."""
+    return [classes * rank // ranks for rank in range(ranks + 1)]
+
+
+def sampled_classes(given: Parameters, classes: int, faces: int) -> int:
+    """Return with how many of its classes a rank computes in a step of `faces` faces, those of all ranks.
+
+    At least as many as faces. So the class of each face is among them, and the host knows their number without waiting
+    for the device.
+    """
+    return min(classes, max(int(given.sample_ratio * classes), faces))
+
+
+def computed_classes(spec: RunSpec[Parameters]) -> int:
+    """Return with how many classes all ranks together compute in a step."""
+    given, ranks = spec.parameters, spec.topology.world
+    if given.classifier != "partial":
+        return given.classes
+    parts = pairwise(first_classes(given.classes, ranks))
+    return sum(sampled_classes(given, end - start, spec.batch * ranks) for start, end in parts)
+
+
 class Faces(Workload[Parameters]):
     models = tuple(NETWORKS)
     parameters = Parameters
@@ -164,14 +188,13 @@ class Faces(Workload[Parameters]):
         A multiply-add is 2; only convolutions and matrix products count. A classifier that samples counts only the
         classes with which a step computes.
         """
-        given, network = spec.parameters, NETWORKS[spec.model]
-        share = given.sample_ratio if given.classifier == "partial" else 1.0
+        network = NETWORKS[spec.model]
         layers = forward(network)
-        return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * float(given.classes * share)
+        return 3.0 * sum(layers) - layers[0] + 6.0 * network.embedding * computed_classes(spec)
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
         given = spec.parameters
-        sampled = f", {given.sample_ratio:.0%} of which a step computes with" if given.classifier == "partial" else ""
+        sampled = f", {computed_classes(spec)} of which a step computes with" if given.classifier == "partial" else ""
         return {
             "flops": "3 x forward without the gradient of the pixels, a multiply-add is 2; convolutions and matrix "
             "products only",

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
-from throughline.workloads.faces import MARGINS, SCALE, Parameters
+from throughline.workloads.faces import MARGINS, SCALE, Parameters, first_classes, sampled_classes
 from throughline.workloads.in_torch_tensor_parallel import CROSS_ENTROPY, TensorGroup
 
 INITIAL = 0.01
@@ -39,18 +39,14 @@ class Classifier(nn.Module):
 
     def spread(self, ranks: TensorGroup) -> None:
         """Keep this rank's classes."""
-        self.ranks, self.first = ranks, self.starts(ranks)[ranks.place]
+        self.ranks, self.first = ranks, first_classes(self.given.classes, ranks.size)[ranks.place]
         self.weight.data = self.part(self.weight.data).clone()
-
-    def starts(self, ranks: TensorGroup) -> list[int]:
-        """Return the first class of each rank, then the number of classes. Ranks differ by at most one class."""
-        return [self.given.classes * rank // ranks.size for rank in range(ranks.size + 1)]
 
     def part(self, whole: Any) -> Any:
         """Return this rank's classes from the whole weight."""
         if self.ranks is None:
             return whole
-        starts = self.starts(self.ranks)
+        starts = first_classes(self.given.classes, self.ranks.size)
         return whole[starts[self.ranks.place] : starts[self.ranks.place + 1]]
 
     def whole(self) -> Tensor:
@@ -58,7 +54,7 @@ class Classifier(nn.Module):
         held = self.weight.detach()
         if self.ranks is None:
             return held
-        starts = self.starts(self.ranks)
+        starts = first_classes(self.given.classes, self.ranks.size)
         longest = max(end - start for start, end in pairwise(starts))
         padded = torch.cat([held, held.new_zeros(longest - len(held), held.shape[1])])
         every = self.ranks.whole(padded[None], 0)
@@ -85,13 +81,10 @@ class Classifier(nn.Module):
 
     def sampled(self, local: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         """Return the classes of this rank with which a step computes, in their order, and the places of the labels
-        among them.
-
-        `sample_ratio` decides how many, but there are at least as many classes as faces. So the class of each face is
-        always among them, and the host knows the number without waiting for the device.
+        among them. The class of each face is always among them.
         """
         count = len(self.weight)
-        keep = min(count, max(int(self.given.sample_ratio * count), len(local)))
+        keep = sampled_classes(self.given, count, len(local))
         drawn = torch.rand(count, device=local.device)
         drawn = drawn.index_add(
             0, local, (~others).to(drawn.dtype)
