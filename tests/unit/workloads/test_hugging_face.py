@@ -175,7 +175,15 @@ def test_flops_of_an_unknown_architecture_are_null_with_a_reason(
 ) -> None:
     unknown = written(tmp_path, {"model_type": "falcon", "vocab_size": 97})
     bare = written(tmp_path, {"model_type": "llama", "vocab_size": 97}, "bare")
-    for path, why in [(unknown, "the architecture falcon"), (bare, "does not state num_hidden_layers")]:
+    gemma = {"model_type": "gemma3_text", "num_hidden_layers": 6, "vocab_size": 97}
+    short = written(tmp_path, gemma | {"layer_types": ["full_attention"]}, "short")
+    widths = written(tmp_path, gemma | {"intermediate_size": [64] * 6}, "widths")
+    for path, why in [
+        (unknown, "the architecture falcon"),
+        (bare, "does not state num_hidden_layers"),
+        (short, "the types of 1 layers"),
+        (widths, "several widths"),
+    ]:
         spec = in_a_rank({"transformers": str(path), "task": "clm"}, monkeypatch)
         made = observed.of(spec, 1.0, 1, None, {})
         assert made["flops_per_sample"] is None

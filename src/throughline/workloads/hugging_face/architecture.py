@@ -263,6 +263,10 @@ def _refuse(given: Content, content: Content) -> None:
         "layers of another type than full or sliding attention (layer_types)": bool(
             set(content.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
         ),
+        "fewer types of layers (layer_types) than layers": 0
+        < len(content.get("layer_types") or ())
+        < given["num_hidden_layers"],
+        "layers of several widths (intermediate_size)": isinstance(given.get("intermediate_size"), list),
         "quantized weights (quantization_config)": "quantization_config" in content
         and given["model_type"] != "gpt_oss",
     }

@@ -26,6 +26,8 @@ def trained(content: Mapping[str, Any], task: str, length: int, batch: int, *, c
     """
     kind = content["model_type"]
     try:
+        if reason := _contradiction(content):
+            return reason
         if task == "clm" and (made := _ours(content, length)):
             parts = of_parts(made, length)
             return 3.0 * (parts.layers + (parts.seen if causal else parts.attention) + parts.head)
@@ -34,6 +36,16 @@ def trained(content: Mapping[str, Any], task: str, length: int, batch: int, *, c
         return 3.0 * _forward(content, task, length, batch, causal)
     except KeyError as error:
         return f"config.json does not state {error.args[0]}"
+
+
+def _contradiction(content: Mapping[str, Any]) -> str | None:
+    """Return why nobody can count the FLOPs of a config.json's layers; None if they can be counted."""
+    kinds, layers = content.get("layer_types"), content.get("num_hidden_layers", 0)
+    if kinds and len(kinds) < layers:
+        return f"config.json states the types of {len(kinds)} layers (layer_types), and has {layers} layers"
+    if isinstance(content.get("intermediate_size"), list):
+        return "the FLOPs of layers with several widths (intermediate_size) are not known here"
+    return None
 
 
 def _forward(content: Mapping[str, Any], task: str, length: int, batch: int, causal: bool) -> float:
