@@ -27,7 +27,7 @@ import numpy as np
 from harness import Spent, step
 
 from throughline.corpus import reading
-from throughline.corpus.shards import Parameters, row_checks, segment_pairs
+from throughline.corpus.shards import Parameters, pairs, verification
 from throughline.corpus.source import dumps
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.tokenization import split_sentences
@@ -166,15 +166,15 @@ def statistics(ours: Path, theirs: Path, words: Path) -> None:
         found = {}
         for who, path in (("theirs", theirs / f"{length}.hdf5"), ("ours", ours / f"{length}" / "training_0000.hdf5")):
             arrays = reading.read_shard(path)
-            shares = row_checks.shares(row_checks.counted(arrays, read))
+            shares = verification.shares(verification.check(path, arrays, read))
             found[who] = {"rows": float(len(arrays["input_ids"])), **shares}
             table.add(f"{length}, {who}", *(f"{found[who][name]:.6g}" for name in names))
         drawn = []
         for seed in range(SEEDS):
             given = Parameters(length, predictions, dupe_factor=COPIES, seed=seed)
-            pairs = segment_pairs.examples(documents, given, "training", 0).pairs
-            tokens_of_row = float(pairs.a_length.mean() + pairs.b_length.mean()) + 3
-            drawn.append((len(pairs), tokens_of_row, float(pairs.random_next.mean())))
+            made = pairs.shuffled(documents, given, "training", 0).pairs
+            tokens_of_row = float(made.a_length.mean() + made.b_length.mean()) + 3
+            drawn.append((len(made), tokens_of_row, float(made.random_next.mean())))
         middle, spread = np.mean(drawn, axis=0), np.std(drawn, axis=0, ddof=1)
         cells = [f"{m:.6g} ± {d:.2g}" for m, d in zip(middle, spread, strict=True)]
         table.add(f"{length}, {SEEDS} seeds", *cells, "", "", "")

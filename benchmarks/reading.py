@@ -5,10 +5,9 @@
 
 `loop` is what a training run does (throughline.rank.data: read ahead, shuffle, batches through the loader's queue). It
 also draws the masks if the shards have none (corpus.masking.dynamic). `whole` reads the same shards with h5py alone; it
-shuffles nothing and makes no batches. The shards are read from the page cache, as compressed files and as unpacked,
-memory-mapped copies. CPU-seconds are those of all threads. With --tokens, the loop over windows is compared with
-`slices`, which is what nanoGPT's script does for each batch: it takes slices of a mapped file at random places,
-converts each to i8, and stacks them.
+shuffles nothing and makes no batches. The shards are read from the page cache. CPU-seconds are those of all threads.
+With --tokens, the loop over windows is compared with `slices`, which is what nanoGPT's script does for each batch: it
+takes slices of a mapped file at random places, converts each to i8, and stacks them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import h5py
 import harness
 import numpy as np
 
-from throughline.corpus.shards import layout, making
+from throughline.corpus.shards import layout
 from throughline.rank.data import Loader, Manifest, batches
 
 BATCH = 64
@@ -35,12 +34,12 @@ SHARDS = 16
 SEQUENCE, WINDOWS = 1024, 1 << 14
 
 
-def manifest_of(folder: Path, paths: list[Path], *, unpack: bool) -> Path:
+def manifest_of(folder: Path, paths: list[Path]) -> Path:
     """Copy the shards into `folder` under our names, and write a manifest; return its path."""
     listed: list[dict[str, Any]] = []
     for number, path in enumerate(paths):
         name = f"training_{number:04d}.hdf5"
-        (making.unpack if unpack else shutil.copy)(path, folder / name)
+        shutil.copy(path, folder / name)
         listed.append({"file": name, "split": "training", "rows": layout.size(path)[0]})
     listed *= -(-SHARDS // len(listed))  # as in a corpus of many shards: a reader always reads one shard ahead
     content: dict[str, Any] = {"shards": listed, "vocabulary": {"size": 30522, "mask": 103, "words": [[999, 30522]]}}
@@ -123,16 +122,12 @@ def main() -> None:
         measured({"loop": windows, "slices, to i8": slices(given.tokens, WINDOWS)}, "windows", given)
         return
     with tempfile.TemporaryDirectory() as name:
-        packed, unpacked = Path(name, "packed"), Path(name, "unpacked")
-        packed.mkdir()
-        unpacked.mkdir()
-        ours, mapped = (manifest_of(folder, given.shards, unpack=folder is unpacked) for folder in (packed, unpacked))
+        ours = manifest_of(Path(name), given.shards)
         rows = Manifest(ours, "corpus").rows
         stored = sum(layout.size(path)[0] for path in given.shards)
-        sizes = [sum(path.stat().st_size for path in folder.glob("*.hdf5")) for folder in (packed, unpacked)]
-        print(f"{rows} sequences of {layout.size(given.shards[0])[1]} tokens")
-        print(f"bytes per sequence: {sizes[0] / stored:.0f}, unpacked {sizes[1] / stored:.0f}\n")
-        ways = {"loop": loop(ours, rows), "loop, unpacked": loop(mapped, rows), "whole, h5py": whole(ours)}
+        size = sum(path.stat().st_size for path in Path(name).glob("*.hdf5"))
+        print(f"{rows} sequences of {layout.size(given.shards[0])[1]} tokens, {size / stored:.0f} bytes each\n")
+        ways = {"loop": loop(ours, rows), "whole, h5py": whole(ours)}
         measured(ways, "sequences", given)
 
 

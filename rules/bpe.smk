@@ -1,8 +1,7 @@
 # GPT-2's tokens: articles -> shards with the ids of GPT-2's byte pair encoding, verified. One manifest serves every
 # sequence length.
-#   in:  data/<corpus>/articles/part_0000.jsonl (rules/corpus.smk), or somebody else's token files (corpus.dump.shards)
-#   out: data/<corpus>/bpe/{training,test}_0000.hdf5 (or .bin: a link to somebody else's file) and
-#        data/<corpus>/bpe/manifest.json
+#   in:  data/<corpus>/articles/part_0000.jsonl (rules/corpus.smk)
+#   out: data/<corpus>/bpe/{training,test}_0000.hdf5 and data/<corpus>/bpe/manifest.json
 
 BPE_VOCABULARY = CORPUS_TARGETS.tokenizer or f"data/{CORPUS.name}/bpe/vocabulary"
 
@@ -24,10 +23,10 @@ rule bpe_vocabulary:
 
 rule bpe_tokenize:
     input:
-        articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl", folder=BPE),
+        articles=of_corpus("data/{corpus}/articles/part_{part}.jsonl"),
         vocabulary=CORPUS_TARGETS.tokenizer or rules.bpe_vocabulary.output,
     output:
-        passing("data/{corpus}/bpe/tokens/part_{part}.hdf5"),
+        "data/{corpus}/bpe/tokens/part_{part}.hdf5",
     log:
         "logs/{corpus}/bpe/tokenize_{part}.log",
     priority: BEFORE_RUNS
@@ -39,51 +38,30 @@ rule bpe_tokenize:
         step("corpus.bpe.tokenize", vocabulary="params.vocabulary")
 
 
-if CORPUS_TARGETS.finished is None:
-
-    rule bpe_shard:
-        input:
-            parts=of_corpus(
-                expand("data/{{corpus}}/bpe/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts), folder=BPE
-            ),
-        output:
-            "data/{corpus}/bpe/{split}_{number}.hdf5",
-        log:
-            "logs/{corpus}/bpe/{split}_{number}.log",
-        priority: BEFORE_RUNS
-        conda:
-            "../envs/main.yaml"
-        resources:
-            runtime=5,  # minutes, like rule shard (rules/corpus.smk)
-        params:
-            position=looked_up(CORPUS_TARGETS.position),
-            shards=sum(CORPUS.shards.model_dump().values()),
-            digest=CORPUS.digest(BPE),
-        shell:
-            step("corpus.bpe.shard")
-
-else:
-
-    rule bpe_adopt:
-        input:
-            shard=looked_up(CORPUS_TARGETS.finished_shard, folder=BPE),
-        output:
-            "data/{corpus}/bpe/{split}_{number}.bin",
-        log:
-            "logs/{corpus}/bpe/{split}_{number}.log",
-        priority: BEFORE_RUNS
-        conda:
-            "../envs/main.yaml"
-        params:
-            unpacked=False,
-        shell:
-            step("corpus.adopt")
+rule bpe_shard:
+    input:
+        parts=of_corpus(expand("data/{{corpus}}/bpe/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts)),
+    output:
+        "data/{corpus}/bpe/{split}_{number}.hdf5",
+    log:
+        "logs/{corpus}/bpe/{split}_{number}.log",
+    priority: BEFORE_RUNS
+    conda:
+        "../envs/main.yaml"
+    resources:
+        runtime=5,  # minutes, like rule shard (rules/corpus.smk)
+    params:
+        position=looked_up(CORPUS_TARGETS.position),
+        shards=sum(CORPUS.shards.model_dump().values()),
+        digest=lambda wildcards: CORPUS.digest(BPE),
+    shell:
+        step("corpus.bpe.shard")
 
 
 rule bpe_verify:
     input:
-        shard=f"data/{{corpus}}/bpe/{{split}}_{{number}}{CORPUS_TARGETS.ending(BPE)}",
-        vocabulary=(CORPUS_TARGETS.tokenizer or rules.bpe_vocabulary.output) if CORPUS_TARGETS.finished is None else [],
+        shard="data/{corpus}/bpe/{split}_{number}.hdf5",
+        vocabulary=CORPUS_TARGETS.tokenizer or rules.bpe_vocabulary.output,
     output:
         "data/{corpus}/bpe/verified/{split}_{number}.json",
     log:
@@ -94,15 +72,15 @@ rule bpe_verify:
     resources:
         runtime=5,
     params:
-        vocabulary=BPE_VOCABULARY if CORPUS_TARGETS.finished is None else [],
-        digest=CORPUS.digest(BPE) if CORPUS_TARGETS.finished is None else [],
+        vocabulary=BPE_VOCABULARY,
+        digest=lambda wildcards: CORPUS.digest(BPE),
     shell:
         step("corpus.bpe.verify", vocabulary="params.vocabulary")
 
 
 rule bpe_manifest:
     input:
-        verified=looked_up(CORPUS_TARGETS.verified, folder=BPE),
+        verified=looked_up(CORPUS_TARGETS.verified),
     output:
         "data/{corpus}/bpe/manifest.json",
     log:

@@ -91,12 +91,6 @@ def of_pictures(look_up):
     return lambda room, **wildcards: look_up(PICTURES[room], **wildcards)
 
 
-def passing(path):
-    """Mark an output as temporary, unless the corpus keeps everything. Snakemake removes a temporary file when no
-    job needs it any more."""
-    return temp(path) if CORPUS.keep == "shards" else path
-
-
 def manifest_of_specs(specs):
     """The manifest that a job over several specifications reads; none with synthetic data. `ancient`: a newer manifest
     does not make the job run again."""
@@ -180,7 +174,6 @@ def checked_plan():
     """The plan and what `auto` means on this cluster, once it is certain that the pending files can be made here."""
     of_call = the_plan()
     plan.check_places(of_call.pending)
-    CORPUS_TARGETS.check_kept(of_call.pending)
     lock.unclaimed(of_call.pending)
     if plan.REPORT in of_call.pending:
         machines.read(machines.read_asked(CONFIG.asked_of_machines()))

@@ -97,7 +97,7 @@ rule extract:
         # With several sources, every source must be readable before the extraction of any source starts.
         every=ancient(expand("data/{{corpus}}/dump/parts{number}.json", number=filter(None, CORPUS_TARGETS.cuts))),
     output:
-        articles=passing("data/{corpus}/articles/part_{part}.jsonl"),
+        articles="data/{corpus}/articles/part_{part}.jsonl",
         counts="data/{corpus}/articles/part_{part}.counts.json",
     log:
         "logs/{corpus}/extract_{part}.log",
@@ -116,7 +116,7 @@ rule tokenize:
         vocabulary="data/{corpus}/vocabulary.txt",
         tokenizer=CORPUS_TARGETS.tokenizer or [],
     output:
-        passing("data/{corpus}/tokens/part_{part}.hdf5"),
+        "data/{corpus}/tokens/part_{part}.hdf5",
     log:
         "logs/{corpus}/tokenize_{part}.log",
     priority: BEFORE_RUNS
@@ -133,7 +133,7 @@ rule gather:
     input:
         parts=of_corpus(expand("data/{{corpus}}/tokens/part_{part}.hdf5", part=CORPUS_TARGETS.parts)),
     output:
-        passing("data/{corpus}/tokens/{split}_{number}.hdf5"),
+        "data/{corpus}/tokens/{split}_{number}.hdf5",
     log:
         "logs/{corpus}/gather_{split}_{number}.log",
     priority: BEFORE_RUNS
@@ -164,7 +164,6 @@ if CORPUS_TARGETS.finished is None:
         params:
             parameters=lambda wildcards: canonical(CORPUS.shard_parameters(int(wildcards.sequence_length))),
             protocol=DATA_PROTOCOL,
-            unpacked=CORPUS.unpacked,
         shell:
             step("corpus.shard")
 
@@ -180,8 +179,6 @@ else:
         priority: BEFORE_RUNS
         conda:
             "../envs/main.yaml"
-        params:
-            unpacked=CORPUS.unpacked,
         shell:
             step("corpus.adopt")
 
@@ -189,7 +186,6 @@ else:
 rule verify:
     input:
         shard="data/{corpus}/seq{sequence_length}/{split}_{number}.hdf5",
-        tokens="data/{corpus}/tokens/{split}_{number}.hdf5" if CORPUS_TARGETS.finished is None else [],
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence_length}/verified/{split}_{number}.json",
@@ -201,8 +197,10 @@ rule verify:
     resources:
         runtime=5,
     params:
-        parameters=lambda wildcards, input: (
-            canonical(CORPUS.shard_parameters(int(wildcards.sequence_length))) if input.tokens else []
+        parameters=lambda wildcards: (
+            canonical(CORPUS.shard_parameters(int(wildcards.sequence_length)))
+            if CORPUS_TARGETS.finished is None
+            else []
         ),
         predictions=lambda wildcards: CORPUS.sequences[int(wildcards.sequence_length)],
     shell:

@@ -35,22 +35,6 @@ def uniform(words: Words) -> NDArray[np.float64]:
     return (words >> np.uint64(32)).astype(np.float64) * 2.0**-32
 
 
-def heads(words: Words, tosses: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many of `tosses` fair coins show heads.
-
-    We count the set bits of each word. Every further 64 coins take the next word that splitmix64 makes from it.
-    """
-    count = np.zeros(len(words), dtype=np.int64)
-    left, word, rows = tosses.copy(), words.copy(), np.flatnonzero(tosses > 0)
-    while len(rows):
-        used = np.minimum(left[rows], 64).astype(np.uint64)
-        count[rows] += np.bitwise_count(word[rows] >> (np.uint64(64) - used))
-        left[rows] -= 64
-        rows = rows[left[rows] > 0]
-        word[rows] = splitmix64(word[rows])
-    return count
-
-
 def splitmix64(words: Words) -> Words:
     """Return the output of a splitmix64 generator for each state in `words`."""
     z = words + np.uint64(0x9E3779B97F4A7C15)

@@ -7,7 +7,7 @@ from typing import Any
 
 from throughline import records, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
-from throughline.corpus.shards import finished_files
+from throughline.corpus.shards.finished import finished_shards
 from throughline.corpus.targets import CorpusTargets
 from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
@@ -61,7 +61,7 @@ def read(
     records.leave_newer({spec.summary for spec in specs})
     read = config.folders("corpus")
     needed = config.corpus.needed(read)
-    finished = finished_files.of(config.corpus, needed)
+    finished = finished_shards(config.corpus, needed)
     if finished is not None:
         _held_out(config, finished)
     folders = [folder for folder in config.corpus.made(read) if finished is None or folder in finished]

@@ -15,7 +15,8 @@ import pytest
 from corpus_helpers import documents, tiny_vocabulary, write_tokens
 from framework_lab import python
 from throughline import files, frameworks
-from throughline.corpus.shards import Parameters, making, manifest, verification
+from throughline.corpus import manifest
+from throughline.corpus.shards import Parameters, making, verification
 
 PARAMETERS = Parameters(32, 5, dupe_factor=1, dynamic=True)
 CODE = """
@@ -52,7 +53,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
         making.make(folder / "tokens.hdf5", folder / "tiny.txt", PARAMETERS, "training", shard, path)
         files.write_json(path.with_suffix(".json"), verification.verify(path, words, PARAMETERS))
         verified.append(path.with_suffix(".json"))
-    manifest.merge("sample", verified, words, PARAMETERS.described(), folder / "manifest.json")
+    manifest.merge_pairs("sample", verified, words, PARAMETERS.described(), folder / "manifest.json")
     assert json.loads((folder / "manifest.json").read_text())["rows"] < 40 * 32 * 2, "40 batches are more than an epoch"
     return folder / "manifest.json"
 

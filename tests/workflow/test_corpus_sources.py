@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from corpus_helpers import CLOSING, HEADER, documents, page, streams, write_tokens
+from corpus_helpers import CLOSING, documents, streams, write_tokens
 from dump_server import Server, cut, status
 from throughline import files, workloads
 from throughline.corpus.shards import Parameters, making
@@ -19,7 +19,7 @@ from throughline.corpus.source import IDS, dumps
 from throughline.corpus.text import tokens, vocabulary
 from throughline.rank.data import Manifest, batches
 from throughline.study.config import load
-from throughline.workloads import bert, gpt2
+from throughline.workloads import bert
 
 from .conftest import ONE, SMALL, Clone, job_counts
 
@@ -202,36 +202,23 @@ def adopting(folder: Path, sequences: str = "{32: 5, 64: 10}") -> str:
 
 
 def test_finished_shards_are_used_as_they_are(clone: Callable[[str], Clone], shards: Path) -> None:
-    """BERT's blocks use finished shards of pairs, and a block of GPT-2 uses nanoGPT's token files."""
-    for name in ("train", "val"):
-        np.arange(900, dtype="<u2").tofile(shards / f"{name}.bin")
     before = {path: path.stat().st_mtime_ns for path in shards.rglob("*.*")}
-    text = "  text: {model: gpt2-tiny, sequence_length: 48, topologies: [1n1g], batch: {fp32: [4]}, repeats: 1}\n"
-    fresh = clone(adopting(shards) + text)
+    fresh = clone(adopting(shards))
     counts = job_counts(fresh.made("corpus").stdout)
     assert (counts["adopt"], counts["verify"], counts["manifest"]) == (6, 6, 2)
-    assert (counts["bpe_adopt"], counts["bpe_verify"], counts["bpe_manifest"]) == (2, 2, 1)
-    assert not set(counts) & {"dump", "cut", "extract", "tokenize", "gather", "shard", "bpe_tokenize", "bpe_shard"}
-    for name in fresh.files("data/adopted/seq*/*.hdf5"):
-        assert (fresh.path / name).is_symlink()
+    assert not set(counts) & {"sample", "cut", "extract", "tokenize", "gather", "shard"}
+    assert all((fresh.path / name).is_symlink() for name in fresh.files("data/adopted/seq*/*.hdf5"))
     manifest = files.read_json(fresh.path / "data/adopted/seq32/manifest.json")
     assert [shard["source"] for shard in manifest["shards"]] == [
         "wikicorpus_en_training_9.hdf5", "wikicorpus_en_training_10.hdf5", "wikicorpus_en_test_9.hdf5"
     ]  # fmt: skip
     assert str(shards) not in str(manifest)
     read = Manifest(fresh.path / "data/adopted/seq32/manifest.json", "corpus")
-    own = bert.Parameters(sequence_length=32, predictions=5)
-    read.fits(workloads.of("bert-tiny"), own, 2)
+    read.fits(workloads.of("bert-tiny"), bert.Parameters(sequence_length=32, predictions=5), 2)
     read.check(read.shards)
     assert len(next(batches(read, 1, 0, 2, 8))["input_ids"]) == 8
     asked = load([fresh.path / "small.yaml"]).corpus
     assert manifest["parameters_digest"].startswith(asked.identity("seq32").digest)
-    tokens = Manifest(fresh.path / "data/adopted/bpe/manifest.json", "corpus", gpt2.Parameters(sequence_length=48), 1)
-    tokens.check([*tokens.shards, *tokens.held_out])
-    rows = next(batches(tokens, 1, 0, 1, 8))["tokens"]
-    assert rows.shape == (8, 49) and (np.diff(rows.astype(int)) == 1).all()
-    assert tokens.content["parameters_digest"].startswith(asked.identity("bpe").digest)
-    assert str(shards) not in str(tokens.content)
     assert before == {path: path.stat().st_mtime_ns for path in shards.rglob("*.*")}
     assert "Nothing to be done" in fresh.made("corpus").stdout
 
@@ -280,9 +267,13 @@ def test_finished_shards_without_a_test_cannot_be_checked_for_convergence(
     fresh.made("--dry-run", "--config", "benchmarks={other: {convergence: null}}")
 
 
-def test_finished_shards_that_are_not_there(clone: Callable[[str], Clone], tmp_path: Path) -> None:
-    failed = clone(adopting(tmp_path / "none")).snakemake("--dry-run", "corpus")
-    assert failed.returncode != 0 and "there is no folder" in failed.stdout and "Traceback" not in failed.stdout
-    (tmp_path / "named.xml").write_text(HEADER + page(1, "x") + CLOSING)
-    failed = clone(adopting(tmp_path)).snakemake("--dry-run", "corpus")
-    assert failed.returncode != 0 and "holds no shards" in failed.stdout
+def test_finished_shards_that_are_not_there(clone: Callable[[str], Clone], shards: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    text = "  text: {model: gpt2-tiny, sequence_length: 48, topologies: [1n1g], batch: {fp32: [4]}, repeats: 1}\n"
+    for configuration, message in (
+        (adopting(tmp_path / "none"), "there is no folder"),
+        (adopting(tmp_path / "empty"), "holds no shards"),
+        (adopting(shards) + text, "holds pairs of sentences for BERT, and a benchmark reads running text"),
+    ):
+        failed = clone(configuration).snakemake("--dry-run", "corpus")
+        assert failed.returncode != 0 and message in failed.stdout and "Traceback" not in failed.stdout

@@ -196,18 +196,14 @@ def test_masks_can_be_drawn_while_reading(clone: Callable[[str], Clone]) -> None
     assert manifest["parameters"]["dynamic"] is True and manifest["vocabulary"]["words"] == [[999, 30522]]
 
 
-def test_a_corpus_can_keep_its_shards_alone(clone: Callable[[str], Clone]) -> None:
-    kept = clone(ONE.replace("name: little", "name: little\n  keep: shards\n  extractor: throughline"))
+def test_articles_and_tokens_of_a_finished_corpus_may_be_removed(clone: Callable[[str], Clone]) -> None:
+    kept = clone(ONE.replace("name: little", "name: little\n  extractor: throughline"))
     kept.made("corpus")
-    assert not kept.files("data/little/articles/*.jsonl", "data/little/tokens/*")
+    for folder in ("articles", "tokens"):
+        shutil.rmtree(kept.path / "data/little" / folder)
     assert "Nothing to be done" in kept.made("corpus").stdout
     before, lost = hashes(kept), kept.path / "data/little/seq32/training_0000.hdf5"
     lost.unlink()
-    refused = kept.snakemake("corpus")
-    assert refused.returncode != 0 and "seq32/training_0000.hdf5 is made of articles that" in refused.stdout
-    assert "set corpus.keep: all" in refused.stdout and "Traceback" not in refused.stdout
-    assert not kept.files("data/little/articles/*.jsonl")
-    (kept.path / "small.yaml").write_text((kept.path / "small.yaml").read_text().replace("keep: shards", "keep: all"))
     kept.made("corpus")
     assert hashes(kept) == before and kept.files("data/little/articles/*.jsonl")
 

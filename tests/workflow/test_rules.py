@@ -19,7 +19,7 @@ from snakemake.settings.types import ConfigSettings, ResourceSettings, StorageSe
 ROOT = Path(__file__).parents[2]
 CORPORA = [
     "{}",
-    "{dump: enwiki-20261101, contact: me@example.org, keep: shards}",
+    "{dump: enwiki-20261101, contact: me@example.org}",
     "{dump: {shards: data}, sequences: {32: 5}}",
     "{dump: [sample, {text: README.md}], extractor: throughline}",
 ]

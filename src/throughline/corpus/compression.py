@@ -18,11 +18,8 @@ def packed(data: np.ndarray) -> bytes:
 def _planes(data: np.ndarray) -> np.ndarray:
     """Apply HDF5's shuffle: return the first bytes of all elements, then the second bytes, and so on; u1[bytes]."""
     flat = data.reshape(-1)
-    compiled = kernel.load()
     if data.itemsize == 1:
         return flat.view(np.uint8)
-    if compiled is None:
-        return np.ascontiguousarray(flat.reshape(-1, 1).view(np.uint8).T).reshape(-1)
     out = np.empty(data.nbytes, np.uint8)
-    compiled.planes(data.ctypes.data, data.size, data.itemsize, out)
+    kernel.load().planes(data.ctypes.data, data.size, data.itemsize, out)
     return out

@@ -558,46 +558,52 @@ static i64 run(const u8 *bytes, u8 value, i64 most) {
     return at;
 }
 
-/* True if a row keeps every rule of check_layout and, with `masked_of`, of check_promises (both in row_checks.py). */
-static int kept(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, const u8 *kinds,
-                const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
-                const i32 *labels) {
+/* What is wrong with a row, in the order of FAULTS in verification.py. */
+enum { NOTHING, FORM, OUTSIDE, MASKS, PROMISES, LABEL };
+
+/* Return the first rule of the layout that a row breaks, or NOTHING. With `masked_of`, the stricter rules of our own
+   shards count too. */
+static int fault(i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, const u8 *kinds,
+                 const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
+                 const i32 *labels) {
     i64 length = run(input_mask, 1, sequence), first = run(segments, 0, sequence), masked = 0, specials = 0;
     i64 second = run(segments + first, 1, sequence - first);
-    int wrong = 0;
-    if (length < 5 || second < 2 || first < 3 || first + second != length) return 0;
-    if (run(input_mask + length, 0, sequence - length) + length < sequence) return 0;
-    if (run(segments + length, 0, sequence - length) + length < sequence) return 0;
-    for (i64 i = 0; i < length; i++) wrong |= (u32)ids[i] >= (u32)entries;
-    for (i64 i = length; i < sequence; i++) wrong |= ids[i];
-    if (wrong || ids[0] != cls || ids[length - 1] != sep || ids[first - 1] != sep) return 0;
+    int outside = 0, padded = 0, promised = 1;
+    if (length < 5 || second < 2 || first < 3 || first + second != length) return FORM;
+    if (run(input_mask + length, 0, sequence - length) + length < sequence) return FORM;
+    if (run(segments + length, 0, sequence - length) + length < sequence) return FORM;
+    for (i64 i = 0; i < length; i++) outside |= (u32)ids[i] >= (u32)entries;
+    for (i64 i = length; i < sequence; i++) padded |= ids[i];           /* [PAD] is 0 */
+    if (outside) return OUTSIDE;
+    if (padded || ids[0] != cls || ids[length - 1] != sep || ids[first - 1] != sep) return FORM;
     while (masked < predictions && labels[masked]) masked++;
-    for (i64 k = masked; k < predictions; k++) wrong |= labels[k] | positions[k];
-    if (wrong || !masked) return 0;
+    for (i64 k = masked; k < predictions; k++)
+        if (labels[k] | positions[k]) return MASKS;
+    if (!masked) return MASKS;
     if (masked_of)
-        for (i64 i = 0; i < length; i++)                                /* [PAD] is 0 */
+        for (i64 i = 0; i < length; i++)
             specials += (ids[i] == cls) | (ids[i] == sep) | (ids[i] == mask) | !ids[i];
     for (i64 k = 0; k < masked; k++) {
         i64 at = positions[k];
-        if ((u32)labels[k] >= (u32)entries || at <= (k ? positions[k - 1] : 0) || at >= length - 1 ||
-            at == first - 1)
-            return 0;
+        if ((u32)labels[k] >= (u32)entries) return OUTSIDE;
+        if (at <= (k ? positions[k - 1] : 0) || at >= length - 1 || at == first - 1) return MASKS;
         i32 now = ids[at];
         specials += (kinds[labels[k]] == SPECIAL) - (kinds[now] == SPECIAL);
-        if (masked_of && now != mask && now != labels[k] && kinds[now] != RANDOM_WORD) return 0;
+        promised &= now == mask || now == labels[k] || kinds[now] == RANDOM_WORD;
     }
-    return !masked_of || (specials == 3 && masked == masked_of[length - 3]);
+    return !masked_of || (promised && specials == 3 && masked == masked_of[length - 3]) ? NOTHING : PROMISES;
 }
 
-/* True if all rows keep every rule ([PAD] is 0). Adds to `counts` what `counted` in row_checks.py counts. `kinds` says
-   for each entry of the vocabulary whether it is special, or may be a random word. */
+/* Check rows up to the first with a fault, and return this fault. Adds to `counts`, in the order of COUNTED in
+   verification.py, what the rows before it hold. `kinds` says for each entry of the vocabulary whether it is special, or
+   may be a random word. */
 int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 sep, i32 mask, i32 unknown, const u8 *kinds,
             const i32 *masked_of, const i32 *ids, const u8 *input_mask, const u8 *segments, const i32 *positions,
             const i32 *labels, const u8 *next, i64 *counts) {
     for (i64 row = 0; row < rows; row++) {
-        if (next[row] > 1 || !kept(sequence, predictions, entries, cls, sep, mask, kinds, masked_of, ids, input_mask,
-                                   segments, positions, labels))
-            return 0;
+        int wrong = next[row] > 1 ? LABEL : fault(sequence, predictions, entries, cls, sep, mask, kinds, masked_of, ids,
+                                                  input_mask, segments, positions, labels);
+        if (wrong) return wrong;
         counts[TOKENS] += run(input_mask, 1, sequence);
         for (i64 k = 0; k < predictions && labels[k]; k++) {
             i32 now = ids[positions[k]];
@@ -611,146 +617,5 @@ int checked(i64 rows, i64 sequence, i64 predictions, i64 entries, i32 cls, i32 s
         ids += sequence, input_mask += sequence, segments += sequence;
         positions += predictions, labels += predictions;
     }
-    return 1;
-}
-
-/* ---- Verification: look segments up in the documents ---- */
-
-enum { ANCHOR = 4, SHORTEST_HASHES = 1 << 12 };       /* a segment is hashed by its first tokens, at most ANCHOR */
-
-struct needle { const i32 *ids; i64 length; u64 hash; i32 other, places, first; };   /* other: next in its hash chain */
-struct place { i64 at; i32 next; };
-
-static inline u64 token_at(const void *tokens, i64 width, i64 at) {
-    return width == 2 ? ((const u16 *)tokens)[at] : ((const u32 *)tokens)[at];
-}
-
-/* Hash the first `anchor` tokens of a window, which holds 16 bits of each of ANCHOR tokens. */
-static inline u64 hash_of_first(u64 window, i64 anchor) {
-    window <<= 16 * (ANCHOR - anchor);
-    window *= 0x9E3779B97F4A7C15;
-    return window ^ window >> 32;
-}
-
-static int stands_at(const struct needle *needle, const void *tokens, i64 width, i64 at) {
-    for (i64 i = 0; i < needle->length; i++)
-        if (token_at(tokens, width, at + i) != (u64)needle->ids[i]) return 0;
-    return 1;
-}
-
-/* Find the places of each needle in `count` tokens. The search for a needle with more than `most` places stops. Returns
-   the places, or NULL if memory is short. */
-static struct place *places_of(struct needle *needles, i64 many, const void *tokens, i64 width, i64 count, i64 most) {
-    struct place *places = NULL;
-    i64 used = 0, room = 0;
-    u64 mask = SHORTEST_HASHES - 1, shorts[1024] = {0};   /* a bit for each token that begins a shorter segment */
-    while (mask < 16 * (u64)many) mask = 2 * mask + 1;
-    u64 wide = 8 * mask + 7;               /* wide enough that few tokens are looked up in vain */
-    i32 *heads_of = malloc((mask + 1) * sizeof *heads_of);
-    u64 *bits = calloc(wide / 64 + 1, sizeof *bits);
-    if (!heads_of || !bits || !grown((void **)&places, &room, many, sizeof *places)) goto short_of_memory;
-    memset(heads_of, 255, (mask + 1) * sizeof *heads_of);
-    for (i64 n = 0; n < many; n++) {
-        i64 anchor = needles[n].length < ANCHOR ? needles[n].length : ANCHOR;
-        u64 window = 0;
-        for (i64 i = anchor; i-- > 0;) window = window << 16 | (u16)needles[n].ids[i];
-        u64 hash = hash_of_first(window, anchor);
-        if (anchor < ANCHOR) shorts[(window & 65535) / 64] |= (u64)1 << window % 64;
-        needles[n].hash = hash, needles[n].other = heads_of[hash & mask], needles[n].places = 0, needles[n].first = -1;
-        heads_of[hash & mask] = (i32)n;
-        bits[(hash & wide) / 64] |= (u64)1 << hash % 64;
-    }
-    u64 window = 0;
-    for (i64 at = 1 - ANCHOR; at < count; at++) {
-        i64 next = at + ANCHOR - 1;
-        window = window >> 16 | (next < count ? token_at(tokens, width, next) << 48 : 0);
-        if (at < 0) continue;
-        i64 anchor = shorts[(window & 65535) / 64] >> window % 64 & 1 ? 1 : ANCHOR;
-        for (; anchor <= ANCHOR && at + anchor <= count; anchor++) {
-            u64 hash = hash_of_first(window, anchor);
-            if (!(bits[(hash & wide) / 64] >> hash % 64 & 1)) continue;
-            for (i32 *link = heads_of + (hash & mask); *link >= 0;) {
-                struct needle *needle = needles + *link;
-                i64 known = needle->length < ANCHOR ? needle->length : ANCHOR;
-                if (needle->hash == hash && known == anchor && at + needle->length <= count &&
-                    stands_at(needle, tokens, width, at)) {
-                    if (!grown((void **)&places, &room, used + 1, sizeof *places)) goto short_of_memory;
-                    places[used] = (struct place){at, needle->first};
-                    needle->first = (i32)used++;
-                    if (++needle->places > most) {
-                        *link = needle->other;
-                        continue;
-                    }
-                }
-                link = &needle->other;
-            }
-        }
-    }
-    free(heads_of), free(bits);
-    return places;
-short_of_memory:
-    free(heads_of), free(bits), free(places);
-    return NULL;
-}
-
-/* Return the index of the last of `bounds` that is at most `value`. */
-static i64 before(const i64 *bounds, i64 count, i64 value) {
-    i64 low = 0, high = count;
-    while (high - low > 1) {
-        i64 middle = (low + high) / 2;
-        if (bounds[middle] <= value) low = middle; else high = middle;
-    }
-    return low;
-}
-
-/* Judge rows like `check` in text_lookup.py. Returns how many could be judged, -2 if memory is short, or -3 - row if that
-   row is wrong (`check` then says why). `ids` are the ids before masking. `begins` has `sentences` elements: sentence s
-   begins at token begins[s] and belongs to document document_of[s]. A segment in more than `most` places proves nothing. */
-i64 looked_up(i64 rows, i64 sequence, const i32 *ids, const i64 *a_length, const i64 *b_length, const u8 *next,
-              const void *tokens, i64 width, i64 count, const i64 *begins, i64 sentences, const i64 *document_of, i64 most) {
-    struct needle *needles = malloc((size_t)(2 * rows + 1) * sizeof *needles);
-    struct { i64 at, from, to; } *found[2] = {malloc((size_t)(most + 1) * sizeof **found), NULL};
-    struct place *places = NULL;
-    i64 judged = -2, numbers[2];
-    found[1] = malloc((size_t)(most + 1) * sizeof **found);
-    if (!needles || !found[0] || !found[1]) goto done;
-    for (i64 row = 0; row < rows; row++) {
-        needles[2 * row] = (struct needle){.ids = ids + row * sequence + 1, .length = a_length[row]};
-        needles[2 * row + 1] = (struct needle){.ids = ids + row * sequence + a_length[row] + 2, .length = b_length[row]};
-    }
-    if (!(places = places_of(needles, 2 * rows, tokens, width, count, most))) goto done;
-    judged = 0;
-    for (i64 row = 0; row < rows; row++) {
-        const struct needle *pair = needles + 2 * row;
-        if (pair[0].places > most || pair[1].places > most) continue;
-        for (int which = 0; which < 2; which++) {
-            numbers[which] = 0;
-            for (i32 i = pair[which].first; i >= 0; i = places[i].next) {
-                i64 at = places[i].at, from = before(begins, sentences, at);
-                i64 to = before(begins, sentences, at + pair[which].length - 1);
-                if (document_of[from] != document_of[to]) continue;     /* across a document's end: a coincidence */
-                found[which][numbers[which]].at = at;
-                found[which][numbers[which]].from = from, found[which][numbers[which]++].to = to;
-            }
-        }
-        int fine = 0;
-        for (i64 i = 0; i < numbers[0] && !fine; i++)
-            for (i64 k = 0; k < numbers[1] && !fine; k++) {
-                int same = document_of[found[0][i].from] == document_of[found[1][k].from];
-                if (next[row])        /* the places of both segments must not all be in one document */
-                    fine = !same || document_of[found[0][i].from] != document_of[found[0][0].from];
-                else
-                    fine = same && found[1][k].at >= found[0][i].at + pair[0].length &&
-                           (begins[found[1][k].to] - found[0][i].at < sequence - 3 ||
-                            found[1][k].from == found[0][i].to + 1);
-            }
-        if (!fine) {
-            judged = -3 - row;
-            goto done;
-        }
-        judged++;
-    }
-done:
-    free(needles), free(found[0]), free(found[1]), free(places);
-    return judged;
+    return NOTHING;
 }

@@ -46,7 +46,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
     ]),
     "planes": (None, [_pointer, _i64, _i64, _u1]),
     "elements": (None, [_pointer, _i64, _pointer]),
-    "looked_up": (_i64, [_i64, _i64, _i4, _i8, _i8, _u1, _pointer, _i64, _i64, _i8, _i64, _i8, _i64]),
 }  # fmt: skip
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from throughline.corpus.bpe import reading as windows
+from throughline.corpus.bpe import END_OF_TEXT, KIND
+from throughline.corpus.bpe.reading import WindowReader
 from throughline.corpus.shards import layout
 from throughline.corpus.shards.masks import Masking
 
@@ -24,10 +25,10 @@ def reader(content: Mapping[str, Any], folder: Path, parameters: Any, seed: int)
 
     `parameters` and `seed` are those of the run.
     """
-    if content.get("kind") == windows.KIND:
+    if content.get("kind") == KIND:
         apart = getattr(parameters, "attention", None) == "document"
-        end = content["vocabulary"].get("end_of_text", windows.END_OF_TEXT) if apart else None
-        return windows.WindowReader(folder, parameters.sequence_length, seed, end)
+        end = content["vocabulary"].get("end_of_text", END_OF_TEXT) if apart else None
+        return WindowReader(folder, parameters.sequence_length, seed, end)
     return PairReader(content, folder)
 
 
@@ -62,14 +63,12 @@ def read_shard(path: Path, names: Iterable[str] = layout.TYPES) -> Rows:
 
 
 def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compiled: Any = None) -> np.ndarray:
-    """Return the rows [first, last) of a dataset, memory-mapped if the file stores them uncompressed.
+    """Return the rows [first, last) of a dataset.
 
     This function unpacks gzip several times faster than HDF5 does. We never let HDF5 unpack it, because HDF5 sets no
     limit to the unpacked size. OSError if a chunk does not unpack to its size. `compiled`: kernel.c, if it is there.
     """
-    kind, offset = dataset.dtype, dataset.id.get_offset()
-    if offset is not None and dataset.size and dataset.external is None:
-        return np.asarray(np.memmap(dataset.file.filename, kind, "r", offset, dataset.shape)[first:last])
+    kind = dataset.dtype
     plan = dataset.id.get_create_plist()
     filters = [plan.get_filter(number)[0] for number in range(plan.get_nfilters())]
     if h5py.h5z.FILTER_DEFLATE not in filters:

@@ -135,7 +135,6 @@ def shard(
     split: Literal["training", "test"],
     number: int,
     parameters: str,
-    unpacked: bool,
     output: Path,
 ) -> None:
     """Make one shard of pre-training examples.
@@ -143,29 +142,25 @@ def shard(
     tokens: the shard's tokens
     number: of the shard, from 0 within its split
     parameters: JSON: sequence_length, predictions, probability ...
-    unpacked: write it uncompressed
     """
     from throughline.corpus.shards import Parameters, making
 
-    how = Parameters.from_json(parameters)
-    making.make(tokens, vocabulary, how, split, number, output, unpacked=unpacked)
+    making.make(tokens, vocabulary, Parameters.from_json(parameters), split, number, output)
 
 
-def adopt(shard: Path, unpacked: bool, output: Path) -> None:
-    """Put a finished shard of another program into its place, as a link or as an uncompressed copy.
+def adopt(shard: Path, output: Path) -> None:
+    """Put a finished shard of another program into its place, as a link.
 
     shard: the finished file
-    unpacked: copy it, uncompressed, instead of linking it
     """
-    from throughline.corpus.shards import finished_files, making
+    from throughline.corpus.shards import finished
 
-    (making.unpack if unpacked else finished_files.link)(shard, output)
+    finished.link(shard, output)
 
 
 def verify(
     shard: Path,
     vocabulary: Path,
-    tokens: Path | None,
     parameters: str | None,
     sequence_length: int,
     predictions: int,
@@ -173,7 +168,6 @@ def verify(
 ) -> None:
     """Check every promise of one shard, and write its digests and statistics.
 
-    tokens: the tokens that the shard was made from; no value for a finished shard of another program
     parameters: JSON: what the shard must have; no value for a finished shard of another program
     """
     from throughline.corpus.shards import Parameters, verification
@@ -182,7 +176,7 @@ def verify(
 
     expected = Parameters.from_json(parameters) if parameters else None
     size = None if expected else (sequence_length, predictions)
-    result = verification.verify(shard, read(vocabulary), expected, tokens, size)
+    result = verification.verify(shard, read(vocabulary), expected, size)
     print(f"{result['file']}: {result['rows']:,} rows checked")
     write_json(output, result)
 
@@ -194,7 +188,7 @@ def manifest(corpus: str, verified: list[Path], vocabulary: Path, parameters: di
     verified: results of all verifications
     parameters: JSON, recorded and digested
     """
-    from throughline.corpus.shards import manifest
+    from throughline.corpus import manifest
     from throughline.corpus.text.vocabulary import read
 
-    manifest.merge(corpus, verified, read(vocabulary), parameters, output)
+    manifest.merge_pairs(corpus, verified, read(vocabulary), parameters, output)

@@ -1,4 +1,4 @@
-"""The files of the corpus, and the arguments of the commands that make them."""
+"""The files of the corpus, and what its rules look up for their wildcards."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from throughline.study.targets import pick
 
 
 class CorpusTargets:
-    """The files of the corpus, and the arguments of the commands that make them.
+    """The files of the corpus. A look-up gets the wildcards of a rule by their names, and says which files it needs.
 
-    folders: the folders that are made, `seq<length>` or BPE, each with a manifest. finished: shards that somebody else
-    made, as {folder: {our name: file}}; None if shards are made here. needed: the folders that runs read; None: all.
+    folders: the folders that are made, `seq<length>` or BPE, each with a manifest. finished: finished shards that are
+    used as they are, as {folder: {our name: file}}; None if shards are made here. needed: the folders that runs read;
+    None: all.
 
     `cuts` maps a suffix to each source of the text. The suffix belongs to the name of the file that says where the
     source is cut into parts. `parts` are the numbers of all parts. Every source has the same number of parts, and the
@@ -45,46 +46,21 @@ class CorpusTargets:
         """Return those of these files that runs read."""
         return [file for folder in self.needed for file in self.shards(folder).files()]
 
-    def check_kept(self, pending: Iterable[str], root: Path = Path()) -> None:
-        """Raise UserError if a pending file needs articles that were removed after the corpus was finished.
-
-        `corpus.keep: shards` removes them.
-        """
-        folder = f"data/{self.corpus.name}"
-        files = sorted(name for name in pending if name.startswith(f"{folder}/"))
-        again = [name for name in files if name.startswith(f"{folder}/articles/")]
-        if self.corpus.keep == "shards" and again and any(root.glob(f"{folder}/*/manifest.json")):
-            lost = [name for name in files if "/seq" in name and not (root / name).exists()]
-            needs = lost[0] if lost else again[0]
-            raise UserError(
-                f"{needs} is made of articles that this corpus has not kept",
-                why=f"corpus.keep is shards: articles and tokens were removed when {folder} was finished",
-                next_step="set corpus.keep: all, and run snakemake again: it makes the whole corpus from its dump once "
-                "more. Or set another corpus.name",
-            )
-
-    def ending(self, folder: str) -> str:
-        """Return the file name ending of a folder's shards."""
-        return ".bin" if folder == BPE and self.finished is not None else ".hdf5"
-
     def shards(self, folder: str) -> Shards:
         """Return a folder's shards. They have no names if the finished shards have none for the folder."""
         made = shard_names(self.corpus.shards.model_dump())
         names = made if self.finished is None else list(self.finished.get(folder, {}))
-        return Shards(f"data/{self.corpus.name}/{folder}", names, [self.ending(folder)])
+        return Shards(f"data/{self.corpus.name}/{folder}", names)
 
-    def check(self, folder: str = "", **wildcards: str) -> None:
-        """Raise UserError if the corpus has no such length, part or shard.
-
-        Give `folder` if the wildcards have no sequence length that names the folder.
-        """
+    def check(self, **wildcards: str) -> None:
+        """Raise UserError if the corpus has no such length, part or shard."""
         if "split" in wildcards:
             wildcards["shard"] = f"{wildcards['split']}_{wildcards['number']}"
         have = {
             "corpus": [self.corpus.name],
             "sequence_length": [str(length) for length in self.corpus.sequences],
             "part": self.parts,
-            "shard": self.shards(folder or f"seq{wildcards.get('sequence_length')}").names,
+            "shard": self.shards(_folder(wildcards)).names,
         }
         for what, names in have.items():
             if what in wildcards:
@@ -133,17 +109,16 @@ class CorpusTargets:
         """Return the position of a shard among all shards that we make."""
         return shard_names(self.corpus.shards.model_dump()).index(f"{split}_{number}")
 
-    def finished_shard(self, folder: str = "", **wildcards: str) -> str:
-        """Return the finished file, made by somebody else, that our name of a shard stands for."""
-        self.check(folder, **wildcards)
+    def finished_shard(self, **wildcards: str) -> str:
+        """Return the finished shard that our name of a shard stands for."""
+        self.check(**wildcards)
         assert self.finished is not None
-        shards = self.finished[folder or f"seq{wildcards['sequence_length']}"]
-        return str(shards[f"{wildcards['split']}_{wildcards['number']}"])
+        return str(self.finished[_folder(wildcards)][f"{wildcards['split']}_{wildcards['number']}"])
 
-    def verified(self, folder: str = "", **wildcards: str) -> list[str]:
-        """Return the verification files of all shards of a folder. Raise UserError if finished shards lack it."""
-        self.check(folder, **wildcards)
-        folder = folder or f"seq{wildcards['sequence_length']}"
+    def verified(self, **wildcards: str) -> list[str]:
+        """Return the verification files of all shards of a folder; UserError if finished shards lack it."""
+        self.check(**wildcards)
+        folder = _folder(wildcards)
         if self.finished is not None and folder not in self.finished:
             raise UserError(
                 f"corpus.dump.shards holds no finished shards for {folder}",
@@ -151,3 +126,8 @@ class CorpusTargets:
                 next_step="add them to that folder, or ask for another target",
             )
         return self.shards(folder).verified()
+
+
+def _folder(wildcards: Mapping[str, str]) -> str:
+    """Return the folder that wildcards belong to: that of a sequence length, or else of running text."""
+    return f"seq{wildcards['sequence_length']}" if "sequence_length" in wildcards else BPE

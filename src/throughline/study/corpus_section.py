@@ -32,10 +32,6 @@ DATA_PROTOCOL = 1
 """A developer raises this number when the same text gives different shards. It changes the digest of every corpus."""
 BPE_PROTOCOL = 1
 """The same number for GPT-2's tokens."""
-PAIRS, TOKENS = (".hdf5", ".h5"), (".bin", ".idx")
-"""Endings of finished files: BERT's sentence pairs, and GPT-2's tokens."""
-KINDS = {PAIRS: "shards", TOKENS: "token files of nanoGPT, llm.c or Megatron-LM"}
-
 BPE = "bpe"
 """The folder of GPT-2's tokens, the same for every length. BERT's pairs of a length are in seq<length>."""
 
@@ -74,10 +70,9 @@ class Masking(Section):
 
 class ShardFolder(Section):
     shards: FilePath = Field(
-        description="a folder of finished files, which are used as they are; parts, shards and masking are not used. "
-        "For BERT: HDF5 files in NVIDIA's layout, whose names say `training` or `test`; corpus.sequences has to name "
-        "their lengths. For GPT-2: token files (.bin) of nanoGPT, llm.c or Megatron-LM (with .idx), whose names say "
-        "`train`, `val` or `test`"
+        description="a folder of finished shards for BERT, which are used as they are: HDF5 files in NVIDIA's layout, "
+        "whose names say `training` or `test`. corpus.sequences has to name their lengths; parts, shards and masking "
+        "are not used"
     )
 
 
@@ -164,22 +159,6 @@ class Corpus(DataSection):
         description="for BERT, sequence length: largest number of predictions (BERT's second phase uses 512: 80)",
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
-    memory_mb: int = Field(
-        256,
-        ge=16,
-        description="MB of text, tokens and examples that a job of the corpus keeps in memory. What does not fit goes "
-        "through temporary files; the result is the same. Every job needs about 100 MB more",
-    )
-    keep: Literal["all", "shards"] = Field(
-        "all",
-        description="what stays of a finished corpus. `shards`: extracted articles and tokens are removed as soon as "
-        "all requested shards are made. Another length, or a lost shard, then needs the whole corpus again",
-    )
-    unpacked: bool = Field(
-        False,
-        description="write shards uncompressed (finished shards are written again). They need four times the disk, and "
-        "training reads them several times faster, through memory maps",
-    )
 
     @field_validator("tokenizer")
     @classmethod
@@ -255,13 +234,12 @@ class Corpus(DataSection):
                 "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else self.vocabulary.sha256,
                 "protocol": DATA_PROTOCOL,
                 **({} if self.lower_case else {"lower_case": False}),
-                **({"unpacked": True} if self.unpacked else {}),
                 **(lengths if finished else self.shard_parameters(length)),
             }
         if own:
             how = {"tokenizer": own.sha256} | {name: value for name, value in how.items() if name != "vocabulary"}
         if isinstance(self.dump, ShardFolder):
-            return how | {"finished": _names_and_sizes(self.dump.shards, TOKENS if folder == BPE else PAIRS)}
+            return how | {"finished": _names_and_sizes(self.dump.shards)}
         if self.extractor != Corpus.model_fields["extractor"].default:
             how["extractor"] = self.extractor
         sources = [
@@ -318,27 +296,24 @@ def files_of(source: list[str] | TextFiles) -> list[str]:
 
 
 @cache
-def finished_files(folder: str, endings: tuple[str, str]) -> tuple[Path, ...]:
-    """Return the files with these endings in a folder and its sub-folders, sorted by path.
-
-    Raises UserError if there are none.
-    """
+def shard_files(folder: str) -> tuple[Path, ...]:
+    """Return the HDF5 files in a folder and its sub-folders, sorted by path; UserError if there are none."""
     found = sorted(
         Path(parent) / name
         for parent, _, names in os.walk(folder, followlinks=True)
         for name in names
-        if name.endswith(endings) and not name.startswith(".")
+        if name.endswith((".hdf5", ".h5")) and not name.startswith(".")
     )
     if not found:
         there = Path(folder).is_dir()
         raise UserError(
-            f"the folder {folder} holds no {KINDS[endings]}" if there else f"there is no folder {folder}",
-            why=f"{KINDS[endings]} are named *{' or *'.join(endings)}, in this folder or below it",
+            f"the folder {folder} holds no shards" if there else f"there is no folder {folder}",
+            why="shards are named *.hdf5 or *.h5, in this folder or below it",
             next_step="correct corpus.dump.shards in config.yaml",
         )
     return tuple(found)
 
 
 @cache
-def _names_and_sizes(folder: str, endings: tuple[str, str]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted((path.name, path.stat().st_size) for path in finished_files(folder, endings)))
+def _names_and_sizes(folder: str) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((path.name, path.stat().st_size) for path in shard_files(folder)))

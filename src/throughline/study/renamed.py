@@ -44,6 +44,11 @@ GONE: Mapping[str, Mapping[str, str]] = {
         "values": "nothing: synthetic clicks have 20,000 different categories; for others, logs as clicks.source",
         "malformed_at_most": "logs of which at most 1 % of the lines are malformed",
     },
+    "corpus": {
+        "keep": "nothing: articles and tokens of a finished corpus may be removed (docs/method-corpus.md)",
+        "memory_mb": "nothing: a job holds at most 256 MB of text and tokens",
+        "unpacked": "nothing: shards are compressed, and training reads them faster than a GPU needs them",
+    },
     "prices.<name>": {"hours_a_year": "per_hour, the price divided by the hours of use"},
 }
 """Map each section to its keys that are gone, and what to use."""

@@ -78,15 +78,13 @@ def chain(monkeypatch: pytest.MonkeyPatch, data: Path, sources: Sequence[Path], 
             monkeypatch,
             "shard",
             *("--tokens", data / "tokens" / f"{name}.hdf5", "--vocabulary", words, "--split", split),
-            *("--number", number, "--parameters", parameters, "--unpacked", False),
-            *("--output", sequence / f"{name}.hdf5"),
+            *("--number", number, "--parameters", parameters, "--output", sequence / f"{name}.hdf5"),
         )
         call(
             monkeypatch,
             "verify",
             *("--shard", sequence / f"{name}.hdf5", "--vocabulary", words, "--parameters", parameters),
-            *("--sequence-length", 32, "--predictions", 5),
-            *("--tokens", data / "tokens" / f"{name}.hdf5", "--output", sequence / "verified" / f"{name}.json"),
+            *("--sequence-length", 32, "--predictions", 5, "--output", sequence / "verified" / f"{name}.json"),
         )
     verified = [sequence / "verified" / f"{split}_{number:04d}.json" for split, number in SHARDS]
     call(

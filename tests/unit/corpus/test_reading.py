@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from isal import isal_zlib
 
-from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary, write_tokens
+from corpus_helpers import content_digest
 from throughline.corpus import kernel, reading
-from throughline.corpus.shards import Parameters, layout, making, verification
+from throughline.corpus.shards import layout, verification
 from throughline.files import UserError
 
-from .shards.test_layout import arrays_of, blocks_of
+from .shards.test_layout import arrays_of
 
 PACKINGS: dict[str, dict[str, Any]] = {
     "ours": {"chunks": (64,), "compression": "gzip", "shuffle": True},
@@ -143,37 +143,3 @@ def test_gzip_that_is_packed_again_is_refused(tmp_path: Path) -> None:
     path = packed(tmp_path / "shard.hdf5", arrays_of(200), {**PACKINGS["ours"], "scaleoffset": 0})
     with pytest.raises(OSError, match="input_ids is compressed in another way"):
         reading.read_shard(path)
-
-
-def test_unpacked_shards_are_mapped(tmp_path: Path) -> None:
-    words = tiny_vocabulary(tmp_path)
-    found = documents([[5, 6, 9] * 40, [7, 30, 2] * 50], words)
-    write_tokens(tmp_path / "tokens.hdf5", found, words)
-    made = tmp_path / "tokens.hdf5", tmp_path / "tiny.txt", Parameters(16, 2, dupe_factor=9), "training", 0
-    making.make(*made, tmp_path / "packed.hdf5")
-    making.make(*made, tmp_path / "unpacked.hdf5", unpacked=True)
-    making.unpack(tmp_path / "packed.hdf5", tmp_path / "copied.hdf5")
-    expected = read_shard(tmp_path / "packed.hdf5")
-    assert len(expected["input_ids"]) > 1000
-    for name in ("unpacked", "copied"):
-        path = tmp_path / f"{name}.hdf5"
-        read = reading.read_shard(path)
-        assert all(np.array_equal(read[array], expected[array]) for array in expected)
-        assert isinstance(read["input_ids"].base, np.memmap)
-        with layout.open_shard(path) as stream:
-            assert layout.is_ours(stream)
-    assert path.stat().st_size > 2 * (tmp_path / "packed.hdf5").stat().st_size
-
-
-def test_a_copy_of_another_makers_shard_is_not_ours(tmp_path: Path) -> None:
-    arrays = arrays_of(100)
-    making.unpack(packed(tmp_path / "theirs.hdf5", arrays, PACKINGS["theirs"]), tmp_path / "copy.hdf5")
-    with layout.open_shard(tmp_path / "copy.hdf5") as stream:
-        assert not layout.is_ours(stream)
-    assert content_digest(read_shard(tmp_path / "copy.hdf5")) == content_digest(arrays)
-
-
-def test_an_interrupted_writing_of_an_unpacked_shard_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="2048 rows were given"):
-        making.write(tmp_path / "shard.hdf5", blocks_of(arrays_of(2048)), 4096, 16, 3, "{}", unpacked=True)
-    assert list(tmp_path.iterdir()) == []

@@ -38,10 +38,10 @@ def test_cutting_extracting_and_the_manifest_do_without_arrays() -> None:
         "-c",
         "from throughline.corpus.source import dumps\n"
         "from throughline.corpus.text import extraction, vocabulary\n"
-        "from throughline.corpus.shards import manifest",
+        "from throughline.corpus import manifest",
     )
     large = {"numpy", "h5py", "pydantic", "http.client", "ssl"}
-    assert "throughline.corpus.shards.manifest" in found and not found & large
+    assert "throughline.corpus.manifest" in found and not found & large
 
 
 def test_algebra_has_one_thread() -> None:

@@ -1,15 +1,19 @@
-"""From articles to shards of tokens: each part is encoded once, then its documents are gathered (see text/tokens.py).
+"""From articles to shards of running text: each part is encoded once, then its documents are gathered (text/tokens.py).
 
 A shard is an HDF5 file without compression, so that training can map it into memory. It holds:
-* `tokens` u2[T]: the ids of all documents, with `<|endoftext|>` after each document.
+* `tokens` u2[T] (u4 for more than 65,536 entries): the ids of all documents, each followed by its end of text.
 * `documents` i8[D+1]: where each document begins, then T.
 * `ids` i8[D]: the page ids.
 * `texts` u1[D,32]: the SHA-256 of each text.
+
+GPT-2's pattern cuts a text into pieces: a word, a number or signs, each with the space before it, or blanks. Merges
+never join bytes of different pieces. No piece has a blank after another character, so text can be split before blanks.
 """
 
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,46 +22,70 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from throughline.corpus.bpe import vocabulary
-from throughline.corpus.bpe.encoding import Encoder
+from throughline.corpus.bpe import END_OF_TEXT, SHA256, SIZE, vocabulary
+from throughline.corpus.bpe.vocabulary import Vocabulary
 from throughline.corpus.text import tokens
-from throughline.corpus.text.tokenization import OwnTokenizer
+from throughline.corpus.text.tokenization import BYTE_PAIRS, ChunkTokenizer, OwnTokenizer, Sentences
 from throughline.corpus.text.tokens import Article, Documents, Pile, Table
 from throughline.datasets import hdf5
 
 SCHEMA = 1
-Encoded = Callable[[list[Article]], Documents]
 
 
-def tokenize(articles: Path, vocabulary_folder: Path, path: Path, *, memory_bytes: int = tokens.MEMORY_BYTES) -> None:
+class Encoder:
+    """Turns texts into the ids of GPT-2's tokens, the same as tiktoken and `tokenizers`.
+
+    It remembers chunks between calls, so use one instance for a whole part.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, *, remember_bytes: int = sys.maxsize) -> None:
+        # -1: no text is unknown, because every byte is a token
+        self._chunks = ChunkTokenizer(BYTE_PAIRS, vocabulary.tokens, -1, lambda: _tokenizer(vocabulary), remember_bytes)
+
+    def encode(self, texts: list[str]) -> list[NDArray[np.uint16]]:
+        """Return the ids of each text, u2[tokens]. `<|endoftext|>` in a text is plain text.
+
+        Lone surrogates are removed.
+        """
+        ids, lengths = self._chunks.encode(Sentences.from_texts(texts))
+        return np.split(ids.astype(np.uint16), np.cumsum(lengths)[:-1]) if texts else []
+
+
+def _tokenizer(vocabulary: Vocabulary) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    tokenizer = Tokenizer(models.BPE(vocabulary.printed(), [*vocabulary.merges]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    return tokenizer
+
+
+def tokenize(articles: Path, vocabulary_path: Path, path: Path, *, memory_bytes: int = tokens.MEMORY_BYTES) -> None:
     """Write the tokens file of one part's articles. An article without text is left out.
 
-    `vocabulary_folder` may be the user's own tokenizer, a file.
+    `vocabulary_path`: the folder of GPT-2's vocabulary, or the user's own tokenizer, a file.
     """
-    if vocabulary_folder.is_file():
-        own = OwnTokenizer(vocabulary_folder)
-        facts = own.facts
-        how: Encoded = partial(_encoded, own.texts, facts.end, tokens.kind_for(len(facts)))
-        tokens.write_part(articles, how, path, facts.sha256, len(facts), memory_bytes=memory_bytes)
-        return
-    encoder = Encoder(vocabulary.read(vocabulary_folder), remember_bytes=memory_bytes // 4 * 3)
-    known = vocabulary.SHA256, vocabulary.SIZE
-    how = partial(_encoded, encoder.encode, vocabulary.END_OF_TEXT, np.uint16)
-    tokens.write_part(articles, how, path, *known, memory_bytes=memory_bytes)
+    encode: Callable[[list[str]], list[NDArray[Any]]]
+    if vocabulary_path.is_file():
+        own = OwnTokenizer(vocabulary_path)
+        encode, end, sha256, size = own.texts, own.facts.end, own.facts.sha256, len(own.facts)
+    else:
+        encode = Encoder(vocabulary.read(vocabulary_path), remember_bytes=memory_bytes // 4 * 3).encode
+        end, sha256, size = END_OF_TEXT, SHA256, SIZE
+    encoded = partial(_encoded, encode, end, tokens.kind_for(size))
+    tokens.write_part(articles, encoded, path, sha256, size, memory_bytes=memory_bytes)
 
 
 def _encoded(
-    encode: Callable[[list[str]], list[NDArray[Any]]], last: int, kind: type[np.generic], batch: list[Article]
+    encode: Callable[[list[str]], list[NDArray[Any]]], end: int, kind: type[np.generic], batch: list[Article]
 ) -> Documents:
-    """Encode a batch: each document is one sentence that ends with `<|endoftext|>`, whose id is `last`."""
+    """Encode a batch: each document is one sentence that ends with the id `end`."""
     batch = [(number, text) for number, text in batch if text]
     texts = [text for _, text in batch]
-    end = np.array([last], kind)
-    encoded = [array.astype(kind, copy=False) for ids in encode(texts) for array in (ids, end)]
-    lengths = np.array([len(array) for array in encoded], np.int64).reshape(-1, 2).sum(1)
+    last = np.array([end], kind)
+    encoded = [np.concatenate([ids.astype(kind, copy=False), last]) for ids in encode(texts)]
     return Documents(
-        np.concatenate([*encoded, end[:0]]),
-        tokens.offsets(lengths),
+        np.concatenate([*encoded, last[:0]]),
+        tokens.offsets(np.array([len(ids) for ids in encoded], np.int64)),
         np.arange(len(batch) + 1),
         np.array([number for number, _ in batch], np.int64),
         np.frombuffer(b"".join(map(digest, texts)), np.uint8).reshape(-1, 32),

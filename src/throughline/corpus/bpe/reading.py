@@ -14,11 +14,6 @@ from numpy.typing import NDArray
 
 from throughline.randomness import Stream
 
-KIND = "tokens"
-"""The value of `kind` in the manifest of such shards."""
-END_OF_TEXT = 50256
-"""The id that ends each document with GPT-2's vocabulary. The manifest of another vocabulary states its own."""
-
 
 class WindowReader:
     """Reads windows of `sequence_length` + 1 tokens. The model predicts every token of a window but the first.

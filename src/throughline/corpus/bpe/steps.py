@@ -40,24 +40,18 @@ def shard(parts: list[Path], position: int, shards: int, digest: str, output: Pa
     making.gather(parts, position, shards, digest, output)
 
 
-def verify(shard: Path, vocabulary: Path | None, digest: str | None, output: Path) -> None:
-    """Check one shard of GPT-2's tokens, and write its digests.
-
-    vocabulary: as above; no value for a finished file of another program
-    digest: as above; no value for a finished file of another program
-    """
+def verify(shard: Path, vocabulary: Path, digest: str, output: Path) -> None:
+    """Check one shard of GPT-2's tokens, and write its digests."""
     from throughline.corpus.bpe import verification
     from throughline.corpus.bpe.vocabulary import read
     from throughline.corpus.text.tokenization import OwnTokenizer
     from throughline.files import write_json
 
-    if vocabulary and digest and vocabulary.is_file():
+    if vocabulary.is_file():
         result = verification.verify_own(shard, OwnTokenizer(vocabulary), digest)
         proven = f"{result['texts_proven']} of {result['texts_decoded']} are decoded to their article's text"
-    elif vocabulary and digest:
-        result, proven = verification.verify(shard, read(vocabulary), digest), "each is its article's text"
     else:
-        result, proven = verification.verify_foreign(shard), "there is no text to hold them against"
+        result, proven = verification.verify(shard, read(vocabulary), digest), "each is its article's text"
     print(f"{result['file']}: {result['tokens']:,} tokens in {result['documents']:,} documents checked; {proven}")
     write_json(output, result)
 
@@ -69,6 +63,6 @@ def manifest(corpus: str, verified: list[Path], parameters: dict[str, Any], outp
     verified: results of all verifications
     parameters: JSON, recorded and digested
     """
-    from throughline.corpus.bpe import manifest
+    from throughline.corpus import manifest
 
-    manifest.merge(corpus, verified, parameters, output)
+    manifest.merge_tokens(corpus, verified, parameters, output)

@@ -15,18 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from throughline import files
-from throughline.corpus.bpe import reading
+from throughline.corpus.bpe import END_OF_TEXT, SHA256, SIZE
 from throughline.datasets.shards import fault
 from throughline.files import UserError
 
-SIZE = 50_257
-END_OF_TEXT = reading.END_OF_TEXT
-"""The id of `<|endoftext|>`, which ends each document. The same characters inside a text never become this id."""
 FILES = {
-    "encoder.json": "196139668be63f3b5d6574427317ae82f612a97c5d1cdaf36ed2256dbf636783",
+    "encoder.json": SHA256,
     "vocab.bpe": "1ce1664773c50f3e0cc8842619a93edc4624525b728b188a9e0be33b7726adc5",
 }
-SHA256 = FILES["encoder.json"]
 _PRINTED_AS_THEY_ARE = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTED_AS_THEY_ARE]
 CHARACTERS = {byte: chr(byte) for byte in _PRINTED_AS_THEY_ARE} | {byte: chr(256 + i) for i, byte in enumerate(_OTHERS)}

@@ -1,4 +1,4 @@
-"""From tokens to shards: form pairs of segments, make examples with or without masks, write and verify the files."""
+"""From tokens to shards: pairs of segments, examples with or without masks, files, their verification and manifest."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ class Parameters:
                 raise UserError(what, next_step="correct corpus.sequences or corpus.masking in config.yaml")
 
     def described(self) -> dict[str, Any]:
-        """Return the parameters by name, without `dynamic` if it is off.
-
-        (`dynamic` was added later. Leaving it out keeps the files of other shards as they were.)
-        """
+        """Return the parameters by name, without `dynamic` if it is off."""
         return {name: value for name, value in asdict(self).items() if name != "dynamic" or value}
 
     def recorded(self, vocabulary_sha256: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Shards of pre-training examples: HDF5 files in the layout of NVIDIA's create_pretraining_data.
 
-The data are compressed with shuffle and gzip, which every h5py can read, or not compressed, so that a reader can map
-them into its memory. Our files have the attributes `schema`, `parameters` (JSON) and, written last, `complete`.
+The data are compressed with shuffle and gzip, which every h5py can read. Our files have the attributes `schema`,
+`parameters` (JSON) and, written last, `complete`.
 """
 
 import json

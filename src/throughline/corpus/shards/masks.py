@@ -1,4 +1,4 @@
-"""Draw masks while a shard is read, anew in each epoch, by the same rules as for stored masks (instances.py).
+"""Draw masks while a shard is read, anew in each epoch, by the same rules as for stored masks (making.py).
 
 Seed, shard, sequence length and epoch name a stream of random words, and each row has a fixed place in it. So a row's
 masks are the same for any batch size, number of ranks, framework and block of rows, and after a restart. Each masked

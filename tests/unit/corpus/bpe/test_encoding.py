@@ -15,8 +15,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from throughline.corpus.bpe import encoding, vocabulary
-from throughline.corpus.bpe.encoding import Encoder
+from throughline.corpus.bpe import making, vocabulary
+from throughline.corpus.bpe.making import Encoder
 from throughline.corpus.bpe.vocabulary import Vocabulary
 from throughline.corpus.source import dumps
 from throughline.corpus.text import extraction
@@ -102,7 +102,7 @@ def encoder(words: Vocabulary) -> Encoder:
 
 @pytest.fixture(scope="module")
 def package(words: Vocabulary) -> Tokenizer:
-    return encoding._tokenizer(words)
+    return making._tokenizer(words)
 
 
 @pytest.fixture(scope="module")
@@ -180,5 +180,5 @@ def test_a_small_vocabulary_with_pairs_of_blanks(texts: list[str]) -> None:
     pairs += [(b"\xe2\x81\x9f", b" ")]
     tokens = (*(bytes([byte]) for byte in vocabulary.CHARACTERS), *(left + right for left, right in pairs))
     words = Vocabulary(tokens, tuple((vocabulary.printed(left), vocabulary.printed(right)) for left, right in pairs))
-    theirs = encoding._tokenizer(words)
+    theirs = making._tokenizer(words)
     assert ids_of(Encoder(words), texts) == [theirs.encode(text).ids for text in texts]

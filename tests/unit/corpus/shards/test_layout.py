@@ -11,8 +11,8 @@ import h5py
 import numpy as np
 import pytest
 
-from corpus_helpers import content_digest, documents, read_shard, tiny_vocabulary
-from throughline.corpus.shards import Parameters, instances, layout, making, segment_pairs
+from corpus_helpers import content_digest, read_shard
+from throughline.corpus.shards import layout, making
 from throughline.files import UserError
 
 
@@ -133,12 +133,3 @@ def test_the_reader_needs_numpy_and_h5py_only() -> None:
     environment = {"PYTHONPATH": os.environ["PYTHONPATH"], "PATH": ""}
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert eval(run.stdout) == ["h5py", "numpy"]
-
-
-def test_a_shard_from_documents(tmp_path: Path) -> None:
-    words = tiny_vocabulary(tmp_path)
-    found, parameters = documents([[5, 6], [7, 30, 2]], words), Parameters(16, 2)
-    order = segment_pairs.examples(found, parameters, "training", 0)
-    blocks = instances.blocks(found, order, parameters, words, "training", 0, layout.ROWS_PER_CHUNK)
-    making.write(tmp_path / "shard.hdf5", blocks, len(order), 16, 2, "{}")
-    assert len(read_shard(tmp_path / "shard.hdf5")["input_ids"]) == len(order) > 0

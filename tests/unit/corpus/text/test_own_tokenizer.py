@@ -12,8 +12,8 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from throughline import files
-from throughline.corpus.bpe import making, manifest, verification
-from throughline.corpus.shards import manifest as pairs_manifest
+from throughline.corpus import manifest
+from throughline.corpus.bpe import making, verification
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.tokenization import OwnTokenizer
 from throughline.files import UserError
@@ -62,7 +62,9 @@ def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
     assert (ids == own.facts.end).sum() == 2  # the text `<|endoftext|>` has become no special token
     assert own.decoded(ids[:-1]).count("<|endoftext|>") == 2
     files.write_json(tmp_path / "verified.json", result)
-    manifest.merge("own", [tmp_path / "verified.json"], {"tokenizer": own.facts.sha256}, tmp_path / "manifest.json")
+    manifest.merge_tokens(
+        "own", [tmp_path / "verified.json"], {"tokenizer": own.facts.sha256}, tmp_path / "manifest.json"
+    )
     content = json.loads((tmp_path / "manifest.json").read_text())
     assert content["vocabulary"] == {
         "size": len(own.facts), "sha256": own.facts.sha256, "tokenizer": own.facts.sha256, "end_of_text": own.facts.end,
@@ -70,7 +72,7 @@ def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
     assert files.sha256(path) == own.facts.sha256
     with h5py.File(shard, "a") as stream:
         stream["tokens"][0] = len(own.facts)
-    with pytest.raises(UserError, match=r"tokenizer .* ends at"):
+    with pytest.raises(UserError, match="the vocabulary ends at"):
         verification.verify_own(shard, own, DIGEST)
 
 
@@ -94,7 +96,7 @@ def test_the_manifest_of_pairs_names_the_tokenizer(tmp_path: Path) -> None:
     result |= {"source": None, "rows": 9, "sha256": "a" * 64, "content_digest": "b" * 64, "split": "training"}
     files.write_json(tmp_path / "verified.json", result)
     sha256 = tokenizer_file.read(str(path)).sha256
-    pairs_manifest.merge("own", [tmp_path / "verified.json"], words, {"tokenizer": sha256}, tmp_path / "manifest.json")
+    manifest.merge_pairs("own", [tmp_path / "verified.json"], words, {"tokenizer": sha256}, tmp_path / "manifest.json")
     told = json.loads((tmp_path / "manifest.json").read_text())["vocabulary"]
     assert told["tokenizer"] == sha256 and "lower_case" not in told
 

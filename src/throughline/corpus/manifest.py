@@ -1,28 +1,30 @@
-"""The manifest of one sequence length: the vocabulary, and how its shards were made."""
+"""The manifests of a corpus: of the pairs of one sequence length, and of running text."""
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from throughline import files
+from throughline.corpus.bpe import KIND, SHA256, SIZE
 from throughline.corpus.source import published_dumps
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.datasets import manifest
 from throughline.files import UserError
 
 
-def merge(
+def merge_pairs(
     corpus: str, verified: Sequence[Path], vocabulary: Vocabulary, parameters: dict[str, Any], path: Path
 ) -> None:
-    """Write the manifest from the verification results of all shards.
+    """Write the manifest of one sequence length from the verification results of all its shards.
 
     If masks are drawn while reading, the manifest lists the words that may replace a token (as `ranges` of their ids),
     and the masking parameters are part of the content's digest.
     UserError if shards differ in shape or vocabulary, if a name does not tell its split, or if there is no training
     example.
     """
-    nothing = no_text(f"the corpus {corpus} has no training example in {path.parent.name}")
-    results = manifest.read_results(verified, "rows", nothing)
+    results = manifest.read_results(verified, "rows", _no_text(f"{corpus} has no training example"))
     shapes = {(result["sequence_length"], result["predictions"], result["vocabulary_sha256"]) for result in results}
     if len(shapes) != 1 or {shape[2] for shape in shapes} != {vocabulary.sha256}:
         listed = (f"{length}/{predictions}/{sha256[:12]}" for length, predictions, sha256 in sorted(shapes))
@@ -32,34 +34,49 @@ def merge(
             next_step=f"make them again: {files.snakemake('--force', *map(str, verified))}",
         )
     ((length, predictions, _),) = shapes
-    described: dict[str, Any] = {"size": len(vocabulary), "sha256": vocabulary.sha256}
+    words: dict[str, Any] = {"size": len(vocabulary), "sha256": vocabulary.sha256}
     if "tokenizer" in parameters:
-        described["tokenizer"] = parameters["tokenizer"]
+        words["tokenizer"] = parameters["tokenizer"]
     else:
-        described["lower_case"] = parameters.get("lower_case", True)
-    described |= {name: getattr(vocabulary, name) for name in ("pad", "unk", "cls", "sep", "mask")}
+        words["lower_case"] = parameters.get("lower_case", True)
+    words |= {name: getattr(vocabulary, name) for name in ("pad", "unk", "cls", "sep", "mask")}
     content: list[Any] = [(result["file"], result["content_digest"]) for result in results]
     if parameters.get("dynamic"):
         from throughline.corpus.shards import masks
 
-        described["words"] = masks.ranges(vocabulary.words)
+        words["words"] = masks.ranges(vocabulary.words)
         content.append({name: parameters[name] for name in ("predictions", "probability", "seed")})
-    head = {"corpus": corpus, "sequence_length": length, "predictions": predictions, "vocabulary": described}
-    head |= dated(parameters, path)
-    facts, kept = {"rows": sum(result["rows"] for result in results)}, ("source", "rows", "sha256", "content_digest")
+    head = {"corpus": corpus, "sequence_length": length, "predictions": predictions, "vocabulary": words}
+    facts = {"rows": sum(result["rows"] for result in results)}
+    kept = "source", "rows", "sha256", "content_digest"
+    manifest.write(path, head | _dated(parameters, path), parameters, facts, results, kept, content)
+
+
+def merge_tokens(corpus: str, verified: Sequence[Path], parameters: dict[str, Any], path: Path) -> None:
+    """Write the manifest of running text from the verification results of all its shards.
+
+    UserError if there are no tokens to train on.
+    """
+    results = manifest.read_results(verified, "tokens", _no_text(f"{corpus} has no tokens to train on"))
+    words = next(
+        (result["vocabulary"] for result in results if "vocabulary" in result), {"size": SIZE, "sha256": SHA256}
+    )
+    head = {"kind": KIND, "corpus": corpus, "vocabulary": words, **_dated(parameters, path)}
+    facts = {unit: sum(result[unit] for result in results) for unit in ("tokens", "documents")}
+    kept = "tokens", "documents", "type", "offset", "sha256", "content_digest"
+    content = [(Path(result["file"]).stem, result["content_digest"]) for result in results]
     manifest.write(path, head, parameters, facts, results, kept, content)
 
 
-def dated(parameters: dict[str, Any], path: Path) -> dict[str, Any]:
+def _dated(parameters: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return what a manifest says about dumps without a date in their names: the dumps that were downloaded."""
     found = published_dumps.resolved(parameters, path.parent.parent / "dump")
     return {"dumps": found} if found else {}
 
 
-def no_text(what: str) -> UserError:
-    """Return the error for a corpus that has nothing to train on."""
+def _no_text(what: str) -> UserError:
     return UserError(
-        what,
+        f"the corpus {what}",
         why="the dump has too few articles for so many shards, or none at all",
         next_step="use a larger dump, or fewer corpus.shards in config.yaml",
     )
