@@ -52,8 +52,16 @@ class Child:
         self._pump.start()
 
     def exit_status(self) -> int | None:
-        """Return the exit status: None while the process runs, negative if a signal ended it."""
-        return self._process.poll()
+        """Return the exit status: None while the process runs, negative if a signal ended it.
+
+        The process is not reaped before `end`, so the system gives its number to no other group of processes.
+        """
+        if self._process.returncode is not None:
+            return self._process.returncode
+        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
     def tell(self, text: str) -> None:
         """Write a line to the input of the process, unless it has ended or was let go."""
@@ -69,8 +77,7 @@ class Child:
     def end(self, patience_s: float) -> None:
         """Close the input, kill what still runs after `patience_s` seconds, and read the output to its end."""
         self.let_go()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(patience_s)
+        wait_until(lambda: self.exit_status() is not None, patience_s)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
