@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from throughline import nvidia_smi
@@ -109,7 +109,9 @@ def choose(variants: list[Variant], wants: str, facts: Facts) -> tuple[Variant |
     for variant, reason in zip(newest, reasons, strict=True):
         if reason is None:
             return variant, f"{facts.cards[0].name}, driver {facts.driver or 'unknown'}"
-    return None, "; ".join(filter(None, reasons)) or "it has no build for GPUs"
+    needs = [variant.driver for variant in newest if variant.unfit(replace(facts, driver="")) is None]
+    way_out = f"install NVIDIA's driver {min(needs)} or newer" if needs else None
+    return None, "; ".join(filter(None, [*reasons, way_out])) or "it has no build for GPUs"
 
 
 def wanted() -> str:

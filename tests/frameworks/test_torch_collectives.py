@@ -5,16 +5,19 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 import training_fixtures
 from throughline.launch import agent_commands, launcher
 from throughline.launch.request import RunRequest
+from throughline.workloads import in_torch_operations
 
 HELPER = Path(__file__).with_name("torch_collectives.py")
 AFTER = {
@@ -38,6 +41,14 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         ]
         assert [process.wait(120) for process in started] == [0, 0]
     return [json.loads(output.read_text()) for output in outputs]
+
+
+def test_older_versions_of_torch_have_the_operations_under_other_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(dist, "all_gather_single")
+    monkeypatch.delattr(dist, "reduce_scatter_single")
+    of_2_11 = runpy.run_path(in_torch_operations.__file__)
+    assert of_2_11["all_gather_single"] is dist.all_gather_into_tensor
+    assert of_2_11["reduce_scatter_single"] is dist.reduce_scatter_tensor
 
 
 @pytest.mark.parametrize("model", AFTER)

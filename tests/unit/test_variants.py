@@ -69,6 +69,7 @@ def test_why_there_is_no_build_is_said_with_the_figures() -> None:
     assert "CUDA 13 needs driver 580 or newer, and 470.82.01 is installed" in old and "driver 525" in old
     chosen, blackwell = variants.choose(recipes.variants_of("torch"), "auto", Facts(B200.cards, "570.1"))
     assert chosen is None and "CUDA 12.6 have code up to 9.0 only" in blackwell
+    assert blackwell.endswith("install NVIDIA's driver 580 or newer") and "install" not in hopper
 
 
 def test_all_that_is_on_torch_takes_the_build_of_the_workflows_torch(monkeypatch: pytest.MonkeyPatch) -> None:
