@@ -1,32 +1,26 @@
-"""The facts in the manifest of a corpus, as text for a report."""
+"""What the manifest of a corpus says, as text for a report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 
-def of(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+def rows(content: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return (name, text) of every fact; KeyError if the manifest is not that of a corpus."""
-    shards, words = content["shards"], content["vocabulary"]
-    unit, form = ("tokens", _of_tokens(content)) if "tokens" in content else ("rows", _of_pairs(content))
-    return [
-        ("corpus", str(content["corpus"])),
-        *form,
-        (f"training {unit}", _sum([shard for shard in shards if shard["split"] == "training"], unit)),
-        (f"test {unit}", _sum([shard for shard in shards if shard["split"] != "training"], unit)),
-        ("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"),
-        ("content digest", str(content["content_digest"])),
-    ]
-
-
-def _of_pairs(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    masks = [("masks", "drawn while reading, anew in each epoch")] if content["parameters"].get("dynamic") else []
-    length = f"{content['sequence_length']} tokens, at most {content['predictions']} of them predicted"
-    return [("sequence length", length), *masks]
-
-
-def _of_tokens(content: Mapping[str, Any]) -> list[tuple[str, str]]:
-    return [("text", f"{content['documents']:,} documents, read in windows at places drawn anew in each epoch")]
-
-
-def _sum(shards: Sequence[Mapping[str, Any]], unit: str) -> str:
-    return f"{sum(shard[unit] for shard in shards):,} in {len(shards)} shard{'' if len(shards) == 1 else 's'}"
+    facts = [("corpus", str(content["corpus"]))]
+    if "tokens" in content:
+        unit = "tokens"
+        text = f"{content['documents']:,} documents, read in windows at places drawn anew in each epoch"
+        facts.append(("text", text))
+    else:
+        unit = "rows"
+        length = f"{content['sequence_length']} tokens, at most {content['predictions']} of them predicted"
+        facts.append(("sequence length", length))
+        if content["parameters"].get("dynamic"):
+            facts.append(("masks", "drawn while reading, anew in each epoch"))
+    for split in ("training", "test"):
+        shards = [shard for shard in content["shards"] if (shard["split"] == "training") == (split == "training")]
+        count = f"{len(shards)} shard{'' if len(shards) == 1 else 's'}"
+        facts.append((f"{split} {unit}", f"{sum(shard[unit] for shard in shards):,} in {count}"))
+    words = content["vocabulary"]
+    facts.append(("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"))
+    return [*facts, ("content digest", str(content["content_digest"]))]

@@ -44,9 +44,12 @@ def tokenizer(path: Path, sha256: str, output: Path) -> None:
 
 def sample(output: Path) -> None:
     """Copy the sample dump out of the installed package that contains it."""
+    from throughline import files
     from throughline.corpus.source import dumps
 
-    dumps.copy_sample(output)
+    sample = dumps.find_sample()
+    with files.atomic(output) as temporary:
+        temporary.write_bytes(sample.read_bytes())
 
 
 def download(output: Path) -> None:

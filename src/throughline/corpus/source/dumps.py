@@ -5,7 +5,7 @@ A page belongs to the part in which its `<page>` begins, so every page is in exa
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -48,13 +48,6 @@ class Cut:
 def find_sample() -> Path:
     """Return the path of the sample: a piece of a real English Wikipedia dump that gensim installs as test data."""
     return installed_file("the sample corpus", SAMPLE_PACKAGE, SAMPLE_FILE)
-
-
-def copy_sample(path: Path) -> None:
-    """Copy the sample dump to `path`."""
-    source = find_sample()
-    with files.atomic(path) as temporary:
-        temporary.write_bytes(source.read_bytes())
 
 
 def cut(paths: Sequence[Path], parts: int) -> Cut:
@@ -115,24 +108,16 @@ def read(path: Path) -> Cut:
     return Cut(value["wiki"], tuple(DumpFile(**file) for file in value["files"]), parts, value["header"])
 
 
-def pages(dump: Cut, part: int, progress: Progress | None = None) -> Iterator[bytes]:
+def pages(dump: Cut, part: int) -> Iterator[bytes]:
     """Yield the XML of each page of a part in the dump's order; UserError if it is damaged or ends inside a page."""
-    done = 0
-    for piece in dump.parts[part]:
-        file = dump.files[piece.file]
-        first = 0 if file.kind == "bz2" else piece.begin
-
-        def report(position: int, base: int = done - first) -> None:
-            if progress is not None:
-                progress.to(base + position)
-
-        yield from _pages(file, piece, report)
-        done += piece.end - first
-
-
-def units(dump: Cut, part: int) -> int:
-    """Return how much `pages` reads for a part, in the unit of its progress (bytes, compressed or not)."""
-    return sum(piece.end - (0 if dump.files[piece.file].kind == "bz2" else piece.begin) for piece in dump.parts[part])
+    pieces = [(piece, dump.files[piece.file]) for piece in dump.parts[part]]
+    begins = [0 if file.kind == "bz2" else piece.begin for piece, file in pieces]  # what is read before is work, too
+    done, progress = 0, Progress(f"reading part {part}", sum(piece.end for piece, _ in pieces) - sum(begins))
+    for (piece, file), begin in zip(pieces, begins, strict=True):
+        for position, page in _pages(file, piece):
+            progress.to(done + min(position, piece.end) - begin)
+            yield page
+        done += piece.end - begin
 
 
 def _header(path: Path) -> bytes:
@@ -169,8 +154,8 @@ def _header(path: Path) -> bytes:
     return header
 
 
-def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Iterator[bytes]:
-    """Yield the pages that begin in a piece.
+def _pages(file: DumpFile, piece: Piece) -> Iterator[tuple[int, bytes]]:
+    """Yield the pages that begin in a piece, each after the position up to which the file was read.
 
     Only blanks may stand between two pages; otherwise a damaged `<page>` would silently lose a page. The part that
     holds the page before a gap checks the gap. The first part checks the head of the file.
@@ -183,7 +168,6 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
         divisible = file.kind != "bz2-streams"
         inside += min(max(piece.end - position, 0), len(more)) if divisible else len(more) * (position < piece.end)
         buffer += more
-        report(min(position, piece.end))
         while (end := buffer.find(b"</page>", searched)) >= 0:
             end += len(b"</page>")
             begin = buffer.find(b"<page>", 0, end)
@@ -196,7 +180,7 @@ def _pages(file: DumpFile, piece: Piece, report: Callable[[int], None]) -> Itera
             if begin >= inside:
                 return
             if begin >= 0:
-                yield bytes(buffer[begin:end])
+                yield position, bytes(buffer[begin:end])
                 after_page = True
             del buffer[:end]
             inside, searched = max(inside - end, 0), 0

@@ -25,8 +25,8 @@ from typing import Any, TypeVar
 from urllib.parse import unquote, urljoin
 
 import urllib3
-from urllib3.exceptions import HTTPError, NameResolutionError, SSLError
-from urllib3.exceptions import TimeoutError as ServerTimeoutError
+from urllib3 import BaseHTTPResponse
+from urllib3.exceptions import HTTPError, SSLError
 from urllib3.util import Retry, make_headers, parse_url
 
 import throughline
@@ -171,21 +171,17 @@ class Client:
             begin, total = _extent(response, have)
             if size is not None and total is not None and total != size:
                 raise ElsewhereError(f"the file there has {total} bytes, and {size} are published")
-            total = total if total is not None else size
+            total = size if total is None else total
             if have and not begin:
                 _say(f"{part.name}: the file changed, or the server cannot resume it; it starts from the beginning")
             files.write_json(_note(part), {"url": url, "version": _version(response) or version})
             if total is not None:
                 check_space(part.parent, total - begin)
-            done = _copy(response, part, begin, total)
-            if total is not None and done < total:
-                raise LaterError(f"the connection was cut after {done} of {total} bytes")
+            _copy(response, part, begin, total)
         return begin > 0
 
     @contextmanager
-    def _opened(
-        self, url: str, headers: Mapping[str, str], part: Path | None = None
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
+    def _opened(self, url: str, headers: Mapping[str, str], part: Path | None = None) -> Iterator[BaseHTTPResponse]:
         """Yield the answer of a server that has the file. Trouble on the way, also while it is read, is a LaterError.
 
         part: the unfinished download, which is removed if the server has no such bytes.
@@ -193,8 +189,14 @@ class Client:
         headers = {"User-Agent": self.agent, "Accept-Encoding": "identity", **headers}
         try:
             with closing(self._followed(url, headers)) as response:
+                answer = f"{response.status} {response.reason or ''}".strip()
+                if response.status == 416 and part is not None:
+                    part.unlink(missing_ok=True)
+                    raise LaterError(f"{answer}: it has no such bytes; the download starts from the beginning", 0)
+                if response.status in _LATER:
+                    raise LaterError(answer, Retry(retry_after_max=sys.maxsize).get_retry_after(response))
                 if response.status not in (200, 206):
-                    self._refused(response, part)
+                    raise ElsewhereError(f"{answer}; it was asked as {self.agent!r}" if "403" in answer else answer)
                 kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 if kind in {"text/html", "application/xhtml+xml"} and not url.endswith("/"):
                     raise ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
@@ -202,13 +204,9 @@ class Client:
         except HTTPError as error:
             if isinstance(error, SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):
                 raise ElsewhereError(f"its certificate is not valid ({error.args[0].verify_message})") from None
-            if isinstance(error, NameResolutionError):
-                raise LaterError("no such host, or no network") from None
-            if isinstance(error, ServerTimeoutError):
-                raise LaterError(f"nothing came for {self.timeout_s:g} s") from None
             raise LaterError(f"the connection failed ({error})") from None
 
-    def _followed(self, url: str, headers: Mapping[str, str]) -> urllib3.BaseHTTPResponse:
+    def _followed(self, url: str, headers: Mapping[str, str]) -> BaseHTTPResponse:
         """Return the answer of an address after its redirects, with the body still to be read.
 
         No redirect leads from https to http, where others could read the contact and change the file.
@@ -226,15 +224,6 @@ class Client:
                 raise ElsewhereError(f"it redirects from https to {there}, which is not encrypted")
             url = there
         raise ElsewhereError(f"it redirects more than {_REDIRECTS} times")
-
-    def _refused(self, response: urllib3.BaseHTTPResponse, part: Path | None) -> None:
-        answer = f"{response.status} {response.reason or ''}".strip()
-        if response.status == 416 and part is not None:
-            part.unlink(missing_ok=True)
-            raise LaterError(f"{answer}: it has no such bytes; the download starts from the beginning", 0)
-        if response.status in _LATER:
-            raise LaterError(answer, Retry(retry_after_max=sys.maxsize).get_retry_after(response))
-        raise ElsewhereError(f"{answer}; it was asked as {self.agent!r}" if response.status == 403 else answer)
 
 
 def arrived(part: Path) -> int:
@@ -265,7 +254,7 @@ def _pool(url: str) -> urllib3.PoolManager:
     return urllib3.ProxyManager(proxy, proxy_headers=make_headers(proxy_basic_auth=unquote(auth)) if auth else None)
 
 
-def _extent(response: urllib3.BaseHTTPResponse, have: int) -> tuple[int, int | None]:
+def _extent(response: BaseHTTPResponse, have: int) -> tuple[int, int | None]:
     """Return the byte at which the answer begins, and the size of the whole file if the server states it."""
     if response.status == 200:
         length = response.headers.get("Content-Length", "")
@@ -276,14 +265,14 @@ def _extent(response: urllib3.BaseHTTPResponse, have: int) -> tuple[int, int | N
     return have, None if stated[2] == "*" else int(stated[2])
 
 
-def _version(response: urllib3.BaseHTTPResponse) -> str | None:
+def _version(response: BaseHTTPResponse) -> str | None:
     """Return a validator for If-Range that identifies this version of the file: a strong ETag, or a date."""
     tag = response.headers.get("ETag", "W/")
     return response.headers.get("Last-Modified") if tag.startswith("W/") else tag
 
 
-def _copy(response: urllib3.BaseHTTPResponse, part: Path, begin: int, total: int | None) -> int:
-    """Write the body from byte `begin` on; return the length of `part`. On a full disk, what was written stays."""
+def _copy(response: BaseHTTPResponse, part: Path, begin: int, total: int | None) -> None:
+    """Write the body to `part` from byte `begin` on, up to its length `total`. On a full disk, what came stays."""
     progress = Progress(f"downloading {part.name.removesuffix('.part')}", total or 0, done=begin)
     try:
         with part.open("r+b" if begin else "wb") as stream:
@@ -292,7 +281,6 @@ def _copy(response: urllib3.BaseHTTPResponse, part: Path, begin: int, total: int
             while data := response.read1(_READ, decode_content=False):
                 stream.write(data)
                 progress.to(stream.tell())
-            return stream.tell()
     except OSError as error:
         if error.errno not in _DISK_FULL:
             raise
@@ -301,6 +289,8 @@ def _copy(response: urllib3.BaseHTTPResponse, part: Path, begin: int, total: int
             why=f"{os.strerror(error.errno)}, after {arrived(part)} bytes",
             next_step="free some space and run snakemake again: it goes on from there",
         ) from None
+    if total is not None and arrived(part) < total:
+        raise LaterError(f"the connection was cut after {arrived(part)} of {total} bytes")
 
 
 def _note(part: Path) -> Path:

@@ -29,7 +29,6 @@ from throughline.corpus.source.streams import CLOSING
 from throughline.corpus.text import guard, wikitext
 from throughline.datasets.shards import remove_leftovers
 from throughline.files import UserError
-from throughline.progress import Progress
 
 COUNTED = ("pages", "articles", "redirects", "other_namespaces", "repeated", "characters")
 PROGRAM = ("-P", "-m", "wikiextractor.WikiExtractor")
@@ -115,8 +114,7 @@ def _articles_of(
     dump: dumps.Cut, part: int, site: pages.Site, seen: Counter[str], ids: list[int]
 ) -> Iterator[pages.Page]:
     """Yield the part's articles. Appends their ids to `ids`, and counts the kinds of pages in `seen`."""
-    progress = Progress(f"extracting part {part}", dumps.units(dump, part))
-    for page in dumps.pages(dump, part, progress):
+    for page in dumps.pages(dump, part):
         seen["pages"] += 1
         parsed = pages.parse(page, site, f"page {seen['pages']} of part {part}")
         if parsed.kind != "article":

@@ -35,13 +35,7 @@ def expected(pages: list[str]) -> list[bytes]:
 
 
 def all_pages(cut: dumps.Cut) -> list[bytes]:
-    found = []
-    for part in range(len(cut.parts)):
-        progress = Progress("test", dumps.units(cut, part))
-        for each in dumps.pages(cut, part, progress):
-            assert 0 <= progress.done <= progress.total
-            found.append(each)
-    return found
+    return [found for part in range(len(cut.parts)) for found in dumps.pages(cut, part)]
 
 
 def written(folder: Path, data: bytes | str, name: str = "dump.xml") -> Path:
@@ -65,6 +59,18 @@ def test_every_packing_gives_the_same_pages(
     for size in (5, 6, 7, 100) if parts == 4 else ():
         monkeypatch.setattr(bz2_streams, "READ", size)
         assert all_pages(cut) == expected(PAGES), size
+
+
+def test_progress_ends_at_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shares: list[float] = []
+    monkeypatch.setattr(Progress, "to", lambda self, done: shares.append(done / self.total) if self.total else None)
+    for name, (_, data) in PACKINGS.items():
+        cut = dumps.cut([written(tmp_path, data, name), written(tmp_path, XML, "other.xml")], 3)
+        shares.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(bz2_streams, "READ", 1000)
+            all_pages(cut)
+        assert min(shares) >= 0 and 0.9 < max(shares) <= 1, name
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
