@@ -89,10 +89,10 @@ $(VENV)/bin/uv: envs/lock/main.txt
 $(VENV)/gpu: always $(VENV)/bin/uv
 	@test -f $@ -a -z "$(GPU)" || echo "$(or $(GPU),auto)" > $@
 
-$(VENV)/main.ready: $(VENV)/bin/uv $(VENV)/gpu envs/main.txt envs/torch.txt envs/apart.txt pyproject.toml $(wildcard logger/*.toml logger/*/*.py)
+$(VENV)/main.ready: $(VENV)/bin/uv $(VENV)/gpu envs/main.txt envs/torch.txt envs/apart.txt pyproject.toml
 	@sed '/^torch==/d' envs/torch.txt | $(LOCKED) -r envs/main.txt -r -
 	@$(VENV)/bin/python src/start.py throughline.installation.torch_build $(TORCH_INDEX)
-	@$(UV) pip install --quiet --no-deps --no-build-isolation --reinstall ./logger -e .
+	@$(UV) pip install --quiet --no-deps --no-build-isolation --reinstall -e .
 	@touch $@
 
 $(VENV)/test.ready: $(VENV)/main.ready envs/test.txt envs/benchmarks.txt

@@ -25,11 +25,12 @@ sys.path.insert(0, os.path.realpath(f"{workflow.current_basedir}/src"))
 # The commands of the rules use this Python, and src/start.py finds the library.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-from throughline import console, unmade, versions, workflow_call
+from throughline import unmade, versions, workflow_call
 from throughline.launch.auto_topologies import AutoTopologies
 from throughline.report.analysis import cells
 from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files, print_answers, start_in_order
 from throughline.console import plan
+from throughline.console.console import Console
 
 look_behind_ancient_files()
 start_in_order()
@@ -41,8 +42,9 @@ ROOT = INSIDE.root  # code, presets and tables of facts; the working directory h
 DEPLOYED = INSIDE.deployment
 APART = bool(DEPLOYED & {"conda", "apptainer"})
 
-if INSIDE.has_console():
-    shell.prefix(console.PREFIX)
+if own_output := INSIDE.own_output:
+    logger.addHandler(Console(own_output, INSIDE.is_quiet))
+    logger.removeHandler(own_output)
 
 AUTO = AutoTopologies(INSIDE.submits, next(map(str, filter(None, INSIDE.resource("run", "slurm_partition"))), None))
 CALL = answered(workflow_call.read, *INSIDE.configuration, ROOT, APART, logger.info, AUTO)
@@ -94,9 +96,8 @@ include: "rules/report.smk"
 include: "rules/archive.smk"
 
 
-if INSIDE.is_dry_run:  # Snakemake calls no handler then, so nothing prints our plan
-    for line in [*AUTO.lines, *plan.told_beforehand(SPECS)]:
-        logger.info(line)
+if INSIDE.is_dry_run:  # Snakemake calls no handler then
+    logger.addFilter(plan_of_dry_run)
 
 
 onstart:

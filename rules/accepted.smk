@@ -2,7 +2,7 @@
 import atexit
 import functools
 
-from throughline.console import plan_acceptance
+from throughline.console import node_jobs
 from throughline.launch import away, fleet, lost_nodes
 from throughline.study import acceptance, result_sections
 
@@ -52,14 +52,14 @@ def say_who_is_away():
         logger.warning(f"node {node} is left out, because {why}; a later call measures it")
 
 
-def plan_of_acceptance(jobs):
+def planned_node_jobs(jobs):
     """The node jobs of an acceptance that have to be made; None if there are none."""
     made_now = (output for outputs in jobs for output in outputs)
     pending = {file for file in made_now if file.startswith(acceptance.FOLDER) and Path(file).name.startswith("visit")}
     if not pending:
         return None
     settled, made = accepted()
-    return plan_acceptance.of_call(made.visits(), pending, settled.fleet, settled.away, INSIDE.submits)
+    return node_jobs.planned(made.visits(), pending, settled.fleet, settled.away, INSIDE.submits)
 
 
 def is_by_ssh(visit):
@@ -111,7 +111,7 @@ def priority_of_visit(wildcards):
 
 def watch_nodes(made):
     """Give up node jobs that wait for a node which goes down while they are in Slurm's queue."""
-    if made.acceptance and INSIDE.submits:
+    if made.node_jobs and INSIDE.submits:
         lost_nodes.watch(accepted()[0].names, partition_of_accept(), logger.warning)
 
 

@@ -166,8 +166,14 @@ def the_plan():
     """The plan: what this call of Snakemake makes. It can be asked for before the call starts and after it ends."""
     jobs = [list(map(str, job.output)) for job in INSIDE.jobs()]
     margins = {name: block.margin for name, block in CONFIG.benchmarks.items()}
-    visits = plan_of_acceptance(jobs)
-    return plan.Plan(SPECS, jobs, INSIDE.targets, INSIDE.submits, acceptance=visits, margins=margins)
+    return plan.Plan(SPECS, jobs, INSIDE.targets, INSIDE.submits, node_jobs=planned_node_jobs(jobs), margins=margins)
+
+
+def plan_of_dry_run(record):
+    """Print the plan before Snakemake's last words on a dry run. This is a filter of its logger."""
+    if record.getMessage().startswith("This was a dry-run"):
+        logger.info("\n".join([*AUTO.lines, str(the_plan())]))
+    return True
 
 
 def checked_plan():

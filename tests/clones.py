@@ -63,7 +63,7 @@ class Clone:
     @property
     def console(self) -> dict[str, str]:
         """The variables that show this checkout's console instead of Snakemake's own output."""
-        return {"THROUGHLINE_CONSOLE": "", "PYTHONPATH": str(self.path / "logger")}
+        return {"THROUGHLINE_CONSOLE": ""}
 
     def made(self, *arguments: str, **variables: str) -> CompletedProcess[str]:
         """Run Snakemake and check that it succeeds."""

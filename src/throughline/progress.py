@@ -9,7 +9,7 @@ class Progress:
 
     def __init__(self, what: str, total: int, *, done: int = 0, quiet_s: float = 5) -> None:
         self.what, self.total = what, total
-        self.done = self._there = done
+        self.done = self._before = done
         self._begun = time.monotonic()
         self._next = self._begun + quiet_s
 
@@ -23,23 +23,21 @@ class Progress:
 
     def line(self, elapsed_s: float) -> str:
         """Return the line to print after `elapsed_s` seconds."""
-        if not self._there < self.done <= self.total:
-            return f"{self.what}: {_amount(self.done)}"
-        left_s = elapsed_s * (self.total - self.done) / (self.done - self._there)
-        return (
-            f"{self.what}: {_amount(self.done)} of {_amount(self.total)}"
-            f" ({self.done / self.total:.0%}), about {_duration(left_s)} left"
-        )
+        if not self._before < self.done <= self.total:
+            return f"{self.what}: {_size(self.done)}"
+        left_s = elapsed_s * (self.total - self.done) / (self.done - self._before)
+        share = f"{_size(self.done)} of {_size(self.total)} ({self.done / self.total:.0%})"
+        return f"{self.what}: {share}, about {duration(left_s)} left"
 
 
-def _amount(value: int) -> str:
+def _size(count: int) -> str:
     for factor, prefix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if value >= factor:
-            return f"{value / factor:.1f} {prefix}B"
-    return f"{value} B"
+        if count >= factor:
+            return f"{count / factor:.1f} {prefix}B"
+    return f"{count} B"
 
 
-def _duration(seconds: float) -> str:
-    if seconds >= 3600:
-        return f"{seconds / 3600:.1f} h"
-    return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+def duration(seconds: float) -> str:
+    """Return a duration in words, such as `90 s`, `12 min` or `2.5 h`."""
+    minutes = seconds / 60
+    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"

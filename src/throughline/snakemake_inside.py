@@ -5,6 +5,7 @@ were tried with, and tests/workflow/test_snakemake_inside.py tries all of them. 
 and Snakemake only, because workflow/Snakefile loads it before the library is there.
 """
 
+import logging
 import os
 import re
 import subprocess
@@ -16,6 +17,7 @@ from typing import Any, TypeVar
 
 from snakemake.common import __version__
 from snakemake.exceptions import WorkflowError
+from snakemake.logging import logger
 
 TRIED_WITH = "9.27.1"
 Answer = TypeVar("Answer")
@@ -103,13 +105,25 @@ class Inside:
         """The words that the user typed as targets: rules and files."""
         return set(map(str, take(self._workflow, "dag_settings.targets")))
 
-    def has_console(self) -> bool:
-        """True if our console shows this call. A module has no plan to show, so there we switch the console off."""
-        handlers = take(self._workflow, "logger_manager.get_log_handlers")()
-        consoles = [handler for handler in handlers if getattr(handler, "is_console", False)]
-        for console in consoles:
-            console.is_console = not self.is_module
-        return bool(consoles) and not self.is_module
+    @property
+    def own_output(self) -> logging.Handler | None:
+        """The handler that shows Snakemake's own output; None if our console may not take its place.
+
+        It stays in a dry run, in jobs, in a module (which has no plan), with another logger, with options that ask for
+        more of Snakemake's output, and if the user asks for it (THROUGHLINE_CONSOLE=snakemake).
+        """
+        settings = take(self._workflow, "output_settings")
+        asked = any(take(settings, name) for name in ("dryrun", "verbose", "debug_dag", "printshellcmds"))
+        if asked or os.environ.get("THROUGHLINE_CONSOLE") == "snakemake":
+            return None
+        if self.is_module or not take(self._workflow, "is_main_process"):
+            return None
+        return next((handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"), None)
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if the user wants no output but errors (`--quiet all`)."""
+        return "ALL" in {mode.name for mode in take(self._workflow, "output_settings.quiet") or ()}
 
 
 def options() -> dict[str, str]:

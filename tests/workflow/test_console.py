@@ -1,4 +1,4 @@
-"""The console on real runs of Snakemake: what a person sees. And everything works without the console."""
+"""The console on real runs of Snakemake: what a person sees."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import os
 import pty
 import re
 import signal
-import site
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
-
-import pytest
+from collections.abc import Callable
 
 from process_helpers import until
 
-from .conftest import ROOT, Clone
+from .conftest import Clone
 
 RECORD = "results/quick/bz4_fp32/torch/1n2g/run2.json"
 LONG = """
@@ -106,49 +102,29 @@ def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None
     assert "The plan:" not in failed.stdout
 
 
-@pytest.fixture
-def long(clone: Callable[[str], Clone]) -> Iterator[tuple[Clone, subprocess.Popen[str]]]:
-    """A clone whose run has begun to train."""
+def test_ctrl_c_ends_it(clone: Callable[[str], Clone]) -> None:
     begun = clone(LONG)
     process = begun.start("results/quick/bz4_fp32.json", before=["setsid"], **begun.console)
-    said = begun.path / ".snakemake/throughline.said"
-    until(lambda: said.exists() and ": step " in said.read_text())
-    yield begun, process
-    process.kill()
-
-
-def test_ctrl_c_ends_it(long: tuple[Clone, subprocess.Popen[str]]) -> None:
-    clone, process = long
-    os.killpg(process.pid, signal.SIGINT)
-    printed, _ = process.communicate(timeout=120)
+    log = begun.path / "results/quick/bz4_fp32/torch/1n1g/run1.log"
+    try:
+        until(lambda: log.exists() and "device: " in log.read_text())
+        os.killpg(process.pid, signal.SIGINT)
+        printed, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode == 1
     assert "Stopping: running jobs are being ended." in printed
     assert printed.splitlines()[-1].endswith("run the same command again: only the rest is made")
     assert "Traceback" not in printed and "Error" not in printed
-    assert not clone.files("results/**/run*.json", ".snakemake/throughline.said")
-
-
-@pytest.mark.parametrize("lacking", ["snakemake_logger_plugin_throughline", "rich"])
-def test_without_the_console_snakemake_speaks_itself(finished: tuple[Clone, str], tmp_path: Path, lacking: str) -> None:
-    """All packages are there except one: either the plugin is not installed, or it cannot work."""
-    clone, _ = finished
-    for package in Path(site.getsitepackages()[0]).iterdir():
-        if package.name.partition("-")[0] not in (lacking, "snakemake_logger_plugin_throughline"):
-            (tmp_path / package.name).symlink_to(package)
-    if lacking == "rich":
-        name = "snakemake_logger_plugin_throughline"
-        (tmp_path / name).symlink_to(ROOT / "logger" / name)
-    start = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from snakemake.cli import main; main()"
-    command = [sys.executable, "-S", "-c", start, "--configfile", "small.yaml"]
-    environment = os.environ | {"THROUGHLINE_CONSOLE": ""}
-    done = subprocess.run(command, cwd=clone.path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Nothing to be done" in done.stderr
-    assert ("No module named 'rich'" in done.stderr) is (lacking == "rich")
+    assert not begun.files("results/**/run*.json")
 
 
 def test_snakemakes_own_output_is_one_variable_away(finished: tuple[Clone, str]) -> None:
+    """A dry run has it as well, with the plan at its end."""
     clone, _ = finished
     (clone.path / "results/report.html").unlink()
+    dry = clone.made("--dry-run", **clone.console).stdout.splitlines()
+    assert "Job stats:" in dry and dry[-1].startswith("This was a dry-run")
+    assert dry[-4:-1] == ["The plan:", "  no training run is to be made", "  the result: results/report.html"]
     own = clone.made(**clone.console | {"THROUGHLINE_CONSOLE": "snakemake"}).stdout
     assert "Select jobs to execute..." in own and own.count("The plan:") == own.count("Finished.") == 1

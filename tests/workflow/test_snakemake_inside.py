@@ -24,7 +24,7 @@ seen = {
     "root": str(inside.root), "module": inside.is_module, "configuration": [list(map(str, inside.configuration[0])),
     dict(inside.configuration[1])], "snakefile": inside.snakefile, "deployment": sorted(inside.deployment),
     "submits": inside.submits, "submitted": inside.is_submitted, "partition": inside.resource("run", "slurm_partition"),
-    "console": inside.has_console(), "dry": inside.is_dry_run,
+    "console": bool(inside.own_output), "quiet": inside.is_quiet, "dry": inside.is_dry_run,
 }
 
 rule run:
@@ -107,7 +107,7 @@ def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) ->
     seen = asked(tmp_path, *inner, *words, "run:slurm_partition=gpu", *default)
     rest = {
         "deployment": [], "submits": False, "submitted": False, "dry": False,
-        "partition": ["gpu", "all"], "console": False,
+        "partition": ["gpu", "all"], "console": True, "quiet": False,
         "jobs": ["made", "made.log"], "targets": ["made"], "left": [],
     }  # fmt: skip
     root, files = str(tmp_path / "workflow"), [str(tmp_path / "one.yaml")]
@@ -117,7 +117,13 @@ def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) ->
     (tmp_path / "made").unlink()
     (tmp_path / "Snakefile").write_text(OUTER)
     seen = asked(tmp_path, *words, "inner_run:slurm_partition=gpu", *default)
-    assert seen == rest | {"root": root, "module": True, "snakefile": None, "configuration": [[], {"key": "1"}]}
+    assert seen == rest | {
+        "root": root,
+        "module": True,
+        "console": False,
+        "snakefile": None,
+        "configuration": [[], {"key": "1"}],
+    }
 
 
 def test_this_is_the_version_that_the_workflow_was_tried_with() -> None:

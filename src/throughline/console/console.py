@@ -1,215 +1,274 @@
-"""Turn Snakemake's events into lines for the user."""
+"""Turn Snakemake's events into lines for the user and, on a terminal, one progress bar below them."""
 
 import logging
+import os
 import subprocess
+import tempfile
+import threading
 import time
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TextIO
 
+from rich.console import Console as Terminal
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Column
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
+from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from throughline.console import OUTPUT
-from throughline.console.failure_cause import failure_cause
-from throughline.console.plan import Plan, span
-from throughline.console.screen import Screen, Status
+from throughline.console.plan import Plan
 from throughline.files import UserError
+from throughline.progress import duration
 from throughline.records import read_run
 from throughline.report.analysis import baseline
 from throughline.spec import RunSpec
 
+BAR_EVERY_S, LINE_EVERY_S = 1.0, 60.0
+"""How often we draw the bar, and how often we print the progress as a line where there is no bar."""
 LONG_S = 60.0
 """A job that makes no data and is no run gets its own line if it took longer than this."""
 ASK_SLURM_S = 15.0
-EXPECTED = ("At least one job did not complete successfully", "Exiting because a job execution failed")
+CAUSE_LINES = 8
+"""How many lines of a log we show at most. The log has all of them."""
+NO_RECORD = "outcome: failed; no record"
+"""The line before the error in a run's log."""
+SUMMARIES = ("At least one job did not complete successfully", "Exiting because a job execution failed")
 """Snakemake's final summaries of failures. We have already shown each failure when it happened."""
 
 
-@dataclass
-class StartedJob:
-    """A job that has started, or waits in Slurm's queue. `output` is its first output file."""
+class Console(logging.Handler):
+    """Shows those of Snakemake's log records that matter to the user; if `quiet`, only errors.
 
-    output: str
-    since: float = field(default_factory=time.monotonic)
+    It takes the place of `own`, Snakemake's own handler, which it still uses until the workflow starts (for errors of
+    the configuration, `--unlock` and `--lint`), and if it fails itself.
+    From the plan to the outcome, the output of jobs goes into a file without a name instead of the terminal. The bar
+    shows the last line of that file. A job's log has its full output.
+    """
 
-
-class Console:
-    """Receives Snakemake's log records, and shows those that matter to the user."""
-
-    def __init__(self, quiet: bool = False) -> None:
+    def __init__(self, own: logging.Handler, quiet: bool = False, stream: TextIO | None = None) -> None:
+        super().__init__()
+        self._own, self._quiet = own, quiet
         self._plan: Plan | None = None
-        self._jobs: dict[int, StartedJob] = {}
+        self._kinds: dict[str, Mapping[str, float]] = {}
+        """Map each kind of job to its outputs, and to the seconds or the number of steps that each counts for."""
+        self._jobs: dict[int, tuple[str, float]] = {}
+        """Map the number of a job that has started, or waits in Slurm's queue, to its first output and its start."""
+        self._since: dict[str, float] = {}
         self._done: set[str] = set()
         self._failed: set[str] = set()
-        self._expected_s: dict[str, float | None] = {}
-        self._data_since: float | None = None
-        self._stopping = False
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
         self._slurm, self._asked_at, self._queue = "", 0.0, ""
-        self._began = time.monotonic()
-        self._screen = Screen(self.status, quiet)
+        self._began, self._started, self._stopping = time.monotonic(), False, False
+        stream = stream or os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace", buffering=1)
+        self._terminal = Terminal(file=stream, highlight=False, emoji=False)
+        self._bar: Progress | None = None
+        if not quiet and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+            rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+            detail = TextColumn("{task.fields[detail]}", style="dim", markup=False, table_column=rest)
+            texts = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[left]"))
+            columns = [next(texts), BarColumn(bar_width=24), next(texts), detail]
+            self._bar = Progress(*columns, console=self._terminal, auto_refresh=False, transient=True, expand=True)
+            self._bar.add_task("", total=1.0, left="", detail="")
+        self._output, path = tempfile.mkstemp()
+        os.unlink(path)
+        self._streams: dict[int, int] = {}
+        self._over = threading.Event()
 
-    def handle(self, record: logging.LogRecord) -> None:
-        """Handle one log record of Snakemake: an event or a text."""
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._started = self._started or getattr(record, "event", None) == LogEvent.WORKFLOW_STARTED
+            (self._show if self._started else self._own.handle)(record)
+        except Exception:
+            self.close()
+            logger.removeHandler(self)
+            logger.addHandler(self._own)
+            self.handleError(record)
+
+    def _show(self, record: Any) -> None:
         text = record.getMessage()
         match getattr(record, "event", None):
             case "plan":
-                self._plan = record.plan  # type: ignore[attr-defined]
-                self._expect(record.plan)  # type: ignore[attr-defined]
-                Path(OUTPUT).write_bytes(b"")
-                self._screen.say(text)
-                self._screen.open()
+                self.say(text)
+                self.open(record.plan)
             case "outcome":
-                self._screen.close()
-                self._screen.say(f"{text}\n  time: {span(time.monotonic() - self._began)}")
+                self.close()
+                self.say(f"{text}\n  time: {duration(time.monotonic() - self._began)}")
             case LogEvent.JOB_INFO:
-                self._start(record)
+                output, now = _output(record), time.monotonic()
+                self._jobs[record.jobid] = output, now
+                self._since.setdefault(self._kind(output), now)
             case LogEvent.JOB_FINISHED:
-                self._finish(record.job_id)  # type: ignore[attr-defined]
+                self._finish(*self._jobs.pop(record.job_id, ("", 0.0)))
             case LogEvent.JOB_ERROR:
                 self._fail(record)
             case LogEvent.GROUP_ERROR:
-                for job in record.job_error_info:  # type: ignore[attr-defined]
-                    self._fail(logging.makeLogRecord(job))
+                for failed in record.job_error_info:
+                    self._fail(logging.makeLogRecord(failed))
             case None | LogEvent.ERROR:
                 self._hear(record, text)
 
+    def say(self, text: str, style: str | None = None) -> None:
+        """Print one or several lines that stay. Errors have the style `red`."""
+        if not self._quiet or style == "red":
+            self._terminal.print(text, style=style, markup=False, soft_wrap=True)
+
+    def open(self, plan: Plan) -> None:
+        """Begin to show the progress."""
+        self._plan = plan
+        node_jobs = plan.node_jobs.expected_s if plan.node_jobs else {}
+        self._kinds = {"data": dict.fromkeys(plan.data, 1.0), "runs": dict.fromkeys(plan.runs, 1.0)}
+        self._kinds["node jobs"] = node_jobs
+        os.environ["THROUGHLINE_PROGRESS_S"] = "1"  # runs print their progress more often
+        for number in (1, 2):
+            self._streams[number] = os.dup(number)
+            os.dup2(self._output, number)
+        if self._bar:
+            self._bar.start()
+        if not self._quiet:
+            threading.Thread(target=self._show_progress, daemon=True).start()
+
     def close(self) -> None:
-        self._screen.close()
-        if self._plan:
-            Path(OUTPUT).unlink(missing_ok=True)
+        """Remove the bar, and give the terminal back. Printed lines stay."""
+        self._over.set()
+        if self._bar:
+            self._bar.stop()
+        while self._streams:
+            number, stream = self._streams.popitem()
+            os.dup2(stream, number)
+            os.close(stream)
+        super().close()
+
+    def _show_progress(self) -> None:
+        while not self._over.wait(BAR_EVERY_S if self._bar else LINE_EVERY_S):
+            done, share, left, detail = self.progress()
+            if self._bar:
+                task = self._bar.task_ids[0]
+                self._bar.update(task, description=done, completed=share, left=left, detail=detail, refresh=True)
+            else:
+                self.say("; ".join(filter(None, [done, left, detail])))
 
     def _hear(self, record: logging.LogRecord, text: str) -> None:
         """Show a text of Snakemake or its executor if it is a warning, an error, or one of the few that matter."""
+        shown_by_job = getattr(record, "exception", "") == "RuleException" and "CalledProcessError" in text
         if text.startswith("SLURM run ID: "):
             self._slurm = text.removeprefix("SLURM run ID: ")
         elif text.startswith("Terminating processes on user request"):
             self._stopping = True
-            self._screen.say("Stopping: running jobs are being ended.")
+            self.say("Stopping: running jobs are being ended.")
         elif text == NOTHING_TO_BE_DONE_MSG or "/snakemake/deployment/" in record.pathname:  # conda, containers
-            self._screen.say(text)
-        elif record.levelno >= logging.WARNING and not self._is_told(record, text) and text not in self._told:
-            self._told.add(text)  # Slurm's executor repeats some texts for every job
-            self._screen.say(text, "red" if record.levelno >= logging.ERROR else "yellow")
+            self.say(text)
+        elif record.levelno < logging.WARNING or shown_by_job or any(words in text for words in SUMMARIES):
+            pass
+        elif text not in self._shown:  # Slurm's executor repeats some texts for every job
+            self._shown.add(text)
+            self.say(text, "red" if record.levelno >= logging.ERROR else "yellow")
 
-    def _is_told(self, record: logging.LogRecord, text: str) -> bool:
-        """True if Snakemake says this in addition to a job's own error, which we have already shown."""
-        return any(words in text for words in EXPECTED) or (
-            getattr(record, "exception", "") == "RuleException" and "CalledProcessError" in text
-        )
+    def _kind(self, output: str) -> str:
+        return next((kind for kind, outputs in self._kinds.items() if output in outputs), "")
 
-    def _start(self, record: Any) -> None:
-        job = StartedJob(str(next(iter(record.output), "")))
-        self._jobs[record.jobid] = job
-        if self._is_data(job.output):
-            self._data_since = self._data_since or job.since
-
-    def _expect(self, plan: Plan) -> None:
-        """Update the estimated seconds of the runs that still have to be made."""
-        waiting = [spec for record, spec in plan.runs.items() if record not in self._done | self._failed]
-        estimates = zip(waiting, plan.estimates_s(waiting), strict=True)
-        self._expected_s = {spec.record: seconds for spec, seconds in estimates}
-
-    def _is_data(self, output: str) -> bool:
-        return self._plan is not None and output in self._plan.data
-
-    def _finish(self, number: int) -> None:
-        job = self._jobs.pop(number, None)
-        if job is None or self._plan is None:
+    def _finish(self, output: str, since: float) -> None:
+        self._done.add(output)
+        if (plan := self._plan) is None:
             return
-        self._done.add(job.output)
-        took_s = time.monotonic() - job.since
-        if spec := self._plan.runs.get(job.output):
-            if not self._plan.cluster:  # on a cluster, the time includes waiting in the queue
-                self._plan.measured_s[job.output] = took_s
-                self._expect(self._plan)
-            count = f"{len(self._done & self._plan.runs.keys()):{len(str(len(self._plan.runs)))}}"
-            self._screen.say(f"run {count} of {len(self._plan.runs)}: {outcome(spec, self._plan)}")
-        elif self._is_data(job.output):
-            if self._plan.data <= self._done:
-                self._screen.say(self._of_data(self._plan))
-        elif (visits := self._plan.acceptance) and job.output in visits.to_make:
-            visits.took_s[job.output] = took_s
-            self._screen.say(f"{visits.words(job.output)} ({span(took_s)})")
-        elif took_s >= LONG_S:
-            self._screen.say(f"made: {job.output} ({span(took_s)})")
+        seconds, kind = time.monotonic() - since, self._kind(output)
+        total = len(self._kinds.get(kind, ()))
+        count = f"{len(self._done & self._kinds.get(kind, {}).keys()):{len(str(total))}} of {total}"
+        if kind == "runs":
+            if not plan.cluster:  # on a cluster, the time includes waiting in the queue
+                plan.measured_s[output] = seconds
+            self.say(f"run {count}: {outcome(plan.runs[output], plan)}")
+        elif kind == "data":
+            if plan.data <= self._done:
+                self.say(f"data: {count} steps")
+        elif kind and plan.node_jobs:
+            self.say(f"node job {count}: {plan.node_jobs.names[output]} ({duration(seconds)})")
+        elif seconds >= LONG_S:
+            self.say(f"made: {output} ({duration(seconds)})")
 
     def _fail(self, record: Any) -> None:
         self._jobs.pop(record.jobid, None)
         if self._stopping:
             return
-        output = str(next(iter(record.output), record.rule_name))
+        output, logs = _output(record) or record.rule_name, list(map(str, record.log))
         self._failed.add(output)
-        self._expected_s.pop(output, None)
-        logs = list(map(str, record.log))
         cause = failure_cause(logs)
-        text = "for the same reason as before" if cause in self._told else cause.replace("\n", "\n  ")
-        self._told.add(cause)
-        self._screen.say("\n".join([f"failed: {output}", f"  {text}", *(f"  log:  {log}" for log in logs)]), "red")
+        text = "for the same reason as before" if cause in self._shown else cause.replace("\n", "\n  ")
+        self._shown.add(cause)
+        self.say("\n".join([f"failed: {output}", f"  {text}", *(f"  log:  {log}" for log in logs)]), "red")
 
-    def _of_data(self, plan: Plan) -> str:
-        return f"data: {len(self._done & plan.data)} of {len(plan.data)} steps"
-
-    def status(self) -> Status:
-        """Return the progress of the workflow. Another thread calls this once a second."""
-        plan, jobs = self._plan, list(self._jobs.values())
-        if plan is None or self._stopping:
-            return Status("stopping" if self._stopping else "", None, "", "")
-        done = []
-        if plan.data and not plan.data <= self._done:
-            done.append(self._of_data(plan))
-        if plan.runs and not plan.runs.keys() <= self._done:
-            done.append(f"runs: {len(self._done & plan.runs.keys())} of {len(plan.runs)}")
-        if plan.acceptance and not plan.acceptance.to_make.keys() <= self._done:
-            done.append(f"node jobs: {len(plan.acceptance.took_s)} of {len(plan.acceptance.to_make)}")
-        left_s = None if plan.cluster else self._left_s(plan, jobs)
-        passed_s = time.monotonic() - self._began
-        local = self._last_words() if done else ", ".join(job.output for job in jobs)
-        return Status(
+    def progress(self) -> tuple[str, float, str, str]:
+        """Return the finished work in words, its share from 0 to 1, the time left in words, and what runs now."""
+        if (plan := self._plan) is None or self._stopping:
+            return "stopping", 0.0, "", ""
+        done = [
+            f"{kind}: {len(self._done & outputs.keys())} of {len(outputs)}" + " steps" * (kind == "data")
+            for kind, outputs in self._kinds.items()
+            if outputs.keys() - self._done
+        ]
+        begun, passed_s = dict(self._jobs.values()), time.monotonic() - self._began
+        left_s = None if plan.cluster else self._left_s(plan, begun)
+        return (
             ", ".join(done or ["last steps"]) + (f", {len(self._failed)} failed" if self._failed else ""),
             len(self._done) / len(plan.jobs) if left_s is None else passed_s / (passed_s + left_s + 1e-9),
-            f"about {span(left_s)} left" if left_s else "",
-            self._ask_slurm() if plan.cluster else local,
+            f"about {duration(left_s)} left" if left_s else "",
+            self._ask_slurm() if plan.cluster else self._last_line() if done else ", ".join(begun),
         )
 
-    def _left_s(self, plan: Plan, jobs: list[StartedJob]) -> float | None:
+    def _left_s(self, plan: Plan, begun: Mapping[str, float]) -> float | None:
         """Return the estimated seconds that are left; None if unknown.
 
-        We assume that runs follow one another, and that the remaining data takes as long per step as the data so far.
+        Runs follow one another. Data and node jobs take as long as expected, at the pace so far.
         """
-        now, data_left = time.monotonic(), plan.data - self._done - self._failed
-        total = 0.0
-        if data_left:
-            finished = len(plan.data) - len(data_left)
-            if not finished or self._data_since is None:
-                return None
-            total += (now - self._data_since) / finished * len(data_left)
-        begun = {job.output: job.since for job in jobs}
-        for record, seconds in list(self._expected_s.items()):
-            if seconds is None:
-                return None
-            total += max(seconds - (now - begun.get(record, now)), 0.0)
-        if plan.acceptance:
-            passed_s = {output: now - since for output, since in begun.items()}
-            total += plan.acceptance.left_s(self._done | self._failed, passed_s)
-        return total
+        now, over = time.monotonic(), self._done | self._failed
+        waiting = [spec for record, spec in plan.runs.items() if record not in over]
+        parts = [
+            seconds and max(seconds - (now - begun.get(spec.record, now)), 0.0)
+            for spec, seconds in zip(waiting, plan.estimates_s(waiting), strict=True)
+        ]
+        for kind in ("data", "node jobs"):
+            left = sum(value for output, value in self._kinds[kind].items() if output not in over)
+            done = sum(self._kinds[kind].values()) - left
+            passed_s = now - self._since.get(kind, now)
+            if left and done:
+                parts.append(passed_s / done * left)
+            elif left:
+                parts.append(max(plan.node_jobs.seconds - passed_s, 0.0) if plan.node_jobs and kind != "data" else None)
+        return None if None in parts else sum(filter(None, parts))
 
-    def _last_words(self) -> str:
+    def _last_line(self) -> str:
         """Return the last line that any job has written; "" without one."""
-        with suppress(OSError), Path(OUTPUT).open("rb") as stream:
-            stream.seek(max(stream.seek(0, 2) - 500, 0))
-            lines = stream.read().decode("utf-8", errors="replace").splitlines()
-            return next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return ""
+        size = os.fstat(self._output).st_size
+        text = os.pread(self._output, 500, max(size - 500, 0)).decode("utf-8", errors="replace")
+        return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
     def _ask_slurm(self) -> str:
         if self._slurm and time.monotonic() - self._asked_at >= ASK_SLURM_S:
             self._asked_at = time.monotonic()
             self._queue = in_queue(self._slurm) or self._queue
         return self._queue
+
+
+def _output(record: Any) -> str:
+    return str(next(iter(record.output), ""))
+
+
+def failure_cause(logs: Iterable[str]) -> str:
+    """Return the last error in the first log that has one, with its `why` and `next`.
+
+    Without an error in any log, return the last lines of all logs together.
+    """
+    lines: list[str] = []
+    for log in filter(Path.is_file, map(Path, logs)):
+        content = [line for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line]
+        begins = [n for n, line in enumerate(content) if line.startswith(("error: ", "outcome: "))]
+        if begins and (error := content[begins[-1] + (content[begins[-1]] == NO_RECORD) :]):
+            more = takewhile(lambda line: line.startswith("  "), error[1:])
+            return "\n".join([error[0].removeprefix("error: "), *more][:CAUSE_LINES])
+        lines += content
+    return "\n".join(lines[-CAUSE_LINES:]) or "it wrote no log: it was ended before, or never started"
 
 
 def in_queue(name: str) -> str:
@@ -228,8 +287,8 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
 
     The median is that of the repeats in the same surroundings, because a summary never mixes them.
     """
-    where = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology}"
-    speeds: list[tuple[str, float]] = []
+    title = f"{spec.benchmark} bz{spec.batch} {spec.precision} {spec.framework} {spec.topology} (repeat {spec.repeat})"
+    speeds: dict[str, list[float]] = {}
     ended, here = "", ""
     for repeat in plan.specs:
         if (repeat.cell, repeat.framework, repeat.topology) != (spec.cell, spec.framework, spec.topology):
@@ -240,9 +299,8 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
             continue
         speed, surroundings = record.samples_per_s, baseline.surroundings(record)
         if speed:
-            speeds.append((surroundings, speed))
+            speeds.setdefault(surroundings, []).append(speed)
         if repeat.record == spec.record:
             ended, here = f"{speed:.1f} {record.unit}" if speed else f"{record.status}: {record.reason}", surroundings
-    same = [speed for surroundings, speed in speeds if surroundings == here]
-    middle = f", median of {len(same)}: {median(same):.1f}" if len(same) > 1 else ""
-    return f"{where} (repeat {spec.repeat}): {ended}{middle}"
+    same = speeds.get(here, [])
+    return f"{title}: {ended}" + (f", median of {len(same)}: {median(same):.1f}" if len(same) > 1 else "")

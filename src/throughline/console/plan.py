@@ -11,11 +11,12 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 
-from throughline import ratios
+from throughline import gpus, ratios, workloads
 from throughline.acceptance import verdict
-from throughline.console import plan_memory
-from throughline.console.plan_acceptance import Visits
+from throughline.console.node_jobs import NodeJobs
 from throughline.files import UserError
+from throughline.memory import gib
+from throughline.progress import duration
 from throughline.records import read_acceptance, read_summary
 from throughline.records.glance import glance
 from throughline.spec import RunSpec
@@ -33,11 +34,11 @@ ENDS = (REPORT, "results/compare.html", ACCEPTANCE_PAGE, "results/archive.zip")
 
 @dataclass
 class Plan:
-    """What one call of Snakemake makes.
+    """What a call of Snakemake makes.
 
     specs: all runs of the configuration; jobs: for every job that has to run, its outputs (at least one); targets: the
     files that the user asked for by name; cluster: True if the jobs run in parallel on the nodes of a cluster;
-    acceptance: the node jobs of an acceptance that are to be made; margins: `runs.margin` of each block.
+    node_jobs: those of an acceptance that are to be made; margins: `runs.margin` of each block.
     """
 
     specs: Sequence[RunSpec]
@@ -45,7 +46,7 @@ class Plan:
     targets: Collection[str] = ()
     cluster: bool = False
     root: Path = Path()
-    acceptance: Visits | None = None
+    node_jobs: NodeJobs | None = None
     margins: Mapping[str, float] = field(default_factory=dict)
     measured_s: dict[str, float] = field(default_factory=dict)
     """Map the record of each run that has finished in this call to the seconds that the run took."""
@@ -60,66 +61,54 @@ class Plan:
         lines = ["The plan:"]
         if self.data:
             lines.append(f"  data: {_counted(len(self.data), 'step')} to make")
-        by_summary: dict[str, list[RunSpec]] = {}
-        for spec in self.specs:
-            by_summary.setdefault(spec.summary, []).append(spec)
-        for summary, siblings in by_summary.items():
-            runs = [spec for spec in siblings if spec.record in self.runs]
+        for summary, specs in _grouped(self.specs, "summary").items():
+            runs = sum(spec.record in self.runs for spec in specs)
             if not runs:
                 continue
-            frameworks = ", ".join(dict.fromkeys(spec.framework for spec in siblings))
-            topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in siblings))
+            frameworks = ", ".join(dict.fromkeys(spec.framework for spec in specs))
+            topologies = ", ".join(dict.fromkeys(str(spec.topology) for spec in specs))
             lines.append(
-                f"  {summary}: {siblings[0].model}, {frameworks}, {topologies}: {_counted(len(runs), 'run')} "
-                f"to make, {len(siblings) - len(runs)} there already"
+                f"  {summary}: {specs[0].model}, {frameworks}, {topologies}: {_counted(runs, 'run')} to make, "
+                f"{len(specs) - runs} there already"
             )
-            lines += [f"    {line}" for line in [*_global_batch(siblings), *plan_memory.lines(siblings)]]
-        lines += self._decided()
-        how = "the time of all jobs added up" if self.cluster else "one at a time"
-        lines += self.acceptance.lines if self.acceptance else []
-        if self.runs or not self.acceptance:
-            lines.append(f"  training, {how}: {self._time()}" if self.runs else "  no training run is to be made")
+            lines += [f"    {line}" for line in [*_micro_batches(specs), *memory_lines(specs)]]
+        lines += self._detectable()
+        if self.node_jobs:
+            lines += self.node_jobs.lines
+        if self.runs:
+            how = "the time of all jobs added up" if self.cluster else "one at a time"
+            lines.append(f"  training, {how}: {self._training_time()}")
+        elif not self.node_jobs:
+            lines.append("  no training run is to be made")
         return "\n".join([*lines, *(f"  the result: {path}" for path in self.results())])
 
-    def _decided(self) -> list[str]:
-        """Return a line for each benchmark that compares something: what its repeats can tell apart.
+    def _detectable(self) -> list[str]:
+        """Return a line for each benchmark that compares something: which differences its repeats can detect.
 
         Its largest family of questions counts: all pairs of frameworks at a place, or all steps to more devices.
         """
-        by_benchmark: dict[str, list[RunSpec]] = {}
-        for spec in self.runs.values():
-            by_benchmark.setdefault(spec.benchmark, [])
-        for spec in self.specs:
-            if spec.benchmark in by_benchmark and "__" not in spec.benchmark:
-                by_benchmark[spec.benchmark].append(spec)
         lines = []
-        for name, specs in by_benchmark.items():
-            frameworks, cells = {spec.framework for spec in specs}, {spec.cell for spec in specs}
-            more = len({str(spec.topology) for spec in specs}) - 1
-            questions = max(math.comb(len(frameworks), 2), len(cells) * len(frameworks) * more, len(cells) - 1)
-            if specs and questions:
+        pending = {spec.benchmark for spec in self.runs.values() if "__" not in spec.benchmark}
+        for name, specs in _grouped(self.specs, "benchmark").items():
+            if name not in pending:
+                continue
+            frameworks, cells = len({spec.framework for spec in specs}), len({spec.cell for spec in specs})
+            steps = len({str(spec.topology) for spec in specs}) - 1
+            if questions := max(math.comb(frameworks, 2), cells * frameworks * steps, cells - 1):
                 margin = self.margins.get(name, ratios.MARGIN)
                 lines.append(f"  {name}: {ratios.decides(max(spec.repeat for spec in specs), questions, margin)}")
         return lines
 
-    @cached_property
-    def _earlier_s(self) -> dict[str, float]:
-        """Map the record of each run that was finished before this call to the seconds that it took."""
-        records = [spec.record for spec in self.specs if spec.record not in self.pending]
-        glances = ((record, glance(self.root / record)) for record in records)
-        return {record: run.seconds for record, run in glances if run and run.seconds is not None}
-
-    def _time(self) -> str:
+    def _training_time(self) -> str:
         """Return in words how long all pending runs take together, and how certain that is."""
-        estimates = self.estimates_s(self.runs.values())
-        known = [seconds for seconds in estimates if seconds is not None]
-        if not known:
+        estimates, finished_s = self.estimates_s(self.runs.values()), self._finished_s()
+        total_s = sum(seconds for seconds in estimates if seconds is not None)
+        unknown = estimates.count(None)
+        if unknown == len(estimates):
             return "time not known before the first repeat"
-        rest = len(estimates) - len(known)
-        more = f" and {_counted(rest, 'run')} whose time is not known yet" if rest else ""
-        tried = {_repeated(spec) for spec in self.specs if spec.record in self._earlier_s}
-        first = any(_repeated(spec) not in tried for spec in self.runs.values())
-        return f"about {span(sum(known))}{more}" + (", better known after the first repeat" if first else "")
+        more = f" and {_counted(unknown, 'run')} whose time is not known yet" if unknown else ""
+        first = any(_repeated(spec) not in finished_s for spec in self.runs.values())
+        return f"about {duration(total_s)}{more}" + (", better known after the first repeat" if first else "")
 
     def estimates_s(self, runs: Iterable[RunSpec]) -> list[float | None]:
         """Return the estimated seconds of each run, or None where there is no estimate.
@@ -127,16 +116,28 @@ class Plan:
         The estimate is the median of the run's finished repeats. Without one, it is START_S plus the time cap of the
         run's steps, if they have a cap.
         """
-        finished: dict[tuple[str, ...], list[float]] = {}
-        took_s = self._earlier_s | self.measured_s
-        for spec in self.specs:
-            if spec.record in took_s:
-                finished.setdefault(_repeated(spec), []).append(took_s[spec.record])
+        finished_s = self._finished_s()
         estimates: list[float | None] = []
         for spec in runs:
-            cap, repeats = spec.steps.max_total_seconds, finished.get(_repeated(spec))
+            cap, repeats = spec.steps.max_total_seconds, finished_s.get(_repeated(spec))
             estimates.append(median(repeats) if repeats else None if cap is None else START_S + cap)
         return estimates
+
+    def _finished_s(self) -> dict[tuple[str, ...], list[float]]:
+        """Map what repeats have in common to the seconds of each repeat that is finished."""
+        finished: dict[tuple[str, ...], list[float]] = {}
+        for spec in self.specs:
+            seconds = self.measured_s.get(spec.record, self._earlier_s.get(spec.record))
+            if seconds is not None:
+                finished.setdefault(_repeated(spec), []).append(seconds)
+        return finished
+
+    @cached_property
+    def _earlier_s(self) -> dict[str, float]:
+        """Map the record of each run that was finished before this call to the seconds that it took."""
+        records = (spec.record for spec in self.specs if spec.record not in self.pending)
+        glances = ((record, glance(self.root / record)) for record in records)
+        return {record: run.seconds for record, run in glances if run and run.seconds is not None}
 
     def results(self) -> list[str]:
         """Return the files that a person should look at afterwards.
@@ -144,17 +145,16 @@ class Plan:
         These are the report, a comparison and an archive. Without them, these are the summaries; without them, the
         manifests; without them, the files that the user asked for.
         """
-        summaries = [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
         manifests = sorted(name for name in self.data if name.endswith("/manifest.json"))
         ends = [name for name in ENDS if name in self.pending]
-        return ends or summaries or manifests or sorted(self.pending.intersection(self.targets))
+        return ends or self._summaries() or manifests or sorted(self.pending.intersection(self.targets))
+
+    def _summaries(self) -> list[str]:
+        return [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
 
     def outcome(self) -> str:
         """Return the last message of a finished workflow: the new medians, a verdict, and where the results are."""
-        summaries = [name for name in dict.fromkeys(spec.summary for spec in self.specs) if name in self.pending]
-        lines = [line for name in summaries for line in _medians(self.root / name)]
-        if len(lines) > NAMED_AT_MOST:
-            lines[NAMED_AT_MOST:] = [f"  and {len(lines) - NAMED_AT_MOST} more"]
+        lines = _shortened([line for name in self._summaries() for line in _medians(self.root / name)])
         if ACCEPTANCE in self.pending:
             lines += [f"  {line}" for line in verdict.lines(read_acceptance(self.root / ACCEPTANCE))]
         pages = " (open it in a browser; it needs no network)"
@@ -172,15 +172,13 @@ def failures(logs: Mapping[str, str], root: Path = Path()) -> str:
         for path, log in logs.items()
         if not (root / path).exists() and (root / log).exists()
     ]
-    named = ["Not everything could be made; what is there is kept.", *failed[:NAMED_AT_MOST]]
-    if len(failed) > NAMED_AT_MOST:
-        named.append(f"  and {len(failed) - NAMED_AT_MOST} more")
+    lines = ["Not everything could be made; what is there is kept.", *_shortened(failed)]
     if (root / SO_FAR).exists():
-        named.append(f"  what is measured so far: {SO_FAR}")
+        lines.append(f"  what is measured so far: {SO_FAR}")
     if ACCEPTANCE in logs and (root / ACCEPTANCE_PAGE).exists():
-        named.append(f"  the verdict on what is there: {ACCEPTANCE_PAGE}")
+        lines.append(f"  the verdict on what is there: {ACCEPTANCE_PAGE}")
     fix = "fix what the log says" if len(failed) == 1 else "fix what the logs say" if failed else "fix the cause"
-    return "\n".join([*named, f"  next: {fix}, and run the same command again: only the rest is made"])
+    return "\n".join([*lines, f"  next: {fix}, and run the same command again: only the rest is made"])
 
 
 def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
@@ -199,9 +197,44 @@ def check_places(outputs: Iterable[str], root: Path = Path()) -> None:
             )
 
 
-def _repeated(spec: RunSpec) -> tuple[str, ...]:
-    """Return what all repeats of a run have in common."""
-    return spec.cell, spec.framework, str(spec.topology)
+def memory_lines(specs: Sequence[RunSpec], models: Path = gpus.MODELS) -> list[str]:
+    """Return a line for each framework whose memory can be predicted: what a rank needs, beside what its device has.
+
+    The specifications share a summary. models: where the driver names the GPUs of this machine.
+    """
+    lines = []
+    for framework in dict.fromkeys(spec.framework for spec in specs):
+        by_topology = {spec.topology: spec for spec in specs if spec.framework == framework}
+        on_cpu = specs[0].device == "cpu"
+        predicted = {name: workloads.predicted_memory(spec, gpu=not on_cpu) for name, spec in by_topology.items()}
+        needed = {topology: memory.peak_bytes for topology, memory in predicted.items() if memory}
+        if not needed:
+            continue
+        machine = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        name, has = ("this machine, for all its ranks,", machine) if on_cpu else gpus.smallest_here(models)
+        line = ", ".join(f"{topology} {gib(size)}" for topology, size in needed.items())
+        if has:
+            ranks = {topology: topology.devices if on_cpu else 1 for topology in needed}
+            too_large = [str(topology) for topology, size in needed.items() if size * ranks[topology] > has]
+            line += f"; {name} has {gib(has)}"
+            line += f". WARNING: it cannot fit: {', '.join(too_large)}" if too_large else ""
+        lines.append(f"predicted memory of a rank, {framework}: {line}")
+    return lines
+
+
+def _micro_batches(specs: Sequence[RunSpec]) -> list[str]:
+    """Return a line that says how a global batch becomes micro-batches on each topology; else no line.
+
+    Example: `67,584 samples a step = replicas x batch x micro-batches: 1n1g 1 x 32 x 2112, 1n8g 8 x 32 x 264`.
+    """
+    if specs[0].global_batch is None:
+        return []
+    sizes = {str(spec.topology): spec.size for spec in specs}
+    each = ", ".join(
+        f"{topology} {size.replicas} x {size.batch_per_replica} x {size.gradient_accumulation}"
+        for topology, size in sizes.items()
+    )
+    return [f"{specs[0].global_batch:,} samples a step = replicas x batch x micro-batches: {each}"]
 
 
 def _medians(summary: Path) -> list[str]:
@@ -217,46 +250,29 @@ def _medians(summary: Path) -> list[str]:
     kind = "strong-scaling " if content.scaling == "strong" else ""
     lines = []
     for framework, topology, cell in content.cells():
-        outcome = " ".join(f"{n} {status}" for status, n in cell.statuses.items())
-        outcome = f"{cell.median_speed:.1f} {content.unit}" if cell.median_speed else outcome
-        outcome += f", {kind}speedup {cell.speedup:.2f}" if cell.speedup and cell.speedup != 1 else ""
-        lines.append(f"  {where} {framework} {topology}: {outcome} (median of {cell.n_ok})")
+        statuses = " ".join(f"{n} {status}" for status, n in cell.statuses.items())
+        speed = f"{cell.median_speed:.1f} {content.unit}" if cell.median_speed else statuses
+        speedup = f", {kind}speedup {cell.speedup:.2f}" if cell.speedup and cell.speedup != 1 else ""
+        lines.append(f"  {where} {framework} {topology}: {speed}{speedup} (median of {cell.n_ok})")
     return lines
 
 
-def told_beforehand(specs: Iterable[RunSpec]) -> list[str]:
-    """Return what a dry run prints of each summary: the micro-batches of a stated global batch, and the memory that a
-    rank is predicted to need."""
-    by_summary: dict[str, list[RunSpec]] = {}
+def _repeated(spec: RunSpec) -> tuple[str, ...]:
+    """Return what all repeats of a run have in common."""
+    return spec.cell, spec.framework, str(spec.topology)
+
+
+def _grouped(specs: Iterable[RunSpec], attribute: str) -> dict[str, list[RunSpec]]:
+    groups: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        by_summary.setdefault(spec.summary, []).append(spec)
-    return [
-        f"{name}: {line}"
-        for name, siblings in by_summary.items()
-        for line in [*_global_batch(siblings), *plan_memory.lines(siblings)]
-    ]
-
-
-def _global_batch(specs: Sequence[RunSpec]) -> list[str]:
-    """Return a line that says how a stated global batch becomes micro-batches on each topology; else no line.
-
-    Example: `67,584 samples a step = replicas x batch x micro-batches: 1n1g 1 x 32 x 2112, 1n8g 8 x 32 x 264`.
-    """
-    if specs[0].global_batch is None:
-        return []
-    sizes = {str(spec.topology): spec.size for spec in specs}
-    factors = (
-        (name, size.replicas, size.batch_per_replica, size.gradient_accumulation) for name, size in sizes.items()
-    )
-    each = ", ".join(f"{name} {replicas} x {batch} x {count}" for name, replicas, batch, count in factors)
-    return [f"{specs[0].global_batch:,} samples a step = replicas x batch x micro-batches: {each}"]
+        groups.setdefault(getattr(spec, attribute), []).append(spec)
+    return groups
 
 
 def _counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def span(seconds: float) -> str:
-    """Return a duration in words, such as `90 s`, `12 min` or `2.5 h`."""
-    minutes = seconds / 60
-    return f"{seconds:.0f} s" if minutes < 2 else f"{minutes:.0f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+def _shortened(lines: list[str]) -> list[str]:
+    more = len(lines) - NAMED_AT_MOST
+    return [*lines[:NAMED_AT_MOST], f"  and {more} more"] if more > 0 else lines

@@ -1,104 +1,92 @@
-"""The plan counts what is pending and estimates only from what is known."""
+"""The plan counts what is pending and estimates only from what is known. The last messages name what to do next."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import pytest
+
 from report_fixture import record, write_record, write_series
 from report_fixture import spec as asked
-from throughline.console import plan
+from throughline.console import node_jobs, plan
 from throughline.report.analysis.summary import write
 from throughline.spec import RunSpec
-from throughline.study import runs
-from throughline.study.config import load
+from throughline.study import acceptance, runs
+from throughline.study.acceptance import Fleet
+from throughline.study.config import Config, load
+
+SIXTEEN, THREE = Fleet(tuple(range(16)), 8, "cuda"), Fleet((0, 1, 2), 1, "cpu")
 
 
-def specs(steps: dict[str, object] | None = None) -> list[RunSpec]:
-    block = {"sequence_length": 32, "topologies": ["1n1g", "1n2g"], "repeats": 3, "steps": steps or {}}
-    return runs.expand(load([], {"benchmarks": {"b": block}}))
+def specs(**values: object) -> list[RunSpec]:
+    block = {"sequence_length": 32, "topologies": ["1n1g", "1n2g"], "repeats": 3}
+    return runs.expand(load([], {"benchmarks": {"b": block | values}}))
 
 
-def planned(every: list[RunSpec], pending: list[RunSpec], root: Path) -> plan.Plan:
-    return plan.Plan(every, [[spec.record] for spec in pending], root=root)
+def planned(every: list[RunSpec], pending: list[RunSpec], root: Path = Path(), **values: object) -> plan.Plan:
+    return plan.Plan(every, [[spec.record] for spec in pending], root=root, **values)  # type: ignore[arg-type]
 
 
-def finish(root: Path, spec: RunSpec, seconds: int) -> None:
+def finish(root: Path, spec: RunSpec, ended: str = "12:00:10") -> None:
     path = root / spec.record
     path.parent.mkdir(parents=True, exist_ok=True)
-    times = {"started": "2026-11-20T12:00:00Z", "ended": f"2026-11-20T12:00:{seconds:02d}Z"}
+    times = {"started": "2026-11-20T12:00:00Z", "ended": f"2026-11-20T{ended}Z"}
     path.write_text(json.dumps({"spec": spec.values(), "status": "ok", **times}))
 
 
-def test_nothing_to_make(tmp_path: Path) -> None:
-    assert str(planned(specs(), [], tmp_path)) == "The plan:\n  no training run is to be made"
-
-
-def test_unknown_times_are_not_invented(tmp_path: Path) -> None:
+def test_only_finished_repeats_and_caps_tell_the_time(tmp_path: Path) -> None:
     every = specs()
+    assert str(planned(every, [], tmp_path)) == "The plan:\n  no training run is to be made"
     text = str(planned(every, every, tmp_path))
     assert "6 runs to make, 0 there already\n" in text
     assert "training, one at a time: time not known before the first repeat" in text
-
-
-def test_the_micro_batches_of_a_global_batch_are_told() -> None:
-    block = {"sequence_length": 32, "topologies": ["1n1g", "2n4g"], "batch": {"fp32": [8]}, "global_batch": 1024}
-    every = runs.expand(load([], {"benchmarks": {"b": block}}))
-    expected = "    1,024 samples a step = replicas x batch x micro-batches: 1n1g 1 x 8 x 128, 2n4g 8 x 8 x 16"
-    assert expected in str(planned(every, every, Path())).splitlines()
-    assert plan.told_beforehand(every) == [f"results/b/bz8_fp32.json: {expected.strip()}"]
-    assert "micro-batches" not in str(planned(specs(), specs(), Path()))
-
-
-def test_finished_repeats_tell_the_time(tmp_path: Path) -> None:
-    every = specs()
-    for spec in every[:2]:  # the first repeat of both topologies
-        finish(tmp_path, spec, 10)
-    text = str(planned(every, every[2:], tmp_path))
-    assert "4 runs to make, 2 there already\n" in text and text.endswith("one at a time: about 40 s")
-
-
-def test_the_plan_says_what_its_repeats_can_tell_apart(tmp_path: Path) -> None:
-    """The largest family counts: two cells of three frameworks with two topologies have six steps to more devices."""
-    every = specs()
-    assert "\n  b: 3 repeats detect differences of 12 % at 2 % noise (1 question); 5 % takes 6" in str(
-        planned(every, every, tmp_path)
-    )
-    block = {"sequence_length": 32, "topologies": ["1n1g", "1n2g"], "repeats": 12, "batch": {"fp32": [4, 8]},
-             "frameworks": ["torch", "jax", "tensorflow"], "extras": ["aa"]}  # fmt: skip
-    many = runs.expand(load([], {"benchmarks": {"b": block}}))
-    (line,) = [line for line in str(planned(many, many, tmp_path)).splitlines() if "detect" in line]
-    assert line == "  b: 12 repeats detect differences of 4 % at 2 % noise (6 questions)"
-    one = runs.expand(load([], {"benchmarks": {"b": {**block, "repeats": 2, "extras": []}}}))
-    assert "b: too few repeats for a verdict: a test needs 3; 5 % takes 9 repeats" in str(planned(one, one, tmp_path))
-    wide = plan.Plan(every, [[spec.record] for spec in every], root=tmp_path, margins={"b": 0.1})
-    assert "; 10 % takes 4 repeats" in str(wide), "the block's own margin"
-    alone = runs.expand(load([], {"benchmarks": {"b": {"sequence_length": 32}}}))
-    assert "apart" not in str(planned(alone, alone, tmp_path)), "nothing is compared"
-
-
-def test_a_cap_bounds_the_time(tmp_path: Path) -> None:
-    every = specs({"max_total_seconds": 10})
-    planning = planned(every, every, tmp_path)
-    assert planning.estimates_s(every) == [plan.START_S + 10] * 6
-    assert str(planning).endswith("one at a time: about 108 s, better known after the first repeat")
-    planning.measured_s[every[0].record] = 30.0
-    assert planning.estimates_s(every) == [30.0, plan.START_S + 10] * 3
-
-
-def test_a_broken_record_is_no_reason_to_stop(tmp_path: Path) -> None:
-    every = specs()
-    finish(tmp_path, every[0], 10)
+    finish(tmp_path, every[0], "11:00:10")  # the clock was set back
+    assert "time not known" in str(planned(every, [every[2]], tmp_path))
     (tmp_path / every[0].record).write_text("{")
     assert "time not known" in str(planned(every, [every[2]], tmp_path))
+    finish(tmp_path, every[0])
+    text = str(planned(every, every[1:], tmp_path))
+    assert text.endswith("about 20 s and 3 runs whose time is not known yet, better known after the first repeat")
+    finish(tmp_path, every[1])
+    text = str(planned(every, every[2:], tmp_path))
+    assert "4 runs to make, 2 there already\n" in text and text.endswith("one at a time: about 40 s")
+    capped = planned(every := specs(steps={"max_total_seconds": 10}), every, tmp_path, cluster=True)
+    assert str(capped).endswith("the time of all jobs added up: about 108 s, better known after the first repeat")
+    capped.measured_s[every[0].record] = 30.0
+    assert capped.estimates_s(every) == [30.0, plan.START_S + 10] * 3
 
 
-def test_a_clock_that_was_set_back_tells_no_time(tmp_path: Path) -> None:
-    every = specs()
-    finish(tmp_path, every[0], 10)
-    record = tmp_path / every[0].record
-    record.write_text(record.read_text().replace("12:00:10", "11:00:10"))
-    assert "time not known" in str(planned(every, [every[2]], tmp_path))
+def test_the_micro_batches_of_a_global_batch_are_in_the_plan() -> None:
+    every = specs(topologies=["1n1g", "2n4g"], batch={"fp32": [8]}, global_batch=1024)
+    expected = "    1,024 samples a step = replicas x batch x micro-batches: 1n1g 1 x 8 x 128, 2n4g 8 x 8 x 16"
+    assert expected in str(planned(every, every)).splitlines()
+    assert "micro-batches" not in str(planned(specs(), specs()))
+
+
+MANY: dict[str, object] = {
+    "repeats": 12, "batch": {"fp32": [4, 8]}, "frameworks": ["torch", "jax", "tensorflow"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "margins", "expected"),
+    [
+        ({}, {}, "b: 3 repeats detect differences of 12 % at 2 % noise (1 question); 5 % takes 6"),
+        ({}, {"b": 0.1}, "; 10 % takes 4 repeats"),
+        (MANY | {"extras": ["aa"]}, {}, "\n  b: 12 repeats detect differences of 4 % at 2 % noise (6 questions)\n"),
+        (MANY | {"repeats": 2}, {}, "b: too few repeats for a verdict: a test needs 3; 5 % takes 9 repeats"),
+    ],
+)
+def test_the_plan_says_what_its_repeats_can_detect(
+    values: dict[str, object], margins: dict[str, float], expected: str
+) -> None:
+    """The largest family counts: two cells of three frameworks with two topologies have six steps to more devices."""
+    every = specs(**values)
+    text = str(planned(every, every, margins=margins))
+    assert expected in text and text.count("repeats detect") + text.count("too few repeats") == 1
+    alone = specs(topologies=["1n1g"])
+    assert "repeats" not in str(planned(alone, alone)), "nothing is compared"
 
 
 def test_failures_name_the_logs_and_the_next_step(tmp_path: Path) -> None:
@@ -110,12 +98,7 @@ def test_failures_name_the_logs_and_the_next_step(tmp_path: Path) -> None:
     assert f"failed: {failed.record}; why: {failed.log}" in text
     assert waiting.record not in text and finished.record not in text
     assert text.splitlines()[-1].startswith("  next: fix what the log says, and run the same command again")
-
-
-def test_many_failures_are_counted(tmp_path: Path) -> None:
-    for number in range(30):
-        (tmp_path / f"{number}.log").touch()
-    text = plan.failures({f"{number}.json": f"{number}.log" for number in range(30)}, tmp_path)
+    text = plan.failures({f"{number}.json": failed.log for number in range(30)}, tmp_path)
     assert text.count("failed:") == plan.NAMED_AT_MOST and "and 10 more" in text
 
 
@@ -139,3 +122,26 @@ def test_the_closing_words_follow_from_what_was_made(tmp_path: Path) -> None:
     assert said(manifest, summary) == ["Finished.", *medians, f"  result: {summary}"]
     assert said(summary, plan.REPORT)[:-1] == ["Finished.", *medians]
     assert said(summary, plan.REPORT)[-1].startswith(f"  result: {plan.REPORT} ")
+
+
+def test_node_jobs_side_by_side_take_minutes_and_one_after_another_hours(tmp_path: Path) -> None:
+    every = acceptance.asked(Config(), SIXTEEN).visits()
+    assert 20 * 60 < node_jobs.planned(every, set(every), SIXTEEN, {}, True, tmp_path).seconds < 60 * 60
+    slow = node_jobs.planned(every, set(every), SIXTEEN, {}, False, tmp_path)
+    assert slow.seconds == sum(slow.expected_s.values()) > 300 * 60
+    done = next(iter(every.values()))[0]
+    finish(tmp_path, done.spec)
+    (tmp_path / done.record).parent.mkdir(parents=True)
+    (tmp_path / done.spec.record).rename(tmp_path / done.record)
+    assert node_jobs.planned(every, set(every), SIXTEEN, {}, False, tmp_path).seconds != slow.seconds
+
+
+def test_the_plan_counts_the_node_jobs_that_are_missing_and_names_who_is_away(tmp_path: Path) -> None:
+    every = acceptance.asked(Config(), THREE).visits()
+    pending = [file for file in every if "node2" not in file]
+    made = node_jobs.planned(every, pending, THREE, {2: "Slurm says that it is down"}, True, tmp_path)
+    text = str(plan.Plan([], [pending], node_jobs=made))
+    assert "  acceptance of 3 nodes: 33 of 42 measurements to make, in 18 node jobs\n" in text
+    assert "node 2 is left out, because Slurm says that it is down" in text
+    assert "side by side; accept.repeats" in text and "no training run" not in text
+    assert {made.names[pending[0]], made.names[pending[-1]]} == {"node 0, repeat 1", "all nodes, repeat 3"}

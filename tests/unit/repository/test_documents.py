@@ -32,7 +32,7 @@ LONG = 1500
 """A page of more words begins with a table of its most asked questions."""
 TOY = "patches"
 """The workload that docs/add-a-workload.md adds. tests/workflow/test_new_workload.py runs what that page shows."""
-CODE = ("src", "workflow/scripts", "tests", "benchmarks", "logger")
+CODE = ("src", "workflow/scripts", "tests", "benchmarks")
 FOREIGN = ("bench.py",)
 """Programs of other projects that a page names."""
 REPLACED = re.compile(r"<[^>]*>|\.\.\.|\b[A-Z]{2,}\b(?!=)|\bmine\b|\bX\b|\$PWD")
@@ -247,7 +247,6 @@ def test_the_walk_of_a_key_names_what_is_there() -> None:
 def test_the_version_is_the_same_everywhere() -> None:
     versions = {
         "CHANGELOG.md": r"^## ([\d.]+)", "CITATION.cff": r"^version: (.+)", "pyproject.toml": r'^version = "(.+)"',
-        "logger/pyproject.toml": r'^version = "(.+)"',
     }  # fmt: skip
     for name, pattern in versions.items():
         (first, *_) = re.findall(pattern, (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)

@@ -12,7 +12,7 @@ import pytest
 import training_fixtures
 from throughline import workloads
 from throughline.checks import max_batch
-from throughline.console import plan_memory
+from throughline.console import plan
 from throughline.observe import telemetry_record
 from throughline.spec import RunSpec, Topology
 from throughline.workloads.hugging_face import WORKLOAD, configuration, memory
@@ -142,12 +142,12 @@ def test_the_plan_says_what_cannot_fit(tmp_path: Path) -> None:
     )
     sha256 = configuration.of_shape(one.model).sha256
     every = [replace(spec, parameters=replace(spec.parameters, config_sha256=sha256)) for spec in (one, eight)]
-    (line,) = plan_memory.lines(every, tmp_path)
+    (line,) = plan.memory_lines(every, tmp_path)
     assert line.startswith("predicted memory of a rank, torch: 1n1g 1") and " has 80.0 GiB" in line
     assert line.endswith(". WARNING: it cannot fit: 1n1g")
-    (unknown,) = plan_memory.lines(every, tmp_path / "none")
+    (unknown,) = plan.memory_lines(every, tmp_path / "none")
     assert "WARNING" not in unknown and " has " not in unknown
-    (on_cpu,) = plan_memory.lines([replace(spec, device="cpu") for spec in every])
+    (on_cpu,) = plan.memory_lines([replace(spec, device="cpu") for spec in every])
     assert "; this machine, for all its ranks, has " in on_cpu
 
 

@@ -1,0 +1,85 @@
+"""The node jobs of an acceptance: what the plan says about them, and how long they are expected to take.
+
+A node job measures everything once at one place: a node, a pair of nodes, or all of them.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from throughline.records.glance import glance
+from throughline.study.acceptance import Fleet, Measurement
+
+START_S = 8.0
+"""Assumed seconds from the start of a measurement to its first step, if it was never made."""
+JOB_S = 10.0
+"""Assumed seconds that Slurm and Snakemake add to a node job."""
+
+
+@dataclass(frozen=True)
+class NodeJobs:
+    """The node jobs that a call makes, by their files.
+
+    lines: what the plan says about them. names: the places and repeats in words. expected_s: the seconds of each.
+    seconds: how long all of them take together.
+    """
+
+    lines: Sequence[str]
+    names: Mapping[str, str]
+    expected_s: Mapping[str, float]
+    seconds: float
+
+
+def planned(
+    node_jobs: Mapping[str, Sequence[Measurement]],
+    pending: Collection[str],
+    fleet: Fleet,
+    away: Mapping[int, str],
+    on_slurm: bool,
+    root: Path = Path(),
+) -> NodeJobs:
+    """Return the node jobs that have to be made.
+
+    node_jobs: all of them by file; pending: the files that have to be made; away: why nodes cannot be measured now.
+    """
+    to_make = {file: measurements for file, measurements in node_jobs.items() if file in pending}
+    finished: dict[tuple[str, str], list[float]] = {}
+    for measurement in (measurement for measurements in node_jobs.values() for measurement in measurements):
+        record = glance(root / measurement.record)
+        if record and record.seconds is not None:
+            finished.setdefault((measurement.place.kind, measurement.what), []).append(record.seconds)
+
+    def expected_s(measurement: Measurement) -> float:
+        """The median of the same measurement at other places or in other repeats; without one, what it asks for."""
+        if like := finished.get((measurement.place.kind, measurement.what)):
+            return median(like)
+        parameters = measurement.spec.parameters
+        sizes, min_seconds = getattr(parameters, "sizes", ()), getattr(parameters, "min_seconds", 0.0)
+        return START_S + (measurement.spec.steps.max_total_seconds or 0.0) + len(sizes) * min_seconds
+
+    each_s = {file: JOB_S * on_slurm + sum(map(expected_s, visit)) for file, visit in to_make.items()}
+    # Side by side: single nodes, then pairs, then all. A node is busy for the sum of its node jobs of a kind.
+    busy_s: dict[str, dict[int, float]] = {}
+    for file, seconds in each_s.items():
+        place = to_make[file][0].place
+        nodes = busy_s.setdefault("node" if place.kind == "device" else place.kind, {})
+        for node in place.nodes:
+            nodes[node] = nodes.get(node, 0.0) + seconds
+    side_by_side = on_slurm or fleet.hosts == "ssh"
+    total_s = sum(max(nodes.values()) for nodes in busy_s.values()) if side_by_side else sum(each_s.values())
+    count, total = (sum(map(len, some.values())) for some in (to_make, node_jobs))
+    nodes_in_words = "1 node" if len(fleet.nodes) == 1 else f"{len(fleet.nodes)} nodes"
+    how = ", if all nodes work side by side" if side_by_side and len(fleet.nodes) > 1 else ""
+    lines = [
+        f"  acceptance of {nodes_in_words}: {count} of {total} measurements to make, in {len(to_make)} node jobs",
+        *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),
+        f"  measuring: about {max(1, round(total_s / 60))} min{how}; accept.repeats, accept.measure and accept.pairs "
+        "make it shorter",
+    ]
+    return NodeJobs(lines, {file: _name(visit[0]) for file, visit in to_make.items()}, each_s, total_s)
+
+
+def _name(first: Measurement) -> str:
+    place = f"node {first.place.nodes[0]}" if first.place.kind == "device" else str(first.place)
+    return f"{place}, repeat {first.spec.repeat}"
