@@ -105,7 +105,7 @@ def extract(
     from throughline.files import read_json
 
     if read_json(cut).get("kind") == documents.KIND:
-        extraction.take_over(documents.articles(cut, part), part, articles, counts)
+        extraction.write(documents.articles(cut, part), part, articles, counts)
     else:
         extraction.extract(dumps.read(cut), part, articles, counts, extractor=extractor, stall_s=stall_s)
 

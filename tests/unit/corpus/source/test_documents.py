@@ -49,7 +49,7 @@ def test_the_same_documents_in_any_number_of_parts(tmp_path: Path, parts: int, e
 def test_every_line_stays_a_sentence(tmp_path: Path) -> None:
     cut, articles, counts = (tmp_path / name for name in ("parts.json", "part_0000.jsonl", "counts.json"))
     documents.write_cut(sources(tmp_path, ".txt"), 1, cut)
-    extraction.take_over(documents.articles(cut, 0), 0, articles, counts)
+    extraction.write(documents.articles(cut, 0), 0, articles, counts)
     assert files.read_json(counts)["articles"] == 23
     vocabulary.write_bert_base_uncased(tmp_path / "words.txt")
     tokens.tokenize(articles, tmp_path / "words.txt", tmp_path / "tokens.hdf5", lines=True)
