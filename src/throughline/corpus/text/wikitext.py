@@ -109,7 +109,8 @@ def _without_templates(text: str) -> str:
                 opened.append((begin, count - taken))
             at += taken
             gone.append((begin + count - taken, at))
-    parts, at, lines = [], 0, text + "\n"
+    parts: list[str] = []
+    at, lines = 0, text + "\n"
     for begin, end in sorted([*gone, *((begin, 0) for begin, _ in opened)]):
         if begin >= at:
             parts += text[at:begin], GONE
