@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from throughline import files
 from throughline.corpus.bpe import KIND, SHA256, SIZE
-from throughline.corpus.source import published_dumps
+from throughline.corpus.source.published_dumps import LATEST
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.datasets import manifest
 from throughline.files import UserError
@@ -68,10 +68,34 @@ def merge_tokens(corpus: str, verified: Sequence[Path], parameters: dict[str, An
     manifest.write(path, head, parameters, facts, results, kept, content)
 
 
+def facts(content: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a manifest says, as (name, text) for a report; KeyError if it is not that of a corpus."""
+    said = [("corpus", str(content["corpus"]))]
+    if "tokens" in content:
+        unit = "tokens"
+        text = f"{content['documents']:,} documents, read in windows at places drawn anew in each epoch"
+        said.append(("text", text))
+    else:
+        unit = "rows"
+        length = f"{content['sequence_length']} tokens, at most {content['predictions']} of them predicted"
+        said.append(("sequence length", length))
+        if content["parameters"].get("dynamic"):
+            said.append(("masks", "drawn while reading, anew in each epoch"))
+    for split in ("training", "test"):
+        shards = [shard for shard in content["shards"] if (shard["split"] == "training") == (split == "training")]
+        count = f"{len(shards)} shard{'' if len(shards) == 1 else 's'}"
+        said.append((f"{split} {unit}", f"{sum(shard[unit] for shard in shards):,} in {count}"))
+    words = content["vocabulary"]
+    said.append(("vocabulary", f"{words['size']:,} entries, sha256 {words['sha256'][:12]}…"))
+    return [*said, ("content digest", str(content["content_digest"]))]
+
+
 def _dated(parameters: dict[str, Any], path: Path) -> dict[str, Any]:
     """Return what a manifest says about dumps without a date in their names: the dumps that were downloaded."""
-    found = published_dumps.resolved(parameters, path.parent.parent / "dump")
-    return {"dumps": found} if found else {}
+    sources, folder = parameters.get("sources", [parameters]), path.parent.parent / "dump"
+    names = [name for source in sources for name in source.get("dump", []) if name.endswith(LATEST)]
+    dumps = {name: files.read_json(folder / f"{name}.json")["name"] for name in names}
+    return {"dumps": dumps} if dumps else {}
 
 
 def _no_text(what: str) -> UserError:

@@ -11,18 +11,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from throughline.corpus import compression, kernel
+from throughline.corpus import kernel
+from throughline.corpus.shards import making
 
 
 @pytest.mark.parametrize("kind", ["i4", "i2", "i8", "i1"])
 def test_planes(kind: str) -> None:
     data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
-    assert compression._planes(data).tobytes() == data.reshape(-1, 1).view(np.uint8).T.tobytes()
+    assert making._planes(data).tobytes() == data.reshape(-1, 1).view(np.uint8).T.tobytes()
 
 
 def test_elements() -> None:
     data = np.random.default_rng(0).integers(0, 1 << 32, size=1001, dtype=np.uint32)
-    planes, out = compression._planes(data), np.empty_like(data)
+    planes, out = making._planes(data), np.empty_like(data)
     kernel.load().elements(planes.ctypes.data, len(data), out.ctypes.data)
     assert np.array_equal(out, data)
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import h5py
 import numpy as np
+from isal import isal_zlib
 from numpy.typing import NDArray
 
 from throughline import randomness
-from throughline.corpus import compression, kernel
+from throughline.corpus import kernel
 from throughline.corpus.shards import Parameters, layout, pairs
 from throughline.corpus.shards.masks import masked_of
 from throughline.corpus.shards.pairs import Shuffled
@@ -116,7 +117,20 @@ def write(
 
 
 def _write_chunk(dataset: h5py.Dataset, begin: int, data: np.ndarray) -> None:
-    """Write one chunk: the dataset's rows from `begin` on. A last, shorter chunk is filled up with zeros."""
+    """Write one chunk: the dataset's rows from `begin` on. A last, shorter chunk is filled up with zeros.
+
+    igzip compresses the chunk. Two files with equal content may differ in their compressed bytes.
+    """
     if lacking := dataset.chunks[0] - len(data):
         data = np.concatenate([data, np.zeros((lacking, *data.shape[1:]), data.dtype)])
-    dataset.id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), compression.packed(data))
+    dataset.id.write_direct_chunk((begin,) + (0,) * (data.ndim - 1), isal_zlib.compress(_planes(data), 1))
+
+
+def _planes(data: np.ndarray) -> np.ndarray:
+    """Apply HDF5's shuffle: return the first bytes of all elements, then the second bytes, and so on; u1[bytes]."""
+    flat = data.reshape(-1)
+    if data.itemsize == 1:
+        return flat.view(np.uint8)
+    out = np.empty(data.nbytes, np.uint8)
+    kernel.load().planes(data.ctypes.data, data.size, data.itemsize, out)
+    return out

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from throughline import files
 from throughline.files import UserError
@@ -90,14 +90,7 @@ def listed(listing: Path) -> list[Path]:
     return paths
 
 
-def resolved(parameters: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    """Map each dump without a date in a manifest's parameters to the dump that was downloaded into `folder`."""
-    sources = parameters.get("sources", [parameters])
-    names = [name for source in sources for name in source.get("dump", []) if name.endswith(LATEST)]
-    return {name: files.read_json(folder / f"{name}.json")["name"] for name in names}
-
-
-def choose(name: str, published: Sequence[Published]) -> list[Published]:
+def _choose(name: str, published: Sequence[Published]) -> list[Published]:
     """Return the files of a dump to read: the single multistream file, or else all its parts.
 
     If there is neither, return the single-stream file or its parts.
@@ -135,10 +128,10 @@ def _wanted(name: str, client: Client, hosts: Sequence[str]) -> list[Published]:
     """Return the files of a dump to read, with what the hosts publish of them."""
     folders = _folders(name, hosts)
     if status := client.text([f"{folder}/dumpstatus.json" for folder in folders]):
-        return choose(name, _done(name, status))
+        return _choose(name, _done(name, status))
     if sums := client.text([f"{folder}/{name}-sha1sums.txt" for folder in folders]):
         lines = re.findall(r"^([0-9a-fA-F]{40}) [ *]([\w.-]+)\s*$", sums, re.MULTILINE)
-        return choose(name, [Published(file, sha1.lower(), None) for sha1, file in lines])
+        return _choose(name, [Published(file, sha1.lower(), None) for sha1, file in lines])
     wiki = name.rpartition("-")[0]
     raise NotPublishedError(
         f"there is no dump {name}",

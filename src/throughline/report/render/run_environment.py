@@ -11,7 +11,7 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from throughline.corpus import facts as corpus_facts
+from throughline.corpus import manifest as corpus_manifest
 from throughline.records import Summary
 from throughline.records.glance import Glance
 from throughline.report.analysis import advice
@@ -116,7 +116,7 @@ def _data(path: Path) -> list[tuple[str, str]]:
         content = json.loads(path.read_text(encoding="utf-8"))
         parameters = advice.flat(content.get("parameters") or {})
         plain = [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
-        known = corpus_facts.rows(content) if "vocabulary" in content else plain
+        known = corpus_manifest.facts(content) if "vocabulary" in content else plain
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         return [("not readable", f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)]
     return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]

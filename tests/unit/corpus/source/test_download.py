@@ -20,6 +20,7 @@ import dump_server
 from corpus_helpers import same
 from dump_server import Server, cut, html, silent, slow, status
 from throughline import __version__, files
+from throughline.corpus import manifest
 from throughline.corpus.source import fetch, published_dumps
 from throughline.corpus.source.fetch import Client
 from throughline.files import UserError
@@ -342,6 +343,7 @@ def test_a_file_of_unknown_size(server: Server, tmp_path: Path, waits: Waits) ->
 
 def test_the_newest_complete_dump(server: Server, tmp_path: Path, waits: Waits) -> None:
     """The newest is being written, and the next has no articles."""
+    tmp_path /= "dump"
     latest = "simplewiki-latest"
     server.publish("simplewiki-20261115", {"stub-articles.xml.gz": b"y"})
     server.publish("simplewiki-20261201", {SINGLE: OTHER}, done=False)
@@ -351,8 +353,8 @@ def test_the_newest_complete_dump(server: Server, tmp_path: Path, waits: Waits) 
     path = download(server, tmp_path, waits.client(), name=latest)
     assert path.name == f"{NAME}-{SINGLE}" and files.read_json(tmp_path / f"{latest}.json")["name"] == NAME
     parameters = {"dump": [latest]}, {"sources": [{"text": ["a.txt"]}, {"dump": [latest]}]}, {"dump": [NAME]}
-    found = [published_dumps.resolved(each, tmp_path) for each in parameters]
-    assert found == [{latest: NAME}, {latest: NAME}, {}]
+    dated = [manifest._dated(each, tmp_path.parent / "seq32" / "manifest.json") for each in parameters]
+    assert dated == [{"dumps": {latest: NAME}}] * 2 + [{}]
     server.files = unlisted
     with pytest.raises(UserError, match="no host has a complete dump of simplewiki"):
         download(server, tmp_path, waits.client(), name=latest)
