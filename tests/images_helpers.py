@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,29 @@ def picture(seed: int = 0, size: tuple[int, int] = (24, 18), kind: str = "JPEG",
     stream = io.BytesIO()
     coarse.resize(size, Image.Resampling.BILINEAR).convert(mode).save(stream, kind)
     return stream.getvalue()
+
+
+PERSONS, SIDE = 3, 112
+FACES = [picture(seed, (SIDE, SIDE)) for seed in range(4 * PERSONS)]
+
+
+def recordio(path: Path, several: bool = False) -> Path:
+    """Write train.rec and train.idx: record 0, the faces, and a record for each person. Several labels stand behind the
+    header."""
+    count = len(FACES)
+
+    def record(content: bytes, *labels: float) -> bytes:
+        more = struct.pack(f"<{len(labels)}f", *labels) if len(labels) > 1 else b""
+        whole = struct.pack("<IfQQ", len(labels) if more else 0, 0.0 if more else labels[0], 7, 0) + more + content
+        return struct.pack("<II", 0xCED7230A, len(whole)) + whole + bytes(-len(whole) % 4)
+
+    persons = [float(number * PERSONS // count) for number in range(count)]
+    records = [record(b"", count + 1, count + 1 + PERSONS)]
+    records += [record(face, person, *[0.0][:several]) for face, person in zip(FACES, persons, strict=True)]
+    records += [record(b"", 1 + 4 * person, 5 + 4 * person) for person in range(PERSONS)]
+    places = np.cumsum([0, *map(len, records)])[:-1]
+    index = "".join(f"{number}\t{place}\n" for number, place in enumerate(places))
+    return folder(path, {"train.rec": b"".join(records), "train.idx": index.encode()})
 
 
 def folder(path: Path, files: Mapping[str, bytes]) -> Path:

@@ -14,6 +14,7 @@ import subprocess
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +81,10 @@ class PictureReader:
             versions = ", ".join(sorted({_answer(worker) for worker in workers}))
             self.how = f"{self.drawn}, decoded by Pillow {versions} in {count} process{'es' * (count > 1)}"
             asked: deque[tuple[int, int]] = deque()  # slot and number of rows
-            free = list(range(self.slots))
+            slots = cycle(range(self.slots))
             while True:
-                while free and (batch := next(rows, None)) is not None:
-                    slot = free.pop()
+                while len(asked) < self.slots and (batch := next(rows, None)) is not None:
+                    slot = next(slots)
                     for first, worker in enumerate(workers):
                         _ask(worker, slot, batch["rows"], first, count)
                     asked.append((slot, len(batch["rows"])))
@@ -93,9 +94,7 @@ class PictureReader:
                 if problem := next(filter(None, [_answer(worker) for worker in workers]), None):
                     raise RuntimeError(problem)
                 pixels, labels = views(shared, slot, size, self.image)
-                ready = {"pixels": pixels[:length].copy(), "labels": labels[:length].copy()}
-                free.append(slot)
-                yield ready
+                yield {"pixels": pixels[:length].copy(), "labels": labels[:length].copy()}
         finally:
             for worker in workers:
                 worker.kill()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import struct
 import tarfile
 from collections.abc import Iterator
@@ -49,17 +50,22 @@ def pictures(source: str) -> Iterator[SourcePicture]:
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}", next_step="correct the section's `source` in config.yaml")
     for path in _files(folder, ()):
-        file = str(path.relative_to(folder))
+        file, ending = str(path.relative_to(folder)), path.suffix.lower()
         parts = file.split(os.sep)
         split = WORDS.get(parts[0].lower()) if len(parts) > 1 else None
-        if path.suffix.lower() in PICTURES:
-            classes = parts[:-1] if split is None else parts[1:-1]
-            if not classes:
-                raise _unusable(f"{_named(file)} in {folder} has no class", "a class is a folder: train/cat/1.jpg")
-            yield SourcePicture(_named(file), classes[0], split, file, None)
-        elif path.suffix.lower() in (".tar", ".rec"):
-            inside = _in_tar if path.suffix.lower() == ".tar" else _in_recordio
-            yield from inside(path, file, split or _split_of(path.stem))
+        try:
+            if ending in PICTURES:
+                classes = parts[:-1] if split is None else parts[1:-1]
+                if not classes:
+                    raise ValueError("it has no class: a class is a folder, as in train/cat/1.jpg")
+                yield SourcePicture(_named(file), classes[0], split, file, None)
+            elif ending == ".tar":
+                yield from _in_tar(path, file, split or _split_of(path.stem))
+            elif ending == ".rec":
+                yield from _in_recordio(path, file, split or _split_of(path.stem))
+        except (OSError, ValueError, tarfile.TarError) as error:
+            packed = "it is cut off or compressed: " if isinstance(error, tarfile.TarError) else ""
+            raise _unusable(path, f"{packed}{error}") from None
 
 
 def read(source: str, name: str, file: str, part: Part | None) -> bytes:
@@ -91,7 +97,7 @@ def _files(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
     facts = folder.stat()
     here = facts.st_dev, facts.st_ino
     if here in above:
-        raise _unusable(f"the folder {_named(str(folder))} is a link to a folder that it is in")
+        raise _unusable(folder, "it is a link to a folder that it is in")
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.name.startswith("."):
             continue
@@ -100,13 +106,12 @@ def _files(folder: Path, above: tuple[tuple[int, int], ...]) -> Iterator[Path]:
         elif entry.is_file():
             yield Path(entry.path)
         else:
-            raise _unusable(f"{_named(entry.path)} is no file", "it is a link to nothing, or a device or pipe")
+            raise _unusable(entry.path, "it is no file but a device, a pipe, or a link to nothing")
 
 
 def _split_of(stem: str) -> str | None:
     """Return the split from the first word in a file's name that tells it, as in `imagenet-val-000003`, or None."""
-    words = stem.lower().replace("_", "-").replace(".", "-").split("-")
-    return next((WORDS[word] for word in words if word in WORDS), None)
+    return next((WORDS[word] for word in re.split("[-_.]", stem.lower()) if word in WORDS), None)
 
 
 def _named(name: str) -> str:
@@ -114,61 +119,44 @@ def _named(name: str) -> str:
     return name if name.isprintable() else ascii(name)
 
 
-def _unusable(what: str, why: str | None = None) -> UserError:
-    return UserError(what, why=why, next_step="correct the folder, or name another one as `source` in config.yaml")
+def _unusable(path: str | Path, why: str) -> UserError:
+    return UserError(
+        f"{_named(str(path))} cannot be used",
+        why=why,
+        next_step="correct the folder, or name another one as `source` in config.yaml",
+    )
 
 
 # Tar files: of a class, or webdataset's
 
 
 def _in_tar(path: Path, file: str, split: str | None) -> Iterator[SourcePicture]:
-    """Yield the pictures in a tar file.
+    """Yield the pictures in a tar file. ValueError or TarError if it is compressed or cut off, or holds what we refuse.
 
     Each picture has its class in a `.cls` file beside it. If the tar file has no `.cls`, its own name is the class.
     """
     parts: dict[str, Part] = {}
     labels: dict[str, str] = {}
-    with path.open("rb") as stream:
-        for member in _members(path, file):
-            name = member.name
-            if name in parts:
-                raise _unusable(f"{_named(file)} holds {_named(name)} twice")
-            if name.lower().endswith(PICTURES):
+    with path.open("rb") as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
+        for member in archive:
+            name, ending = member.name, os.path.splitext(member.name)[1].lower()
+            if not (member.isdir() or member.isreg()) or member.issparse() or name in parts:
+                raise ValueError(f"it holds {name!r} twice, or as a link or device")
+            if ending in PICTURES:
                 parts[name] = member.offset_data, member.size
-            elif name.lower().endswith(".cls"):
+            elif ending == ".cls":
                 stream.seek(member.offset_data)
                 text = stream.read(min(member.size, 32))
                 if not text.strip().isdigit():
-                    why = f"a class is a whole number from 0 on, as text; this is {text!r}"
-                    raise _unusable(f"{_named(file)} holds {_named(name)}, which is no class", why)
+                    raise ValueError(f"it holds {text!r} in {name!r}, and a class is a whole number from 0 on")
                 labels[_key(name)] = str(int(text))
+        stream.seek(archive.offset)
+        if stream.read(512) != bytes(512):
+            raise tarfile.ReadError("its end is missing")
     for name, part in parts.items():
-        label = labels.get(_key(name)) if labels else path.stem
-        if label is None:
-            why = f"other pictures of the file have one; {_named(_key(name))}.cls is missing"
-            raise _unusable(f"{_named(file)} holds {_named(name)} without its class", why)
-        yield SourcePicture(f"{_named(file)}/{_named(name)}", label, split, file, part)
-
-
-def _members(path: Path, file: str) -> Iterator[tarfile.TarInfo]:
-    """Yield the files in a tar file; UserError if it holds links or devices, is compressed, or is cut off."""
-    try:
-        with tarfile.open(path, "r:") as archive:
-            for member in archive:
-                if member.isdir():
-                    continue
-                if not member.isreg() or member.issparse():
-                    why = "links and devices are not followed out of a tar file"
-                    raise _unusable(f"{_named(file)} holds {_named(member.name)}, which is no ordinary file", why)
-                yield member
-            end = archive.offset
-        with path.open("rb") as stream:
-            stream.seek(end)
-            if stream.read(512) != bytes(512):
-                raise tarfile.ReadError("its end is missing")
-    except tarfile.TarError as error:
-        why = f"{error}. A tar file must not be compressed: pictures are read from their places in it"
-        raise _unusable(f"{_named(file)} is no tar file, or it was cut off", why) from None
+        if labels and _key(name) not in labels:
+            raise ValueError(f"it holds {name!r} without its class, and other pictures with one")
+        yield SourcePicture(f"{_named(file)}/{_named(name)}", labels.get(_key(name), path.stem), split, file, part)
 
 
 def _key(name: str) -> str:
@@ -189,24 +177,24 @@ def _in_recordio(path: Path, file: str, split: str | None) -> Iterator[SourcePic
     """Yield the pictures in a RecordIO file. If a picture is cut off, the later reading of the picture finds it.
 
     Record 0 holds no picture but two labels, and the first of them is the number of pictures plus one. The records
-    after the pictures say which pictures show the same person. We do not need them.
+    after the pictures say which pictures show the same person. We do not need them. The index has a line for each
+    record: number, tab, first byte. OSError or ValueError if it does not fit.
     """
+    lines = path.with_suffix(".idx").read_text(encoding="ascii").splitlines()
     try:
-        lines = path.with_suffix(".idx").read_text(encoding="ascii").splitlines()
         places = {int(number): int(place) for number, place in (line.split("\t") for line in lines if line)}
         first, end = min(places), max(places) + 1
-        with path.open("rb") as stream:
-            if first == 0:
-                labels, _ = _record(stream, places[0])
-                first, end = 1, int(labels[0]) if len(labels) == 2 else end
-            for number in range(first, end):
-                if number not in places:
-                    raise ValueError(f"record {number} is missing")
-                labels, part = _record(stream, places[number])
-                yield SourcePicture(f"{_named(file)}, record {number}", str(int(labels[0])), split, file, part)
-    except (OSError, ValueError) as error:
-        why = f"{error}; its index, {path.stem}.idx, has a line for each record: number, tab, first byte"
-        raise _unusable(f"{_named(file)} is no whole RecordIO file", why) from None
+    except ValueError:
+        raise ValueError(f"{path.stem}.idx, its index, has other lines than number, tab, first byte") from None
+    with path.open("rb") as stream:
+        if first == 0:
+            labels, _ = _record(stream, places[0])
+            first, end = 1, int(labels[0]) if len(labels) == 2 else end
+        for number in range(first, end):
+            if number not in places:
+                raise ValueError(f"its index lacks record {number}")
+            labels, part = _record(stream, places[number])
+            yield SourcePicture(f"{_named(file)}, record {number}", str(int(labels[0])), split, file, part)
 
 
 def _record(stream: BinaryIO, place: int) -> tuple[tuple[float, ...], Part]:
