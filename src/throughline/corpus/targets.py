@@ -9,7 +9,7 @@ from typing import Any
 from throughline.datasets.shards import shard_names
 from throughline.datasets.targets import Shards, require
 from throughline.files import UserError
-from throughline.study.corpus_section import BPE, SAMPLE, Corpus, ShardFolder, TextFiles, files_of, is_named
+from throughline.study.corpus_section import BPE, SAMPLE, Corpus
 from throughline.study.targets import pick
 
 
@@ -66,15 +66,14 @@ class CorpusTargets:
             if what in wildcards:
                 require(what, wildcards[what], names)
 
-    def dump(self, source: str = "") -> list[str]:
+    def dump(self, number: str = "") -> list[str]:
         """Return a source's files: the user's files, the copied sample, or the file that lists a download."""
-        if isinstance(self.corpus.dump, ShardFolder):
+        if not self.cuts:
             raise UserError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
-        chosen = pick(self.cuts, source, f"data/{self.corpus.name}/dump/parts{{}}.json")
-        files = files_of(chosen)
-        if isinstance(chosen, TextFiles) or len(files) > 1 or not is_named(files[0]):
-            return files
-        return [f"data/{self.corpus.name}/dump/{files[0]}{'.xml.bz2' if files[0] == SAMPLE else '.json'}"]
+        source = pick(self.cuts, number, f"data/{self.corpus.name}/dump/parts{{}}.json")
+        if source.name is None:
+            return list(source.files)
+        return [f"data/{self.corpus.name}/dump/{source.name}{'.xml.bz2' if source.name == SAMPLE else '.json'}"]
 
     def cut(self, part: str, **wildcards: str) -> str:
         """Return the file that says where the source of a part is cut into parts."""
@@ -96,14 +95,13 @@ class CorpusTargets:
         """The corpus's copy of the user's own tokenizer; empty without one."""
         return f"data/{self.corpus.name}/tokenizer.json" if self.corpus.tokenizer else ""
 
-    def is_text(self, source: str = "") -> bool:
+    def is_text(self, number: str = "") -> bool:
         """Return True if a source's files are plain text or JSON lines, False for a dump."""
-        return isinstance(self.cuts[source], TextFiles)
+        return self.cuts[number].is_text
 
     def lines(self, part: str, **wildcards: str) -> bool:
         """Return True if every line of a part's articles is a sentence."""
-        source = self.cuts[self._cut_of(part)]
-        return isinstance(source, TextFiles) and source.has_sentences
+        return self.cuts[self._cut_of(part)].has_sentences
 
     def position(self, split: str, number: str, **wildcards: str) -> int:
         """Return the position of a shard among all shards that we make."""

@@ -6,11 +6,12 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Set
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeInt, field_validator, model_validator
+from pydantic import AfterValidator, Field, NonNegativeInt
 
 from throughline.files import UserError
 from throughline.study import tokenizer_file
@@ -38,7 +39,7 @@ BPE = "bpe"
 SAMPLE = "sample"
 MOST_PARTS = 10_000
 
-SequenceLength = Annotated[int, Field(ge=8, le=65536)]
+SequenceLength = Annotated[int, Field(ge=8, le=32768)]
 
 
 class Shards(Section):
@@ -59,14 +60,6 @@ class Masking(Section):
         "in every epoch",
     )
 
-    @model_validator(mode="after")
-    def _text_once(self) -> Masking:
-        if self.dynamic and self.dupe_factor != 1:
-            raise ValueError(
-                "with dynamic, each epoch has masks of its own and the text is kept once: set dupe_factor to 1"
-            )
-        return self
-
 
 class ShardFolder(Section):
     shards: FilePath = Field(
@@ -82,15 +75,6 @@ class TextFiles(Section):
         "pattern. UTF-8, one sentence a line with an empty line between documents, as NVIDIA's scripts write them; or "
         'all of them end in .jsonl and have a document a line, such as {"text": "..."}'
     )
-
-    @property
-    def files(self) -> list[str]:
-        return [self.text] if isinstance(self.text, str) else self.text
-
-    @property
-    def has_sentences(self) -> bool:
-        """True if every line is a sentence, False if every line is a document."""
-        return not self.files[0].endswith(".jsonl")
 
 
 class VocabularyFile(Section):
@@ -111,6 +95,24 @@ class VocabularyFile(Section):
 Dump = Annotated[Text, AfterValidator(lambda dump, info: dump if is_named(dump) else lead(dump, info))]
 """The name of a dump or the path of its file."""
 PartFiles = Annotated[list[Dump], Field(min_length=1)]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A dump or a text that the corpus is made of. `files`: its files, or the name of a dump."""
+
+    files: tuple[str, ...]
+    is_text: bool = False
+
+    @property
+    def name(self) -> str | None:
+        """The name of a dump that is not given by its files, such as enwiki-20261101 or the sample."""
+        return None if self.is_text or not is_named(self.files[0]) else self.files[0]
+
+    @property
+    def has_sentences(self) -> bool:
+        """True if every line is a sentence: the files are text, and no JSON lines."""
+        return self.is_text and not self.files[0].endswith(".jsonl")
 
 
 class Corpus(DataSection):
@@ -136,7 +138,7 @@ class Corpus(DataSection):
         "bert-base-uncased",
         description="BERT's published English vocabulary by name, or {path or url, sha256} of your own",
     )
-    tokenizer: FilePath | None = Field(
+    tokenizer: Annotated[FilePath, AfterValidator(lambda path: tokenizer_file.read(path).path)] | None = Field(
         None,
         description="your own tokenizer, in place of `vocabulary` and of GPT-2's: a `tokenizer.json` of Hugging Face's "
         "tokenizers. BERT's samples need [PAD] (id 0), [UNK], [CLS], [SEP] and [MASK] in it, running text a token that "
@@ -160,40 +162,19 @@ class Corpus(DataSection):
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
 
-    @field_validator("tokenizer")
-    @classmethod
-    def _is_tokenizer(cls, path: str | None) -> str | None:
-        if path is not None:
-            tokenizer_file.read(path)
-        return path
-
-    @field_validator("sequences")
-    @classmethod
-    def _predictions_fit(cls, sequences: dict[int, int]) -> dict[int, int]:
-        for length, predictions in sequences.items():
-            if predictions > length - 3:
-                raise ValueError(f"{length}: {predictions} predicts more than the {length - 3} tokens there are")
-        return sequences
-
-    @model_validator(mode="after")
-    def _finished_masks(self) -> Corpus:
-        if self.masking.dynamic and isinstance(self.dump, ShardFolder):
-            raise ValueError("finished shards keep the masks they have: leave masking.dynamic out, or give a dump")
-        return self
-
     @property
-    def sources(self) -> list[list[str] | TextFiles]:
-        """The dumps and texts that the corpus is made of. A dump is the list of its files, or of its one name.
-
-        The list is empty if the shards are finished.
-        """
+    def sources(self) -> list[Source]:
+        """The dumps and texts that the corpus is made of. The list is empty if the shards are finished."""
         if isinstance(self.dump, ShardFolder):
             return []
         entries = self.dump if isinstance(self.dump, list) else [self.dump]
         paths = [entry for entry in entries if isinstance(entry, str) and not is_named(entry)]
         if len(paths) == len(entries):
-            return [paths]  # all entries are files of the same dump
-        return [[entry] if isinstance(entry, str) else entry for entry in entries]
+            return [Source(tuple(paths))]  # all entries are files of the same dump
+        return [
+            Source(_listed(entry.text), is_text=True) if isinstance(entry, TextFiles) else Source(_listed(entry))
+            for entry in entries
+        ]
 
     def made(self, read: Set[str]) -> list[str]:
         """Return the folders that `snakemake corpus` makes if models read the folders `read`.
@@ -243,7 +224,7 @@ class Corpus(DataSection):
         if self.extractor != Corpus.model_fields["extractor"].default:
             how["extractor"] = self.extractor
         sources = [
-            {"text" if isinstance(source, TextFiles) else "dump": [Path(name).name for name in files_of(source)]}
+            {"text" if source.is_text else "dump": [Path(name).name for name in source.files]}
             for source in self.sources
         ]
         return how | (sources[0] if len(sources) == 1 else {"sources": sources}) | {"shards": self.shards.model_dump()}
@@ -254,22 +235,28 @@ class Corpus(DataSection):
         return {"sequence_length": length, "predictions": self.sequences[length], **masking}
 
     def mistakes(self) -> Iterable[str]:
-        vocabulary = self.vocabulary
+        vocabulary, sources = self.vocabulary, self.sources
         if isinstance(vocabulary, VocabularyFile) and (vocabulary.path is None) == (vocabulary.url is None):
             yield "vocabulary: one of path and url is needed, and only one"
         if self.tokenizer and "vocabulary" in self.model_fields_set:
             yield "tokenizer: it has a vocabulary of its own; remove corpus.vocabulary"
-        if self.tokenizer and isinstance(self.dump, ShardFolder):
+        if self.tokenizer and not sources:
             yield "tokenizer: finished shards hold tokens already; remove the key"
-        sources = self.sources
-        texts = [source for source in sources if isinstance(source, TextFiles)]
-        files = Counter(os.path.realpath(name) for source in sources for name in files_of(source))
+        for length, predictions in self.sequences.items():
+            if predictions > length - 3:
+                yield f"sequences.{length} = {predictions} predicts more than the {length - 3} tokens there are"
+        if self.masking.dynamic and not sources:
+            yield "masking.dynamic: finished shards keep the masks they have; remove the key, or give a dump"
+        if self.masking.dynamic and self.masking.dupe_factor != 1:
+            yield "masking.dupe_factor: with dynamic, each epoch draws masks and the text is kept once; set it to 1"
+        files = Counter(os.path.realpath(name) for source in sources for name in source.files)
         for file in (Path(name).name for name, times in files.items() if times > 1):
             yield f"dump{'.text' if isinstance(self.dump, TextFiles) else ''}: a file is listed twice: {file}"
-        dumps = {source[0] for source in sources if isinstance(source, list) and is_named(source[0])}
+        dumps = {source.name for source in sources if source.name}
         for wiki, times in Counter("enwiki" if name == SAMPLE else name.rpartition("-")[0] for name in dumps).items():
             if times > 1:
                 yield f"dump: {times} dumps of {wiki}, which have the same articles; name one"
+        texts = [source for source in sources if source.is_text]
         if any(len({name.endswith(".jsonl") for name in text.files}) > 1 for text in texts):
             yield "dump.text: some files end in .jsonl and some do not; bring all into one of the two forms"
         if texts and len(texts) == len(sources) and self.extractor != "wikiextractor":
@@ -290,9 +277,8 @@ def is_named(dump: str) -> bool:
     return dump == SAMPLE or re.fullmatch(r"[a-z][a-z0-9_]*-(\d{8}|latest)", dump) is not None
 
 
-def files_of(source: list[str] | TextFiles) -> list[str]:
-    """Return the files of a dump or of a text. For a dump that is given by its name, return this name."""
-    return source.files if isinstance(source, TextFiles) else source
+def _listed(files: str | list[str]) -> tuple[str, ...]:
+    return (files,) if isinstance(files, str) else tuple(files)
 
 
 @cache

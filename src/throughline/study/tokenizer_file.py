@@ -60,10 +60,8 @@ def read(path: str) -> TokenizerFile:
         data = Path(path).read_bytes()
         content = json.loads(data)
         ids = _ids(content)
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ValueError(f"{path} is no tokenizer.json of Hugging Face's tokenizers") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} cannot be read as a tokenizer.json of Hugging Face's tokenizers ({error})") from None
     if sorted(ids.values()) != list(range(len(ids))):
         raise ValueError(f"{path}: its {len(ids):,} entries do not have the ids 0 to {len(ids) - 1:,}, each once")
     entries = tuple(sorted(ids, key=ids.__getitem__))

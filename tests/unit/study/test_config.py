@@ -157,7 +157,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("corpus: {sequences: {32: 30}}", "30 predicts more than the 29 tokens there are"),
         (
             "corpus: {masking: {dynamic: true}}",
-            "with dynamic, each epoch has masks of its own and the text is kept once",
+            "with dynamic, each epoch draws masks and the text is kept once",
         ),
         (
             "corpus: {dump: {shards: x}, masking: {dynamic: true, dupe_factor: 1}}",

@@ -48,7 +48,8 @@ def test_every_path_leads_into_the_workflow_s_folder_if_nothing_is_here(workflow
     assert config_paths.taken == {path: str(workflow / path) for path in {*PATHS, "config.yaml"}}
     assert not config_paths.missing
     first, *others = config.corpus.sources
-    assert first == ["enwiki-20261101"] and others[0] == [str(workflow / "part1.xml"), str(workflow / "part2.xml")]
+    assert first.name == "enwiki-20261101"
+    assert others[0].files == (str(workflow / "part1.xml"), str(workflow / "part2.xml"))
     assert config.images.source == str(workflow / "pictures")
     assert config.model_files().popitem()[1] == str(workflow / "shape.json")
     assert (
@@ -60,7 +61,7 @@ def test_every_path_leads_into_the_workflow_s_folder_if_nothing_is_here(workflow
 def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     config = load([], {"corpus": {"dump": "~/wiki.xml"}, "images": {"source": "~/pictures"}})
-    assert config.corpus.sources == [[str(tmp_path / "wiki.xml")]]
+    assert config.corpus.sources[0].files == (str(tmp_path / "wiki.xml"),)
     assert config.images.source == str(tmp_path / "pictures")
 
 

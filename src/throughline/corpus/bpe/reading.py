@@ -34,20 +34,19 @@ class WindowReader:
         return max(tokens // self.sequence_length - 1, int(tokens > self.sequence_length))
 
     def read(self, shard: Mapping[str, Any], epoch: int) -> dict[str, NDArray[Any]]:
-        """Return `tokens` [rows, sequence_length + 1], a view of the file. (Neighbouring rows share a token.) With
-        `end`, also `end_of_text` [rows], this id."""
-        count, step = self.rows(shard), self.sequence_length
-        if count == 0:
-            return self._stated(np.zeros((0, step + 1), shard["type"]))
-        tokens = np.asarray(mapped(self.folder / shard["file"], shard))
-        drawn = Stream(self.seed, "windows", Path(shard["file"]).stem, step, epoch).words(1)
-        first = int(drawn[0]) % min(step, len(tokens) - count * step)
-        windows = np.lib.stride_tricks.sliding_window_view(tokens[first:], step + 1)
-        return self._stated(windows[::step][:count])
+        """Return `tokens` [rows, sequence_length + 1], a view of the file. (Neighbouring rows share a token.)
 
-    def _stated(self, tokens: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        rows = {"tokens": tokens}
-        return rows if self.end is None else rows | {"end_of_text": np.full(len(tokens), self.end, tokens.dtype)}
+        With `end`, also `end_of_text` [rows], this id.
+        """
+        count, step = self.rows(shard), self.sequence_length
+        windows = np.zeros((0, step + 1), shard["type"])
+        if count:
+            tokens = np.asarray(mapped(self.folder / shard["file"], shard))
+            drawn = Stream(self.seed, "windows", Path(shard["file"]).stem, step, epoch).words(1)
+            first = int(drawn[0]) % min(step, len(tokens) - count * step)
+            windows = np.lib.stride_tricks.sliding_window_view(tokens[first:], step + 1)[::step][:count]
+        ends = {} if self.end is None else {"end_of_text": np.full(count, self.end, windows.dtype)}
+        return {"tokens": windows, **ends}
 
 
 def mapped(path: Path, shard: Mapping[str, Any]) -> NDArray[Any]:

@@ -25,16 +25,14 @@ class Parameters:
     dynamic: bool = False  # the examples are stored without masks; masks.py masks them while they are read
 
     def __post_init__(self) -> None:
-        length, predictions = self.sequence_length, self.predictions
-        for fine, what in (
-            (5 <= length <= 1 << 15, f"sequence_length {length} is not between 5 and 32768"),
-            (1 <= predictions <= length - 3, f"predictions {predictions} is not between 1 and sequence_length - 3"),
-            (0 < self.probability < 1, f"masking probability {self.probability} is not between 0 and 1"),
-            (0 <= self.short_sequences <= 1, f"short_sequences {self.short_sequences} is not between 0 and 1"),
-            (self.dupe_factor >= 1, f"dupe_factor {self.dupe_factor} is less than 1"),
-        ):
-            if not fine:
-                raise UserError(what, next_step="correct corpus.sequences or corpus.masking in config.yaml")
+        whole = 5 <= self.sequence_length <= 1 << 15 and 1 <= self.predictions <= self.sequence_length - 3
+        if not (whole and 0 < self.probability < 1 and 0 <= self.short_sequences <= 1 <= self.dupe_factor):
+            raise UserError(
+                f"no shard can be made with these parameters: {self}",
+                why="sequence_length is 5 to 32768, predictions 1 to sequence_length - 3, dupe_factor at least 1, "
+                "probability and short_sequences are shares",
+                next_step="correct corpus.sequences or corpus.masking in config.yaml",
+            )
 
     def described(self) -> dict[str, Any]:
         """Return the parameters by name, without `dynamic` if it is off."""

@@ -82,17 +82,15 @@ def is_ours(stream: h5py.File) -> bool:
 
 def _defect(stream: h5py.File) -> str | None:
     """Return why an open file is no shard, or None if it is one."""
-    if missing := [name for name in types(stream) if name not in stream]:
+    kinds = types(stream)
+    if missing := [name for name in kinds if not isinstance(stream.get(name), h5py.Dataset)]:
         return f"it lacks {', '.join(missing)}"
     if is_unmasked(stream) and not is_ours(stream):
         return "a_lengths are known from Throughline's own shards alone"
     if is_ours(stream) and not stream.attrs.get("complete"):
         return hdf5.INTERRUPTED
-    if not all(isinstance(stream[name], h5py.Dataset) for name in types(stream)):
-        return "its names are not datasets"
-    if any(stream[name].ndim != 2 for name in ("input_ids", "masked_lm_ids") if name in types(stream)):
+    if any(stream[name].ndim != 2 for name in ("input_ids", "masked_lm_ids") if name in kinds):
         return "input_ids and masked_lm_ids have to be tables"
-    kinds = types(stream)
     for name, shape in shapes(*extent(stream), kinds).items():
         if stream[name].shape != shape:
             return f"{name} has the shape {stream[name].shape}, not {shape}"

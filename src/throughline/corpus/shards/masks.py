@@ -8,7 +8,8 @@ token takes one word of 64 bits: the upper half chooses the position, the lower 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,14 @@ class Masking:
     seed: int
     mask: int
     words: Iterable[Iterable[int]]
-    _words: NDArray[np.int32] = field(init=False, repr=False, compare=False)
-    _masked_of: NDArray[np.int64] = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        words = np.concatenate([np.arange(*run, dtype=np.int32) for run in self.words])
-        counts = masked_of(np.arange(self.sequence_length - 2), self.predictions, self.probability)
-        object.__setattr__(self, "_words", words)
-        object.__setattr__(self, "_masked_of", counts)
+    @cached_property
+    def _words(self) -> NDArray[np.int32]:
+        return np.concatenate([np.arange(*run, dtype=np.int32) for run in self.words])
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        return masked_of(np.arange(self.sequence_length - 2), self.predictions, self.probability)
 
     @classmethod
     def of_manifest(cls, content: Mapping[str, Any]) -> Masking:
@@ -89,7 +90,7 @@ class Masking:
         np.greater_equal(column, (a_length + 2).astype(np.uint16)[:, None], out=segments.view(np.bool_))
         segments &= mask
 
-        places = chosen(drawn, candidates, self._masked_of[candidates]).astype(np.int32)
+        places = chosen(drawn, candidates, self._counts[candidates]).astype(np.int32)
         unused = places >= _NONE
         places += 1 + (places >= a_length[:, None].astype(np.int32))  # skip [CLS], and in B also A's [SEP]
         places[unused] = 0

@@ -61,21 +61,14 @@ def test_the_rebuilt_files_are_the_published_ones(folder: Path) -> None:
     assert (len(tokens), tokens[188], tokens[198], tokens[262]) == (50_256, b"\0", b"\n", b" the")
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        (lambda table: table.replace(b" gazed", b" gamed"), "the sha256 of encoder.json is"),
-        (lambda table: table[:1000], "too short"),
-        (lambda table: table[:96] + b"\1" + table[97:], "has 50177 tokens instead of 50257"),
-    ],
-)
+@pytest.mark.parametrize("change", [lambda table: table.replace(b" gazed", b" gamed"), lambda table: table[:1000]])
 def test_another_table_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes], why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[bytes], bytes]
 ) -> None:
     table = (Path(blingfire.__file__).parent / "gpt2.i2w").read_bytes()
     (tmp_path / "gpt2.i2w").write_bytes(change(table))
     monkeypatch.setattr(blingfire, "__file__", str(tmp_path / "__init__.py"))
-    with pytest.raises(UserError, match=f"(?s)could not be rebuilt.*{why}"):
+    with pytest.raises(UserError, match=r"could not be rebuilt.*\n.*the sha256 of encoder.json is"):
         vocabulary.build(tmp_path / "made")
     assert not (tmp_path / "made").exists()
 

@@ -121,9 +121,9 @@ def test_what_does_not_fit_is_refused_before_any_text_is_read(tmp_path: Path) ->
     big.write_text(json.dumps(content))
     text, bert = "{model: gpt2-tiny}", "{model: bert-tiny, sequence_length: 32}"
     assert "corpus.tokenizer" in refused(tmp_path, "{tokenizer: none.json}", text)
-    assert "none.json cannot be read (No such file" in refused(tmp_path, "{tokenizer: none.json}", text)
+    assert "none.json cannot be read as a tokenizer.json" in refused(tmp_path, "{tokenizer: none.json}", text)
     (tmp_path / "other.json").write_text("{}")
-    assert "is no tokenizer.json" in refused(tmp_path, f"{{tokenizer: {tmp_path}/other.json}}", text)
+    assert "cannot be read as a tokenizer.json" in refused(tmp_path, f"{{tokenizer: {tmp_path}/other.json}}", text)
     assert "no token that ends a document" in refused(tmp_path, f"{{tokenizer: {pairs}}}", text)
     assert "lacks [PAD], [UNK], [CLS], [SEP], [MASK]" in refused(tmp_path, f"{{tokenizer: {ends}}}", bert)
     assert "[PAD] has the id 4" in refused(tmp_path, f"{{tokenizer: {late}}}", bert)
