@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pydantic import Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
 from throughline.spec import Precision
 from throughline.study.benchmark import DeviceName, HostName, PartitionName
@@ -34,17 +34,18 @@ class Expectation(Section):
     source: Text = Field(description="who says so, and where")
 
 
+FewSizes = Annotated[list[PositiveInt], Field(max_length=4)]
+
+
 class AcceptSizes(Section):
     """Sizes of the single measurements. An empty list takes the default of the device."""
 
-    matmul: Annotated[list[PositiveInt], Field(max_length=4)] = Field(
-        default_factory=list, description="rows of the matrices; []: 8192, on a CPU 1024"
-    )
-    memory: Annotated[list[PositiveInt], Field(max_length=4)] = Field(
+    matmul: FewSizes = Field(default_factory=list, description="rows of the matrices; []: 8192, on a CPU 1024")
+    memory: FewSizes = Field(
         default_factory=list,
         description="elements of a vector that is read and written; []: 268435456, on a CPU 16777216",
     )
-    copies: Annotated[list[PositiveInt], Field(max_length=4)] = Field(
+    copies: FewSizes = Field(
         default_factory=list,
         description="bytes of a copy to and from the host; []: 268435456. A CPU has no such copies",
     )
@@ -122,13 +123,6 @@ class Accept(Section):
         description="figures that somebody has published for such hardware, often the best of many tries: the result "
         "says which share of them is reached, and nothing fails",
     )
-
-    @field_validator("pairs", mode="before")
-    @classmethod
-    def _no_truth_value(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("all, none or a number of rounds is needed")
-        return value
 
     @model_validator(mode="after")
     def _hosts_are_enough(self) -> Accept:

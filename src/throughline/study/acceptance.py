@@ -21,16 +21,15 @@ translates their texts.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter
+from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
-from throughline.spec import RunSpec, Topology, canonical, read
+from throughline.spec import RunSpec, Topology, canonical
 from throughline.study import runs
 from throughline.study.accept_section import Expectation, Kind, What
 from throughline.study.config import Config
@@ -49,6 +48,8 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "all-reduce": ("bus_bandwidth", "algorithm_bandwidth"),
 }
 """Map each measurement to the figures of its records that are judged; a step is judged by `samples_per_s`."""
+Spec = Annotated[RunSpec, BeforeValidator(runs.typed), PlainSerializer(RunSpec.changed)]
+"""A specification in JSON without its defaults: the text of an acceptance is a word of a command line."""
 
 
 @dataclass(frozen=True, order=True)
@@ -65,18 +66,14 @@ class Place:
 
     def __str__(self) -> str:
         """Return the place in words: `node 3, GPU 5`, `node 3`, `nodes 2 and 5`, `all nodes`."""
-        if self.kind == "all":
-            return "all nodes"
-        if self.kind == "pair":
-            return f"nodes {self.nodes[0]} and {self.nodes[1]}"
-        return f"node {self.nodes[0]}" + ("" if self.device is None else f", GPU {self.device}")
+        gpu = "" if self.device is None else f", GPU {self.device}"
+        many = "all nodes" if self.kind == "all" else f"nodes {' and '.join(map(str, self.nodes))}"
+        return many if self.kind in ("pair", "all") else f"node {self.nodes[0]}{gpu}"
 
     @property
     def folder(self) -> str:
-        if self.kind == "all":
-            return "all"
-        if self.kind == "pair":
-            return f"pair_{self.nodes[0]}_{self.nodes[1]}"
+        if self.kind in ("pair", "all"):
+            return "_".join(map(str, [self.kind, *(self.nodes if self.kind == "pair" else ())]))
         return f"node{self.nodes[0]}/" + ("all" if self.device is None else f"device{self.device}")
 
     @property
@@ -90,13 +87,12 @@ class Place:
         A run says `node 1`, and `node1` in place of a name. Nodes of NUMA and the names of files stay as they are.
         nodes: the numbers in the order of the run's ranks, if it is not that of the place.
         """
-        known = self.nodes if nodes is None else nodes
-
-        def number(found: re.Match[str]) -> str:
-            own = int(found[2])
-            return f"{found[1]}{known[own] if own < len(known) else own}"
-
-        return re.sub(r"(?<!NUMA )(?<![\w./-])(node ?)(\d+)\b", number, text)
+        numbers = dict(enumerate(self.nodes if nodes is None else nodes))
+        return re.sub(
+            r"(?<!NUMA )(?<![\w./-])(node ?)(\d+)\b",
+            lambda match: f"{match[1]}{numbers.get(int(match[2]), match[2])}",
+            text,
+        )
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class Measurement:
 
     place: Place
     what: What
-    spec: RunSpec
+    spec: Spec
     record: str
     visible: tuple[int, ...] | None = None
 
@@ -149,7 +145,7 @@ class Acceptance:
     fleet: Fleet
     repeats: int
     rounds: int
-    specs: tuple[tuple[What, RunSpec], ...]
+    specs: tuple[tuple[What, Spec], ...]
     expected: tuple[Expectation, ...] = ()
     published: tuple[Expectation, ...] = ()
     tolerance: float = 0.02
@@ -157,25 +153,16 @@ class Acceptance:
     @property
     def text(self) -> str:
         """The acceptance as JSON on one line, for the command line of a script."""
-        return canonical(
-            {
-                "fleet": asdict(self.fleet),
-                "repeats": self.repeats,
-                "rounds": self.rounds,
-                "specs": [[what, spec.changed()] for what, spec in self.specs],
-                "expected": [figure.model_dump() for figure in self.expected],
-                "published": [figure.model_dump() for figure in self.published],
-                "tolerance": self.tolerance,
-            }
-        )
+        return canonical(_ACCEPTANCE.dump_python(self, mode="json"))
 
     def measurements(self) -> list[Measurement]:
         """Return all measurements in the order in which they are made: nodes, then pairs by rounds, then all nodes.
 
         Each of the three goes repeat by repeat, so that a slow hour slows all nodes alike.
         """
-        found = [measured for place in self.places() for measured in self.of(place)]
-        return sorted(found, key=lambda measured: (_ORDER[measured.place.kind], measured.spec.repeat))
+        every = [measured for place in self.places() for measured in self._at(place)]
+        order = {"device": 0, "node": 0, "pair": 1, "all": 2}
+        return sorted(every, key=lambda measured: (order[measured.place.kind], measured.spec.repeat))
 
     def visits(self) -> dict[str, list[Measurement]]:
         """Map the file of each node job to its measurements, in the order in which they are made."""
@@ -204,12 +191,15 @@ class Acceptance:
         if len(fleet.nodes) > 2:  # two nodes are a pair
             yield Place("all", fleet.nodes)
 
-    def of(self, place: Place) -> Iterator[Measurement]:
-        """Yield the measurements of a place."""
+    def _at(self, place: Place) -> Iterator[Measurement]:
+        """Yield the measurements at a place. A node whose processor is the device is measured like a device."""
+        alone = ("step", "matmul", "memory", "copies")
+        of_node = (*alone, "all-reduce") if self.fleet.kind == "cpu" else ("step", "all-reduce")
+        whats = {"device": alone, "node": of_node, "pair": ("all-reduce",), "all": ("step", "all-reduce")}[place.kind]
         topology = Topology(len(place.nodes), 1 if place.kind == "device" else self.fleet.devices)
         for repeat in range(1, self.repeats + 1):
             for what, spec in self.specs:
-                if spec.topology == topology and what in self._whats(place):
+                if spec.topology == topology and what in whats:
                     record = f"{FOLDER}/{place.folder}/{what}/run{repeat}.json"
                     yield Measurement(place, what, replace(spec, repeat=repeat), record, self._visible(place))
 
@@ -223,58 +213,30 @@ class Acceptance:
             return (first + place.device,)
         return tuple(range(first, first + fleet.devices)) if fleet.hosts == "simulated" else None
 
-    def _whats(self, place: Place) -> tuple[str, ...]:
-        """Return what is measured at a place. A node whose processor is the device is measured like a device."""
-        alone = ("step", "matmul", "memory", "copies")
-        if place.kind == "device":
-            return alone
-        if place.kind == "node":
-            return ("step", "all-reduce") if self.fleet.kind != "cpu" else (*alone, "all-reduce")
-        return ("all-reduce",) if place.kind == "pair" else ("step", "all-reduce")
 
-
-_ORDER = {"device": 0, "node": 0, "pair": 1, "all": 2}
+_ACCEPTANCE, _VISIT = TypeAdapter(Acceptance), TypeAdapter(tuple[Measurement, ...])
 
 
 def read_acceptance(text: str) -> Acceptance:
-    """Return the acceptance in the text of its property `text`."""
-    value: dict[str, Any] = json.loads(text)
-    specs = runs.read_specs(json.dumps([spec for _, spec in value["specs"]]))
-    expected, published = (
-        TypeAdapter(tuple[Expectation, ...]).validate_python(value[name]) for name in ("expected", "published")
-    )
-    whats: list[What] = [what for what, _ in value["specs"]]
-    fleet = read(Fleet, value["fleet"])
-    return Acceptance(
-        fleet,
-        value["repeats"],
-        value["rounds"],
-        tuple(zip(whats, specs, strict=True)),
-        expected,
-        published,
-        value["tolerance"],
-    )
+    """Return the acceptance in the text of its property `text`. Raise ValueError if it is none."""
+    return _ACCEPTANCE.validate_json(text)
 
 
 def visit_text(visit: Sequence[Measurement]) -> str:
     """Return the measurements of a node job as JSON on one line, for the command line of a script."""
-    return canonical(
-        [{**asdict(measured), "place": asdict(measured.place), "spec": measured.spec.changed()} for measured in visit]
-    )
+    return canonical(_VISIT.dump_python(tuple(visit), mode="json"))
 
 
 def read_visit(text: str) -> list[Measurement]:
     """Return the measurements in the text of `visit_text`."""
-    values: list[dict[str, Any]] = json.loads(text)
-    specs = runs.read_specs(json.dumps([value["spec"] for value in values]))
-    return [read(Measurement, {**value, "spec": spec}) for value, spec in zip(values, specs, strict=True)]
+    return list(_VISIT.validate_json(text))
 
 
 def asked(config: Config, fleet: Fleet) -> Acceptance:
     """Return what the section `accept` asks for on these nodes."""
     accept, nodes = config.accept, len(fleet.nodes)
-    every = len(rounds_of_pairs(fleet.nodes))
-    rounds = {"all": every, "none": 0}.get(str(accept.pairs), accept.pairs)
+    most = len(rounds_of_pairs(fleet.nodes))
+    rounds = {"all": most, "none": 0}.get(str(accept.pairs), accept.pairs)
     topologies = dict.fromkeys(
         str(Topology(count, devices))
         for count in (1, min(2, nodes), nodes)
@@ -290,17 +252,12 @@ def asked(config: Config, fleet: Fleet) -> Acceptance:
     return Acceptance(
         fleet,
         accept.repeats,
-        min(int(rounds), every),
+        min(int(rounds), most),
         tuple(specs),
         tuple(accept.expected),
         tuple(accept.published),
         accept.tolerance,
     )
-
-
-def measurements(config: Config, fleet: Fleet) -> list[Measurement]:
-    """Return all measurements that the section `accept` asks for on these nodes."""
-    return asked(config, fleet).measurements()
 
 
 def rounds_of_pairs(nodes: Sequence[int]) -> list[list[tuple[int, int]]]:
@@ -322,46 +279,43 @@ def rounds_of_pairs(nodes: Sequence[int]) -> list[list[tuple[int, int]]]:
 def _blocks(config: Config, fleet: Fleet) -> dict[What, dict[str, Any]]:
     """Return a block of config.yaml for each measurement, without its topologies."""
     accept, on_cpu = config.accept, fleet.kind == "cpu"
-    precision = accept.precision or ("fp32" if on_cpu else "bf16")
-    step_s = accept.step_s or (3.0 if on_cpu else 10.0)
-    sizes = accept.sizes
-
-    def single(model: str, asked: list[int], usual: list[int], of: str = "fp32") -> dict[str, Any]:
-        steps = {"warmup": 2, "timed": 10, "max_total_seconds": min(1.0, step_s)}
-        return {
-            "model": model,
-            "sizes": asked or usual,
-            "min_seconds": accept.min_seconds,
-            "batch": {of: [1]},
-            "steps": steps,
-        }
-
+    step_s, sizes = accept.step_s or (3.0 if on_cpu else 10.0), accept.sizes
     exchanged = [1 << 10, 1 << 16, 1 << 22] if on_cpu else [1 << 10, 1 << 20, 1 << 30]
-    blocks: dict[What, dict[str, Any]] = {
-        "step": {**_training(config, fleet), "steps": {"warmup": 5, "timed": 1000, "max_total_seconds": step_s}},
-        "matmul": single("matmul", sizes.matmul, [1024 if on_cpu else 8192], precision),
-        "memory": single("vector", sizes.memory, [1 << 24 if on_cpu else 1 << 28]),
-        "copies": single("copies", sizes.copies, [1 << 28]),
-        "all-reduce": single("all-reduce", sizes.all_reduce, exchanged),
+    calls: dict[What, tuple[str, list[int]]] = {
+        "matmul": ("matmul", sizes.matmul or [1024 if on_cpu else 8192]),
+        "memory": ("vector", sizes.memory or [1 << 24 if on_cpu else 1 << 28]),
+        "copies": ("copies", sizes.copies or [1 << 28]),
+        "all-reduce": ("all-reduce", sizes.all_reduce or exchanged),
     }
     if on_cpu:
-        del blocks["copies"]
-    common = {"device": fleet.kind, "repeats": 1, "threads": fleet.threads, "network": False}
-    hosts: Any = [f"node{node}" for node in fleet.nodes] if fleet.hosts == "ssh" else fleet.hosts
-    return {what: {**block, **common, "hosts": hosts} for what, block in blocks.items()}
+        del calls["copies"]
+    common: dict[str, Any] = {"device": fleet.kind, "repeats": 1, "threads": fleet.threads, "network": False}
+    common["hosts"] = [f"node{node}" for node in fleet.nodes] if fleet.hosts == "ssh" else fleet.hosts
+    steps = {"warmup": 5, "timed": 1000, "max_total_seconds": step_s}
+    blocks: dict[What, dict[str, Any]] = {"step": {**_training(config, fleet), "steps": steps, **common}}
+    for what, (model, asked) in calls.items():
+        precision = accept.precision or ("fp32" if on_cpu else "bf16") if what == "matmul" else "fp32"
+        blocks[what] = {
+            "model": model,
+            "sizes": asked,
+            "min_seconds": accept.min_seconds,
+            "batch": {precision: [1]},
+            "steps": {"warmup": 2, "timed": 10, "max_total_seconds": min(1.0, step_s)},
+            **common,
+        }
+    return blocks
 
 
 def _training(config: Config, fleet: Fleet) -> dict[str, Any]:
     """Return the block whose training step is measured."""
     if config.accept.train is None:
-        if fleet.kind == "cpu":
-            return {
-                "model": "bert-tiny",
-                "sequence_length": 32,
-                "batch": {"fp32": [8]},
-                "options": {"data": "synthetic"},
-            }
-        return {"model": "bert-base", "sequence_length": 128, "batch": {"bf16": [64]}, "options": {"data": "synthetic"}}
+        on_cpu = fleet.kind == "cpu"
+        return {
+            "model": "bert-tiny" if on_cpu else "bert-base",
+            "sequence_length": 32 if on_cpu else 128,
+            "batch": {"fp32": [8]} if on_cpu else {"bf16": [64]},
+            "options": {"data": "synthetic"},
+        }
     block = config.benchmarks[config.accept.train]
     precision, sizes = next(iter(block.batch.items()))
     return {

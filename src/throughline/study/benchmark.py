@@ -139,8 +139,8 @@ class Convergence(Section):
 class Benchmark(Runs):
     """A block under `benchmarks` in config.yaml.
 
-    A block also takes the keys of its model's workload. `of` returns the class with these keys. That class sets
-    `own_keys` (the workload's keys), `folder` (the workload's folder) and `models` (the models of the workload).
+    A block also takes the keys of its model's workload. `of` returns the class with these keys (`own_keys`), for the
+    `models` of the workload in `folder`.
     """
 
     own_keys: ClassVar[tuple[str, ...]] = ()
@@ -291,12 +291,13 @@ class Benchmark(Runs):
             raise ValueError(allowed(name, list(workloads.models()), "docs/workloads.md"))
         return name
 
-    @field_validator("frameworks", "topologies", "predict", "extras")
+    @field_validator("frameworks", "topologies", "predict", "extras", "batch")
     @classmethod
     def _no_repeats(cls, values: Any) -> Any:
-        twice = sorted({value for value in values if values.count(value) > 1}) if isinstance(values, list) else []
-        if twice:
-            raise ValueError(f"listed twice: {', '.join(twice)}")
+        for listed in values.values() if isinstance(values, dict) else [values]:
+            twice = {str(value) for value in listed if listed.count(value) > 1} if isinstance(listed, list) else ()
+            if twice:
+                raise ValueError(f"listed twice: {', '.join(sorted(twice))}")
         return values
 
     @field_validator("extras")
@@ -306,22 +307,6 @@ class Benchmark(Runs):
             if extra.startswith("max_") and extra != "max_batch" and extra.removeprefix("max_") not in cls.own_keys:
                 raise ValueError(f"{extra}: {cls.folder} models have no key {extra.removeprefix('max_')}")
         return extras
-
-    @field_validator("batch", mode="before")
-    @classmethod
-    def _no_finer_formats(cls, batch: typing.Any) -> typing.Any:
-        for precision in batch if isinstance(batch, Mapping) else ():
-            if str(precision).startswith(("fp4", "nvfp4", "mx")):
-                raise ValueError(f"{precision}: unsupported: no framework here trains in fp4 or in MX formats; use fp8")
-        return batch
-
-    @field_validator("batch")
-    @classmethod
-    def _no_repeated_batches(cls, batch: dict[str, list[int]]) -> dict[str, list[int]]:
-        for precision, sizes in batch.items():
-            if len(set(sizes)) < len(sizes):
-                raise ValueError(f"{precision}: a batch size is listed twice in {sizes}")
-        return batch
 
 
 # fmt: off

@@ -46,7 +46,7 @@ def manifest(spec: RunSpec) -> str | None:
     return f"data/{spec.corpus.name}/{workloads.of(spec.model).folder(spec.parameters)}/manifest.json"
 
 
-def _typed(value: Any) -> Any:
+def typed(value: Any) -> Any:
     """Return the JSON values of a specification by its fields, with those types that depend on the model.
 
     Whatever is wrong stays as it is, for the error of the validation.
@@ -79,7 +79,7 @@ def _topology(text: Any) -> Topology:
         raise ValueError(str(error)) from None
 
 
-Specification = Annotated[RunSpec, BeforeValidator(_typed), PlainSerializer(RunSpec.values)]
+Specification = Annotated[RunSpec, BeforeValidator(typed), PlainSerializer(RunSpec.values)]
 """A specification as a part of something that pydantic validates. In JSON it is flat (`RunSpec.values`)."""
 
 

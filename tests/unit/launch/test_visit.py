@@ -167,7 +167,7 @@ def test_a_visit_is_read_as_it_was_written(fleet: Fleet) -> None:
 
 
 def test_simulated_nodes_have_gpus_of_their_own() -> None:
-    made = acceptance.measurements(Config(), Fleet((0, 1), 2, "cuda", hosts="simulated"))
+    made = acceptance.asked(Config(), Fleet((0, 1), 2, "cuda", hosts="simulated")).measurements()
     seen = {str(measured.place): measured.visible for measured in made}
     assert seen == {
         "node 0, GPU 0": (0,),
@@ -184,7 +184,7 @@ ECC = "GPU 0 has 3 uncorrected ECC errors since the driver was loaded"
 
 
 def place(words: str, fleet: Fleet = GPUS) -> Measurement:
-    return next(made for made in acceptance.measurements(Config(), fleet) if str(made.place) == words)
+    return next(made for made in acceptance.asked(Config(), fleet).measurements() if str(made.place) == words)
 
 
 @pytest.mark.parametrize(

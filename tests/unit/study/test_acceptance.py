@@ -56,7 +56,7 @@ def test_texts_of_a_run_get_the_numbers_of_the_acceptance(place: Place, text: st
 
 
 def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config: Config) -> None:
-    made = acceptance.measurements(config, Fleet((0, 1, 2, 3), 8, "cuda"))
+    made = acceptance.asked(config, Fleet((0, 1, 2, 3), 8, "cuda")).measurements()
     whats: dict[str, set[str]] = {}
     for measured in made:
         whats.setdefault(measured.place.kind, set()).add(f"{measured.what} {measured.spec.topology}")
@@ -84,7 +84,7 @@ def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.Monke
 
 
 def test_on_a_cpu_the_node_is_the_device(config: Config) -> None:
-    made = acceptance.measurements(config, Fleet((0, 1, 2, 3), 1, "cpu", threads=2))
+    made = acceptance.asked(config, Fleet((0, 1, 2, 3), 1, "cpu", threads=2)).measurements()
     assert {measured.place.kind for measured in made} == {"node", "pair", "all"}
     assert {measured.what for measured in made if measured.place.kind == "node"} == {"step", "matmul", "memory"}
     assert {measured.spec.threads for measured in made} == {2}
@@ -117,7 +117,7 @@ def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
         "repeats": 9,
     }
     config = load(["config.yaml"], {"benchmarks": {"mine": block}, "accept": {"train": "mine", "step_s": 7}})
-    made = acceptance.measurements(config, Fleet((0, 1), 8, "cuda"))
+    made = acceptance.asked(config, Fleet((0, 1), 8, "cuda")).measurements()
     steps = [measured.spec for measured in made if measured.what == "step"]
     assert {(spec.model, spec.parameters.sequence_length, spec.precision, spec.batch) for spec in steps} == {
         ("gpt2-tiny", 64, "bf16", 4)
