@@ -7,7 +7,7 @@ from typing import Any, get_args
 from throughline import spelling
 from throughline.files import UserError
 from throughline.spec import Precision, Topology
-from throughline.study.targets import of_a_preset
+from throughline.study.presets import of_a_preset
 from throughline.workflow_call import WorkflowCall
 
 LIST = "docs/outputs.md lists the files, and snakemake --list-target-rules the other targets"

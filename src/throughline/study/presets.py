@@ -1,11 +1,12 @@
 """The presets of the workflow: what they are for, and which of them asks for a file."""
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from throughline import spelling
+from throughline import files, spelling
 from throughline.files import UserError
 from throughline.study import runs
 from throughline.study.config import load
@@ -32,18 +33,25 @@ def presets(workflow: Path = WORKFLOW) -> list[Preset]:
 
 def preset(name: str, workflow: Path = WORKFLOW) -> Preset:
     """Return the preset of that name. UserError, with the most similar names, if there is none."""
-    every = {preset.name: preset for preset in presets(workflow)}
-    if name not in every:
+    by_name = {preset.name: preset for preset in presets(workflow)}
+    if name not in by_name:
         raise UserError(
             f"there is no preset {name}",
-            next_step=f"{spelling.meant(name, every, 0.3)} throughline run --list shows all {len(every)}".strip(),
+            next_step=f"{spelling.meant(name, by_name, 0.3)} throughline run --list shows all {len(by_name)}".strip(),
         )
-    return every[name]
+    return by_name[name]
 
 
-def asking_for(target: str, workflow: Path = WORKFLOW) -> list[Path]:
-    """Return the files of the presets that ask for a file under results/."""
-    return [preset.path for preset in presets(workflow) if target in set(_files(preset.path, workflow))]
+def of_a_preset(target: str, workflow: Path = WORKFLOW) -> str | None:
+    """Return what to type if presets ask for a file under results/, or None."""
+    if not target.startswith("results/"):
+        return None
+    asking = [preset.path for preset in presets(workflow) if target in set(_files(preset.path, workflow))]
+    if not asking:
+        return None
+    several = f", as do {len(asking) - 1} other presets" if len(asking) > 1 else ""
+    path = shlex.quote(files.from_here(asking[0]))
+    return f"{asking[0].name} asks for it{several}: snakemake {target} --configfile {path}"
 
 
 def _files(path: Path, workflow: Path) -> Iterator[str]:
@@ -52,9 +60,7 @@ def _files(path: Path, workflow: Path) -> Iterator[str]:
         specs = runs.expand(load([path], config_paths=ConfigPaths(workflow)))
     except UserError:
         return
-    for spec in specs:
-        yield spec.record
-        yield spec.summary
+    yield from (file for spec in specs for file in (spec.record, spec.summary))
 
 
 def _first_sentence(text: str) -> str:

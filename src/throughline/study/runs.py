@@ -57,26 +57,18 @@ def typed(value: Any) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     if missing := [name for name, field in fields.items() if name not in value and is_stated(field)]:
         raise ValueError(f"missing: {', '.join(missing)}")
-    parameters = {key: item for key, item in value.items() if key in fields}
     rest = {key: item for key, item in value.items() if key not in fields}
-    return {
-        **rest,
-        "parameters": _validator(kind).validate_python(parameters),
-        "options": _validator(Options).validate_python(value.get("options", {})),
-        **({"topology": _topology(value["topology"])} if "topology" in value else {}),
-    }
+    rest["parameters"] = _validator(kind).validate_python({key: value[key] for key in fields if key in value})
+    rest["options"] = _validator(Options).validate_python(value.get("options", {}))
+    try:
+        return rest | ({"topology": Topology.parse(rest["topology"])} if "topology" in rest else {})
+    except (UserError, TypeError) as error:
+        raise ValueError(str(error)) from None
 
 
 @cache  # pydantic takes milliseconds to make one, and every record needs two
 def _validator(kind: type) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
-
-
-def _topology(text: Any) -> Topology:
-    try:
-        return Topology.parse(text)
-    except (UserError, TypeError) as error:
-        raise ValueError(str(error)) from None
 
 
 Specification = Annotated[RunSpec, BeforeValidator(typed), PlainSerializer(RunSpec.values)]
@@ -152,11 +144,18 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             precision=precision,
             topology=Topology.parse(topology),
             repeat=repeat,
-            hosts=kind_of_hosts(block, topology),
+            hosts=_hosts(block, Topology.parse(topology)),
             corpus=corpus,
             protocol=max(PROTOCOL, getattr(parameters, "one_call_since", 0)),
             **{**of_block, "options": options},
         )
+
+
+def _hosts(block: Benchmark, topology: Topology) -> Literal["simulated", "ssh"] | None:
+    """Return how hosts are reached, which decides a run. Their names do not, and are in no record."""
+    if block.hosts == "simulated":
+        return "simulated" if topology.nodes > 1 else None
+    return "ssh" if block.hosts else None
 
 
 def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
@@ -193,16 +192,6 @@ def without_accumulation(accumulated: Any, other: Any) -> bool:
     alike = all(getattr(accumulated, name) == getattr(other, name) for name in same)
     stated = accumulated.global_batch is not None and other.global_batch is None
     return alike and stated and _options(accumulated) == _options(other) and "__" not in other.benchmark
-
-
-def kind_of_hosts(block: Benchmark, topology: str) -> Literal["simulated", "ssh"] | None:
-    """Return the part of `runs.hosts` that decides a run: how hosts are reached, but not their names.
-
-    So no record contains the name of a host, and a renamed host does not make runs again.
-    """
-    if block.hosts == "simulated":
-        return "simulated" if Topology.parse(topology).nodes > 1 else None
-    return "ssh" if block.hosts else None
 
 
 def packed(config: Config) -> str:

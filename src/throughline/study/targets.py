@@ -4,16 +4,15 @@ The wildcards of the target select it. If the configuration does not ask for suc
 targets it does ask for.
 """
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from throughline import files, spelling
+from throughline import spelling
 from throughline.files import UserError
 from throughline.ratios import MARGIN
 from throughline.spec import RunSpec, canonical
-from throughline.study import presets
 from throughline.study.config import Config, block_name
+from throughline.study.presets import of_a_preset
 from throughline.study.runs import manifest, switch, without_accumulation
 
 RUN = "results/{benchmark}/bz{batch}_{precision}/{framework}/{topology}/run{repeat}"
@@ -22,8 +21,6 @@ SEARCH = "results/{benchmark}/max_{quantity}_{precision}.json"
 CHECK = "results/{benchmark}/convergence_bz{batch}_{precision}_{framework}_{topology}"
 PREDICTIONS = "results/{benchmark}/predictions.json"
 T = TypeVar("T")
-
-
 LISTED_AT_MOST = 8
 """Largest number of targets that an error lists. Of more, it names the most similar ones."""
 
@@ -46,28 +43,16 @@ def absent(
     `there` are the targets that it does ask for; `which` is a remark about them; `word` is the name among the words of
     `target`.
     """
-    names = list(there)
-    rest = ""
+    names, rest = list(there), ""
     if len(names) > LISTED_AT_MOST:
         near = spelling.similar(word or target, names) or names[: spelling.SUGGESTED]
-        rest = f" and {len(names) - len(near)} more"
-        names = near
-    long = any("/" in name for name in names)
-    listed = ("\n  " + "\n  ".join(names)) if long else " " + (", ".join(names) or "none")
+        names, rest = near, f" and {len(names) - len(near)} more"
+    is_long = any("/" in name for name in names)
+    listed = ("\n  " + "\n  ".join(names)) if is_long else " " + (", ".join(names) or "none")
     return UserError(
         f"{target} is not in the configuration. It holds{which}:{listed}{rest}",
         next_step=next_step or of_a_preset(word or target),
     )
-
-
-def of_a_preset(target: str) -> str | None:
-    """Return what to type if presets ask for a file under results/, or None."""
-    asking = presets.asking_for(target) if target.startswith("results/") else []
-    if not asking:
-        return None
-    several = f", as do {len(asking) - 1} other presets" if len(asking) > 1 else ""
-    path = shlex.quote(files.from_here(asking[0]))
-    return f"{asking[0].name} asks for it{several}: snakemake {target} --configfile {path}"
 
 
 class Targets:
@@ -93,6 +78,12 @@ class Targets:
         self.by_benchmark: dict[str, list[str]] = {}
         for summary in self.summaries:
             self.by_benchmark.setdefault(summary.split("/")[1], []).append(summary)
+        self.to_predict = {
+            name: {"topologies": block.predicted, "deadline_hours": block.deadline_hours}
+            for name in self.by_benchmark
+            if "__" not in name and ((block := config.block(name)).predicted or block.deadline_hours)
+        }
+        """Map a benchmark to what its predictions are asked for (report/analysis/predictions.py's `Asked`)."""
         self._priorities = dict(zip(self.specs, range(len(self.specs), 0, -1), strict=True))
 
     def run(self, **wildcards: str) -> RunSpec:
@@ -125,11 +116,9 @@ class Targets:
         return [summary for name in names for summary in self.by_benchmark.get(name, ())]
 
     def compared(self, benchmark: str) -> list[str]:
-        """Return the other summaries that are needed to judge the pairs of a benchmark.
-
-        These are all summaries of its block. If the benchmark has switched on one option, they are also all summaries
-        of the blocks that do not have this option and are otherwise the same. If it has a global batch, they are also
-        those of the block without accumulation.
+        """Return the other summaries that are needed to judge the pairs of a benchmark: those of its block, of the
+        blocks that lack one option that it has switched on, and of the block without accumulation if it has a global
+        batch.
         """
         mine = self._first(benchmark)
         others = {name: self._first(name) for name in self.by_benchmark}
@@ -141,41 +130,31 @@ class Targets:
     def _first(self, benchmark: str) -> RunSpec:
         return self.specs[self.summaries[self.summaries_of(benchmark)[0]][0]]
 
-    def plan_of(self, benchmark: str) -> dict[str, Any] | None:
-        """Return what a benchmark's predictions are asked for, as JSON values; None if nothing is to be predicted.
-
-        These are the values of report/analysis/predictions.py's `Asked`.
-        """
-        block = self.config.block(benchmark)
-        if "__" in benchmark or not (block.predicted or block.deadline_hours):
-            return None
-        return {"topologies": block.predicted, "deadline_hours": block.deadline_hours}
-
     def predictions(self, benchmark: str) -> list[str]:
         """Return the file with a benchmark's predictions, if the configuration asks for some."""
         self.summaries_of(benchmark)  # an unknown benchmark is an error
-        return [PREDICTIONS.format(benchmark=benchmark)] if self.plan_of(benchmark) else []
+        return [PREDICTIONS.format(benchmark=benchmark)] if benchmark in self.to_predict else []
 
     @property
     def every_prediction(self) -> list[str]:
         """The files of all predictions."""
-        return [file for benchmark in self.by_benchmark for file in self.predictions(benchmark)]
+        return [PREDICTIONS.format(benchmark=benchmark) for benchmark in self.to_predict]
 
     def predicted(self, benchmark: str) -> dict[str, Any]:
         """Return what a benchmark's predictions are asked for. UserError if nothing is to be predicted."""
-        there = {name: asked for name in self.by_benchmark if (asked := self.plan_of(name))}
-        return pick(there, benchmark, "predictions of {}", next_step="set runs.predict, such as [4n8g, 16n8g]")
+        next_step = "set runs.predict, such as [4n8g, 16n8g]"
+        return pick(self.to_predict, benchmark, "predictions of {}", next_step)
 
     def some_predictions(self) -> list[str]:
         """Return all predictions, with the tables and plots that show them. UserError if there are none."""
-        if not self.every_prediction:
+        if not self.to_predict:
             raise UserError(
                 "the configuration asks for no prediction",
                 why="no block has topologies in `predict` that it does not measure",
                 next_step="name some: --config 'runs={predict: [4n8g, 16n8g]}'",
             )
-        folders = [file.rpartition("/")[0] for file in self.every_prediction]
-        return [*self.every_prediction, *(f"{folder}/{kind}" for folder in folders for kind in ("tables", "plots"))]
+        shown = [f"results/{name}/{kind}" for name in self.to_predict for kind in ("tables", "plots")]
+        return [*self.every_prediction, *shown]
 
     def proof(self, benchmark: str) -> Sequence[RunSpec]:
         """Return the specifications that a benchmark's equivalence check runs."""
@@ -196,16 +175,15 @@ class Targets:
         return pick(self.checks, CHECK.format(**wildcards) + ".json", next_step=f"set {block}.convergence")
 
     def begin(self, **wildcards: str) -> list[str]:
-        """Return the curve of the check whose last weights this check begins with.
-
-        The list is empty if this check begins with random weights.
-        """
+        """Return the curve of the check whose last weights this check begins with; nothing for random weights."""
         spec = self.check(**wildcards)
         settings = self.config.block(spec.benchmark).convergence
         first = settings and settings.begin_from, spec.framework, spec.precision
-        checks = self.checks.items()
-        files = [file for file, spec in checks if (spec.benchmark, spec.framework, spec.precision) == first]
-        return [f"{file.removesuffix('.json')}/curve.json" for file in files]
+        return [
+            f"{file.removesuffix('.json')}/curve.json"
+            for file, other in self.checks.items()
+            if (other.benchmark, other.framework, other.precision) == first
+        ]
 
     def results(self) -> list[str]:
         """Return what the report shows and is made of, except what belongs to no benchmark."""
@@ -257,7 +235,7 @@ class Targets:
                 "summaries": summaries,
                 "compared": self.compared(benchmark),
                 "equivalence": benchmark in self.proofs,
-                **({"predict": asked} if (asked := self.plan_of(benchmark)) else {}),
+                **({"predict": self.to_predict[benchmark]} if benchmark in self.to_predict else {}),
             }
             for benchmark, summaries in self.by_benchmark.items()
         }

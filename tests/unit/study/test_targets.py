@@ -9,8 +9,9 @@ import pytest
 from throughline.files import UserError
 from throughline.study import presets, runs
 from throughline.study.config import load
+from throughline.study.presets import of_a_preset
 from throughline.study.runs import read_spec
-from throughline.study.targets import Targets, absent, of_a_preset
+from throughline.study.targets import Targets, absent
 
 BLOCK: dict[str, Any] = {
     "sequence_length": 32, "topologies": ["1n1g", "1n2g"], "batch": {"fp32": [8]}, "repeats": 2,
