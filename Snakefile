@@ -2,7 +2,6 @@
 
 snakemake                                      everything that config.yaml asks for
 snakemake corpus                               only the data; also: snakemake images, snakemake faces, snakemake clicks
-snakemake logs                                 each benchmark's logs in one archive: results/<benchmark>/logs.zip
 snakemake predictions                          topologies that nobody has measured (runs.predict)
 snakemake accept                               is every node, device and link of a cluster as fast as its peers?
 snakemake imports                              results from other people's logs
@@ -25,37 +24,28 @@ sys.path.insert(0, os.path.realpath(f"{workflow.current_basedir}/src"))
 # The commands of the rules use this Python, and src/start.py finds the library.
 os.environ.update(PATH=os.pathsep.join([str(Path(sys.executable).parent), *os.get_exec_path()]))
 
-from throughline import unmade, versions, workflow_call
-from throughline.launch.auto_topologies import AutoTopologies
-from throughline.report.analysis import cells
-from throughline.snakemake_inside import Inside, answered, look_behind_ancient_files, print_answers, start_in_order
 from throughline.console import plan
 from throughline.console.console import Console
+from throughline.launch.auto_topologies import AutoTopologies
+from throughline.workflow import call, handlers
+from throughline.workflow.call import or_exit
+from throughline.workflow.inside import Inside, look_behind_ancient_files
+from throughline.workflow.node_jobs import NodeJobs
+from throughline.workflow.slurm_resources import SlurmResources
 
 look_behind_ancient_files()
-start_in_order()
-print_answers()
 INSIDE = Inside(workflow)
-ROOT = INSIDE.root  # code, presets and tables of facts; the working directory has data/, results/ and logs/
-
-# If conda or containers bring the environments, we build none. Then no job has the environments of several frameworks.
-DEPLOYED = INSIDE.deployment
-APART = bool(DEPLOYED & {"conda", "apptainer"})
-
 if own_output := INSIDE.own_output:
     logger.addHandler(Console(own_output, INSIDE.is_quiet))
     logger.removeHandler(own_output)
 
+# The configuration is config.yaml, or the files after --configfile in its place. So there is no `configfile:`, which
+# would merge both.
 AUTO = AutoTopologies(INSIDE.submits, next(map(str, filter(None, INSIDE.resource("run", "slurm_partition"))), None))
-CALL = answered(workflow_call.read, *INSIDE.configuration, ROOT, APART, logger.info, AUTO)
-CONFIG, SPECS, TARGETS = CALL.config, CALL.specs, CALL.targets
-CORPUS_TARGETS, PICTURES, CLICKS_TARGETS = CALL.corpus, CALL.pictures, CALL.clicks
-
-if not INSIDE.is_module:
-    print_answers(
-        no_rule=lambda target: unmade.no_rule(CALL, INSIDE.target_rules, target),
-        no_input=lambda output, missing: unmade.no_input(CONFIG.model_dump(), output, missing),
-    )
+CALL = or_exit(call.read, *INSIDE.configuration, INSIDE.root, AUTO, INSIDE.is_deployed, logger.info)
+or_exit(call.hand_over, CALL.config, INSIDE)
+SLURM = SlurmResources(CALL.config, INSIDE)
+NODE_JOBS = NodeJobs(SLURM)
 
 
 # The first rule is what Snakemake makes, unless another workflow that uses this one as a module has a rule before it.
@@ -63,11 +53,9 @@ rule all:
     input:
         "results/report.html",
         # Snakemake makes a missing file again only if a target names it. A job that failed has left no file.
-        TARGETS.results(),
+        CALL.targets.results(),
         lambda _: [*IMPORTS, *COMPARED],
-        CORPUS_TARGETS.files_of_runs() if CONFIG.reads("corpus") else [],
-        [file for room in PICTURES if CONFIG.folders(room) for file in PICTURES[room].files()],
-        CLICKS_TARGETS.files() if CLICKS_TARGETS.files()[0] in TARGETS.manifests() else [],
+        CALL.data(),
 
 
 resource_scopes:
@@ -76,45 +64,37 @@ resource_scopes:
 
 include: "rules/wildcards.smk"
 include: "rules/common.smk"
-include: "rules/placement.smk"
 include: "rules/corpus.smk"
 include: "rules/bpe.smk"
 include: "rules/images.smk"
 include: "rules/clicks.smk"
-include: "rules/environments.smk"
 include: "rules/training.smk"
-include: "rules/equivalence.smk"
-include: "rules/max_batch.smk"
-include: "rules/convergence.smk"
-include: "rules/predictions.smk"
-include: "rules/accepted.smk"
+include: "rules/checks.smk"
 include: "rules/accept.smk"
 include: "rules/results.smk"
-include: "rules/imports.smk"
-include: "rules/compare.smk"
-include: "rules/report.smk"
-include: "rules/archive.smk"
+include: "rules/exchange.smk"
 
+
+if not INSIDE.is_module:
+    or_exit(call.check_targets, CALL, *INSIDE.unmade())
 
 if INSIDE.is_dry_run:  # Snakemake calls no handler then
-    logger.addFilter(plan_of_dry_run)
+    logger.addFilter(lambda record: handlers.plan_of_dry_run(record, CALL, INSIDE, NODE_JOBS, AUTO.lines))
 
 
 onstart:
-    made, devices = answered(checked_plan)
-    logger.info("\n".join([*devices, str(made)]), extra={"event": "plan", "plan": made})
-    watch_nodes(made)
+    made = handlers.planned(CALL, INSIDE, NODE_JOBS)
+    lines = or_exit(handlers.check, made, CALL, INSIDE, NODE_JOBS)
+    logger.info("\n".join([*AUTO.lines, *lines, str(made)]), extra={"event": "plan", "plan": made})
+    if made.node_jobs and INSIDE.submits:
+        NODE_JOBS.watch()
 
 
 onsuccess:
-    shell(f"rm -f {plan.SO_FAR}")
-    logger.info(the_plan().outcome(), extra={"event": "outcome"})
+    Path(plan.SO_FAR).unlink(missing_ok=True)
+    logger.info(handlers.planned(CALL, INSIDE, NODE_JOBS).outcome(), extra={"event": "outcome"})
 
 
 onerror:
-    logs = {str(job.output[0]): str(job.log[0]) for job in INSIDE.jobs(finished=False) if job.log}
-    if any(Path(spec.record).exists() for spec in SPECS):
-        expected = cells.asked_for(SPECS)
-        shell(f"python {started(script_of('report_incomplete'))}" " --expected {expected:q} --output {plan.SO_FAR}")
-    judge_what_is_there()
-    atexit.register(print, plan.failures(logs), file=sys.stderr)  # printed last, after Snakemake's own output
+    failures = handlers.judge_what_is_there(CALL, INSIDE, NODE_JOBS)
+    atexit.register(print, failures, file=sys.stderr)  # printed last, after Snakemake's own output

@@ -227,9 +227,9 @@ def specification(model: str, batch: int, **given: Any) -> RunSpec:
 
 def _described(path: str) -> tuple[str, dict[str, str]]:
     """Return the name and the parameters of the decoder of a config.json, which this process and its children find."""
+    from throughline import handover
     from throughline.workloads.hugging_face import configuration
 
     made = configuration.of_map({configuration.KEY: path, "task": "clm"})
-    known = json.loads(os.environ.get(configuration.FILES, "{}")) | {made.sha256: str(Path(path).resolve())}
-    os.environ[configuration.FILES] = json.dumps(known)
+    handover.add(models=handover.get("models", {}) | {made.sha256: str(Path(path).resolve())})
     return str(made), {"task": made.task, "config_sha256": made.sha256}

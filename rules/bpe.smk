@@ -51,7 +51,7 @@ rule bpe_shard:
     resources:
         runtime=5,  # minutes, like rule shard (rules/corpus.smk)
     params:
-        position=looked_up(CORPUS_TARGETS.position),
+        position=by_wildcards(CORPUS_TARGETS.position),
         shards=sum(CORPUS.shards.model_dump().values()),
         digest=lambda wildcards: CORPUS.digest(BPE),
     shell:
@@ -80,7 +80,7 @@ rule bpe_verify:
 
 rule bpe_manifest:
     input:
-        verified=looked_up(CORPUS_TARGETS.verified),
+        verified=by_wildcards(CORPUS_TARGETS.verified),
     output:
         "data/{corpus}/bpe/manifest.json",
     log:

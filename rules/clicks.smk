@@ -18,7 +18,7 @@ rule clicks_synthetic:
     conda:
         "../envs/main.yaml"
     params:
-        rows=looked_up(CLICKS_TARGETS.rows),
+        rows=by_wildcards(CLICKS_TARGETS.rows),
         values=SYNTHETIC_VALUES,
     shell:
         step("clicks.synthetic")
@@ -26,7 +26,7 @@ rule clicks_synthetic:
 
 rule clicks_part:
     input:
-        file=looked_up(CLICKS_TARGETS.log),
+        file=by_wildcards(CLICKS_TARGETS.log),
     output:
         "data/{name}/clicks/parts/part_{part}.hdf5",
     log:
@@ -43,7 +43,7 @@ rule clicks_part:
 
 rule clicks_shard:
     input:
-        parts=looked_up(CLICKS_TARGETS.parts),
+        parts=by_wildcards(CLICKS_TARGETS.parts),
     output:
         "data/{name}/clicks/{split}_{number}.hdf5",
     log:
@@ -52,7 +52,7 @@ rule clicks_shard:
     conda:
         "../envs/main.yaml"
     params:
-        position=looked_up(CLICKS_TARGETS.position),
+        position=by_wildcards(CLICKS_TARGETS.position),
     shell:
         step("clicks.shard")
 
@@ -60,7 +60,7 @@ rule clicks_shard:
 rule clicks_verify:
     input:
         shard="data/{name}/clicks/{split}_{number}.hdf5",
-        parts=looked_up(CLICKS_TARGETS.parts),
+        parts=by_wildcards(CLICKS_TARGETS.parts),
     output:
         "data/{name}/clicks/verified/{split}_{number}.json",
     log:
@@ -69,15 +69,15 @@ rule clicks_verify:
     conda:
         "../envs/main.yaml"
     params:
-        position=looked_up(CLICKS_TARGETS.position),
+        position=by_wildcards(CLICKS_TARGETS.position),
     shell:
         step("clicks.verify")
 
 
 rule clicks_manifest:
     input:
-        verified=looked_up(CLICKS_TARGETS.verified),
-        parts=looked_up(CLICKS_TARGETS.parts),
+        verified=by_wildcards(CLICKS_TARGETS.verified),
+        parts=by_wildcards(CLICKS_TARGETS.parts),
     output:
         "data/{name}/clicks/manifest.json",
     log:

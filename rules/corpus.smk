@@ -76,7 +76,7 @@ rule download:
 
 rule cut:
     input:
-        dump=lambda wildcards: answered(CORPUS_TARGETS.dump, wildcards.source_number),
+        dump=lambda wildcards: or_exit(CORPUS_TARGETS.dump, wildcards.source_number),
     output:
         "data/{corpus}/dump/parts{source_number}.json",
     log:
@@ -93,7 +93,7 @@ rule cut:
 
 rule extract:
     input:
-        cut=looked_up(CORPUS_TARGETS.cut),
+        cut=by_wildcards(CORPUS_TARGETS.cut),
         # With several sources, every source must be readable before the extraction of any source starts.
         every=ancient(expand("data/{{corpus}}/dump/parts{number}.json", number=filter(None, CORPUS_TARGETS.cuts))),
     output:
@@ -124,7 +124,7 @@ rule tokenize:
         "../envs/main.yaml"
     params:
         lower_case=CORPUS.lower_case,
-        lines=looked_up(CORPUS_TARGETS.lines),
+        lines=by_wildcards(CORPUS_TARGETS.lines),
     shell:
         step("corpus.tokenize")
 
@@ -140,7 +140,7 @@ rule gather:
     conda:
         "../envs/main.yaml"
     params:
-        position=looked_up(CORPUS_TARGETS.position),
+        position=by_wildcards(CORPUS_TARGETS.position),
         shards=sum(CORPUS.shards.model_dump().values()),
     shell:
         step("corpus.gather")
@@ -171,7 +171,7 @@ else:
 
     rule adopt:
         input:
-            shard=looked_up(CORPUS_TARGETS.finished_shard),
+            shard=by_wildcards(CORPUS_TARGETS.finished_shard),
         output:
             "data/{corpus}/seq{sequence_length}/{split}_{number}.hdf5",
         log:
@@ -209,7 +209,7 @@ rule verify:
 
 rule manifest:
     input:
-        verified=looked_up(CORPUS_TARGETS.verified),
+        verified=by_wildcards(CORPUS_TARGETS.verified),
         vocabulary="data/{corpus}/vocabulary.txt",
     output:
         "data/{corpus}/seq{sequence_length}/manifest.json",

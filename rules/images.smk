@@ -70,7 +70,7 @@ rule images_verify:
 rule images_manifest:
     input:
         listing="data/{name}/{room}/listing.jsonl",
-        verified=looked_up(of_pictures(FolderTargets.verified)),
+        verified=by_wildcards(of_pictures(FolderTargets.verified)),
     output:
         "data/{name}/{room}/manifest.json",
     log:

@@ -1,15 +1,25 @@
-# Results: the repeats of one batch size and precision -> a summary; a benchmark's summaries -> tables and plots.
-#   in:  run records (a summary groups them by their content, never by their file names)
-#   out: results/<benchmark>/bz<b>_<precision>.json, results/<benchmark>/tables/, results/<benchmark>/plots/
+# Results: the repeats of one batch size and precision -> a summary; a benchmark's summaries -> predictions, tables and
+# plots; everything -> one offline page.
+#   in:  run records (a summary groups them by their content, never by their file names), checks, manifests
+#   out: results/<benchmark>/bz<b>_<precision>.json, predictions.json (topologies that nobody has measured), tables/, plots/;
+#        results/report.html, and results/machines.csv, the table of all benchmarks and machines
 # These rules take seconds. So the modules that they run are inputs, and a change in the analysis runs them again.
 # On a cluster they run on the host where Snakemake runs.
+# The folders of other machines are no inputs: nothing in them is made. Their state is a parameter, so the report is made
+# again if a file there changes. `snakemake --report report.zip` makes another page, which shows how Snakemake made the
+# results (docs/elsewhere.md).
+
+
+report: "../report/workflow.rst"
 
 
 rule summary:
     input:
-        records=looked_up(TARGETS.records),
-        equivalence=equivalence_of,
-        prices=files.from_here(ROOT / "resources/gpus.csv"),
+        records=by_wildcards(TARGETS.records),
+        equivalence=lambda wildcards: (
+            f"results/{wildcards.benchmark}/equivalence.json" if wildcards.benchmark in TARGETS.proofs else []
+        ),
+        prices=files.from_here(INSIDE.root / "resources/gpus.csv"),
         code=code_of("summarize"),
     output:
         summary=CELL,
@@ -19,16 +29,40 @@ rule summary:
     conda:
         "../envs/main.yaml"
     params:
-        options=summary_options,
+        options=by_wildcards(TARGETS.summary_options),
+        equivalence=option("--equivalence", "equivalence"),
     shell:
-        command("summarize", "params.options", asked=None)
+        command("summarize", "params.options", "params.equivalence", asked=None)
+
+
+rule predictions:
+    input:
+        by_wildcards(TARGETS.some_predictions),
+
+
+rule predicted:
+    input:
+        summaries=by_wildcards(TARGETS.summaries_of),
+        extras=by_wildcards(TARGETS.extras),
+        code=code_of("predictions"),
+    output:
+        predictions="results/{benchmark}/predictions.json",
+    log:
+        "logs/predictions/{benchmark}.log",
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    params:
+        asked=lambda wildcards: canonical(or_exit(TARGETS.predicted, wildcards.benchmark)),
+    shell:
+        command("predictions", output="output.predictions", extras="input.extras")
 
 
 rule tables:
     input:
-        summaries=looked_up(TARGETS.summaries_of),
-        extras=looked_up(TARGETS.compared),
-        predictions=looked_up(TARGETS.predictions),
+        summaries=by_wildcards(TARGETS.summaries_of),
+        extras=by_wildcards(TARGETS.compared),
+        predictions=by_wildcards(TARGETS.predictions),
         code=code_of("tables"),
     output:
         tables=report(
@@ -50,9 +84,9 @@ rule tables:
 
 rule plots:
     input:
-        summaries=looked_up(TARGETS.summaries_of),
-        extras=looked_up(TARGETS.extras),
-        predictions=looked_up(TARGETS.predictions),
+        summaries=by_wildcards(TARGETS.summaries_of),
+        extras=by_wildcards(TARGETS.extras),
+        predictions=by_wildcards(TARGETS.predictions),
         code=code_of("plots"),
     output:
         plots=report(
@@ -72,22 +106,41 @@ rule plots:
         command("plots", output_dir="output.plots", extras="input.extras", predictions="input.predictions")
 
 
-# On request only: `snakemake logs`. Logs are no inputs, because Snakemake keeps them as logs of the runs.
-rule logs:
+rule report:
     input:
-        expand("results/{benchmark}/logs.zip", benchmark=TARGETS.by_benchmark),
-
-
-rule packed_logs:
-    input:
-        summaries=looked_up(TARGETS.summaries_of),
-        code=code_of("pack_logs"),
+        summaries=list(TARGETS.summaries),
+        manifests=[ancient(manifest) for manifest in TARGETS.manifests()],
+        tables=expand("results/{benchmark}/tables", benchmark=TARGETS.by_benchmark),
+        plots=expand("results/{benchmark}/plots", benchmark=TARGETS.by_benchmark),
+        equivalence=expand("results/{benchmark}/equivalence.svg", benchmark=TARGETS.proofs),
+        largest=list(TARGETS.searches),
+        convergence=list(TARGETS.checks),
+        predictions=TARGETS.every_prediction,
+        imports=IMPORTS,
+        archives=COMPARED,
+        code=code_of("report"),
     output:
-        logs="results/{benchmark}/logs.zip",
+        report=report("results/report.html", caption="../report/page.rst", category="Report"),
+        machines=multiext("results/machines", ".csv", ".md"),
     log:
-        "logs/packed_logs/{benchmark}.log",
+        "logs/report.log",
     localrule: True
     conda:
         "../envs/main.yaml"
+    params:
+        expected=cells.asked_for(CALL.specs),
+        machines=CONFIG.asked_of_machines(),
+        elsewhere=CONFIG.state_of_machines(),
     shell:
-        command("pack_logs", output="output.logs")
+        command(
+            "report",
+            output="output.report",
+            table="output.machines[0]",
+            machines="params.machines",
+            summaries="input.summaries",
+            manifests="input.manifests",
+            imports="input.imports",
+            archives="input.archives",
+            predictions="input.predictions",
+            expected="params.expected",
+        )

@@ -2,28 +2,46 @@
 #   in:  the manifest of the shards that it reads (none with synthetic data), the framework's environment
 #   out: results/<benchmark>/bz<b>_<precision>/<framework>/<topology>/run<k>.json, .telemetry.csv, and the .log
 # A run is made again if its specification changes or its record is missing, but never because its data are newer.
+# Environments: one for each framework that cannot share the workflow's own. Each is built once per user.
+#   in:  envs/<framework>.txt and its lock (the name of the environment holds the hash of these pins)
+#   out: ~/.cache/throughline/environments/<framework>-<hash>/.ready, which all clones share
+
+RUNS = RunJobs(lambda **wildcards: [TARGETS.run(**wildcards)], SLURM)
 
 
 rule run:
     input:
-        manifest=lambda wildcards: manifest_of_specs([spec_of(wildcards)]),
-        environment=environment_of,
+        manifest=RUNS.manifest,
+        environment=RUNS.environments,
     output:
         record=f"{RUN}.json",
         telemetry=f"{RUN}.telemetry.csv",
     log:
         f"{RUN}.log",
-    priority: looked_up(TARGETS.priority)
+    priority: by_wildcards(TARGETS.priority)
     conda:
-        conda_file
+        RUNS.conda_file
     threads: workflow.cores
     resources:
-        **resources_of_run(spec_of),
+        **RUNS.resources,
         runtime=60,
     params:
-        spec=lambda wildcards: spec_of(wildcards).canonical,
-        manifest=lambda wildcards, input: ["--manifest", input.manifest] if input.manifest else [],
-        environment=worker_environment,
-        launcher=LAUNCHER,
+        spec=RUNS.text,
+        manifest=option("--manifest", "manifest"),
+        environment=RUNS.environment_words,
+        launcher=RUNS.launcher,
     shell:
         command("run_training", "params.manifest", "params.environment", record="output.record", by="params.launcher")
+
+
+rule environment:
+    output:
+        ready=f"{recipes.environments()}/{{framework}}-{{digest}}/.ready",
+    log:
+        "logs/environments/{framework}-{digest}.log",
+    priority: BEFORE_RUNS
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    shell:
+        command("environment", frameworks="wildcards.framework")

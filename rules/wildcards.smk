@@ -1,4 +1,7 @@
 # The form of every wildcard. Whether the configuration contains what a wildcard names is asked by the input functions.
+
+from throughline import versions
+
 WILDCARDS = dict(
     corpus="[a-z][a-z0-9_]*",
     name="[a-z][a-z0-9_]*",

@@ -166,12 +166,6 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-STARTED_WITH = "THROUGHLINE_STARTED_WITH"
-"""The environment variable that holds the result of `started_with`.
-
-It is no parameter of a rule, because a changed parameter would make Snakemake run the rule again.
-"""
-
 NODES = "THROUGHLINE_NODES"
 """The environment variable with the names of a run's nodes, in the order of their ranks.
 
@@ -198,7 +192,7 @@ def from_here(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def started_with(files: Iterable[Path], config: Mapping[str, Any], snakefile: str | None = None) -> str:
+def started_with(files: Iterable[str | Path], config: Mapping[str, Any], snakefile: str | None = None) -> str:
     """Return the words of a Snakemake command that name its Snakefile and its configuration.
 
     The words are "" for the Snakefile and the config.yaml of the working directory.
@@ -222,7 +216,9 @@ def snakemake(*words: str) -> str:
 
     The configuration comes last, because --configfile takes every word that follows it.
     """
-    return " ".join(filter(None, ["snakemake", *map(shlex.quote, words), os.environ.get(STARTED_WITH)]))
+    from throughline import handover
+
+    return " ".join(filter(None, ["snakemake", *map(shlex.quote, words), handover.get("started_with")]))
 
 
 def scrub(text: str) -> str:

@@ -16,14 +16,11 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from throughline import nvidia_smi
+from throughline import handover, nvidia_smi
 from throughline.files import UserError
 
 WANTED = "THROUGHLINE_GPU"
 """The variable with the user's choice. Without it, the file `gpu` in the environment has what `make GPU=...` wrote."""
-MACHINE = "THROUGHLINE_CARDS"
-"""The variable with the facts that decide. The jobs of a workflow get those of the machine on which it was started, so
-that every job names the same environments."""
 CHOICE = re.compile(r"auto|none|cuda1[123]\d?")
 DEVICES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 HIDDEN = ("", "-1", "NoDevFiles")
@@ -116,7 +113,7 @@ def choose(variants: list[Variant], wants: str, facts: Facts) -> tuple[Variant |
 
 def wanted() -> str:
     """Return what the user wants: `auto`, `none` or a version of CUDA. Raise UserError if it is something else."""
-    said = os.environ.get(WANTED) or ""
+    said = os.environ.get(WANTED) or handover.get("gpu", "")
     if not said:
         with contextlib.suppress(OSError):
             said = Path(sys.prefix, "gpu").read_text().strip()
@@ -126,8 +123,11 @@ def wanted() -> str:
 
 
 def deciding() -> Facts:
-    """Return the facts that decide: those of the machine on which the workflow was started."""
-    given = os.environ.get(MACHINE)
+    """Return the facts that decide: those of the machine on which the workflow was started.
+
+    So every job of a workflow names the same environments.
+    """
+    given = handover.get("cards")
     return unpacked(given) if given else facts()
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from corpus_helpers import content_digest, documents, read_shard, same, tiny_vocabulary, write_tokens
 from dump_server import Server, slow
-from throughline import files
+from throughline import files, handover
 from throughline.corpus.source import dumps
 from throughline.corpus.text import tokens
 
@@ -40,7 +40,10 @@ def started(
     command = [sys.executable, "-m", "throughline.command", f"corpus.{step}", *map(str, words)]
     if limit_kb is not None:
         command = ["bash", "-c", f'ulimit -f {limit_kb} && exec "$@"', "bash", *command]
-    environment = os.environ | {"THROUGHLINE_CONTACT": "me@example.org", "THROUGHLINE_OFFICIAL": official}
+    environment = os.environ | {
+        handover.VARIABLE: handover.packed(contact="me@example.org"),
+        "THROUGHLINE_OFFICIAL": official,
+    }
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 

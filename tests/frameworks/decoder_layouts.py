@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves
 
 import rank_helpers
 import training_fixtures
-from throughline import workloads
+from throughline import handover, workloads
 from throughline.checks import reference
 from throughline.checks.reference_process import Asked
 from throughline.frameworks.torch.ddp import TorchDDP
@@ -95,7 +95,7 @@ def described(folder: Path) -> dict[str, str]:
         content = folder / f"{kind}.json"
         content.write_text(json.dumps({"model_type": kind, **SIZES, **more}))
         files[configuration.of_map({"transformers": str(content), "task": "clm"}).sha256] = str(content)
-    return {"FOLDER": str(folder), configuration.FILES: json.dumps(files)}
+    return {"FOLDER": str(folder), handover.VARIABLE: handover.packed(models=files)}
 
 
 def spec(kind: str, world: int, options: dict[str, Any]) -> RunSpec:

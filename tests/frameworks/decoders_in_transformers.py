@@ -25,7 +25,7 @@ torch.set_default_dtype(torch.float64)
 SINGLE, torch.float32 = torch.float32, torch.float64  # type: ignore[misc]
 torch.float, torch.Tensor.float = torch.float64, torch.Tensor.double  # type: ignore[misc, assignment, method-assign]
 
-from throughline import frameworks, workloads  # noqa: E402
+from throughline import frameworks, handover, workloads  # noqa: E402
 from throughline.spec import RunSpec  # noqa: E402
 from throughline.workloads.hugging_face import configuration  # noqa: E402
 
@@ -35,7 +35,7 @@ LEAST = 1e-6
 
 def spec_of(path: Path, sequence_length: int, attention: str) -> RunSpec[Any]:
     model = configuration.of_map({"transformers": str(path), "task": "clm"})
-    os.environ[configuration.FILES] = json.dumps({model.sha256: str(path)})
+    handover.add(models={model.sha256: str(path)})
     values = json.loads(os.environ["SPEC"]) | {"model": str(model), "sequence_length": sequence_length, "task": "clm"}
     return frameworks.specification(values | {"config_sha256": model.sha256, "attention": attention})
 

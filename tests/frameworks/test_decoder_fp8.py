@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline import frameworks, workloads
+from throughline import frameworks, handover, workloads
 from throughline.checks import equivalence
 from throughline.spec import RunSpec
 from throughline.workloads.hugging_face import configuration
@@ -39,7 +39,7 @@ def specify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         file.write_text(json.dumps(sizes))
         model = configuration.of_map({"transformers": str(file), "task": "clm"})
         known[model.sha256] = str(file)
-        monkeypatch.setenv(configuration.FILES, json.dumps(known))
+        monkeypatch.setenv(handover.VARIABLE, handover.packed(models=known))
         options = {"data": "synthetic", "fp8_scaling": recipe, **given.pop("options", {})}
         return training_fixtures.spec(
             framework="torch", topology="1n1g", precision=precision, model=str(model), task="clm",

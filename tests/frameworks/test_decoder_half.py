@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
+from throughline import handover
 from throughline.workloads.hugging_face import configuration
 from throughline.workloads.hugging_face.architecture import KINDS
 
@@ -34,7 +35,7 @@ def ranks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         file = tmp_path / "config.json"
         file.write_text(json.dumps(test_decoders.configuration(kind, random.Random(seed))))
         model = configuration.of_map({"transformers": str(file), "task": "clm"})
-        monkeypatch.setenv(configuration.FILES, json.dumps({model.sha256: str(file)}))
+        monkeypatch.setenv(handover.VARIABLE, handover.packed(models={model.sha256: str(file)}))
         options = {"data": "synthetic", **changes.pop("options", {})}
         spec = training_fixtures.spec(
             topology="1n1g", model=str(model), task="clm", config_sha256=model.sha256, sequence_length=24, batch=2,

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import training_fixtures
+from throughline import handover
 from throughline.checks import equivalence
 from throughline.workloads.hugging_face import configuration
 
@@ -40,7 +41,7 @@ def test_split_it_computes_what_it_computes_whole(case: str, tmp_path: Path, mon
     (tmp_path / "config.json").write_text(json.dumps({"model_type": kind, **SIZES, **more}))
     made = configuration.of_map({"transformers": str(tmp_path / "config.json"), "task": "clm"})
     monkeypatch.setattr(equivalence, "STEPS", 10)
-    monkeypatch.setenv(configuration.FILES, json.dumps({made.sha256: str(made.file)}))
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(models={made.sha256: str(made.file)}))
     spec = training_fixtures.spec(
         framework="torch", topology=topology, precision="fp32", model=str(made), task="clm", config_sha256=made.sha256,
         sequence_length=64, batch=4, options={"data": "synthetic", "dropout": 0.0, **options},

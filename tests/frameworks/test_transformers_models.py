@@ -15,7 +15,7 @@ import pytest
 
 import training_fixtures
 from framework_lab import ROOT, python
-from throughline import files, records
+from throughline import files, handover, records
 from throughline.study import runs
 from throughline.study.config import Config, load
 from throughline.workloads.hugging_face import configuration
@@ -44,7 +44,7 @@ def measured(folder: Path, config: Config, manifest: Path) -> records.RunRecord:
         *(sys.executable, "workflow/scripts/run_training.py", "--spec", spec.canonical, "--manifest", str(manifest)),
         *("--python", python(spec.framework), "--record", str(record), "--log", str(record.with_suffix(".log"))),
     ]
-    variables = {configuration.FILES: json.dumps(config.model_files()), "THROUGHLINE_LOCKS": str(folder)}
+    variables = {handover.VARIABLE: handover.packed(models=config.model_files()), "THROUGHLINE_LOCKS": str(folder)}
     done = subprocess.run(
         command, cwd=ROOT, env=os.environ | variables, capture_output=True, text=True, timeout=300, check=False
     )

@@ -14,7 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks, workloads
+from throughline import frameworks, handover, workloads
 from throughline.spec import Optimizer, RunSpec, Topology
 from throughline.workloads.hugging_face import configuration
 
@@ -52,7 +52,7 @@ DECODERS = {
     for name in ("llama-tiny", "mixture-tiny")
 }
 """The configurations of decoders that are cases, by the names of their files."""
-FILES = {configuration.FILES: json.dumps({one.sha256: str(one.file) for one in DECODERS.values()})}
+FILES = {handover.VARIABLE: handover.packed(models={one.sha256: str(one.file) for one in DECODERS.values()})}
 OURS = ("ranks", "card", "warmup")
 
 

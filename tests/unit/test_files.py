@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline import files
+from throughline import files, handover
 
 
 def test_what_is_written_is_whole(tmp_path: Path) -> None:
@@ -63,10 +63,10 @@ def test_scrubbing_masks_what_names_a_machine() -> None:
 
 
 def test_a_command_names_the_configuration_that_the_workflow_was_started_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(files.STARTED_WITH, raising=False)
+    monkeypatch.delenv(handover.VARIABLE, raising=False)
     assert files.started_with([], {}) == "" and files.snakemake("a b") == "snakemake 'a b'"
     given = files.started_with([Path("presets/x.yaml").absolute()], {"runs": {"hosts": ["secret"], "repeats": "3"}})
-    monkeypatch.setenv(files.STARTED_WITH, given)
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(started_with=given))
     command = files.snakemake("--force", "results/a.json")
     words = ["--configfile", "presets/x.yaml", "--config", 'runs={"hosts": "...", "repeats": "3"}']
     assert shlex.split(command) == ["snakemake", "--force", "results/a.json", *words]

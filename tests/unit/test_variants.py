@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline import frameworks, recipes, variants
+from throughline import frameworks, handover, recipes, variants
 from throughline.files import UserError
 from throughline.variants import Card, Facts
 
@@ -43,7 +43,7 @@ EXPECTED = {
 
 @pytest.fixture(autouse=True)
 def nothing_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (variants.WANTED, variants.MACHINE, "CUDA_VISIBLE_DEVICES", "HOROVOD_GPU_OPERATIONS"):
+    for name in (variants.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES", "HOROVOD_GPU_OPERATIONS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(recipes, "torch_cuda", lambda: None)
@@ -114,7 +114,7 @@ def test_what_make_was_told_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_jobs_on_other_machines_choose_what_the_first_machine_chose(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, NOTHING)
-    monkeypatch.setenv(variants.MACHINE, variants.packed(H100))
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(cards=variants.packed(H100)))
     assert variants.deciding() == H100
     assert recipes.build_of("jax")[0] == "cuda13"
 

@@ -14,17 +14,18 @@ import pytest
 from snakemake.exceptions import WorkflowError
 
 from clones import ROOT
-from throughline.snakemake_inside import TRIED_WITH, take
+from throughline.workflow.inside import TRIED_WITH, take
 
 ASKS = """
 import json, sys
-from throughline.snakemake_inside import Inside
+from throughline.workflow.inside import Inside
 inside = Inside(workflow)
 seen = {
     "root": str(inside.root), "module": inside.is_module, "configuration": [list(map(str, inside.configuration[0])),
     dict(inside.configuration[1])], "snakefile": inside.snakefile, "deployment": sorted(inside.deployment),
     "submits": inside.submits, "submitted": inside.is_submitted, "partition": inside.resource("run", "slurm_partition"),
-    "console": bool(inside.own_output), "quiet": inside.is_quiet, "dry": inside.is_dry_run,
+    "console": bool(inside.own_output), "quiet": inside.is_quiet, "dry": inside.is_dry_run, "main": inside.is_main,
+    "cores": inside.cores,
 }
 
 rule run:
@@ -32,10 +33,12 @@ rule run:
     log: "made.log"
     shell: "touch {output}"
 
+seen["unmade"] = inside.unmade()
+
 onstart:
     jobs = inside.jobs()
     seen["jobs"] = [str(job.output[0]) for job in jobs] + [str(job.log[0]) for job in jobs]
-    seen["targets"] = sorted(map(str, inside.targets))
+    seen["targets"] = [sorted(map(str, inside.target_files)), sorted(inside.targets)]
 
 onsuccess:
     seen["left"] = [str(job.output[0]) for job in inside.jobs(finished=False)]
@@ -54,7 +57,7 @@ onsuccess: inner.onsuccess()
 
 
 BEHIND = """
-from throughline.snakemake_inside import look_behind_ancient_files
+from throughline.workflow.inside import look_behind_ancient_files
 look_behind_ancient_files()
 
 rule data:
@@ -71,20 +74,6 @@ rule summary:
     input: "record_1", "record_2"
     output: "made"
     shell: "cat {input} > {output}"
-"""
-
-
-ORDERED = """
-from throughline.snakemake_inside import start_in_order
-start_in_order()
-
-rule all:
-    input: expand("made_{n}", n=range(9))
-
-rule made:
-    output: "made_{n}"
-    priority: lambda wildcards: (int(wildcards.n) * 5) % 9
-    shell: "touch {output}"
 """
 
 
@@ -108,29 +97,27 @@ def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) ->
     rest = {
         "deployment": [], "submits": False, "submitted": False, "dry": False,
         "partition": ["gpu", "all"], "console": True, "quiet": False,
-        "jobs": ["made", "made.log"], "targets": ["made"], "left": [],
+        "jobs": ["made", "made.log"], "targets": [["made"], ["made"]], "left": [], "main": True, "cores": 1,
     }  # fmt: skip
     root, files = str(tmp_path / "workflow"), [str(tmp_path / "one.yaml")]
     assert seen == rest | {
         "root": root, "module": False, "snakefile": "workflow/inner.smk", "configuration": [files, {"other": 2}],
+        "unmade": [[], ["run"]],
     }  # fmt: skip
     (tmp_path / "made").unlink()
     (tmp_path / "Snakefile").write_text(OUTER)
     seen = asked(tmp_path, *words, "inner_run:slurm_partition=gpu", *default)
     assert seen == rest | {
-        "root": root,
-        "module": True,
-        "console": False,
-        "snakefile": None,
-        "configuration": [[], {"key": "1"}],
-    }
+        "root": root, "module": True, "console": False, "snakefile": None, "configuration": [[], {"key": "1"}],
+        "unmade": [[], ["inner_run"]],
+    }  # fmt: skip
 
 
 def test_this_is_the_version_that_the_workflow_was_tried_with() -> None:
     pinned = re.search(r"^snakemake==(\S+)", (ROOT / "envs/main.txt").read_text(encoding="utf-8"), re.MULTILINE)
     assert pinned
     assert {TRIED_WITH} == {pinned[1], importlib.metadata.version("snakemake")}, (
-        "run the tests in tests/workflow with the other version, then name it in src/throughline/snakemake_inside.py"
+        "run the tests in tests/workflow with the other version, then name it in src/throughline/workflow/inside.py"
     )
 
 
@@ -141,15 +128,6 @@ def test_what_is_gone_is_named_with_the_version() -> None:
         WorkflowError, match=rf"has no SimpleNamespace.dag.targetfiles .*\n.*tried with .* {TRIED_WITH}"
     ):
         take(workflow, "dag.targetfiles")
-
-
-def test_jobs_that_start_together_start_by_their_priority(tmp_path: Path) -> None:
-    (tmp_path / "Snakefile").write_text(ORDERED)
-    command = [sys.executable, "-m", "snakemake", "--cores", "9"]
-    variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    done = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
-    started = [int(n) for n in re.findall(r"output: made_(\d)", done.stderr)]
-    assert started == sorted(range(9), key=lambda n: -(n * 5 % 9)), done.stderr
 
 
 def test_data_that_are_made_again_hide_nothing_behind_them(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
+from throughline import handover
 from throughline.console.plan import Plan
 from throughline.files import UserError
 from throughline.progress import duration
@@ -121,7 +122,7 @@ class Console(logging.Handler):
         node_jobs = plan.node_jobs.expected_s if plan.node_jobs else {}
         self._kinds = {"data": dict.fromkeys(plan.data, 1.0), "runs": dict.fromkeys(plan.runs, 1.0)}
         self._kinds["node jobs"] = node_jobs
-        os.environ["THROUGHLINE_PROGRESS_S"] = "1"  # runs print their progress more often
+        handover.add(progress_s=1.0)  # runs print their progress more often
         for number in (1, 2):
             self._streams[number] = os.dup(number)
             os.dup2(self._output, number)

@@ -10,6 +10,8 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
+from throughline import handover
+
 
 def vocabulary(source: dict[str, Any], output: Path) -> None:
     """Write the vocabulary: the published bert-base-uncased, or a file that is checked by its SHA-256.
@@ -25,7 +27,7 @@ def vocabulary(source: dict[str, Any], output: Path) -> None:
         case {"tokenizer": path}:
             vocabulary.write_entries(Path(path), output)
         case {"url": str(url), "sha256": sha256, "lower_case": lower_case}:
-            client = Client(os.environ.get("THROUGHLINE_CONTACT") or None)
+            client = Client(handover.get("contact"))
             vocabulary.download(url, sha256, client, output, lower_case)
         case {"path": path, "sha256": sha256, "lower_case": lower_case}:
             vocabulary.copy_checked(Path(path), sha256, output, lower_case)
@@ -60,8 +62,8 @@ def download(output: Path) -> None:
     from throughline.corpus.source import published_dumps
     from throughline.corpus.source.fetch import Client
 
-    client = Client(os.environ.get("THROUGHLINE_CONTACT") or None)
-    mirrors = os.environ.get("THROUGHLINE_MIRRORS", "").split()
+    client = Client(handover.get("contact"))
+    mirrors = handover.get("mirrors", [])
     host = os.environ.get("THROUGHLINE_OFFICIAL", published_dumps.OFFICIAL)
     published_dumps.download(output.stem, output, client, mirrors, host)
 

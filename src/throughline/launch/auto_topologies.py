@@ -1,23 +1,21 @@
 """What `topologies: auto` means: one device, then twice as many, up to all of this machine or of Slurm's partition.
 
 The call of Snakemake that the user starts finds the devices. Jobs that it starts, here or on other machines, get the
-answers in a variable, so that all of them have the same runs.
+answers (handover.py), so that all of them have the same runs.
 """
 
-import json
 import os
 import sys
 from collections.abc import MutableMapping
 from dataclasses import astuple, dataclass, field
 
+from throughline import handover
 from throughline.files import UserError
 from throughline.launch import seen_devices, slurm_partition
 from throughline.observe import environment
 from throughline.spec import Topology
 from throughline.study.benchmark import Benchmark
 
-DEVICES = "THROUGHLINE_DEVICES"
-"""The variable with the answers, as JSON: device, threads and largest number of nodes -> nodes, devices, words."""
 FRAMEWORK = "torch"
 """The framework that says which GPUs this machine has."""
 
@@ -54,11 +52,11 @@ class AutoTopologies:
                 why="auto asks this machine or a partition of Slurm for their devices, and no other hosts",
                 next_step="name the topologies, such as [1n1g, 1n8g, 2n8g]; or remove runs.hosts",
             )
-        answers = json.loads(self.variables.get(DEVICES) or "{}")
+        answers = handover.get("topologies", {}, self.variables)
         question = f"{block.device} {block.threads} {block.nodes_at_most}"
         if question not in answers:
             answers[question] = astuple(self._on_slurm(block) if self.on_slurm else _here(block))
-            self.variables[DEVICES] = json.dumps(answers)
+            handover.add(self.variables, topologies=answers)
         devices = Devices(*answers[question])
         names = ladder(devices)
         chosen = [name for name in names if _has_size(block, name)] or names  # if none is left, errors name them all

@@ -4,19 +4,16 @@ The driver is asked first, which takes no time on a machine without a GPU. Then 
 (seen_devices.py).
 """
 
-import json
 import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from throughline import frameworks, recipes, variants
+from throughline import frameworks, handover, recipes, variants
 from throughline.files import UserError
 from throughline.launch import lock, machine, seen_devices
 from throughline.spec import RunSpec
 from throughline.study.runs import read_spec
 
-ASKED_FOR = "THROUGHLINE_NEEDED_DEVICES"
-"""The variable with the largest run of each framework. What builds an environment asks the framework then."""
 MENDING = "GPU=auto make frameworks (make doctor shows which build each framework gets)"
 
 
@@ -115,7 +112,7 @@ def _check_seen(specs: Iterable[RunSpec]) -> None:
     of_framework = _largest(specs)
     if not of_framework:
         return
-    os.environ[ASKED_FOR] = json.dumps({name: spec.canonical for name, spec in of_framework.items()})
+    handover.add(devices={name: spec.canonical for name, spec in of_framework.items()})  # for `check_built`
     asked = {name: python for name in of_framework if (python := seen_devices.python_of(name))}
     for name in of_framework.keys() - asked.keys():
         _without_devices(of_framework[name])
@@ -131,7 +128,7 @@ def _check_seen(specs: Iterable[RunSpec]) -> None:
 
 def check_built(environment: str) -> None:
     """Ask the frameworks of an environment that was built just now, if runs on GPUs wait for it."""
-    for name, text in json.loads(os.environ.get(ASKED_FOR) or "{}").items():
+    for name, text in handover.get("devices", {}).items():
         recipe = recipes.of(name)
         if recipe and recipe.framework == environment:
             _check(read_spec(text), recipes.python_of(recipe.name))

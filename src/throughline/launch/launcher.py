@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from throughline import files, frameworks, records, temporary, workloads
+from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
 from throughline.launch import agent_commands, lock, outcome
 from throughline.launch.progress import Progress
@@ -25,7 +25,7 @@ from throughline.observe.telemetry_record import Observation
 from throughline.processes import Parent
 from throughline.rank.data import Manifest
 from throughline.spec import RunSpec
-from throughline.study.runs import CONFIGURATION, unpacked
+from throughline.study.runs import unpacked
 
 AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"})
 """The keys of a record whose values are not scrubbed: `scrub` would take a version with four numbers for an address."""
@@ -280,7 +280,7 @@ def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
         "device": ended.device,
         "data": ended.data,
         "environment": ended.environment,
-        "configuration": unpacked(os.environ.get(CONFIGURATION), request.spec.benchmark),
+        "configuration": unpacked(handover.get("configuration"), request.spec.benchmark),
         "settings": software.settings if software else None,
         "started": ended.started,
         "ended": ended.ended,

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from throughline import files, messages, processes
+from throughline import files, handover, messages, processes
 from throughline.files import UserError
 from throughline.frameworks.starters import srun
 from throughline.launch import agent_commands
@@ -46,10 +46,10 @@ class Nodes:
         return bool(self.names)
 
 
-def configured(benchmark: str, variables: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the names in runs.hosts of a benchmark (derived or not). The workflow passes them in a variable."""
-    known: dict[str, list[str]] = json.loads(variables.get("THROUGHLINE_HOSTS") or "{}")
-    return known.get(benchmark.split("__")[0], [])
+def configured(benchmark: str) -> list[str]:
+    """Return the names in runs.hosts of a benchmark (derived or not)."""
+    names: list[str] = handover.get("hosts", {}).get(benchmark.split("__")[0], [])
+    return names
 
 
 def find(

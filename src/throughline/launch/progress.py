@@ -1,15 +1,15 @@
 """Show the progress of a run in a line on stderr, and detect a run that no longer progresses (Watchdog)."""
 
-import os
 import sys
 import time
 from typing import TextIO
 
+from throughline import handover
 from throughline.messages import Beat
 from throughline.spec import RunSpec
 
-# The console shows the last line, and sets the variable to get lines more often.
-EVERY_S, TERMINAL_EVERY_S = float(os.environ.get("THROUGHLINE_PROGRESS_S", 15)), 0.5
+# The console shows the last line, and gets lines more often.
+EVERY_S, TERMINAL_EVERY_S = float(handover.get("progress_s", 15)), 0.5
 HANG_AFTER_S = 300.0
 COMPILE_HANG_AFTER_S = 1800.0
 """A compiler may need this long for the first step."""

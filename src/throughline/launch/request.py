@@ -1,14 +1,13 @@
 """What the launcher has to do for one run (RunRequest), and the log that the run leaves (Log)."""
 
 import contextlib
-import os
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from throughline import files, recipes, workloads
+from throughline import files, handover, recipes, workloads
 from throughline.files import UserError
 from throughline.messages import Training
 from throughline.spec import RunSpec
@@ -75,8 +74,8 @@ def lacks_environment(spec: RunSpec, python: str) -> str | None:
 
 
 def is_strict(benchmark: str) -> bool:
-    """True if the workflow passes `runs.strict` for a benchmark (derived or not)."""
-    return benchmark.split("__")[0] in os.environ.get("THROUGHLINE_STRICT", "").split()
+    """True if the configuration has `runs.strict` for a benchmark (derived or not)."""
+    return benchmark.split("__")[0] in handover.get("strict", ())
 
 
 class Log:

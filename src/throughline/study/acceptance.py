@@ -40,6 +40,14 @@ LOCAL = "results/acceptance.local.json"
 STANDINGS = FOLDER + "/tables/standings.csv"
 PAIRS = FOLDER + "/tables/pairs.csv"
 VISIT = FOLDER + "/{place}/visit{repeat}.json"
+VERDICT = {
+    "output": RESULT,
+    "text": "results/acceptance.txt",
+    "page": "results/acceptance.html",
+    "standings": STANDINGS,
+    "pairs": PAIRS,
+}
+"""The files that say whether the fleet is fit, by the arguments of workflow/scripts/accept_verdict.py."""
 FIGURES: dict[str, tuple[str, ...]] = {
     "step": (),
     "matmul": ("matmul",),

@@ -25,12 +25,6 @@ A workload whose way changed alone names a later number in its parameters (`one_
 the next number for all is above it.
 """
 
-CONFIGURATION = "THROUGHLINE_CONFIGURATION"
-"""The environment variable that passes the merged configuration to a run.
-
-As a parameter of the rule, every change of the configuration would make all runs again.
-"""
-
 CHANGED: dict[str, dict[str, Any]] = {
     "aa": {},
     "synthetic": {"data": "synthetic"},
@@ -195,7 +189,7 @@ def without_accumulation(accumulated: Any, other: Any) -> bool:
 
 
 def packed(config: Config) -> str:
-    """Return the merged configuration as text for the variable CONFIGURATION, without names of hosts and paths."""
+    """Return the merged configuration as text for the jobs (handover.py), without names of hosts and paths."""
     sections = {name: section.without_places() for name, section in config.data_sections().items()}
     value = json.loads(config.model_dump_json(exclude={"accept", "machines", "compare"})) | sections
     for part in (value["runs"], *value["benchmarks"].values()):

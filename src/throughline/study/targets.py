@@ -185,6 +185,11 @@ class Targets:
             if (other.benchmark, other.framework, other.precision) == first
         ]
 
+    def against(self, **wildcards: str) -> list[str]:
+        """Return the file with the expected curve of a convergence check, if the configuration names one."""
+        settings = self.config.block(self.check(**wildcards).benchmark).convergence
+        return [settings.against] if settings and settings.against else []
+
     def results(self) -> list[str]:
         """Return what the report shows and is made of, except what belongs to no benchmark."""
         of_benchmarks = [f"results/{name}/{folder}" for name in self.by_benchmark for folder in ("tables", "plots")]
@@ -193,10 +198,6 @@ class Targets:
             *(*self.summaries, *self.specs, *of_benchmarks, *proofs),
             *(*self.searches, *self.checks, *self.every_prediction),
         ]
-
-    def files(self) -> list[str]:
-        """Return everything under results/ that a user may ask for by name, except what belongs to no benchmark."""
-        return [*self.results(), *(f"results/{name}/logs.zip" for name in self.by_benchmark)]
 
     def manifests(self) -> list[str]:
         """Return the manifests that the runs read."""

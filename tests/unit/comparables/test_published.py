@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import report_fixture
+from throughline import handover
 from throughline.comparables import flop_conventions, plausibility, published
 from throughline.comparables.similar import differences, is_like
 from throughline.files import UserError, sha256
@@ -20,7 +20,6 @@ from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import similar_results, write_tables
-from throughline.workloads.hugging_face import configuration
 
 FOUND = [
     "printed speedup 27.33: 14822.31 / 544.31 = 27.23",
@@ -165,9 +164,9 @@ def test_flops_of_a_model_of_ones_own_need_its_file_and_its_batch(monkeypatch: p
     }
     own |= {"model": "transformers:deberta-two-layers", "batch": 4, "global_batch": 4, "unit": "samples/s"}
     printed = row(**own, value="73.4377", device=None, printed={"tflops": "0.06849598564201978"})
-    monkeypatch.delenv(configuration.FILES, raising=False)
+    monkeypatch.delenv(handover.VARIABLE, raising=False)
     assert flop_conventions.of_row(printed) == {} and found([printed]) == []
-    monkeypatch.setenv(configuration.FILES, json.dumps({digest: str(file)}))
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(models={digest: str(file)}))
     assert flop_conventions.of_row(printed)["model"] == pytest.approx(932_708_352, rel=0.01)
     assert found([printed]) == []
     assert "its own arithmetic" in found([printed.model_copy(update={"batch": 1})])

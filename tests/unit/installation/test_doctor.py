@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline import recipes, variants
+from throughline import handover, recipes, variants
 from throughline.launch import machine
 from throughline.variants import Card, Facts
 
@@ -57,7 +57,7 @@ def test_every_framework_has_a_line_with_its_build_and_the_reason(
 ) -> None:
     """It also says how many GPUs the framework sees. Here none of them has a device file."""
     monkeypatch.setattr(variants, "facts", lambda: Facts((Card("NVIDIA H100", (9, 0)),), "580.95.05"))
-    for name in (variants.WANTED, variants.MACHINE, "CUDA_VISIBLE_DEVICES"):
+    for name in (variants.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
     marker = recipes.ready("jax")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from throughline import handover
 from throughline.files import UserError
 from throughline.launch import seen_devices, slurm_partition
-from throughline.launch.auto_topologies import DEVICES, AutoTopologies, Devices, ladder
+from throughline.launch.auto_topologies import AutoTopologies, Devices, ladder
 from throughline.messages import Gpus
 from throughline.observe import environment
 from throughline.study import runs
@@ -79,7 +79,7 @@ def test_jobs_get_the_answer_of_the_first_call(machine: pytest.MonkeyPatch) -> N
     first = settled(AutoTopologies(variables=variables))
     machine.setattr(environment, "cpu_cores", lambda: 64)
     assert settled(AutoTopologies(variables=variables)) == first != settled(AutoTopologies(variables={}))
-    assert json.loads(variables[DEVICES]) == {"auto 1 8": [1, 6, "6 CPU cores of this machine"]}
+    assert handover.get("topologies", None, variables) == {"auto 1 8": [1, 6, "6 CPU cores of this machine"]}
 
 
 @pytest.mark.parametrize("hosts", ["simulated", ["first", "second"]])

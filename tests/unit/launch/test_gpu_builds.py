@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline import recipes, variants
+from throughline import handover, recipes, variants
 from throughline.files import UserError
 from throughline.launch import gpu_builds, lock, machine
 from throughline.launch.request import lacks_environment
@@ -23,14 +23,14 @@ H100 = Facts((Card("NVIDIA H100", (9, 0)),) * 2, "580.95.05")
 
 @pytest.fixture(autouse=True)
 def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (variants.WANTED, variants.MACHINE, "CUDA_VISIBLE_DEVICES"):
+    for name in (variants.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(variants, "facts", lambda: H100)
     monkeypatch.setattr(recipes, "torch_cuda", lambda: "13.0")
     for name, folder in {"XDG_CACHE_HOME": "cache", "THROUGHLINE_LOCKS": "locks"}.items():
         monkeypatch.setenv(name, str(tmp_path / folder))
-    monkeypatch.setenv(gpu_builds.ASKED_FOR, "")
+    monkeypatch.setenv(handover.VARIABLE, "")
     monkeypatch.setattr(machine, "DEVICE_FILES", {"cuda": ("/dev/null",)})
 
 

@@ -34,7 +34,7 @@ ORDER = [
         "spec",
         "progress",
         "randomness",
-        "snakemake_inside",
+        "handover",
         "prediction",
         "spelling",
     },
@@ -48,7 +48,7 @@ ORDER = [
     {"launch", "installation"},
     {"checks", "report", "console", "acceptance"},
     {"archive"},
-    {"workflow_call", "unmade", "snakemake_command", "commands"},
+    {"workflow", "snakemake_command", "commands"},
 ]
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
 workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and

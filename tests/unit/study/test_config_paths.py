@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from clones import ROOT
-from throughline import workflow_call
 from throughline.launch.auto_topologies import AutoTopologies
 from throughline.study.config import ConfigError, load
 from throughline.study.section import ConfigPaths
+from throughline.workflow import call
 
 EVERY = """
 corpus: {dump: [enwiki-20261101, [part1.xml, part2.xml], {text: [books.txt]}], vocabulary: {path: v.txt, sha256: SHA}}
@@ -96,9 +96,8 @@ def test_a_path_below_the_working_directory_stays_relative(workflow: Path, monke
 
 def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) -> None:
     remarks: list[str] = []
-    workflow_call.read(
-        [], {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}, workflow, False, remarks.append, AutoTopologies()
-    )
+    values = {"corpus": {"dump": "lost.xml"}, "benchmarks": {}}
+    call.read([], values, workflow, AutoTopologies(), say=remarks.append)
     assert remarks == [f"lost.xml is neither in this folder nor in {workflow}"]
     block = {"model": {"transformers": "lost.json", "task": "clm"}}
     with pytest.raises(ConfigError, match=r"lost\.json is neither in this folder nor in "):

@@ -19,7 +19,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 import report_fixture
-from throughline import workloads
+from throughline import handover, workloads
 from throughline.files import UserError
 from throughline.launch.request import RunRequest
 from throughline.observe import work as observed
@@ -80,7 +80,7 @@ def asked(model: Any, **block: Any) -> tuple[RunSpec[Any], Config]:
 def in_a_rank(model: Any, monkeypatch: pytest.MonkeyPatch, **block: Any) -> RunSpec[Any]:
     """Return the specification that a rank of such a run gets."""
     spec, config = asked(model, **block)
-    monkeypatch.setenv(configuration.FILES, json.dumps(config.model_files()))
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(models=config.model_files()))
     return replace(spec, content=WORKLOAD.content(spec))
 
 
@@ -210,7 +210,7 @@ def test_the_launcher_checks_the_file_and_hands_its_content_to_the_ranks(
     request = RunRequest(spec=spec, record=tmp_path / "run1.json", log=tmp_path / "run1.log")
     with pytest.raises(UserError, match="start the run through snakemake"):
         _ = request.with_content
-    monkeypatch.setenv(configuration.FILES, json.dumps(config.model_files()))
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(models=config.model_files()))
     assert request.with_content.content == json.loads(Path(model["transformers"]).read_text())
     assert request.with_content.values() == request.spec.values() and request.spec.content is None
     written(tmp_path, {"model_type": "llama", **TINY["llama"], "vocab_size": 98})

@@ -7,21 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from throughline import handover
 from throughline.files import UserError, resource
 from throughline.workloads import Described
 
 KEY = "transformers"
 """The key of a map that a block has as its `model`. The names of such models begin with this key and a colon."""
 TASKS = ("mlm", "clm")
-FILES = "THROUGHLINE_MODELS"
-"""The environment variable that maps each SHA-256 to the path of the user's file: specifications hold no paths."""
 RESOURCES = resource("shapes")
 
 
@@ -140,7 +138,7 @@ def content(model: str, digest: str) -> dict[str, Any]:
     if model in SHAPES:
         path = of_shape(model).file
     else:
-        known = json.loads(os.environ.get(FILES, "{}"))
+        known = handover.get("models", {})  # specifications hold no paths
         if digest not in known:
             raise UserError(
                 f"the config.json of {model} is not known here",

@@ -1,0 +1,175 @@
+"""Everything that one call of Snakemake asks for: its configuration, its runs, and the files of both."""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from throughline import files, handover, records, spelling, variants, workloads
+from throughline.checks import convergence_check, equivalence, max_batch
+from throughline.corpus.shards.finished import finished_shards
+from throughline.corpus.targets import CorpusTargets
+from throughline.datasets.targets import ClicksTargets, FolderTargets
+from throughline.files import UserError
+from throughline.spec import Precision, RunSpec, Topology
+from throughline.study import runs
+from throughline.study.benchmark import Benchmark
+from throughline.study.config import Config, load
+from throughline.study.presets import of_a_preset
+from throughline.study.section import ConfigPaths
+from throughline.study.targets import Targets
+from throughline.workflow.inside import Inside
+
+OTHERS = ("results/report.html", "results/compare.json", "results/compare.html", "results/archive.zip")
+"""The results that belong to no benchmark."""
+LIST = "docs/outputs.md lists the files, and snakemake --list-target-rules the other targets"
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class WorkflowCall:
+    config: Config
+    specs: Sequence[RunSpec]
+    targets: Targets
+    corpus: CorpusTargets
+    pictures: Mapping[str, FolderTargets]
+    clicks: ClicksTargets
+
+    def files(self) -> list[str]:
+        """Return the files that a user may ask for by name: results, and the data that they are made of."""
+        pictures = [file for targets in self.pictures.values() for file in targets.files()]
+        imports = [f"results/{name}/imported.json" for name in self.config.imports]
+        return [*self.targets.results(), *self.corpus.files(), *self.clicks.files(), *pictures, *imports, *OTHERS]
+
+    def data(self) -> list[str]:
+        """Return the data that the runs read."""
+        clicks = self.clicks.files()
+        return [
+            *(self.corpus.files_of_runs() if self.config.reads("corpus") else []),
+            *(file for room, made in self.pictures.items() if self.config.folders(room) for file in made.files()),
+            *(clicks if clicks[0] in self.targets.manifests() else []),
+        ]
+
+    def nothing_makes(self, target: str, rules: Iterable[str]) -> UserError:
+        """Return the error for a target that nothing makes, with the most similar targets.
+
+        rules: the targets that are no files.
+        """
+        near = self.targets.by_benchmark.get(target) or spelling.similar(target, [*rules, *self.files()], 0.6)
+        meant = f"did you mean {spelling.listed(near)}? " if near else ""
+        return UserError(
+            f"nothing makes {target}",
+            why=_wrong_part(target) or "neither the workflow nor this configuration has a target of that name",
+            next_step=of_a_preset(target) or meant + LIST,
+        )
+
+
+def _wrong_part(target: str) -> str | None:
+    """Return what is wrong with a part of the name of a file below results/, such as its precision."""
+    parts = target.removesuffix(".json").split("/")
+    if parts[0] != "results" or len(parts) < 3:
+        return None
+    batch, _, precision = parts[2].partition("_")
+    if batch.startswith("bz") and precision not in get_args(Precision):
+        return f"{precision or 'nothing'} is no precision; allowed: {', '.join(get_args(Precision))}"
+    if len(parts) > 4:
+        try:
+            Topology.parse(parts[4])
+        except (UserError, ValueError):
+            return f"{parts[4]} is no topology, which is <nodes>n<devices per node>g, such as 1n2g"
+    return None
+
+
+def check_targets(call: WorkflowCall, unmade: Sequence[str], rules: Sequence[str]) -> None:
+    """Raise UserError if the user named targets that nothing makes. unmade, rules: see Inside.unmade."""
+    for target in unmade:
+        raise call.nothing_makes(target, rules)
+
+
+def or_exit(function: Callable[..., Answer], *values: Any, **names: Any) -> Answer:
+    """Return what a function of the library returns. If it raises UserError, end Snakemake with that message alone.
+
+    Snakemake adds its rule, wildcards and lines of our files to any other exception.
+    """
+    try:
+        return function(*values, **names)
+    except UserError as error:
+        sys.exit(f"error: {error}")
+
+
+def read(
+    paths: Sequence[str | Path],
+    values: Mapping[str, Any],
+    workflow: Path,
+    auto_topologies: Callable[[Benchmark], list[str]],
+    apart: bool = False,
+    say: Callable[[str], object] = print,
+) -> WorkflowCall:
+    """Read and check the configuration; UserError with one line per mistake.
+
+    values: what wins over the files (`load`). workflow: the folder of the workflow, which may be another one than the
+    working directory. auto_topologies: what `topologies: auto` of a block means. apart: no job has the environments of
+    several frameworks, so no job can compare them. say: gets a line for each relative path that does not lead into the
+    working directory.
+    """
+    config_paths = ConfigPaths(workflow)
+    config = load(paths, values, config_paths, auto_topologies)
+    for remark in config_paths.remarks():
+        say(remark)
+    specs = runs.expand(config)
+    records.leave_newer({spec.summary for spec in specs})
+    read = config.folders("corpus")
+    needed = config.corpus.needed(read)
+    finished = finished_shards(config.corpus, needed)
+    if finished is not None:
+        _held_out(config, finished)
+    folders = [folder for folder in config.corpus.made(read) if finished is None or folder in finished]
+    return WorkflowCall(
+        config,
+        specs,
+        Targets(
+            config,
+            specs,
+            proofs={} if apart else equivalence.requests(specs),
+            searches={} if apart else max_batch.requests(config, specs),
+            checks=convergence_check.requests(config, specs),
+        ),
+        CorpusTargets(config.corpus, folders, finished, needed),
+        {room: FolderTargets(section, room, ".tar", ".idx") for room, section in config.pictures().items()},
+        ClicksTargets(config.clicks),
+    )
+
+
+def _held_out(config: Config, finished: Mapping[str, Mapping[str, Path]]) -> None:
+    """Raise UserError if a convergence check reads finished shards of which none is held out."""
+    for name, block in config.benchmarks.items():
+        workload = workloads.of(block.model)
+        if block.convergence is None or workload.data != "corpus":
+            continue
+        folder = workload.folder(config.parameters_of(block))
+        if not any(shard.startswith("test_") for shard in finished[folder]):
+            raise UserError(
+                f"benchmarks.{name}.convergence looks at held-out text, and corpus.dump.shards has none for {folder}",
+                why="the name of no file there says that it is for a test",
+                next_step="put `test` into the name of a file that training shall not read; or leave the check out: "
+                f"benchmarks: {{{name}: {{convergence: null}}}}, in a second configuration file",
+            )
+
+
+def hand_over(config: Config, inside: Inside) -> None:
+    """Hand the jobs of this call what decides no result. A submitted job keeps what it has inherited."""
+    if not inside.is_main and handover.get("configuration"):
+        return
+    blocks = config.benchmarks.items()
+    handover.add(
+        hosts={name: block.hosts for name, block in blocks if isinstance(block.hosts, list)},
+        strict=[name for name, block in blocks if block.strict],
+        models=config.model_files(),
+        configuration=runs.packed(config),
+        started_with=files.started_with(*inside.given, inside.snakefile),
+        gpu=variants.wanted(),
+        cards=variants.packed(variants.facts()),
+        contact=config.corpus.contact,
+        mirrors=config.corpus.mirrors,
+    )

@@ -1,0 +1,54 @@
+"""The commands of the rules: how a rule starts a script of workflow/scripts or a step that makes data (command.py)."""
+
+import shlex
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+
+from throughline import files, sources
+from throughline.command import loaded, rule_words
+from throughline.command import step as function_of
+
+
+@dataclass(frozen=True)
+class Commands:
+    """root: the folder of the workflow; wildcards: the names of all wildcards of the rules."""
+
+    root: Path
+    wildcards: Container[str]
+
+    def step(self, name: str, /, **named: str | None) -> str:
+        """Return the command that runs a step which makes data, such as `clicks.shard`.
+
+        An argument of the step has the value of the same name in the rule. `named` has the arguments whose values are
+        called otherwise.
+        """
+        words = rule_words(function_of(name), named=named, wildcards=self.wildcards)
+        return f"python {self._started('throughline.command', name)} {words} 2>&1 | tee {{log:q}}"
+
+    def script(self, name: str, /, *ready: str, by: str | None = None, **named: str | None) -> str:
+        """Return the command that runs a script of workflow/scripts, with the arguments of its signature.
+
+        A required argument has the value of the same name in the rule: a path is an input (`output`: all outputs),
+        another argument a param. `named` has the arguments whose values are called otherwise, and the optional ones
+        that the rule sets; None: among the words of `ready`, params that are words of a command line already. `by`: the
+        param with the Python that runs it. The output is shown and kept in the rule's log, unless the script has a
+        `log` of its own.
+        """
+        path = self._script(name)
+        words = rule_words(loaded(str(path)), ready, named)
+        python = f"{{{by}:q}}" if by else "python"
+        start = f"{python} {self._started(files.from_here(path))} {words}"
+        return start if "--log " in words else f"{start} 2>&1 | tee {{log:q}}"
+
+    def code(self, name: str) -> list[str]:
+        """Return the project's own files that a script runs, as inputs of a cheap rule."""
+        return [files.from_here(path) for path in sources.closure(self._script(name))]
+
+    def _script(self, name: str) -> Path:
+        return self.root / "workflow" / "scripts" / f"{name}.py"
+
+    def _started(self, *words: str) -> str:
+        """Return the words after `python`, as a part of a shell command that Snakemake formats."""
+        start = files.from_here(self.root / "src" / "start.py")
+        return shlex.join([start, *words]).replace("{", "{{").replace("}", "}}")

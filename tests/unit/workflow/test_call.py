@@ -1,0 +1,86 @@
+"""What is said of a target that nothing makes, and what the jobs of a call are handed."""
+
+from __future__ import annotations
+
+import os
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from throughline import files, handover, variants
+from throughline.files import UserError
+from throughline.launch import nodes
+from throughline.launch.auto_topologies import AutoTopologies
+from throughline.launch.request import is_strict
+from throughline.study.presets import WORKFLOW
+from throughline.workflow import call
+from throughline.workflow.call import WorkflowCall
+
+BLOCK = {"sequence_length": 32, "batch": {"fp32": [8], "fp16": [64]}, "topologies": ["1n1g", "1n2g"]}
+VALUES: dict[str, Any] = {
+    "benchmarks": {"b": BLOCK, "far": BLOCK | {"hosts": ["indigo", "violet"], "strict": True}},
+    "corpus": {"mirrors": ["https://mirror.example"]},
+}
+RULES = ["all", "corpus", "report"]
+
+
+@pytest.fixture(scope="module")
+def asked() -> WorkflowCall:
+    return call.read([], VALUES, WORKFLOW, AutoTopologies())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "why", "next_step"),
+    [
+        ("results/b/bz64_fp61.json", "fp61 is no precision; allowed: fp32, tf32, bf16", "results/b/bz64_fp16.json"),
+        ("results/b/bz64_fp16/torch/1n2/run1.json", "1n2 is no topology", "results/b/bz64_fp16/torch/1n2g/run1.json"),
+        ("results/report.htm", "neither", "results/report.html"),
+        ("corpsu", "neither", "corpus?"),
+        ("b", "neither", "results/b/bz8_fp32.json or results/b/bz64_fp16.json?"),
+        ("data/sample/seq32/training_00.hdf5", "neither", "data/sample/seq32/training_0000.hdf5"),
+    ],
+)
+def test_a_target_gets_the_nearest_ones(asked: WorkflowCall, target: str, why: str, next_step: str) -> None:
+    with pytest.raises(UserError) as caught:
+        call.check_targets(asked, [target], RULES)
+    error = caught.value
+    assert error.what == f"nothing makes {target}"
+    assert error.why and error.why.startswith(why)
+    assert error.next_step and error.next_step.startswith("did you mean ") and next_step in error.next_step
+
+
+def test_a_target_without_a_similar_one_is_answered_with_where_they_are_listed(asked: WorkflowCall) -> None:
+    assert asked.nothing_makes("zzzz", RULES).next_step == call.LIST
+
+
+def test_an_error_ends_snakemake_with_its_message_alone() -> None:
+    assert call.or_exit(max, 1, 2) == 2
+
+    def fail() -> None:
+        raise UserError("it is not there", next_step="make it")
+
+    with pytest.raises(SystemExit, match=r"^error: it is not there\n  next: make it$"):
+        call.or_exit(fail)
+
+
+def test_jobs_are_handed_what_decides_no_result_and_keep_it(
+    asked: WorkflowCall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(handover.VARIABLE, "")
+    monkeypatch.setenv(variants.WANTED, "cuda12")
+    inside: Any = SimpleNamespace(is_main=True, given=(["x.yaml"], {}), snakefile=None)
+    call.hand_over(asked.config, inside)
+    monkeypatch.delenv(variants.WANTED)
+    assert nodes.configured("far__aa") == ["indigo", "violet"] and nodes.configured("b") == []
+    assert is_strict("far") and not is_strict("b")
+    assert variants.wanted() == "cuda12" and variants.deciding() == variants.facts()
+    assert files.snakemake("all") == "snakemake all --configfile x.yaml"
+    assert handover.get("mirrors") == ["https://mirror.example"] and handover.get("devices", 7) == 7
+    document = os.environ[handover.VARIABLE]
+    inside.is_main, inside.given = False, ([], {})  # a submitted job
+    call.hand_over(asked.config, inside)
+    assert os.environ[handover.VARIABLE] == document
+    handover.add(devices={"torch": "{}"})
+    assert handover.get("devices") == {"torch": "{}"} and is_strict("far")
