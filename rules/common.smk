@@ -10,6 +10,7 @@ from throughline.study.clicks_section import CLICKS_PROTOCOL, SYNTHETIC_VALUES
 from throughline.study.corpus_section import BPE, DATA_PROTOCOL
 from throughline.study.images_section import IMAGES_PROTOCOL
 from throughline.study.targets import CELL, CHECK, RUN, pick
+from throughline.workflow.call import or_exit
 from throughline.workflow.commands import Commands
 from throughline.workflow.inputs import by_wildcards, checked, option
 from throughline.workflow.training_jobs import RunJobs, TrainingJobs

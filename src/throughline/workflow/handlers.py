@@ -1,81 +1,106 @@
 """What the handlers of the Snakefile do: check before the first job starts, and judge what is there if jobs failed."""
 
+import atexit
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from snakemake.logging import logger
 
 from throughline.command import loaded
 from throughline.console import plan
+from throughline.console.plan import Plan
 from throughline.files import UserError
 from throughline.launch import gpu_builds, lock
 from throughline.report.analysis import cells, machines
-from throughline.report.render import page
-from throughline.spec import RunSpec
 from throughline.study import acceptance
-from throughline.workflow.call import WorkflowCall
+from throughline.workflow.call import WorkflowCall, check_targets, or_exit
 from throughline.workflow.inside import Inside
 from throughline.workflow.node_jobs import NodeJobs
 
-SO_FAR = Path(plan.SO_FAR)
 
+@dataclass(frozen=True)
+class Handlers:
+    """lines: what is said before the plan."""
 
-def planned(call: WorkflowCall, inside: Inside, node_jobs: NodeJobs) -> plan.Plan:
-    """Return what this call of Snakemake makes. It can be asked for before the first job starts and after the last."""
-    jobs = [list(map(str, job.output)) for job in inside.jobs()]
-    visits = node_jobs.plan({output for outputs in jobs for output in outputs})
-    margins = {name: block.margin for name, block in call.config.benchmarks.items()}
-    return plan.Plan(call.specs, jobs, inside.target_files, inside.submits, node_jobs=visits, margins=margins)
+    call: WorkflowCall
+    inside: Inside
+    node_jobs: NodeJobs
+    lines: Iterable[str]
 
+    def rules_are_there(self) -> None:
+        """End Snakemake if the user named a target that nothing makes. Print the plan of a dry run: it has no handler."""
+        if not self.inside.is_module:
+            or_exit(check_targets, self.call, *self.inside.unmade())
+        if self.inside.is_dry_run:
+            logger.addFilter(self._last_words)
 
-def plan_of_dry_run(
-    record: logging.LogRecord, call: WorkflowCall, inside: Inside, node_jobs: NodeJobs, lines: Iterable[str]
-) -> bool:
-    """Print the plan, after some lines, before Snakemake's last words on a dry run. This is a filter of its logger."""
-    if record.getMessage().startswith("This was a dry-run"):
-        logger.info("\n".join([*lines, str(planned(call, inside, node_jobs))]))
-    return True
+    def _last_words(self, record: logging.LogRecord) -> bool:
+        if record.getMessage().startswith("This was a dry-run"):
+            logger.info("\n".join([*self.lines, str(self.planned())]))
+        return True
 
+    def planned(self) -> Plan:
+        """Return what this call of Snakemake makes, also after it has been made. The graph of jobs has to be there."""
+        jobs = [list(map(str, job.output)) for job in self.inside.jobs()]
+        visits = self.node_jobs.plan({output for outputs in jobs for output in outputs})
+        margins = {name: block.margin for name, block in self.call.config.benchmarks.items()}
+        targets, submits = self.inside.target_files, self.inside.submits
+        return Plan(self.call.specs, jobs, targets, submits, node_jobs=visits, margins=margins)
 
-def check(made: plan.Plan, call: WorkflowCall, inside: Inside, node_jobs: NodeJobs) -> list[str]:
-    """Return what is to be said of devices and builds. UserError if the pending files cannot be made here.
+    def start(self) -> None:
+        """Print the plan. End Snakemake if the pending files cannot be made here: it would be noticed after hours."""
+        made = self.planned()
+        lines = [*self.lines, *or_exit(self._checked, made), str(made)]
+        logger.info("\n".join(lines), extra={"event": "plan", "plan": made})
+        if made.node_jobs and self.inside.submits:
+            self.node_jobs.watch()
 
-    Otherwise the user would see the error only after hours.
-    """
-    plan.check_places(made.pending)
-    lock.unclaimed(made.pending)
-    if plan.REPORT in made.pending:
-        machines.read(machines.read_asked(call.config.asked_of_machines()))
-    specs = list(made.runs.values())
-    return [*node_jobs.slurm.reserved_devices(specs), *_builds_for_gpus(specs, inside, node_jobs)]
+    def _checked(self, made: Plan) -> list[str]:
+        """Return what is to be said of devices and builds."""
+        plan.check_places(made.pending)
+        lock.unclaimed(made.pending)
+        if plan.REPORT in made.pending:
+            machines.read(machines.read_asked(self.call.config.asked_of_machines()))
+        specs, slurm = list(made.runs.values()), self.node_jobs.slurm
+        devices = slurm.reserved_devices(specs)
+        if self.inside.is_deployed or self.inside.is_submitted:
+            return devices
+        if self.inside.submits:
+            on_gpus = (spec.framework for spec in specs if slurm.device(spec) != "cpu")
+            return [*devices, *gpu_builds.doubts_elsewhere(on_gpus)]
+        return [*devices, *gpu_builds.check_here(specs)]
 
+    def success(self) -> None:
+        """Print the new medians and where the results are."""
+        Path(plan.SO_FAR).unlink(missing_ok=True)
+        logger.info(self.planned().outcome(), extra={"event": "outcome"})
 
-def _builds_for_gpus(specs: Sequence[RunSpec], inside: Inside, node_jobs: NodeJobs) -> list[str]:
-    if inside.is_deployed or inside.is_submitted:
-        return []
-    if inside.submits:
-        return gpu_builds.doubts_elsewhere(spec.framework for spec in specs if node_jobs.slurm.device(spec) != "cpu")
-    return gpu_builds.check_here(specs)
+    def failure(self) -> None:
+        """Write the report and the verdict of an acceptance as far as there are records, and print what failed.
 
+        So a job that failed costs its own figures only.
+        """
+        jobs = self.inside.jobs(finished=False)
+        _attempt(self._write_report)
+        if any(acceptance.RESULT in job.output for job in jobs):
+            _attempt(self._write_verdict)
+        failures = plan.failures({str(job.output[0]): str(job.log[0]) for job in jobs if job.log})
+        atexit.register(print, failures, file=sys.stderr)  # last, after Snakemake's own output
 
-def judge_what_is_there(call: WorkflowCall, inside: Inside, node_jobs: NodeJobs) -> str:
-    """Write the report and the verdict of an acceptance as far as there are records; return the last message.
+    def _write_report(self) -> None:
+        from throughline.report.render import page
 
-    So a job that failed costs its own figures only.
-    """
-    jobs = inside.jobs(finished=False)
-    _attempt(lambda: page.write_incomplete(Path("results"), cells.read_asked(cells.asked_for(call.specs)), SO_FAR))
-    if any(acceptance.RESULT in job.output for job in jobs):
-        _attempt(lambda: _write_verdict(inside, node_jobs))
-    return plan.failures({str(job.output[0]): str(job.log[0]) for job in jobs if job.log})
+        asked = cells.read_asked(cells.asked_for(self.call.specs))
+        page.write_incomplete(Path("results"), asked, Path(plan.SO_FAR))
 
-
-def _write_verdict(inside: Inside, node_jobs: NodeJobs) -> None:
-    script = loaded(str(inside.root / "workflow/scripts/accept_verdict.py"))
-    files = {name: Path(file) for name, file in acceptance.VERDICT.items()}
-    script(node_jobs.asked.text, **files, away=json.loads(node_jobs.away))
+    def _write_verdict(self) -> None:
+        script = loaded(str(self.inside.root / "workflow/scripts/accept_verdict.py"))
+        files = {name: Path(file) for name, file in acceptance.VERDICT.items()}
+        script(self.node_jobs.asked.text, **files, away=json.loads(self.node_jobs.away))
 
 
 def _attempt(write: Callable[[], object]) -> None:
