@@ -32,7 +32,7 @@ class Handlers:
     lines: Iterable[str]
 
     def rules_are_there(self) -> None:
-        """End Snakemake if the user named a target that nothing makes. Print the plan of a dry run: it has no handler."""
+        """End Snakemake if the user named a target that nothing makes. Let a dry run print the plan."""
         if not self.inside.is_module:
             or_exit(check_targets, self.call, *self.inside.unmade())
         if self.inside.is_dry_run:
