@@ -534,13 +534,6 @@ void planes(const u8 *data, i64 count, i64 width, u8 *out) {
             for (i64 i = 0; i < count; i++) out[k * count + i] = data[width * i + k];
 }
 
-/* Undo the shuffle of elements of 4 bytes. */
-void elements(const u8 *data, i64 count, u32 *out) {
-    const u8 *second = data + count, *third = second + count, *last = third + count;
-    for (i64 i = 0; i < count; i++)
-        out[i] = data[i] | (u32)second[i] << 8 | (u32)third[i] << 16 | (u32)last[i] << 24;
-}
-
 /* ---- Verification ---- */
 
 enum { ROWS, TOKENS, MASKED, BY_MASK, UNCHANGED, RANDOM_NEXT, UNKNOWN, CHANGED };

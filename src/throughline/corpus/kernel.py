@@ -45,7 +45,6 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
         _i64, _i64, _i64, _i64, _i32, _i32, _i32, _i32, _u1, _pointer, _i4, _u1, _u1, _i4, _i4, _u1, _i8,
     ]),
     "planes": (None, [_pointer, _i64, _i64, _u1]),
-    "elements": (None, [_pointer, _i64, _pointer]),
 }  # fmt: skip
 
 

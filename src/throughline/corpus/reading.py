@@ -62,11 +62,11 @@ def read_shard(path: Path, names: Iterable[str] = layout.TYPES) -> Rows:
     return arrays
 
 
-def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compiled: Any = None) -> np.ndarray:
+def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None) -> np.ndarray:
     """Return the rows [first, last) of a dataset.
 
     This function unpacks gzip several times faster than HDF5 does. We never let HDF5 unpack it, because HDF5 sets no
-    limit to the unpacked size. OSError if a chunk does not unpack to its size. `compiled`: kernel.c, if it is there.
+    limit to the unpacked size. OSError if a chunk does not unpack to its size.
     """
     kind = dataset.dtype
     plan = dataset.id.get_create_plist()
@@ -75,16 +75,16 @@ def rows(dataset: h5py.Dataset, first: int = 0, last: int | None = None, compile
         return np.asarray(dataset[first:last])
     if filters[-1] == h5py.h5z.FILTER_FLETCHER32:  # not needed: gzip has a checksum of its own
         filters.pop()
-    known = [h5py.h5z.FILTER_DEFLATE], [h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_DEFLATE]
-    if filters not in known or kind.kind not in "iu" or dataset.ndim > 2:
+    readable = [h5py.h5z.FILTER_DEFLATE], [h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_DEFLATE]
+    if filters not in readable or kind.kind not in "iu" or dataset.ndim > 2:
         raise OSError(
             f"{dataset.name} is compressed in another way than integers by shuffle and gzip, or by gzip alone"
         )
     last = len(dataset) if last is None else min(last, len(dataset))
-    return _unpacked(dataset, len(filters) - 1, first, last, compiled)
+    return _unpacked(dataset, len(filters) - 1, first, last)
 
 
-def _unpacked(dataset: h5py.Dataset, gzip: int, first: int, last: int, compiled: Any) -> np.ndarray:
+def _unpacked(dataset: h5py.Dataset, gzip: int, first: int, last: int) -> np.ndarray:
     """Unpack the rows chunk by chunk from the mapped file. (To ask HDF5 for each chunk takes a third longer.)
 
     `gzip` is the number of the gzip filter. If it is 1, filter 0 is the shuffle.
@@ -108,7 +108,7 @@ def _unpacked(dataset: h5py.Dataset, gzip: int, first: int, last: int, compiled:
         if len(data) != size:
             raise OSError(f"a chunk of {dataset.name} does not unpack to its {size} bytes")
         shuffled = gzip and not chunk.filter_mask & 1
-        values = _elements(data, kind, compiled) if shuffled else np.frombuffer(data, kind)
+        values = _elements(data, kind) if shuffled else np.frombuffer(data, kind)
         row, column = (*chunk.chunk_offset, 0)[:2]
         top, bottom = max(first, row), min(last, row + height)
         runs[top - first : bottom - first, column // width] = values.view(runs.dtype)[top - row : bottom - row]
@@ -125,19 +125,14 @@ def _inflated(packed: memoryview, size: int, zlib: Any) -> bytes:
     return data if stream.eof else b""
 
 
-def _elements(data: bytes | memoryview, kind: np.dtype, compiled: Any) -> np.ndarray:
+def _elements(data: bytes | memoryview, kind: np.dtype) -> np.ndarray:
     """Undo HDF5's shuffle: `data` holds the first bytes of all elements, then the second bytes, and so on."""
     planes = np.frombuffer(data, np.uint8).reshape(kind.itemsize, -1)
-    if kind.byteorder == ">":
-        planes = np.ascontiguousarray(planes[::-1])
-    if kind.itemsize == 4 and compiled is not None:
-        values = np.empty(planes.shape[1], np.uint32)
-        compiled.elements(planes.ctypes.data, len(values), values.ctypes.data)
-    else:
-        values = planes[0].astype(f"u{kind.itemsize}")
-        for k in range(1, kind.itemsize):
-            if planes[k].any():
-                values |= planes[k].astype(values.dtype) << values.dtype.type(8 * k)
+    lowest, *higher = planes[::-1] if kind.byteorder == ">" else planes
+    values = lowest.astype(f"u{kind.itemsize}")
+    for k, plane in enumerate(higher, 1):
+        if plane.any():
+            values |= plane.astype(values.dtype) << values.dtype.type(8 * k)
     return np.asarray(values.view(kind.newbyteorder("=")), kind)
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from throughline.corpus import kernel
 from throughline.corpus.shards import making
 
 
@@ -19,13 +18,6 @@ from throughline.corpus.shards import making
 def test_planes(kind: str) -> None:
     data = np.random.default_rng(0).integers(-128, 127, size=(33, 7)).astype(kind)
     assert making._planes(data).tobytes() == data.reshape(-1, 1).view(np.uint8).T.tobytes()
-
-
-def test_elements() -> None:
-    data = np.random.default_rng(0).integers(0, 1 << 32, size=1001, dtype=np.uint32)
-    planes, out = making._planes(data), np.empty_like(data)
-    kernel.load().elements(planes.ctypes.data, len(data), out.ctypes.data)
-    assert np.array_equal(out, data)
 
 
 @pytest.mark.slow

@@ -15,15 +15,8 @@ SINGLE = ["adopt", "cut", "extract", "gather", "manifest", "shard", "tokenize", 
 
 def loaded(*command: str) -> set[str]:
     """The modules that a Python process imports."""
-    environment = os.environ
-    run = subprocess.run(
-        [sys.executable, "-X", "importtime", *command],
-        env=environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = (sys.executable, "-X", "importtime", *command)
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     return {line.rpartition("|")[2].strip() for line in run.stderr.splitlines() if line.startswith("import time:")}
 
 

@@ -100,7 +100,7 @@ def _read(stream: h5py.File, checked: Callable[[Arrays, int], Counter[str]]) -> 
 
     Returns what `checked` counted, and the SHA-256 of the names, types, shapes and values of the arrays.
     """
-    kinds, compiled = layout.types(stream), kernel.load()
+    kinds = layout.types(stream)
     shard = {name: stream[name] for name in kinds}
     counts, digest = Counter[str](), hashlib.sha256()
     for name, kind in kinds.items():
@@ -108,7 +108,7 @@ def _read(stream: h5py.File, checked: Callable[[Arrays, int], Counter[str]]) -> 
         wanted = kinds if name == "input_ids" else [name]  # `checked` needs all arrays at once
         for first in range(0, len(shard[name]), layout.ROWS_READ):
             last = first + layout.ROWS_READ
-            arrays = {key: np.asarray(reading.rows(shard[key], first, last, compiled), kinds[key]) for key in wanted}
+            arrays = {key: np.asarray(reading.rows(shard[key], first, last), kinds[key]) for key in wanted}
             digest.update(np.ascontiguousarray(arrays[name], dtype="<" + kind).data)
             if name == "input_ids":
                 counts.update(checked(arrays, first))

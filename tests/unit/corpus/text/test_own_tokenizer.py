@@ -17,7 +17,6 @@ from throughline.corpus.bpe import making, verification
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.tokenization import OwnTokenizer
 from throughline.files import UserError
-from throughline.study import tokenizer_file
 from throughline.study.config import ConfigError, load
 
 TEXTS = {1: "The cat sat on the mat. It was [SEP] and <|endoftext|> to the cat.", 2: "Naïve 日本語 text.", 3: ""}
@@ -65,8 +64,7 @@ def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
     manifest.merge_tokens(
         "own", [tmp_path / "verified.json"], {"tokenizer": own.facts.sha256}, tmp_path / "manifest.json"
     )
-    content = json.loads((tmp_path / "manifest.json").read_text())
-    assert content["vocabulary"] == {
+    assert files.read_json(tmp_path / "manifest.json")["vocabulary"] == {
         "size": len(own.facts), "sha256": own.facts.sha256, "tokenizer": own.facts.sha256, "end_of_text": own.facts.end,
     }  # fmt: skip
     assert files.sha256(path) == own.facts.sha256
@@ -76,7 +74,7 @@ def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
         verification.verify_own(shard, own, DIGEST)
 
 
-def test_sentences_are_encoded_with_it(tmp_path: Path) -> None:
+def test_sentences_are_encoded_with_it_and_the_manifest_names_it(tmp_path: Path) -> None:
     path = trained(tmp_path / "tokenizer.json", PAIRS, bytes_of_text=False)
     vocabulary.write_entries(path, tmp_path / "vocabulary.txt")
     words = vocabulary.read(tmp_path / "vocabulary.txt")
@@ -86,27 +84,27 @@ def test_sentences_are_encoded_with_it(tmp_path: Path) -> None:
     assert facts["vocabulary_sha256"] == words.sha256 and len(documents) == 2
     assert not np.isin(documents.tokens, [words.sep, words.cls, words.mask]).any()
     assert "".join(words.entries[i] for i in documents.tokens[:3]).replace("##", "").startswith("the")
-
-
-def test_the_manifest_of_pairs_names_the_tokenizer(tmp_path: Path) -> None:
-    path = trained(tmp_path / "tokenizer.json", PAIRS, bytes_of_text=False)
-    vocabulary.write_entries(path, tmp_path / "vocabulary.txt")
-    words = vocabulary.read(tmp_path / "vocabulary.txt")
     result = {"file": "training_0000.hdf5", "sequence_length": 32, "predictions": 5, "vocabulary_sha256": words.sha256}
     result |= {"source": None, "rows": 9, "sha256": "a" * 64, "content_digest": "b" * 64, "split": "training"}
     files.write_json(tmp_path / "verified.json", result)
-    sha256 = tokenizer_file.read(str(path)).sha256
+    sha256 = vocabulary.read_tokenizer(path).sha256
     manifest.merge_pairs("own", [tmp_path / "verified.json"], words, {"tokenizer": sha256}, tmp_path / "manifest.json")
-    told = json.loads((tmp_path / "manifest.json").read_text())["vocabulary"]
-    assert told["tokenizer"] == sha256 and "lower_case" not in told
+    described = files.read_json(tmp_path / "manifest.json")["vocabulary"]
+    assert described["tokenizer"] == sha256 and "lower_case" not in described
 
 
-def refused(folder: Path, corpus: str, benchmark: str) -> str:
-    path = folder / "config.yaml"
-    path.write_text(f"corpus: {corpus}\nbenchmarks: {{b: {benchmark}}}\n")
-    with pytest.raises(ConfigError) as caught:
-        load([path])
-    return str(caught.value)
+def test_a_file_that_is_no_tokenizer_or_has_changed(tmp_path: Path) -> None:
+    path, copy = trained(tmp_path / "tokenizer.json", PAIRS), tmp_path / "copy.json"
+    vocabulary.copy(path, files.sha256(path), copy)
+    assert copy.read_bytes() == path.read_bytes()
+    with pytest.raises(UserError, match="is not the file that the configuration names"):
+        vocabulary.copy(path, DIGEST, tmp_path / "other.json")
+    content = json.loads(path.read_text())
+    (tmp_path / "bad.json").write_text(json.dumps({**content, "pre_tokenizer": {"type": "Nothing"}}))
+    with pytest.raises(UserError, match=r"bad.json is no tokenizer that can be used"):
+        OwnTokenizer(tmp_path / "bad.json")
+    with pytest.raises(UserError, match=r"none.json cannot be read"):
+        OwnTokenizer(tmp_path / "none.json")
 
 
 def test_what_does_not_fit_is_refused_before_any_text_is_read(tmp_path: Path) -> None:
@@ -116,25 +114,28 @@ def test_what_does_not_fit_is_refused_before_any_text_is_read(tmp_path: Path) ->
     big, content = tmp_path / "big.json", json.loads(ends.read_text())
     content["added_tokens"] += [
         {**content["added_tokens"][0], "id": number, "content": f"w{number}"}
-        for number in range(len(tokenizer_file.read(str(ends))), 50_258)
+        for number in range(len(vocabulary.read_tokenizer(ends)), 50_258)
     ]
     big.write_text(json.dumps(content))
-    text, bert = "{model: gpt2-tiny}", "{model: bert-tiny, sequence_length: 32}"
-    assert "corpus.tokenizer" in refused(tmp_path, "{tokenizer: none.json}", text)
-    assert "none.json cannot be read as a tokenizer.json" in refused(tmp_path, "{tokenizer: none.json}", text)
     (tmp_path / "other.json").write_text("{}")
-    assert "cannot be read as a tokenizer.json" in refused(tmp_path, f"{{tokenizer: {tmp_path}/other.json}}", text)
-    assert "no token that ends a document" in refused(tmp_path, f"{{tokenizer: {pairs}}}", text)
-    assert "lacks [PAD], [UNK], [CLS], [SEP], [MASK]" in refused(tmp_path, f"{{tokenizer: {ends}}}", bert)
-    assert "[PAD] has the id 4" in refused(tmp_path, f"{{tokenizer: {late}}}", bert)
-    assert "has 50,258 entries, and the vocabulary of gpt2-tiny has 50,257" in refused(
-        tmp_path, f"{{tokenizer: {big}}}", text
-    )
-    both = f"{{tokenizer: {ends}, vocabulary: bert-base-uncased}}"
-    assert "it has a vocabulary of its own" in refused(tmp_path, both, text)
-    small = "{model: {transformers: " + str(tmp_path / "model.json") + ", task: clm}, frameworks: [hf-loop]}"
     (tmp_path / "model.json").write_text(Path("resources/shapes/gpt2-124m.json").read_text().replace("50257", "300"))
-    assert "has 300" in refused(tmp_path, f"{{tokenizer: {ends}}}", small)
+    text, bert = "{model: gpt2-tiny}", "{model: bert-tiny, sequence_length: 32}"
+    small = f"{{model: {{transformers: {tmp_path}/model.json, task: clm}}, frameworks: [hf-loop]}}"
+    for corpus, benchmark, message in (
+        ("none.json", text, "none.json cannot be read as a tokenizer.json"),
+        (f"{tmp_path}/other.json", text, "cannot be read as a tokenizer.json"),
+        (pairs, text, "no token that ends a document"),
+        (ends, bert, "lacks [PAD], [UNK], [CLS], [SEP], [MASK]"),
+        (late, bert, "[PAD] has the id 4"),
+        (big, text, "has 50,258 entries, and the vocabulary of gpt2-tiny has 50,257"),
+        (f"{ends}, vocabulary: bert-base-uncased", text, "it has a vocabulary of its own"),
+        (ends, small, "has 300"),
+    ):
+        config = tmp_path / "config.yaml"
+        config.write_text(f"corpus: {{tokenizer: {corpus}}}\nbenchmarks: {{b: {benchmark}}}\n")
+        with pytest.raises(ConfigError) as caught:
+            load([config])
+        assert message in str(caught.value)
 
 
 def test_it_decides_the_data_and_without_it_nothing_changes(tmp_path: Path) -> None:

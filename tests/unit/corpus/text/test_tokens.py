@@ -32,37 +32,27 @@ def sentences_of(found: tokens.Documents, number: int) -> list[list[int]]:
     return [found.tokens[found.sentences[i] : found.sentences[i + 1]].tolist() for i in range(first, last)]
 
 
-def test_tokenized_articles(tmp_path: Path, words: Vocabulary) -> None:
+def test_tokenized_articles_and_a_part_without_any(tmp_path: Path) -> None:
     articles = {
         7: "word1 word2. word3\nword4",
         8: "",
         9: "\n \n\u200b\n",  # for BERT, this paragraph has no tokens
         3: "[SEP] word5",
     }
-    path = write_articles(tmp_path / "a.jsonl", articles)
-    vocabulary = tiny_vocabulary(tmp_path)
-    tokens.tokenize(path, tmp_path / "tiny.txt", tmp_path / "t.hdf5")
-    found, facts = tokens.read(tmp_path / "t.hdf5")
+    words = tiny_vocabulary(tmp_path)
+    parts = [tmp_path / "t.hdf5", tmp_path / "empty.hdf5"]
+    for part, texts in zip(parts, (articles, {}), strict=True):
+        tokens.tokenize(write_articles(tmp_path / "a.jsonl", texts), tmp_path / "tiny.txt", part)
+    found, facts = tokens.read(parts[0])
     assert sorted(found.ids.tolist()) == [3, 7]
-    assert facts["vocabulary_sha256"] == vocabulary.sha256
+    assert (facts["vocabulary_sha256"], facts["vocabulary_size"]) == (words.sha256, len(words))
     by_id = {number: sentences_of(found, i) for i, number in enumerate(found.ids.tolist())}
-    assert by_id[7][-1] == [vocabulary.entries.index("word4")]
-    special = {vocabulary.pad, vocabulary.cls, vocabulary.sep, vocabulary.mask}
+    assert by_id[7][-1] == [words.entries.index("word4")]
+    special = {words.pad, words.cls, words.sep, words.mask}
     assert not special & {token for sentence in by_id[3] for token in sentence}
-
-
-def test_a_part_without_articles(tmp_path: Path) -> None:
-    vocabulary = tiny_vocabulary(tmp_path)
-    empty = write_articles(tmp_path / "empty.jsonl", {})
-    full = write_articles(tmp_path / "full.jsonl", {1: "word1 word2"})
-    for path in (empty, full):
-        tokens.tokenize(path, tmp_path / "tiny.txt", path.with_suffix(".hdf5"))
-    tokens.gather([empty.with_suffix(".hdf5"), full.with_suffix(".hdf5")], 0, 1, tmp_path / "shard.hdf5")
-    found, facts = tokens.read(tmp_path / "shard.hdf5")
-    assert found.ids.tolist() == [1]
-    assert facts["vocabulary_size"] == len(vocabulary)
-    tokens.gather([empty.with_suffix(".hdf5")], 0, 1, tmp_path / "nothing.hdf5")
-    assert len(tokens.read(tmp_path / "nothing.hdf5")[0]) == 0
+    for some, expected in ((parts, [3, 7]), (parts[1:], [])):
+        tokens.gather(some, 0, 1, tmp_path / "shard.hdf5")
+        assert tokens.read(tmp_path / "shard.hdf5")[0].ids.tolist() == expected
 
 
 def in_hash_order(found: tokens.Documents) -> tokens.Documents:
@@ -112,11 +102,8 @@ def test_pages_spread_evenly_and_stay_where_they_are() -> None:
     shares = np.histogram(places.astype(float), bins=16, range=(0, 2.0**64))[0]
     assert shares.min() > 6000 and shares.max() < 6500
     first_of_splitmix64 = 0xE220A8397B1DCDAF  # with seed 0, as published
-    assert tokens.place(np.array([0, 12, 7_000_000])).tolist() == [
-        first_of_splitmix64,
-        10682531704454680323,
-        1900726960315935718,
-    ]
+    expected = [first_of_splitmix64, 10682531704454680323, 1900726960315935718]
+    assert tokens.place(np.array([0, 12, 7_000_000])).tolist() == expected
 
 
 def test_a_page_in_two_parts_is_taken_once_from_the_first(tmp_path: Path, words: Vocabulary) -> None:
@@ -129,29 +116,19 @@ def test_a_page_in_two_parts_is_taken_once_from_the_first(tmp_path: Path, words:
     assert [len(sentence) for sentence in sentences_of(found, 0)] == [2]
 
 
-def test_files_that_are_not_whole(tmp_path: Path, words: Vocabulary) -> None:
-    path = tmp_path / "t.hdf5"
-    write_tokens(path, documents([[2, 3]], words), words)
-    data = path.read_bytes()
-    path.write_bytes(data[:-100])
-    with pytest.raises(UserError, match="no whole tokens file"):
-        tokens.read(path)
-    path.write_bytes(data)
-    with h5py.File(path, "a") as stream:
-        del stream.attrs["complete"]
-    with pytest.raises(UserError, match="no whole tokens file"):
-        tokens.read(path)
-
-
-def test_a_flipped_byte_is_noticed(tmp_path: Path, words: Vocabulary) -> None:
+def test_damaged_files(tmp_path: Path, words: Vocabulary) -> None:
     path = tmp_path / "t.hdf5"
     write_tokens(path, documents([[200, 300]], words), words)
-    data = bytearray(path.read_bytes())
+    data = path.read_bytes()
     with h5py.File(path) as stream:
-        data[stream["tokens"].id.get_chunk_info(0).byte_offset + 77] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(UserError, match="no whole tokens file"):
-        tokens.read(path)
+        place = stream["tokens"].id.get_chunk_info(0).byte_offset + 77
+    flipped = data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+    with h5py.File(path, "a") as stream:
+        del stream.attrs["complete"]
+    for damaged in (path.read_bytes(), data[:-100], flipped):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="no whole tokens file"):
+            tokens.read(path)
 
 
 def test_parts_of_different_vocabularies(tmp_path: Path, words: Vocabulary) -> None:
@@ -162,5 +139,4 @@ def test_parts_of_different_vocabularies(tmp_path: Path, words: Vocabulary) -> N
 
 
 def test_the_type_of_ids() -> None:
-    assert tokens.kind_for(65536) is np.uint16
-    assert tokens.kind_for(65537) is np.uint32
+    assert (tokens.kind_for(65536), tokens.kind_for(65537)) == (np.uint16, np.uint32)
