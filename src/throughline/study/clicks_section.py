@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, NonNegativeInt
+from pydantic import Field
 
-from throughline.study.section import DataSection, FilePath, Name, PositiveInt, Section
+from throughline.study.section import DataSection, FilePath, Name, PositiveInt, Shards
 
 CLICKS_PROTOCOL = 1
 """A developer raises this number when the same logs give different shards. It changes the digest of all clicks."""
@@ -16,11 +16,6 @@ SYNTHETIC_LOGS = 4
 """Number of log files that synthetic clicks are written into."""
 SYNTHETIC_VALUES = 20_000
 """Number of different categories of synthetic clicks, over all fields."""
-
-
-class ClickShards(Section):
-    training: PositiveInt = Field(8, description="shards that training reads")
-    test: NonNegativeInt = Field(2, description="shards held back from training, with an equal share of the rows each")
 
 
 class Clicks(DataSection):
@@ -32,7 +27,9 @@ class Clicks(DataSection):
         "between tabs), plain or gzip, such as `day_0.gz`; or `synthetic`, logs that are drawn at random",
     )
     rows: PositiveInt = Field(200_000, description="rows of synthetic clicks")
-    shards: ClickShards = Field(default_factory=ClickShards, description="files that the rows are written into")
+    shards: Shards = Field(
+        default_factory=Shards, description="HDF5 files that the rows are written into, with an equal share each"
+    )
 
     @property
     def logs(self) -> list[str]:

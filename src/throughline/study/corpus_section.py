@@ -23,6 +23,7 @@ from throughline.study.section import (
     Name,
     PositiveInt,
     Section,
+    Shards,
     Share,
     Text,
     lead,
@@ -40,11 +41,6 @@ SAMPLE = "sample"
 MOST_PARTS = 10_000
 
 SequenceLength = Annotated[int, Field(ge=8, le=32768)]
-
-
-class Shards(Section):
-    training: PositiveInt = Field(8, description="HDF5 files that training reads")
-    test: NonNegativeInt = Field(2, description="HDF5 files held back from training")
 
 
 class Masking(Section):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, NonNegativeInt
+from pydantic import AfterValidator, Field
 
-from throughline.study.section import DataSection, FilePath, Name, PositiveInt, Section, Text, lead
+from throughline.study.section import DataSection, FilePath, Name, Shards, Text, lead
 
 IMAGES_PROTOCOL = 1
 """A developer raises this number when the same pictures give different shards. It changes the digest of all images."""
@@ -15,15 +15,6 @@ SAMPLE = "sample"
 
 Source = Annotated[Text, AfterValidator(lambda source, info: source if source == SAMPLE else lead(source, info))]
 """The sample or the path of a folder."""
-
-
-class ImageShards(Section):
-    training: PositiveInt = Field(
-        8, description="tar files that training reads; some hundred MB are a good size of one"
-    )
-    test: NonNegativeInt = Field(
-        2, description="tar files held back from training; a source without `val` gives them a share of its pictures"
-    )
 
 
 class Pictures(DataSection):
@@ -37,7 +28,11 @@ class Pictures(DataSection):
         description="what happens to a picture that cannot be decoded. `refuse`: an error names it. `skip`: it is left "
         "out and counted",
     )
-    shards: ImageShards = Field(default_factory=ImageShards, description="files that the pictures are written into")
+    shards: Shards = Field(
+        default_factory=Shards,
+        description="tar files that the pictures are written into; some hundred MB are a good size of a file. A source "
+        "without `val` gives the test shards a share of its pictures",
+    )
 
     def decided_by(self, folder: str) -> dict[str, Any]:
         """Return what decides the shards. The source counts by its name; the folder that holds it does not matter."""

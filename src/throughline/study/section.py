@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, ValidationInfo
 from pydantic.fields import FieldInfo
 
 from throughline import files
@@ -103,6 +103,13 @@ class Section(BaseModel):
         keys: the path of the key; raw: the values of this section, as the user wrote them.
         """
         return None
+
+
+class Shards(Section):
+    """How many files the samples are written into."""
+
+    training: PositiveInt = Field(8, description="files that training reads")
+    test: NonNegativeInt = Field(2, description="files held back from training")
 
 
 class DataSection(Section):
