@@ -36,9 +36,9 @@ rule run:
 
 rule environment:
     output:
-        ready=f"{recipes.environments()}/{{framework}}-{{digest}}/.ready",
+        ready=f"{recipes.environments()}/{{framework}}-{{pins}}/.ready",
     log:
-        "logs/environments/{framework}-{digest}.log",
+        "logs/environments/{framework}-{pins}.log",
     priority: BEFORE_RUNS
     localrule: True
     conda:

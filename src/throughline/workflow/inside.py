@@ -92,7 +92,7 @@ class Inside:
         """
         from snakemake.cli import get_argument_parser
 
-        if not self.is_main or Path(sys.argv[0]).name not in ("snakemake", "__main__.py"):
+        if not self.is_main or not sys.argv[0].endswith(("/snakemake", "/snakemake/__main__.py")):
             return [], []
         rules = list(take(self._workflow, "rules"))
         names = [str(take(rule, "name")) for rule in rules]
