@@ -81,7 +81,7 @@ def shard(source: Path, folder: Path, limit_kb: int | None = None) -> subprocess
     return started(
         "shard",
         *("--tokens", source / "tokens.hdf5", "--vocabulary", source / "tiny.txt", "--split", "training"),
-        *("--number", 0, "--parameters", PARAMETERS, "--unpacked", False, "--output", "data/training_0000.hdf5"),
+        *("--number", 0, "--parameters", PARAMETERS, "--output", "data/training_0000.hdf5"),
         folder=folder,
         limit_kb=limit_kb,
     )

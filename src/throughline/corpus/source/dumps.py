@@ -12,7 +12,7 @@ from pathlib import Path
 
 from throughline import files
 from throughline.corpus.source import streams
-from throughline.corpus.source.pages import NO_NAMESPACES, Site, parse, tag, unusable
+from throughline.corpus.source.pages import Site, parse, tag, unusable
 from throughline.corpus.source.streams import CLOSING, DumpFile, damaged
 from throughline.datasets.shards import installed_file
 from throughline.files import UserError
@@ -84,7 +84,7 @@ def cut(paths: Sequence[Path], parts: int) -> Cut:
 
 def check_articles(dump: Cut) -> None:
     """Read a dump up to its first article; UserError if it has none."""
-    site = Site.of(dump.header)
+    site = Site.from_header(dump.header)
     for part in range(len(dump.parts)):
         for number, page in enumerate(pages(dump, part), 1):
             if parse(page, site, f"page {number} of part {part}").kind == "article":
@@ -148,10 +148,7 @@ def _header(path: Path) -> bytes:
     if encoding and encoding[1].lower() not in (b"utf-8", b"us-ascii"):
         raise unusable(path, f"it is written in {encoding[1].decode(errors='replace')}, not in UTF-8")
     end = text.find(b"</siteinfo>", begin, page if page >= 0 else len(text))
-    header = text[begin:end] + b"</siteinfo>" if end >= 0 else text[begin : text.find(b">", begin) + 1]
-    if page >= 0 and b"<namespace " not in header and b"<ns>" not in text[page:]:
-        raise unusable(path, f"it {NO_NAMESPACES}")
-    return header
+    return text[begin:end] + b"</siteinfo>" if end >= 0 else text[begin : text.find(b">", begin) + 1]
 
 
 def _pages(file: DumpFile, piece: Piece) -> Iterator[tuple[int, bytes]]:

@@ -121,14 +121,14 @@ class Client:
         """
         for last in (False, True):
             resumed = self._patiently(url, partial(self._bytes, url, part, size), part)
-            found = _checksum(part, checksum)
-            if found == checksum:
+            actual = _checksum(part, checksum)
+            if actual == checksum:
                 return
             part.unlink()
             _note(part).unlink(missing_ok=True)
             if last or not resumed:
-                raise ElsewhereError(f"it gives a file with {found}, and should give {checksum}")
-            _say(f"{part.name}: the resumed download is wrong ({found}); it starts again from the beginning")
+                raise ElsewhereError(f"it gives a file with {actual}, and should give {checksum}")
+            _say(f"{part.name}: the resumed download is wrong ({actual}); it starts again from the beginning")
 
     def _patiently(self, url: str, ask: Callable[[], _Answer], part: Path | None = None) -> _Answer:
         """Return the result of `ask`, and retry it while that makes sense; else raise ElsewhereError.

@@ -28,7 +28,6 @@ _REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]
 _NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
 _PARTS_OF_TIME = (b"", b"year", b"month", b"day", b"time", b"hour")  # in the order of the groups of _TIME
 _SILENT = (-2, 6, 14)
-NO_NAMESPACES = "has no <siteinfo> with the names of the namespaces: nothing says which pages are articles"
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ class Site:
     silent_namespaces: frozenset[str] = frozenset()  # in small letters; links to media, files, categories show no text
 
     @classmethod
-    def of(cls, header: str) -> Site:
+    def from_header(cls, header: str) -> Site:
         """Return the site that this XML, from `<mediawiki` to `</siteinfo>`, describes."""
         data = header.encode()
         named = [(int(key), html.unescape(name.decode())) for key, name in _NAMES.findall(data) if key != b"0"]
@@ -114,7 +113,8 @@ def _is_main(head: bytes, title: bytes, site: Site, where: str) -> bool:
     if namespace := _NAMESPACE.search(head):
         return int(namespace[1]) == 0
     if not site.other_namespaces:
-        raise unusable(where, f"it has no <ns>, and the dump {NO_NAMESPACES}")
+        why = "it has no <ns>, and the dump has no <siteinfo> with the names of the namespaces"
+        raise unusable(where, f"{why}: nothing says which pages are articles")
     prefix, colon, _ = html.unescape(title.decode(errors="replace")).partition(":")
     return not colon or prefix not in site.other_namespaces
 

@@ -70,7 +70,7 @@ def extract(
     def extracted() -> Iterator[Article]:
         ids: list[int] = []
         if dump.parts[number]:
-            site = pages.Site.of(dump.header)
+            site = pages.Site.from_header(dump.header)
             found = _articles_of(dump, number, site, seen, expected)
             for article in _by_us(found, site) if extractor == "throughline" else _by_program(found, site, stall_s):
                 ids.append(int(article["id"]))

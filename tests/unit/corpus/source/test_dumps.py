@@ -61,7 +61,7 @@ def test_every_packing_gives_the_same_pages(
         assert all_pages(cut) == expected(PAGES), size
 
 
-def test_progress_ends_at_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_files_and_their_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shares: list[float] = []
     monkeypatch.setattr(Progress, "to", lambda self, done: shares.append(done / self.total) if self.total else None)
     for name, (_, data) in PACKINGS.items():
@@ -69,16 +69,8 @@ def test_progress_ends_at_the_total(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         shares.clear()
         with monkeypatch.context() as patch:
             patch.setattr(bz2_streams, "READ", 1000)
-            all_pages(cut)
+            assert all_pages(cut) == expected(PAGES) * 2
         assert min(shares) >= 0 and 0.9 < max(shares) <= 1, name
-
-
-@pytest.mark.parametrize("parts", [1, 2, 5])
-def test_several_files_of_several_kinds(tmp_path: Path, parts: int) -> None:
-    texts = [HEADER + "".join(PAGES[:20]) + CLOSING, HEADER + "".join(PAGES[20:40]) + CLOSING]
-    contents = [texts[0].encode(), bz2.compress(texts[1].encode()), streams(HEADER, *PAGES[40:], CLOSING)]
-    paths = [written(tmp_path, content, f"{i}.xml") for i, content in enumerate(contents)]
-    assert all_pages(dumps.cut(paths, parts)) == expected(PAGES)
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,7 +97,6 @@ def test_parts_tile_any_dump(
         (b"<page></page><mediawiki>" + CLOSING.encode(), "does not begin with <mediawiki>"),
         (b"<!DOCTYPE x [<!ENTITY a 'b'>]><mediawiki>" + CLOSING.encode(), "declares a document type"),
         (b'<?xml encoding="latin1"?><mediawiki>' + CLOSING.encode(), "is written in latin1"),
-        (b"<mediawiki><page><id>1</id></page>" + CLOSING.encode(), "nothing says which pages are articles"),
         (XML[: len(XML) // 2], "does not end with </mediawiki>"),
         (bz2.compress(XML)[:-40], "ends in the middle"),
         (bz2.compress(XML[: len(XML) // 2]), "does not end with </mediawiki>"),
@@ -118,13 +109,6 @@ def test_what_is_no_whole_dump(tmp_path: Path, data: bytes, message: str) -> Non
     with pytest.raises(UserError, match=message) as caught:
         dumps.cut([written(tmp_path, data)], 3)
     assert "not from a pages-articles dump" in caught.value.what or "is damaged, or not whole" in caught.value.what
-
-
-def test_a_damaged_stream_header_is_found_when_its_part_is_read(tmp_path: Path) -> None:
-    at = MULTISTREAM.index(b"BZh91AY&SY", len(MULTISTREAM) // 2)
-    cut = dumps.cut([written(tmp_path, MULTISTREAM[:at] + b"not" + MULTISTREAM[at + 3 :])], 3)
-    with pytest.raises(UserError, match=f"the bz2 stream at byte {at} does not decompress"):
-        all_pages(cut)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 9, 60])
@@ -175,7 +159,7 @@ def test_progress_is_quiet_at_first_and_tells_the_time_left(capsys: pytest.Captu
     assert "long: 2.5 MB of 10.0 MB (25%), about 0 s left" in capsys.readouterr().err
     slow = Progress("slow", 4)
     slow.to(1)
-    assert "about 1.5 h left" in slow.line(1800)
+    assert "about 90 min left" in slow.line(1800)
     resumed = Progress("downloading x", 1000, done=900)
     resumed.done = 950
     assert resumed.line(10) == "downloading x: 950 B of 1.0 kB (95%), about 10 s left"

@@ -8,11 +8,11 @@ from throughline.corpus.source import pages
 from throughline.corpus.source.pages import Site
 from throughline.files import UserError
 
-OLD = Site.of(
+OLD = Site.from_header(
     '<mediawiki version="0.3"><siteinfo><base>http://x/wiki/Y</base><namespace key="0" />'
     '<namespace key="1">Talk &amp; more</namespace><namespace key="10">Template</namespace></siteinfo>'
 )
-NEW = Site.of('<mediawiki xmlns="x" version="0.10">')
+NEW = Site.from_header('<mediawiki xmlns="x" version="0.10">')
 
 
 def page(title: str = "Title", text: str = "Text", extra: str = "", attributes: str = "") -> bytes:

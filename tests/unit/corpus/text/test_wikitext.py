@@ -86,7 +86,7 @@ def test_what_is_left(markup: str, text: str) -> None:
 
 
 def test_the_names_of_another_wiki() -> None:
-    site = pages.Site.of('<namespace key="6">Datei</namespace><namespace key="14">Kategorie</namespace>')
+    site = pages.Site.from_header('<namespace key="6">Datei</namespace><namespace key="14">Kategorie</namespace>')
     markup = "Hund[[Datei:Ein Hund|mini|Hund]] und[[Kategorie:Hund]][[Category:Dog]] [[Hilfe:Hund|Hilfe]]"
     assert plain_text(markup, site.silent_namespaces) == "Hund und Hilfe"
 
