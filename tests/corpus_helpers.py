@@ -90,28 +90,11 @@ def any_parameters(**chosen: st.SearchStrategy[int]) -> st.SearchStrategy[Parame
 def documents(lengths: Sequence[Sequence[int]], words: Vocabulary, *, ids: Sequence[int] | None = None) -> Documents:
     """Make documents whose sentences have the given lengths. Their tokens count upwards, so that a test can recognize
     neighbours."""
-    sentences = [length for document in lengths for length in document]
-    ids_of_tokens = words.words[np.arange(sum(sentences)) % len(words.words)]
-    return Documents(
-        ids_of_tokens.astype(np.uint16),
-        np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
-        np.concatenate([[0], np.cumsum([len(document) for document in lengths])]).astype(np.int64),
-        np.array(range(len(lengths)) if ids is None else ids, dtype=np.int64),
-    )
-
-
-def taken(found: Documents, order: Sequence[int] | np.ndarray) -> Documents:
-    """Return the documents with the numbers `order`, in that order."""
-    sentences, ids_of_tokens, counts = [np.zeros(0, np.int64)], [found.tokens[:0]], [0]
-    for number in order:
-        first, last = found.documents[number : number + 2]
-        sentences.append(np.diff(found.sentences[first : last + 1]))
-        ids_of_tokens.append(found.tokens[found.sentences[first] : found.sentences[last]])
-        counts.append(last - first)
-    ends = np.concatenate([[0], np.cumsum(np.concatenate(sentences))]).astype(np.int64)
-    return Documents(
-        np.concatenate(ids_of_tokens), ends, np.cumsum(counts).astype(np.int64), found.ids[np.asarray(order, int)]
-    )
+    sentences = np.array([length for document in lengths for length in document], np.int64)
+    counts = np.array([len(document) for document in lengths], np.int64)
+    ids_of_tokens = words.words[np.arange(sentences.sum()) % len(words.words)].astype(np.uint16)
+    numbers = np.array(range(len(lengths)) if ids is None else ids, np.int64)
+    return Documents(ids_of_tokens, tokens.offsets(sentences), tokens.offsets(counts), numbers)
 
 
 def write_tokens(path: Path, found: Documents, words: Vocabulary, *, sha256: str | None = None) -> None:

@@ -29,7 +29,7 @@ def sanitized(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 def test_the_kernel_stays_inside_its_arrays(sanitized: dict[str, str]) -> None:
     tests = [*map(str, TESTS), f"{CORPUS}/test_kernel.py::test_planes"]
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", "not transformers", *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *tests]
     run = subprocess.run(command, env=sanitized, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
 

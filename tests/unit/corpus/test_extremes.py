@@ -35,18 +35,18 @@ TEXT = st.lists(
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with the published vocabulary, which is read once: that takes longer than to make a small shard."""
     path = tmp_path_factory.mktemp("extremes")
     vocabulary.write_bert_base_uncased(path / "vocabulary.txt")
-    return path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vocabulary, "read", cache(vocabulary.read))
+        yield path
 
 
 @pytest.fixture(scope="module")
-def words(folder: Path) -> Iterator[Vocabulary]:
-    """The vocabulary, read once: to read it takes longer than to make a small shard."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vocabulary, "read", cache(vocabulary.read))
-        yield vocabulary.read(folder / "vocabulary.txt")
+def words(folder: Path) -> Vocabulary:
+    return vocabulary.read(folder / "vocabulary.txt")
 
 
 def shard_of(folder: Path, words: Vocabulary, texts: list[str]) -> tuple[dict[str, np.ndarray], tokens.Documents]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import json
 import signal
 import subprocess
@@ -41,26 +40,6 @@ def test_the_sample_in_any_parts(tmp_path: Path) -> None:
     assert len(articles) == 106 and (articles[0]["title"], articles[0]["id"]) == ("Anarchism", "12")
     assert "&lt;" not in whole.decode()
     assert extracted([SAMPLE], 3, tmp_path) == whole
-
-
-@pytest.mark.slow
-def test_every_packing_of_some_pages_gives_the_same_articles(tmp_path: Path) -> None:
-    text, end = bz2.decompress(SAMPLE.read_bytes()), CLOSING.encode()
-    pages = list(dumps.pages(dumps.cut([SAMPLE], 1), 0))[20:80]
-    header = text[: text.index(b"<page>")]
-
-    def block(first: int, last: int) -> bytes:
-        return b"\n".join(pages[first:last]) + b"\n"
-
-    plain, multi, one, two = (tmp_path / name for name in ("a.xml", "b.xml.bz2", "c.xml.bz2", "d.xml"))
-    plain.write_bytes(header + block(0, 60) + end)
-    multi.write_bytes(streams(header, *(block(i, i + 6) for i in range(0, 60, 6)), end))
-    one.write_bytes(streams(header, block(0, 15), block(15, 30), end))
-    two.write_bytes(header + block(30, 60) + end)
-    whole = extracted([plain], 1, tmp_path)
-    assert whole.count(b"\n") > 10
-    for files, parts in (([plain], 2), ([multi], 3), ([one, two], 2)):
-        assert extracted(files, parts, tmp_path) == whole
 
 
 def test_counts_and_parts_without_pages(tmp_path: Path) -> None:

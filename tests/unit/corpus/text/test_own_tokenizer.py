@@ -26,13 +26,13 @@ DIGEST = "d" * 64
 
 def trained(path: Path, specials: list[str], size: int = 400, *, bytes_of_text: bool = True) -> Path:
     """Train a tokenizer on a few words and save it, cut to 4 tokens and with padding, which must not matter."""
-    model: Any = models.BPE() if bytes_of_text else models.WordPiece({}, unk_token="[UNK]")
-    made = Tokenizer(model)
-    initial = pre_tokenizers.ByteLevel.alphabet() if bytes_of_text else []
+    trainer: Any
     if bytes_of_text:
+        made, alphabet = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
         made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-        trainer: Any = trainers.BpeTrainer(vocab_size=size, special_tokens=specials, initial_alphabet=initial)
+        trainer = trainers.BpeTrainer(vocab_size=size, special_tokens=specials, initial_alphabet=alphabet)
     else:
+        made = Tokenizer(models.WordPiece({}, unk_token="[UNK]"))
         made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
         trainer = trainers.WordPieceTrainer(vocab_size=size, special_tokens=specials)
     made.train_from_iterator([*TEXTS.values()] * 3, trainer)
@@ -60,14 +60,11 @@ def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
         ids = stream["tokens"][...]
     assert (ids == own.facts.end).sum() == 2  # the text `<|endoftext|>` has become no special token
     assert own.decoded(ids[:-1]).count("<|endoftext|>") == 2
-    files.write_json(tmp_path / "verified.json", result)
-    manifest.merge_tokens(
-        "own", [tmp_path / "verified.json"], {"tokenizer": own.facts.sha256}, tmp_path / "manifest.json"
-    )
-    assert files.read_json(tmp_path / "manifest.json")["vocabulary"] == {
-        "size": len(own.facts), "sha256": own.facts.sha256, "tokenizer": own.facts.sha256, "end_of_text": own.facts.end,
-    }  # fmt: skip
-    assert files.sha256(path) == own.facts.sha256
+    verified, merged, sha256 = tmp_path / "verified.json", tmp_path / "manifest.json", files.sha256(path)
+    files.write_json(verified, result)
+    manifest.merge_tokens("own", [verified], {"tokenizer": sha256}, merged)
+    expected = {"size": len(own.facts), "sha256": sha256, "tokenizer": sha256, "end_of_text": own.facts.end}
+    assert files.read_json(merged)["vocabulary"] == expected
     with h5py.File(shard, "a") as stream:
         stream["tokens"][0] = len(own.facts)
     with pytest.raises(UserError, match="the vocabulary ends at"):

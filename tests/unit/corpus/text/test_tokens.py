@@ -1,4 +1,4 @@
-"""Tokens files: only the page id decides which shard a document goes to, and empty documents are left out."""
+"""Tokens files: only the page id decides the shard of a document, in any memory. Empty documents are left out."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from corpus_helpers import content, documents, same, taken, tiny_vocabulary, write_tokens
+from corpus_helpers import content, documents, same, tiny_vocabulary, write_tokens
+from throughline.corpus.shards import Parameters, making, pairs
 from throughline.corpus.text import tokens
+from throughline.corpus.text.tokens import Allocator
 from throughline.corpus.text.vocabulary import Vocabulary
 from throughline.files import UserError
+
+PARAMETERS = Parameters(16, 3, probability=0.3, dupe_factor=2)
 
 
 @pytest.fixture(scope="module")
@@ -55,46 +59,65 @@ def test_tokenized_articles_and_a_part_without_any(tmp_path: Path) -> None:
         assert tokens.read(tmp_path / "shard.hdf5")[0].ids.tolist() == expected
 
 
-def in_hash_order(found: tokens.Documents) -> tokens.Documents:
-    return taken(found, np.argsort(tokens.place(found.ids), kind="stable"))
-
-
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
-    lengths=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=4), min_size=0, max_size=12),
+    articles=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=12),
     parts=st.integers(1, 4),
     shards=st.integers(1, 6),
-    seed=st.integers(0, 2**32),
+    memory_bytes=st.sampled_from([0, 1, 40, 300]),
+    at_a_time=st.sampled_from([1, 3, 7]),
 )
-def test_shards_do_not_depend_on_parts(
+def test_any_parts_and_any_memory_give_the_same_shards(
     tmp_path_factory: pytest.TempPathFactory,
-    words: Vocabulary,
-    lengths: list[list[int]],
+    articles: list[list[int]],
     parts: int,
     shards: int,
-    seed: int,
+    memory_bytes: int,
+    at_a_time: int,
 ) -> None:
     folder = tmp_path_factory.mktemp("tokens")
-    chance = np.random.default_rng(seed)
-    ids = chance.choice(10**9, size=len(lengths), replace=False)
-    whole = documents(lengths, words, ids=ids.tolist())
-    of_part = chance.integers(parts, size=len(lengths))
-    paths = []
-    for part in range(parts):
-        paths.append(folder / f"part_{part}.hdf5")
-        mine = taken(whole, np.flatnonzero(of_part == part))
-        write_tokens(paths[-1], in_hash_order(mine), words)
-    write_tokens(folder / "one.hdf5", in_hash_order(whole), words)
-    seen: dict[int, list[list[int]]] = {}
-    for shard in range(shards):
-        tokens.gather(paths, shard, shards, folder / "a.hdf5")
-        tokens.gather([folder / "one.hdf5"], shard, shards, folder / "b.hdf5")
-        assert same(content(folder / "a.hdf5"), content(folder / "b.hdf5"))
-        found, _ = tokens.read(folder / "a.hdf5")
-        assert (np.diff(found.ids) > 0).all()
-        seen |= {number: sentences_of(found, i) for i, number in enumerate(found.ids.tolist())}
-    assert seen == {number: sentences_of(whole, i) for i, number in enumerate(ids.tolist())}
+    words, chance = tiny_vocabulary(folder), np.random.default_rng(len(articles))
+    ids = chance.choice(10**9, size=len(articles), replace=False).tolist()
+    entries = [[chance.integers(0, 20, size).tolist() for size in sentences] for sentences in articles]
+    texts = ["\n".join(" ".join(f"word{i}" for i in sentence) for sentence in sentences) for sentences in entries]
+    found: dict[int, list[list[int]]] = {}
+
+    def made(parts: int, **bound: int) -> list[bytes]:
+        files, contents = [folder / f"{part}.hdf5" for part in range(parts)], []
+        for part, file in enumerate(files):
+            some = dict(zip(ids[part::parts], texts[part::parts], strict=True))
+            path = write_articles(folder / "a.jsonl", some)
+            tokens.tokenize(path, folder / "tiny.txt", file, lines=True, **bound)
+        for shard in range(shards):
+            gathered, path = folder / "tokens.hdf5", folder / "training_0000.hdf5"
+            tokens.gather(files, shard, shards, gathered, **bound)
+            making.make(gathered, folder / "tiny.txt", PARAMETERS, "training", 0, path, **bound)
+            read, _ = tokens.read(gathered)
+            assert (np.diff(read.ids) > 0).all()
+            found.update((number, sentences_of(read, i)) for i, number in enumerate(read.ids.tolist()))
+            contents += content(gathered), content(path)
+        return contents
+
+    whole = made(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "_BATCH_CHARACTERS", 10)
+        patch.setattr(pairs, "_SENTENCES", at_a_time)
+        patch.setattr(pairs, "_SORTED", at_a_time)
+        assert all(map(same, whole, made(parts, memory_bytes=memory_bytes)))
+    first = words.entries.index("word0")
+    assert found == {n: [[first + i for i in one] for one in some] for n, some in zip(ids, entries, strict=True)}
+    assert not [path for path in folder.iterdir() if path.suffix not in (".hdf5", ".txt", ".jsonl")]
+
+
+def test_what_does_not_fit_lies_in_files_and_keeps_its_values(tmp_path: Path) -> None:
+    allocator = Allocator(tmp_path, 1000)
+    inside, outside = allocator.empty(100, np.int64), allocator.empty(100_000, np.int64)
+    inside[:], outside[:] = np.arange(100), np.arange(100_000)
+    allocator.release()
+    assert np.array_equal(outside, np.arange(100_000)) and np.array_equal(inside, np.arange(100))
+    assert len(allocator.empty(0, np.int64)) == 0 and not list(tmp_path.iterdir())
+    assert allocator._left == 200 and len(allocator._mapped) == 1
 
 
 def test_pages_spread_evenly_and_stay_where_they_are() -> None:
@@ -108,7 +131,7 @@ def test_pages_spread_evenly_and_stay_where_they_are() -> None:
 
 def test_a_page_in_two_parts_is_taken_once_from_the_first(tmp_path: Path, words: Vocabulary) -> None:
     first, second = documents([[2]], words, ids=[5]), documents([[3], [1]], words, ids=[5, 6])
-    for name, found in (("a", first), ("b", in_hash_order(second))):
+    for name, found in (("a", first), ("b", second)):
         write_tokens(tmp_path / f"{name}.hdf5", found, words)
     tokens.gather([tmp_path / "a.hdf5", tmp_path / "b.hdf5"], 0, 1, tmp_path / "c.hdf5")
     found, _ = tokens.read(tmp_path / "c.hdf5")

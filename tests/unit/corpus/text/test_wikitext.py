@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus_helpers import CLOSING, HEADER, page
-from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
 from throughline.corpus.source import dumps, pages
 from throughline.corpus.text import extraction, wikitext
 from throughline.corpus.text.wikitext import plain_text
-from throughline.files import UserError, read_json
+from throughline.files import read_json
 
 from .test_tokenization import sentences_of
 
@@ -193,18 +192,6 @@ def test_less_is_lost_than_by_wikiextractor_and_no_markup_is_left_on_real_pages(
     markup = r"formula_\d|\{\{|\}\}|\[\[|\]\]|''|</?(?:ref|br|su[bp]|span|div|li|math)\b|&\w+;|\( ?[,;]"
     assert not re.findall(markup, text)
     assert len(re.findall(r"\(\s*\)", text)) == 1  # these two brackets are keys of a typewriter
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("odd", ODD, ids=lambda odd: odd.what)
-def test_an_odd_dump(odd: Odd, tmp_path: Path) -> None:
-    if isinstance(odd.result, str):
-        with pytest.raises(UserError) as caught:
-            articles(odd, tmp_path, extractor="throughline")
-        assert odd.result in str(caught.value)
-    else:
-        assert len(articles(odd, tmp_path, extractor="throughline")) == odd.result
-    assert not list(tmp_path.glob("*.partial*")) and ARTICLES == 28
 
 
 def test_counts_and_an_article_without_text(tmp_path: Path) -> None:
