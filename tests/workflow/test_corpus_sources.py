@@ -238,13 +238,6 @@ def test_a_finished_shard_that_is_damaged_or_replaced(clone: Callable[[str], Clo
     assert job_counts(fresh.made("--dry-run", "data/adopted/seq32/manifest.json").stdout)["verify"] >= 1
 
 
-def test_finished_shards_of_other_lengths(clone: Callable[[str], Clone], shards: Path) -> None:
-    failed = clone(adopting(shards, "{32: 6, 128: 20}")).snakemake("--dry-run", "corpus")
-    assert failed.returncode != 0
-    assert "holds no training shards of 32 tokens with 6 predictions" in failed.stdout
-    assert "64: 10 in 3 files" in failed.stdout and "Traceback" not in failed.stdout
-
-
 def test_finished_shards_of_only_the_length_that_runs_read(clone: Callable[[str], Clone], shards: Path) -> None:
     """The folder has no shards of 128 tokens. Those of 64 tokens are there, and no run reads them."""
     fresh = clone(adopting(shards, "{32: 5, 64: 10, 128: 20}"))
@@ -274,6 +267,11 @@ def test_finished_shards_that_are_not_there(clone: Callable[[str], Clone], shard
         (adopting(tmp_path / "none"), "there is no folder"),
         (adopting(tmp_path / "empty"), "holds no shards"),
         (adopting(shards) + text, "holds pairs of sentences for BERT, and a benchmark reads running text"),
+        (
+            adopting(shards, "{32: 6, 128: 20}"),
+            "no training shards of 32 tokens with 6 predictions, 128 tokens with 20",
+        ),
+        (adopting(shards, "{32: 6, 64: 9}"), "64: 10 in 3 files"),
     ):
         failed = clone(configuration).snakemake("--dry-run", "corpus")
         assert failed.returncode != 0 and message in failed.stdout and "Traceback" not in failed.stdout

@@ -64,11 +64,11 @@ def test_parts_of_several_sources_follow_each_other() -> None:
         made.cut("0008")
 
 
-@pytest.mark.parametrize("dump", ["sample", ["a.xml", "b.xml"], [["a.xml", "b.xml"]], {"text": "a.txt"}, ["sample"]])
-def test_one_source_has_the_files_and_arguments_that_it_always_had(dump: Any) -> None:
-    made = corpus(dump=dump)
-    assert list(made.cuts) == [""] and made.cut("0003") == "data/sample/dump/parts.json"
-    assert made.lines("0001") == made.is_text() == ("text" in dump)
+def test_one_source_has_the_files_that_it_always_had() -> None:
+    for dump in ("sample", ["a.xml", "b.xml"], [["a.xml", "b.xml"]], {"text": "a.txt"}, ["sample"]):
+        made = corpus(dump=dump)
+        assert list(made.cuts) == [""] and made.cut("0003") == "data/sample/dump/parts.json"
+        assert made.lines("0001") == made.is_text() == ("text" in dump)
 
 
 def test_finished_shards_of_another_maker() -> None:
