@@ -59,14 +59,10 @@ def test_an_installation_without_a_clone_finds_its_tables(wheel: Path, tmp_path:
 def test_every_command_has_a_line_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     commands.main([])
     lines = capsys.readouterr().out.splitlines()
-    assert "doctor" in commands.NAMES
     for name in commands.NAMES:
         assert any(line.startswith(f"  {name} ") and line.endswith(".") for line in lines)
     with pytest.raises(SystemExit, match="has no command nothing"):
         commands.main(["nothing"])
-
-
-def test_the_doctor_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         commands.main(["doctor"])
     assert left.value.code == 0 and "What it can do" in capsys.readouterr().out

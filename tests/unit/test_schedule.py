@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +17,8 @@ from throughline.workloads import Unsupported
 
 LINEAR = {"name": "linear", "warmup_steps": 4, "total_steps": 12}
 SCHEDULES: list[tuple[dict[str, Any], dict[int, float]]] = [
-    ({"warmup_steps": 4}, {1: 0.25, 3: 0.75, 4: 1.0, 5: 1.0, 1000: 1.0}),
-    (LINEAR, {1: 0.25, 4: 1.0, 5: 0.875, 8: 0.5, 12: 0.0, 13: 0.0}),
+    ({"warmup_steps": 4}, {1: 0.25, 4: 1.0, 5: 1.0, 1000: 1.0}),
+    (LINEAR, {1: 0.25, 4: 1.0, 5: 0.875, 12: 0.0, 13: 0.0}),
     ({**LINEAR, "last": 0.1}, {4: 1.0, 8: 0.55, 12: 0.1, 100: 0.1}),
     ({**LINEAR, "decay_from": "start"}, {4: 1.0, 6: 0.5, 9: 0.25, 12: 0.0}),
     ({**LINEAR, "name": "polynomial", "power": 0.5}, {6: 0.75**0.5, 10: 0.5, 12: 0.0}),
@@ -46,16 +47,9 @@ def test_a_constant_rate_is_the_default_and_appears_nowhere() -> None:
 
 
 def test_a_framework_that_cannot_change_the_rate_says_so() -> None:
-    class Plain(Rank):
-        def memory(self) -> dict[str, Any]:
-            return {}
-
-        def versions(self) -> dict[str, str | None]:
-            return {}
-
-    rank = Plain(training_fixtures.spec(), 0, 0, 1, "cpu")
+    rank: Any = SimpleNamespace(spec=training_fixtures.spec())
     with pytest.raises(Unsupported, match="torch has no learning rate that changes"):
-        rank.set_rate(1.0)
+        Rank.set_rate(rank, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +87,5 @@ def test_a_proof_goes_through_the_whole_course_with_the_same_mean_rate() -> None
 
 
 def test_words() -> None:
-    words = Schedule("polynomial", 2000, 7038, 0.5, 0.1, "start").words
-    assert words == (
-        "polynomial of power 0.5, 2,000 steps of warm-up, 7,038 in all, to 0.1 of the rate, decay from the start"
-    )
+    words = "polynomial of power 0.5, 2,000 steps of warm-up, 7,038 in all, to 0.1 of the rate, decay from the start"
+    assert Schedule("polynomial", 2000, 7038, 0.5, 0.1, "start").words == words

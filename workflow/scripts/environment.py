@@ -8,7 +8,6 @@ here: install into the environment of this Python (conda's)
 log: the whole output (default: logs/environments/<framework>.log)
 """
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from throughline.files import UserError
 def main(frameworks: Sequence[str] = (), /, here: bool = False, log: Path | None = None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from throughline import recipes
+    from throughline import handover, recipes
     from throughline.frameworks import NAMES
     from throughline.installation import build
 
@@ -36,7 +35,7 @@ def main(frameworks: Sequence[str] = (), /, here: bool = False, log: Path | None
         builds = [builders.submit(build.build, name, output) for name, output in zip(names, logs, strict=True)]
     for finished in builds:  # an error is raised only now, when all builds have ended
         finished.result()
-    if os.environ.get("THROUGHLINE_NEEDED_DEVICES"):  # runs on GPUs wait for them
+    if handover.get("devices"):  # runs on GPUs wait for them
         from throughline.launch import gpu_builds
 
         for name in names:

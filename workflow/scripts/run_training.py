@@ -7,7 +7,7 @@ manifest: manifest.json of the shards (not for synthetic data)
 python: the Python that runs the workers (default: this one)
 environment: the workers' environment, by its name
 hang_after: seconds without a step after which a run counts as hung
-hosts: names of hosts behind ssh (default: those in THROUGHLINE_HOSTS)
+hosts: names of hosts behind ssh (default: those of the workflow's configuration)
 strict: treat warnings that are found before the start as errors
 """
 

@@ -37,7 +37,7 @@ LOGS = {
 
 @pytest.fixture(autouse=True)
 def variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"TERM": "xterm", "COLUMNS": "100", "THROUGHLINE_PROGRESS_S": ""}.items():
+    for name, value in {"TERM": "xterm", "COLUMNS": "100", "THROUGHLINE_CALL": ""}.items():
         monkeypatch.setenv(name, value)
 
 
