@@ -15,7 +15,6 @@ def test_the_most_similar_names_come_first_and_equal_ones_in_their_order() -> No
 
 
 def test_a_question_names_one_two_or_three() -> None:
-    assert spelling.meant("corpsu", ["corpus", "images"]) == "did you mean corpus?"
     assert spelling.meant("run9", ["run1", "run2", "run3"]) == "did you mean run1, run2 or run3?"
     assert spelling.meant("zzz", ["corpus"]) == ""
 

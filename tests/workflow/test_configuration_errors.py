@@ -1,4 +1,7 @@
-"""Mistakes give an error before anything starts, and no text of the configuration is run by a shell."""
+"""The mistakes that people make most each get an error of a few lines before anything starts.
+
+And no text of the configuration is run by a shell.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,17 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from throughline import files, handover
+from throughline.files import UserError
 from throughline.launch import machine
 from throughline.study import runs
-from throughline.study.config import load
+from throughline.study.config import ConfigError, load
+from throughline.study.presets import of_a_preset
+from throughline.study.targets import Targets
 
 from .conftest import ROOT, SMALL, Clone, job_counts
 
@@ -21,15 +28,59 @@ SNAKEMAKE_S_OWN = ("Exception", "Traceback", "WorkflowError", ".smk", "/Snakefil
 """What Snakemake adds to an error: its name of it, and places in the workflow's own code."""
 
 
+BLOCK = "benchmarks:\n  b:\n    sequence_length: 32\n"
+MISTAKES = {
+    "misspelled key": (BLOCK + "    topologys: [1n1g]", "topologys: unknown key; did you mean topologies or options?"),
+    "framework": (BLOCK + "    frameworks: [pytorch]", "b.frameworks.0 = 'pytorch': allowed: hf-loop, "),
+    "topology": (
+        BLOCK + "    topologies: [2g]",
+        "topologies.0 = '2g': a topology is <nodes>n<devices per node>g",
+    ),
+    "model": (BLOCK + "    model: bert-smal", "b.model = 'bert-smal': did you mean bert-small, bert-mini or bert"),
+    "wrong indent": (
+        BLOCK + "   model: bert-tiny",
+        "config.yaml is not valid YAML\n  why:  while parsing a block mapping",
+    ),
+    "duplicate key": (BLOCK + "    sequence_length: 64", 'config.yaml, line 4: found duplicate key "sequence_length"'),
+    "text for a number": (BLOCK + "runs: {repeats: five}", "runs.repeats = 'five': Input should be a valid integer"),
+    "key of another model": (BLOCK + "    image: 64", "benchmarks.b.image: a key of resnet models; bert models take"),
+    "file that is not there": (None, "config.yaml does not exist\n  next: check the path after --configfile"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_the_usual_mistakes_take_at_most_four_lines(name: str, tmp_path: Path) -> None:
+    content, message = MISTAKES[name]
+    path = tmp_path / "config.yaml"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load([path])
+    assert message in str(caught.value) and len(str(caught.value).splitlines()) <= 4
+    if name == "wrong indent":
+        assert "line 4, column 4" in str(caught.value)
+
+
+def test_a_target_of_a_preset_is_answered_with_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    config = load([ROOT / "config.yaml"])
+    targets = Targets(config, runs.expand(config), {}, {}, {})
+    with pytest.raises(UserError) as caught:
+        targets.records(benchmark="gpt2", batch="2", precision="fp32")
+    *listed, command = str(caught.value).splitlines()
+    target = "results/gpt2/bz2_fp32.json"
+    assert command == f"  next: gpt2-cpu.yaml asks for it: snakemake {target} --configfile presets/gpt2-cpu.yaml"
+    assert listed[0] == f"{target} is not in the configuration. It holds:" and len(listed) == 3
+    assert of_a_preset("results/nobody/bz2_fp32.json") is None
+
+
 def test_every_mistake_is_named_before_anything_starts(clone: Callable[[str], Clone]) -> None:
     wrong = clone(SMALL.replace("repeats: 2", "repeats: many").replace("parts: 2", "partz: 2"))
     failed = wrong.snakemake()
-    assert failed.returncode != 0
-    assert "runs.repeats = 'many': Input should be a valid integer" in failed.stdout
-    assert "corpus.partz: unknown key" in failed.stdout
+    assert failed.returncode != 0 and not wrong.files("data/*/*")
+    assert "runs.repeats = 'many': Input should be" in failed.stdout and "corpus.partz: unknown key" in failed.stdout
     assert failed.stdout.splitlines()[-1].startswith("  next: correct it")
     assert not any(words in failed.stdout for words in SNAKEMAKE_S_OWN), failed.stdout
-    assert not wrong.files("data/*/*")
 
 
 def test_a_machine_without_the_devices_is_noticed_before_data_are_made(clone: Callable[[str], Clone]) -> None:

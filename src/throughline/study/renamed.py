@@ -117,11 +117,13 @@ def of_key(keys: Sequence[Any]) -> str | None:
 
     None if the key was not renamed. For a key that is gone, return what to use.
     """
-    section = ".".join(
-        "<name>" if number == 1 and keys[0] in NAMED else str(key) for number, key in enumerate(keys[:-1])
-    )
-    tables = (names for table in (KEYS, GONE) for name, names in table.items() if f".{section}".endswith(f".{name}"))
-    return next((names[keys[-1]] for names in tables if keys[-1] in names), None)
+    above = ["<name>" if number == 1 and keys[0] in NAMED else key for number, key in enumerate(keys[:-1])]
+    section = f".{'.'.join(map(str, above))}"
+    for table, text in ((KEYS, "{}"), (GONE, "gone; use {}")):
+        for name, names in table.items():
+            if section.endswith(f".{name}") and keys[-1] in names:
+                return text.format(names[keys[-1]])
+    return None
 
 
 def of_value(keys: Sequence[Any], value: Any) -> str | None:

@@ -1,13 +1,12 @@
 """What an acceptance measures: its places, the specifications and files of its runs, and its round robin of pairs."""
 
 import pytest
-from pydantic import ValidationError
 
 from throughline.spec import Topology
 from throughline.study import acceptance
 from throughline.study.accept_section import Accept
 from throughline.study.acceptance import Fleet, Place
-from throughline.study.config import Config, ConfigError, load
+from throughline.study.config import Config, load
 
 
 @pytest.fixture
@@ -15,7 +14,7 @@ def config() -> Config:
     return load(["config.yaml"])
 
 
-@pytest.mark.parametrize("nodes", range(1, 20))
+@pytest.mark.parametrize("nodes", range(1, 10))
 def test_every_pair_meets_once_and_no_node_meets_two_at_a_time(nodes: int) -> None:
     rounds = acceptance.rounds_of_pairs(range(nodes))
     pairs = [pair for pairs in rounds for pair in pairs]
@@ -33,26 +32,17 @@ def test_places_have_words_folders_and_a_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "text", "renumbered"),
+    ("nodes", "text", "renumbered"),
     [
-        (
-            Place("node", (3,)),
-            "the GPUs of node 0 are not fit to be measured",
-            "the GPUs of node 3 are not fit to be measured",
-        ),
-        (
-            Place("device", (3,), 5),
-            "no word from node0:29500, node 0's agent",
-            "no word from node3:29500, node 3's agent",
-        ),
-        (Place("pair", (1, 2)), "node 0: it is not like node 1", "node 1: it is not like node 2"),
-        (Place("pair", (0, 2)), "node 1 and its NUMA node 1", "node 2 and its NUMA node 1"),
-        (Place("all", (0, 2, 3)), "rank 7 of 24 on node 2, node 9", "rank 7 of 24 on node 3, node 9"),
-        (Place("node", (1,)), "results/acceptance/node0/visit1.json", "results/acceptance/node0/visit1.json"),
+        ((3,), "no word from node0:29500, node 0's agent", "no word from node3:29500, node 3's agent"),
+        ((1, 2), "node 0: it is not like node 1", "node 1: it is not like node 2"),
+        ((0, 2), "node 1 and its NUMA node 1", "node 2 and its NUMA node 1"),
+        ((0, 2, 3), "rank 7 of 24 on node 2, node 9", "rank 7 of 24 on node 3, node 9"),
+        ((1,), "results/acceptance/node0/visit1.json", "results/acceptance/node0/visit1.json"),
     ],
 )
-def test_texts_of_a_run_get_the_numbers_of_the_acceptance(place: Place, text: str, renumbered: str) -> None:
-    assert place.renumbered(text) == renumbered
+def test_texts_of_a_run_get_the_numbers_of_the_acceptance(nodes: tuple[int, ...], text: str, renumbered: str) -> None:
+    assert Place("all", nodes).renumbered(text) == renumbered
 
 
 def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config: Config) -> None:
@@ -83,16 +73,13 @@ def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.Monke
     assert len(calls) == 1
 
 
-def test_on_a_cpu_the_node_is_the_device(config: Config) -> None:
+def test_on_a_cpu_the_node_is_the_device_and_two_nodes_are_a_pair(config: Config) -> None:
     made = acceptance.asked(config, Fleet((0, 1, 2, 3), 1, "cpu", threads=2)).measurements()
     assert {measured.place.kind for measured in made} == {"node", "pair", "all"}
     assert {measured.what for measured in made if measured.place.kind == "node"} == {"step", "matmul", "memory"}
     assert {measured.spec.threads for measured in made} == {2}
-
-
-def test_two_nodes_are_a_pair_and_one_node_is_alone(config: Config) -> None:
-    assert {place.kind for place in acceptance.asked(config, Fleet((0, 1), 1, "cpu")).places()} == {"node", "pair"}
-    assert {place.kind for place in acceptance.asked(config, Fleet((0,), 1, "cpu")).places()} == {"node"}
+    for nodes, kinds in (((0, 1), {"node", "pair"}), ((0,), {"node"})):
+        assert {place.kind for place in acceptance.asked(config, Fleet(nodes, 1, "cpu")).places()} == kinds
 
 
 def test_an_acceptance_is_read_as_it_was_written(config: Config) -> None:
@@ -109,13 +96,7 @@ def test_pairs_are_shortened_by_rounds(config: Config, pairs: object, rounds: in
 
 
 def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
-    block = {
-        "model": "gpt2-tiny",
-        "sequence_length": 64,
-        "batch": {"bf16": [4, 8]},
-        "topologies": ["1n4g"],
-        "repeats": 9,
-    }
+    block = {"model": "gpt2-tiny", "sequence_length": 64, "batch": {"bf16": [4, 8]}, "repeats": 9}
     config = load(["config.yaml"], {"benchmarks": {"mine": block}, "accept": {"train": "mine", "step_s": 7}})
     made = acceptance.asked(config, Fleet((0, 1), 8, "cuda")).measurements()
     steps = [measured.spec for measured in made if measured.what == "step"]
@@ -124,14 +105,3 @@ def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
     }
     assert {spec.topology for spec in steps} == {Topology(1, 1), Topology(1, 8)}
     assert {(spec.repeat, spec.steps.max_total_seconds) for spec in steps} == {(1, 7), (2, 7), (3, 7)}
-
-
-def test_mistakes_name_the_key() -> None:
-    with pytest.raises(ConfigError, match=r"accept\.train = 'brt'.*bert"):
-        load(["config.yaml"], {"accept": {"train": "brt"}})
-    with pytest.raises(ValidationError, match="hosts has 1"):
-        Accept.model_validate({"nodes": 2, "hosts": ["first"]})
-    with pytest.raises(ValidationError, match="listed twice"):
-        Accept.model_validate({"hosts": ["first", "first"]})
-    with pytest.raises(ValidationError, match="valid integer"):
-        Accept.model_validate({"pairs": True})

@@ -65,31 +65,18 @@ def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert config.images.source == str(tmp_path / "pictures")
 
 
-def test_what_is_here_comes_first(workflow: Path) -> None:
+def test_what_is_here_comes_first(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing leads elsewhere if the files are here, or if the workflow is here, or if the value is no path."""
     for path in {*PATHS, "config.yaml"}:
         shutil.copy(workflow / path, path)
-    config_paths = ConfigPaths(workflow)
-    config = load(["config.yaml"], config_paths=config_paths)
-    assert not config_paths.remarks()
-    assert config.clicks.logs == ["day_0.gz"] and config.imports["theirs"].logs == "logs_of_others"
-
-
-def test_names_of_data_are_no_paths(workflow: Path) -> None:
     for name in ("sample", "synthetic"):
         (workflow / name).mkdir()
     config_paths = ConfigPaths(workflow)
-    load([], {"corpus": {"dump": "sample"}, "images": {"source": "sample"}, "clicks": {}}, config_paths=config_paths)
-    assert not config_paths.remarks()
-
-
-def test_in_the_workflow_s_own_folder_paths_stay_as_they_are(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = load(["config.yaml"], {"images": {"source": "sample"}}, config_paths)
+    assert config.clicks.logs == ["day_0.gz"] and config.imports["theirs"].logs == "logs_of_others"
+    assert load([], {"clicks": {}, "corpus": {"dump": "sample"}}, config_paths) and not config_paths.remarks()
     monkeypatch.chdir(workflow)
-    config_paths = ConfigPaths(workflow)
-    assert load(["config.yaml"], config_paths=config_paths) == load(["config.yaml"])
-    assert not config_paths.remarks()
-
-
-def test_a_path_below_the_working_directory_stays_relative(workflow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(["config.yaml"], config_paths=config_paths) == load(["config.yaml"]) and not config_paths.remarks()
     monkeypatch.chdir(workflow.parent)
     assert ConfigPaths(workflow).find("part1.xml") == "there/part1.xml"
 
@@ -102,10 +89,3 @@ def test_a_path_that_leads_nowhere_is_named_with_both_folders(workflow: Path) ->
     block = {"model": {"transformers": "lost.json", "task": "clm"}}
     with pytest.raises(ConfigError, match=r"lost\.json is neither in this folder nor in "):
         load([], {"benchmarks": {"mine": block}}, config_paths=ConfigPaths(workflow))
-
-
-def test_a_configuration_that_snakemake_has_read_means_the_same() -> None:
-    """Snakemake reads YAML 1.1, in which 1e-4 is a text, and passes the values of --config as text."""
-    handed = {"benchmarks": {"one": {"optimizer": {"learning_rate": "1e-4"}, "repeats": "3", "remarks": "see #5 # 6"}}}
-    block = load([], handed).benchmarks["one"]
-    assert (block.optimizer.learning_rate, block.repeats, block.remarks) == (1e-4, 3, "see #5 # 6")

@@ -1,18 +1,16 @@
-"""A configuration is expanded to runs; their canonical JSON and their paths."""
+"""A configuration is expanded to runs; their canonical JSON, their paths, and the identity of their data."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from throughline.files import UserError
-from throughline.spec import Topology
+from throughline.spec import Steps
 from throughline.study import runs
 from throughline.study.config import Config, load
-from throughline.study.corpus_section import Corpus
 from throughline.study.runs import read_spec
-from throughline.study.section import DataIdentity
 
 BLOCK = {
     "sequence_length": 32,
@@ -28,26 +26,14 @@ def config() -> Config:
     return load([], {"benchmarks": {"b": BLOCK}})
 
 
-def test_topology() -> None:
-    topology = Topology.parse("4n8g")
-    assert (topology.nodes, topology.devices, topology.world, str(topology)) == (4, 8, 32, "4n8g")
-
-
-@pytest.mark.parametrize("text", ["0n1g", "1n0g", "1n", "n1g", "1n1g ", "01n1g", "-1n1g", "1N1G"])
-def test_what_is_no_topology(text: str) -> None:
-    with pytest.raises(UserError, match="not a topology"):
-        Topology.parse(text)
-
-
-def test_the_whole_grid_is_expanded_once(config: Config) -> None:
+def test_the_whole_grid_is_expanded_once_and_repeats_are_interleaved(config: Config) -> None:
     specs = runs.expand(config)
-    assert len(specs) == 4 * (3 * 2 * 2)  # four blocks; pairs of batch and precision, topologies, repeats
-    assert len({spec.record for spec in specs}) == len(specs)
-
-
-def test_repeats_are_interleaved(config: Config) -> None:
-    repeats = [spec.repeat for spec in runs.expand(config)]
+    assert len({spec.record for spec in specs}) == len(specs) == 4 * (3 * 2 * 2)  # derived runs; the grid of a block
+    repeats = [spec.repeat for spec in specs]
     assert repeats == sorted(repeats)
+    spec = specs[0]
+    assert spec.record == "results/b/bz8_fp32/torch/1n1g/run1.json" and spec.summary == "results/b/bz8_fp32.json"
+    assert spec.log == "results/b/bz8_fp32/torch/1n1g/run1.log"
 
 
 def test_a_step_and_the_parts_of_it_are_measured_one_after_the_other(config: Config) -> None:
@@ -55,22 +41,10 @@ def test_a_step_and_the_parts_of_it_are_measured_one_after_the_other(config: Con
     cells = [(spec.cell.split("/")[1], spec.framework, spec.topology) for spec in order]
     assert cells == [cell for cell in dict.fromkeys(cells) for _ in ("b", "b__synthetic", "b__no_gradient_sync")]
     assert {spec.benchmark for spec in runs.expand(config)[-4:]} == {"b__aa"}
-
-
-def test_derived_runs_lie_in_folders_of_their_own(config: Config) -> None:
     by_name = {spec.benchmark: spec for spec in runs.expand(config)}
-    assert set(by_name) == {"b", "b__aa", "b__synthetic", "b__no_gradient_sync"}
-    assert by_name["b__synthetic"].options.data == "synthetic"
-    assert by_name["b__synthetic"].corpus is None
+    assert (by_name["b__synthetic"].options.data, by_name["b__synthetic"].corpus) == ("synthetic", None)
     assert [name for name, spec in by_name.items() if not spec.options.gradient_sync] == ["b__no_gradient_sync"]
     assert config.block("b__aa") == config.benchmarks["b"]
-
-
-def test_paths(config: Config) -> None:
-    spec = runs.expand(config)[0]
-    assert spec.record == "results/b/bz8_fp32/torch/1n1g/run1.json"
-    assert spec.log == "results/b/bz8_fp32/torch/1n1g/run1.log"
-    assert spec.summary == "results/b/bz8_fp32.json"
 
 
 def test_canonical_json_leaves_defaults_out_and_comes_back(config: Config) -> None:
@@ -79,55 +53,48 @@ def test_canonical_json_leaves_defaults_out_and_comes_back(config: Config) -> No
         assert "threads" not in json.loads(spec.canonical)
 
 
-def identity(corpus: Corpus) -> DataIdentity:
-    return corpus.identity("seq32")
+def test_a_specification_has_the_job_and_no_steps_of_its_own() -> None:
+    block = BLOCK | {"topologies": ["1n1g", "1n2g"], "batch": {"fp32": [4]}, "extras": [], "repeats": 1}
+    block |= {"frameworks": ["hf-trainer"], "options": {"gradient_accumulation": 4}, "steps": {"warmup": 7, "timed": 9}}
+    one, two = runs.expand(load([], {"benchmarks": {"b": {**block, "job": {"samples": 64, "held_out": 10}}}}))
+    assert json.loads(one.canonical)["job"] == {"held_out": 10, "samples": 64} and "steps" not in one.canonical
+    assert [spec.timed for spec in (one, two)] == [Steps(warmup=0, timed=count) for count in (8, 4)]
+    assert read_spec(one.canonical) == one
 
 
-def test_the_number_of_parts_changes_no_identity() -> None:
-    one, four = (load([], {"corpus": {"parts": parts}}).corpus for parts in (1, 4))
-    assert identity(one) == identity(four)
+def identity(**corpus: Any) -> object:
+    return load([], {"corpus": corpus}).corpus.identity("seq32")
+
+
+VOCABULARY = {"path": "v.txt", "sha256": "a" * 64}
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "same"),
     [
+        ({"parts": 1}, {}),
+        ({"extractor": "wikiextractor"}, {}),
+        ({"vocabulary": VOCABULARY | {"lower_case": True}}, {"vocabulary": VOCABULARY}),
+        ({"dump": "/here/wiki.xml.bz2"}, {"dump": "/there/wiki.xml.bz2"}),
+    ],
+)
+def test_what_does_not_change_the_data_is_no_part_of_the_identity(change: Any, same: Any) -> None:
+    assert identity(**change) == identity(**same)
+
+
+def test_what_changes_the_data_changes_the_identity() -> None:
+    changes: list[dict[str, Any]] = [
+        {},
         {"masking": {"seed": 1}},
         {"shards": {"training": 9}},
         {"sequences": {"32": 4}},
         {"dump": "other.xml"},
+        {"masking": {"dupe_factor": 1}},
         {"masking": {"dynamic": True, "dupe_factor": 1}},
         {"extractor": "throughline"},
-        {"vocabulary": {"path": "v.txt", "sha256": "a" * 64}},
-    ],
-)
-def test_what_changes_the_data_changes_the_identity(change: dict[str, object]) -> None:
-    changed = load([], {"corpus": change}).corpus
-    assert identity(changed) != identity(Config().corpus)
-
-
-def test_masks_drawn_while_reading_are_an_identity_of_their_own_and_absent_from_others() -> None:
-    once = load([], {"corpus": {"masking": {"dupe_factor": 1}}}).corpus
-    drawn = load([], {"corpus": {"masking": {"dupe_factor": 1, "dynamic": True}}}).corpus
-    assert identity(once) != identity(drawn)
+        {"vocabulary": VOCABULARY},
+        {"vocabulary": VOCABULARY | {"lower_case": False}},
+    ]
+    assert len({str(identity(**change)) for change in changes}) == len(changes)
+    drawn, once = (load([], {"corpus": change}).corpus for change in (changes[6], changes[5]))
     assert "dynamic" not in once.shard_parameters(32) and drawn.shard_parameters(32)["dynamic"] is True
-
-
-def test_the_default_extractor_is_no_part_of_the_identity() -> None:
-    assert "extractor" not in Config().corpus.decided_by("seq32")
-    asked = load([], {"corpus": {"extractor": "wikiextractor"}}).corpus
-    assert identity(asked) == identity(Config().corpus)
-
-
-def test_a_cased_vocabulary_is_part_of_the_identity_and_the_default_is_not() -> None:
-    vocabulary = {"path": "v.txt", "sha256": "a" * 64}
-    plain, asked, cased = (
-        load([], {"corpus": {"vocabulary": vocabulary | more}}).corpus
-        for more in ({}, {"lower_case": True}, {"lower_case": False})
-    )
-    assert identity(plain) == identity(asked) != identity(cased)
-    assert "lower_case" not in plain.decided_by("seq32") and cased.decided_by("seq32")["lower_case"] is False
-
-
-def test_a_dump_counts_by_its_name_not_by_its_place() -> None:
-    here, there = (load([], {"corpus": {"dump": f"{folder}/wiki.xml.bz2"}}).corpus for folder in ("/here", "/there"))
-    assert identity(here) == identity(there)
