@@ -17,7 +17,6 @@ from nvidia import dali
 from nvidia.dali import fn, types
 
 from throughline.images.decoding import Decoder
-from throughline.images.pictures import Box
 
 VERSION = dali.__version__
 Arrays = dict[str, NDArray[Any]]
@@ -35,12 +34,12 @@ def decoded(
 
     def source() -> tuple[list[Any], ...]:
         """Return the next batch. For each picture: its file, the crop's (left, top), (width, height), and mirrored."""
-        samples = [_sample(decoder, *row) for row in next(rows)["rows"].tolist()]
-        labels.append(np.array([sample[-1] for sample in samples], np.int32))
-        files, boxes, mirrored, _ = zip(*samples, strict=True)
+        found = (decoder.find(*row) for row in next(rows)["rows"].tolist())
+        files, _, boxes, mirrored, classes = zip(*found, strict=True)
+        labels.append(np.array(classes, np.int32))
         corners = [np.array(box[:2], np.int32) for box in boxes]
         sides = [np.array(box[2:], np.int32) for box in boxes]
-        return list(files), corners, sides, [np.int32(flip) for flip in mirrored]
+        return [np.frombuffer(file, np.uint8) for file in files], corners, sides, [np.int32(flip) for flip in mirrored]
 
     with dali.Pipeline(size, threads, gpu, prefetch_queue_depth=ahead) as pipeline:
         files, corners, sides, mirrored = fn.external_source(
@@ -61,10 +60,3 @@ def decoded(
             return
         pixels = batch.as_tensor() if stays else np.array((batch if gpu is None else batch.as_cpu()).as_array())
         yield {"pixels": pixels, "labels": labels.popleft()}
-
-
-def _sample(decoder: Decoder, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], Box, bool, int]:
-    """Return a picture's file, the part of it that is shown, whether it is mirrored, and its class."""
-    data, picture, label = decoder.file(shard, row)
-    box, mirrored = decoder.crop(picture, shard, row, epoch)
-    return np.frombuffer(data, np.uint8), box, mirrored, label

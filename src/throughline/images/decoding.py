@@ -49,28 +49,26 @@ class Decoder:
             raise ValueError(f"{beside} is not what the manifest says: make it again")
         return (self.folder / entry["file"]).open("rb", buffering=0), read_index(beside)
 
-    def sample(self, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], int]:
-        """Return a picture's pixels and its class."""
-        _, picture, label = self.file(shard, row)
-        box, mirrored = self.crop(picture, shard, row, epoch)
-        array = pictures.resized(picture, box, self.image)
-        return array[:, ::-1] if mirrored else array, label
-
-    def file(self, shard: int, row: int) -> tuple[bytes, Image, int]:
-        """Return a picture's file, the picture (not decoded yet, only its header is read), and its class."""
+    def find(self, shard: int, row: int, epoch: int) -> tuple[bytes, Image, pictures.Box, bool, int]:
+        """Return a picture's file, the picture (only its header is read), the part of it that is shown, whether it is
+        mirrored, and its class."""
         stream, places = self.opened(shard)
         offset, size, label_offset, label_size = places[row].tolist()
         label = int(os.pread(stream.fileno(), label_size, label_offset))
         data = os.pread(stream.fileno(), size, offset)
-        return data, pictures.opened(data), label
-
-    def crop(self, picture: Image, shard: int, row: int, epoch: int) -> tuple[pictures.Box, bool]:
-        """Return which part of a picture is shown, and whether it is mirrored."""
+        picture = pictures.opened(data)
         if epoch == HELD_OUT:
-            return pictures.center_crop(*picture.size) if self.crops else (0, 0, *picture.size), False
-        name = Path(self.shards[shard]["file"]).stem
-        box, mirrored = pictures.random_crop(Stream(self.seed, "crop", name, row, epoch), *picture.size)
-        return box if self.crops else (0, 0, *picture.size), mirrored
+            box, mirrored = pictures.center_crop(*picture.size), False
+        else:
+            name = Path(self.shards[shard]["file"]).stem
+            box, mirrored = pictures.random_crop(Stream(self.seed, "crop", name, row, epoch), *picture.size)
+        return data, picture, box if self.crops else (0, 0, *picture.size), mirrored, label
+
+    def sample(self, shard: int, row: int, epoch: int) -> tuple[NDArray[Any], int]:
+        """Return a picture's pixels and its class."""
+        _, picture, box, mirrored, label = self.find(shard, row, epoch)
+        array = pictures.resized(picture, box, self.image)
+        return array[:, ::-1] if mirrored else array, label
 
 
 def main() -> None:

@@ -76,11 +76,11 @@ def test_from_logs_to_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(logs, "LINES_AT_ONCE", 100)  # several blocks
     for day, rows in (("day_0", 450), ("plain", 150)):
         logs.write_synthetic(tmp_path / day, rows, rows, 2000)
-    (tmp_path / "day_1.gz").write_bytes(gzip.compress(b"broken\r\n" + (tmp_path / "plain").read_bytes()))
+    (tmp_path / "day_1.gz").write_bytes(gzip.compress((tmp_path / "plain").read_bytes() + b"broken\r\n"))
     place = made([tmp_path / "day_0", tmp_path / "day_1.gz"], tmp_path)
     content = files.read_json(place)
     assert (content["rows"], content["malformed"]) == (600, 1)
-    assert content["logs"][1] == {"file": "day_1.gz", "lines": 151, "malformed": 1, "first_malformed": [1]}
+    assert content["logs"][1] == {"file": "day_1.gz", "lines": 151, "malformed": 1, "first_malformed": [151]}
     assert [shard["split"] for shard in content["shards"]] == ["training", "training", "test"]
     assert all(150 < shard["rows"] < 250 for shard in content["shards"])
 
