@@ -46,7 +46,7 @@ def test_what_is_asked_for_is_found(targets: Targets) -> None:
     assert [len(targets.proof(benchmark="b")), len(targets.search(**RUN))] == [1, 2]
     assert targets.check(**RUN) == list(targets.specs.values())[2]
     assert targets.manifests() == ["data/sample/seq32/manifest.json"]
-    assert "results/b/logs.zip" in targets.files() and {*targets.results()} > {*derived, *targets.checks}
+    assert {*targets.results()} > {*derived, *targets.checks}
 
 
 def test_runs_go_in_their_order(targets: Targets) -> None:
