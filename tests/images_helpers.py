@@ -56,13 +56,16 @@ def folder(path: Path, files: Mapping[str, bytes]) -> Path:
     return path
 
 
-def tar(files: Mapping[str, bytes]) -> bytes:
+def tar(files: Mapping[str, bytes], *members: tarfile.TarInfo) -> bytes:
+    """Return a tar file of these files, then of these members, which are empty."""
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as archive:
         for name, data in files.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
             archive.addfile(member, io.BytesIO(data))
+        for member in members:
+            archive.addfile(member)
     return stream.getvalue()
 
 
