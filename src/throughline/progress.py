@@ -3,6 +3,8 @@
 import sys
 import time
 
+from rich.filesize import decimal
+
 
 class Progress:
     """Counts bytes up to a total, and prints a line from time to time. `done` bytes existed before this work began."""
@@ -24,17 +26,10 @@ class Progress:
     def line(self, elapsed_s: float) -> str:
         """Return the line to print after `elapsed_s` seconds."""
         if not self._before < self.done <= self.total:
-            return f"{self.what}: {_size(self.done)}"
+            return f"{self.what}: {decimal(self.done)}"
         left_s = elapsed_s * (self.total - self.done) / (self.done - self._before)
-        share = f"{_size(self.done)} of {_size(self.total)} ({self.done / self.total:.0%})"
-        return f"{self.what}: {share}, about {duration(left_s)} left"
-
-
-def _size(count: int) -> str:
-    for factor, prefix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
-        if count >= factor:
-            return f"{count / factor:.1f} {prefix}B"
-    return f"{count} B"
+        done = f"{decimal(self.done)} of {decimal(self.total)} ({self.done / self.total:.0%})"
+        return f"{self.what}: {done}, about {duration(left_s)} left"
 
 
 def duration(seconds: float) -> str:

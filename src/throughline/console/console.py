@@ -13,25 +13,24 @@ from statistics import median
 from typing import Any, TextIO
 
 from rich.console import Console as Terminal
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 from rich.table import Column
 from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
 from throughline import handover
-from throughline.console.plan import Plan
+from throughline.console.plan import Plan, repeated
 from throughline.files import UserError
 from throughline.progress import duration
 from throughline.records import read_run
 from throughline.report.analysis import baseline
 from throughline.spec import RunSpec
 
-BAR_EVERY_S, LINE_EVERY_S = 1.0, 60.0
-"""How often we draw the bar, and how often we print the progress as a line where there is no bar."""
+BAR_EVERY_S, CLUSTER_BAR_EVERY_S, LINE_EVERY_S = 1.0, 15.0, 60.0
+"""How often we draw the bar (on a cluster we ask Slurm each time), or print the progress where there is no bar."""
 LONG_S = 60.0
 """A job that makes no data and is no run gets its own line if it took longer than this."""
-ASK_SLURM_S = 15.0
 CAUSE_LINES = 8
 """How many lines of a log we show at most. The log has all of them."""
 NO_RECORD = "outcome: failed; no record"
@@ -61,7 +60,7 @@ class Console(logging.Handler):
         self._done: set[str] = set()
         self._failed: set[str] = set()
         self._shown: set[str] = set()
-        self._slurm, self._asked_at, self._queue = "", 0.0, ""
+        self._slurm = ""
         self._began, self._started, self._stopping = time.monotonic(), False, False
         stream = stream or os.fdopen(os.dup(2), "w", encoding="utf-8", errors="replace", buffering=1)
         self._terminal = Terminal(file=stream, highlight=False, emoji=False)
@@ -69,8 +68,12 @@ class Console(logging.Handler):
         if not quiet and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb":
             rest = Column(no_wrap=True, overflow="ellipsis", ratio=1)
             detail = TextColumn("{task.fields[detail]}", style="dim", markup=False, table_column=rest)
-            texts = (TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[left]"))
-            columns = [next(texts), BarColumn(bar_width=24), next(texts), detail]
+            columns: list[str | ProgressColumn] = [
+                "{task.description}",
+                BarColumn(bar_width=24),
+                "{task.fields[left]}",
+                detail,
+            ]
             self._bar = Progress(*columns, console=self._terminal, auto_refresh=False, transient=True, expand=True)
             self._bar.add_task("", total=1.0, left="", detail="")
         self._output, path = tempfile.mkstemp()
@@ -102,7 +105,8 @@ class Console(logging.Handler):
                 self._jobs[record.jobid] = output, now
                 self._since.setdefault(self._kind(output), now)
             case LogEvent.JOB_FINISHED:
-                self._finish(*self._jobs.pop(record.job_id, ("", 0.0)))
+                if job := self._jobs.pop(record.job_id, None):
+                    self._finish(*job)
             case LogEvent.JOB_ERROR:
                 self._fail(record)
             case LogEvent.GROUP_ERROR:
@@ -119,14 +123,14 @@ class Console(logging.Handler):
     def open(self, plan: Plan) -> None:
         """Begin to show the progress."""
         self._plan = plan
-        node_jobs = plan.node_jobs.expected_s if plan.node_jobs else {}
         self._kinds = {"data": dict.fromkeys(plan.data, 1.0), "runs": dict.fromkeys(plan.runs, 1.0)}
-        self._kinds["node jobs"] = node_jobs
+        self._kinds["node jobs"] = plan.node_jobs.expected_s if plan.node_jobs else {}
         handover.add(progress_s=1.0)  # runs print their progress more often
         for number in (1, 2):
             self._streams[number] = os.dup(number)
             os.dup2(self._output, number)
         if self._bar:
+            self._draw(self._bar)
             self._bar.start()
         if not self._quiet:
             threading.Thread(target=self._show_progress, daemon=True).start()
@@ -143,13 +147,17 @@ class Console(logging.Handler):
         super().close()
 
     def _show_progress(self) -> None:
-        while not self._over.wait(BAR_EVERY_S if self._bar else LINE_EVERY_S):
-            done, share, left, detail = self.progress()
+        bar_every_s = CLUSTER_BAR_EVERY_S if self._plan and self._plan.cluster else BAR_EVERY_S
+        while not self._over.wait(bar_every_s if self._bar else LINE_EVERY_S):
             if self._bar:
-                task = self._bar.task_ids[0]
-                self._bar.update(task, description=done, completed=share, left=left, detail=detail, refresh=True)
+                self._draw(self._bar)
             else:
+                done, _, left, detail = self.progress()
                 self.say("; ".join(filter(None, [done, left, detail])))
+
+    def _draw(self, bar: Progress) -> None:
+        done, share, left, detail = self.progress()
+        bar.update(bar.task_ids[0], description=done, completed=share, left=left, detail=detail, refresh=True)
 
     def _hear(self, record: logging.LogRecord, text: str) -> None:
         """Show a text of Snakemake or its executor if it is a warning, an error, or one of the few that matter."""
@@ -175,14 +183,14 @@ class Console(logging.Handler):
         if (plan := self._plan) is None:
             return
         seconds, kind = time.monotonic() - since, self._kind(output)
-        total = len(self._kinds.get(kind, ()))
-        count = f"{len(self._done & self._kinds.get(kind, {}).keys()):{len(str(total))}} of {total}"
+        outputs = self._kinds.get(kind, {}).keys()
+        count = f"{len(self._done & outputs):{len(str(len(outputs)))}} of {len(outputs)}"
         if kind == "runs":
             if not plan.cluster:  # on a cluster, the time includes waiting in the queue
-                plan.measured_s[output] = seconds
+                plan.took_s[output] = seconds
             self.say(f"run {count}: {outcome(plan.runs[output], plan)}")
         elif kind == "data":
-            if plan.data <= self._done:
+            if outputs <= self._done:
                 self.say(f"data: {count} steps")
         elif kind and plan.node_jobs:
             self.say(f"node job {count}: {plan.node_jobs.names[output]} ({duration(seconds)})")
@@ -215,14 +223,11 @@ class Console(logging.Handler):
             ", ".join(done or ["last steps"]) + (f", {len(self._failed)} failed" if self._failed else ""),
             len(self._done) / len(plan.jobs) if left_s is None else passed_s / (passed_s + left_s + 1e-9),
             f"about {duration(left_s)} left" if left_s else "",
-            self._ask_slurm() if plan.cluster else self._last_line() if done else ", ".join(begun),
+            in_queue(self._slurm) if plan.cluster else self._last_line() if done else ", ".join(begun),
         )
 
     def _left_s(self, plan: Plan, begun: Mapping[str, float]) -> float | None:
-        """Return the estimated seconds that are left; None if unknown.
-
-        Runs follow one another. Data and node jobs take as long as expected, at the pace so far.
-        """
+        """Return the estimated seconds that are left, of runs and of the rest at its pace so far. None: unknown."""
         now, over = time.monotonic(), self._done | self._failed
         waiting = [spec for record, spec in plan.runs.items() if record not in over]
         parts = [
@@ -232,11 +237,8 @@ class Console(logging.Handler):
         for kind in ("data", "node jobs"):
             left = sum(value for output, value in self._kinds[kind].items() if output not in over)
             done = sum(self._kinds[kind].values()) - left
-            passed_s = now - self._since.get(kind, now)
-            if left and done:
-                parts.append(passed_s / done * left)
-            elif left:
-                parts.append(max(plan.node_jobs.seconds - passed_s, 0.0) if plan.node_jobs and kind != "data" else None)
+            if left:
+                parts.append((now - self._since[kind]) / done * left if done else None)
         return None if None in parts else sum(filter(None, parts))
 
     def _last_line(self) -> str:
@@ -244,12 +246,6 @@ class Console(logging.Handler):
         size = os.fstat(self._output).st_size
         text = os.pread(self._output, 500, max(size - 500, 0)).decode("utf-8", errors="replace")
         return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-
-    def _ask_slurm(self) -> str:
-        if self._slurm and time.monotonic() - self._asked_at >= ASK_SLURM_S:
-            self._asked_at = time.monotonic()
-            self._queue = in_queue(self._slurm) or self._queue
-        return self._queue
 
 
 def _output(record: Any) -> str:
@@ -273,7 +269,9 @@ def failure_cause(logs: Iterable[str]) -> str:
 
 
 def in_queue(name: str) -> str:
-    """Return how many of Slurm's jobs with that name wait and how many run, in words; "" if Slurm does not answer."""
+    """Return how many of Slurm's jobs with that name wait and how many run; "" without a name, or without an answer."""
+    if not name:
+        return ""
     question = ["squeue", "--noheader", "--name", name, "--format", "%T"]
     try:
         answer = subprocess.run(question, capture_output=True, text=True, timeout=10, check=True)
@@ -292,7 +290,7 @@ def outcome(spec: RunSpec, plan: Plan) -> str:
     speeds: dict[str, list[float]] = {}
     ended, here = "", ""
     for repeat in plan.specs:
-        if (repeat.cell, repeat.framework, repeat.topology) != (spec.cell, spec.framework, spec.topology):
+        if repeated(repeat) != repeated(spec):
             continue
         try:
             record = read_run(repeat.record)

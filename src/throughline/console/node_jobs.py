@@ -12,7 +12,7 @@ from throughline.records.glance import glance
 from throughline.study.acceptance import Fleet, Measurement
 
 START_S = 8.0
-"""Assumed seconds from the start of a measurement to its first step, if it was never made."""
+"""Assumed seconds from a run's start to its first step (start processes, load a model), if none was measured yet."""
 JOB_S = 10.0
 """Assumed seconds that Slurm and Snakemake add to a node job."""
 
@@ -21,14 +21,12 @@ JOB_S = 10.0
 class NodeJobs:
     """The node jobs that a call makes, by their files.
 
-    lines: what the plan says about them. names: the places and repeats in words. expected_s: the seconds of each.
-    seconds: how long all of them take together.
+    lines: what the plan says about them. names: their places and repeats in words. expected_s: the seconds of each.
     """
 
     lines: Sequence[str]
     names: Mapping[str, str]
     expected_s: Mapping[str, float]
-    seconds: float
 
 
 def planned(
@@ -59,27 +57,27 @@ def planned(
         return START_S + (measurement.spec.steps.max_total_seconds or 0.0) + len(sizes) * min_seconds
 
     each_s = {file: JOB_S * on_slurm + sum(map(expected_s, visit)) for file, visit in to_make.items()}
+    names: dict[str, str] = {}
     # Side by side: single nodes, then pairs, then all. A node is busy for the sum of its node jobs of a kind.
     busy_s: dict[str, dict[int, float]] = {}
     for file, seconds in each_s.items():
-        place = to_make[file][0].place
+        place, repeat = to_make[file][0].place, to_make[file][0].spec.repeat
+        names[file] = (
+            f"node {place.nodes[0]}, repeat {repeat}" if place.kind == "device" else f"{place}, repeat {repeat}"
+        )
         nodes = busy_s.setdefault("node" if place.kind == "device" else place.kind, {})
         for node in place.nodes:
             nodes[node] = nodes.get(node, 0.0) + seconds
     side_by_side = on_slurm or fleet.hosts == "ssh"
     total_s = sum(max(nodes.values()) for nodes in busy_s.values()) if side_by_side else sum(each_s.values())
     count, total = (sum(map(len, some.values())) for some in (to_make, node_jobs))
-    nodes_in_words = "1 node" if len(fleet.nodes) == 1 else f"{len(fleet.nodes)} nodes"
-    how = ", if all nodes work side by side" if side_by_side and len(fleet.nodes) > 1 else ""
+    several = len(fleet.nodes) > 1
+    where = f"{len(fleet.nodes)} node{'s' * several}"
+    how = ", if all nodes work side by side" if side_by_side and several else ""
     lines = [
-        f"  acceptance of {nodes_in_words}: {count} of {total} measurements to make, in {len(to_make)} node jobs",
+        f"  acceptance of {where}: {count} of {total} measurements to make, in {len(to_make)} node jobs",
         *(f"    node {node} is left out, because {why}; a later call measures it" for node, why in away.items()),
         f"  measuring: about {max(1, round(total_s / 60))} min{how}; accept.repeats, accept.measure and accept.pairs "
         "make it shorter",
     ]
-    return NodeJobs(lines, {file: _name(visit[0]) for file, visit in to_make.items()}, each_s, total_s)
-
-
-def _name(first: Measurement) -> str:
-    place = f"node {first.place.nodes[0]}" if first.place.kind == "device" else str(first.place)
-    return f"{place}, repeat {first.spec.repeat}"
+    return NodeJobs(lines, names, each_s)

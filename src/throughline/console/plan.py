@@ -7,13 +7,12 @@ import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from statistics import median
 
 from throughline import gpus, ratios, workloads
 from throughline.acceptance import verdict
-from throughline.console.node_jobs import NodeJobs
+from throughline.console.node_jobs import START_S, NodeJobs
 from throughline.files import UserError
 from throughline.memory import gib
 from throughline.progress import duration
@@ -22,8 +21,6 @@ from throughline.records.glance import glance
 from throughline.spec import RunSpec
 from throughline.study.acceptance import RESULT as ACCEPTANCE
 
-START_S = 8.0
-"""Assumed seconds from a run's start to its first step (start processes, load a model), if none was measured yet."""
 NAMED_AT_MOST = 20
 """Largest number of failures or medians that the last message lists. The files of the others exist too."""
 REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
@@ -48,13 +45,16 @@ class Plan:
     root: Path = Path()
     node_jobs: NodeJobs | None = None
     margins: Mapping[str, float] = field(default_factory=dict)
-    measured_s: dict[str, float] = field(default_factory=dict)
-    """Map the record of each run that has finished in this call to the seconds that the run took."""
+    took_s: dict[str, float] = field(init=False)
+    """Map the record of each finished run to the seconds that the run took. The console adds runs that end."""
 
     def __post_init__(self) -> None:
         self.pending = {output for outputs in self.jobs for output in outputs}
         self.runs = {spec.record: spec for spec in self.specs if spec.record in self.pending}
         self.data = {outputs[0] for outputs in self.jobs if outputs[0].startswith("data/")}
+        records = (spec.record for spec in self.specs if spec.record not in self.pending)
+        glances = ((record, glance(self.root / record)) for record in records)
+        self.took_s = {record: run.seconds for record, run in glances if run and run.seconds is not None}
 
     def __str__(self) -> str:
         """Return the plan as text: what will be made, how long the runs take, and where the result will be."""
@@ -107,7 +107,7 @@ class Plan:
         if unknown == len(estimates):
             return "time not known before the first repeat"
         more = f" and {_counted(unknown, 'run')} whose time is not known yet" if unknown else ""
-        first = any(_repeated(spec) not in finished_s for spec in self.runs.values())
+        first = any(repeated(spec) not in finished_s for spec in self.runs.values())
         return f"about {duration(total_s)}{more}" + (", better known after the first repeat" if first else "")
 
     def estimates_s(self, runs: Iterable[RunSpec]) -> list[float | None]:
@@ -119,7 +119,7 @@ class Plan:
         finished_s = self._finished_s()
         estimates: list[float | None] = []
         for spec in runs:
-            cap, repeats = spec.steps.max_total_seconds, finished_s.get(_repeated(spec))
+            cap, repeats = spec.steps.max_total_seconds, finished_s.get(repeated(spec))
             estimates.append(median(repeats) if repeats else None if cap is None else START_S + cap)
         return estimates
 
@@ -127,17 +127,9 @@ class Plan:
         """Map what repeats have in common to the seconds of each repeat that is finished."""
         finished: dict[tuple[str, ...], list[float]] = {}
         for spec in self.specs:
-            seconds = self.measured_s.get(spec.record, self._earlier_s.get(spec.record))
-            if seconds is not None:
-                finished.setdefault(_repeated(spec), []).append(seconds)
+            if spec.record in self.took_s:
+                finished.setdefault(repeated(spec), []).append(self.took_s[spec.record])
         return finished
-
-    @cached_property
-    def _earlier_s(self) -> dict[str, float]:
-        """Map the record of each run that was finished before this call to the seconds that it took."""
-        records = (spec.record for spec in self.specs if spec.record not in self.pending)
-        glances = ((record, glance(self.root / record)) for record in records)
-        return {record: run.seconds for record, run in glances if run and run.seconds is not None}
 
     def results(self) -> list[str]:
         """Return the files that a person should look at afterwards.
@@ -257,7 +249,7 @@ def _medians(summary: Path) -> list[str]:
     return lines
 
 
-def _repeated(spec: RunSpec) -> tuple[str, ...]:
+def repeated(spec: RunSpec) -> tuple[str, ...]:
     """Return what all repeats of a run have in common."""
     return spec.cell, spec.framework, str(spec.topology)
 
