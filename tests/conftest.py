@@ -1,6 +1,6 @@
 """Programs that tests start find the library of this clone, in every environment; and which tests run side by side.
 
-Snakemake speaks itself, whether the console is installed or not; tests of the console ask for it (`Clone.console`).
+Snakemake speaks itself; tests of the console ask for the console (`Clone.console`).
 
 With pytest-xdist (`pytest -n 3`, as `make test` does) several workers share the processor. Tests that share something
 dear (a Slurm cluster, a clone after its whole job) stay in one worker, which makes it once; every other test goes to

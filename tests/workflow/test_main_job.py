@@ -30,7 +30,7 @@ RECORDS = {
 
 
 def test_everything_is_made(finished: tuple[Clone, str]) -> None:
-    clone, printed = finished
+    clone, _ = finished
     assert clone.files("results/*/bz*/*/*/run*.json") == RECORDS
     for name in RECORDS:
         assert read_run(clone.path / name).status == "ok"
@@ -38,14 +38,9 @@ def test_everything_is_made(finished: tuple[Clone, str]) -> None:
     assert len(shards) == 3 and all("/seq32/" in name for name in shards), "no run reads the other length"
     summary = read_summary(clone.path / "results/quick/bz4_fp32.json")
     cells = summary.frameworks["torch"]
-    assert list(cells) == ["1n1g", "1n2g"]
-    assert cells["1n1g"].speedup == 1.0
-    assert cells["1n2g"].n_ok == 2
-    assert printed.count("The plan:") == printed.count("Finished.") == 1
-    assert "result: results/report.html (open it in a browser" in printed
+    assert list(cells) == ["1n1g", "1n2g"] and cells["1n1g"].speedup == 1.0 and cells["1n2g"].n_ok == 2
     report = (clone.path / "results/report.html").read_text(encoding="utf-8")
-    assert "quick" in report
-    assert "other" in report
+    assert "quick" in report and "other" in report
 
 
 def test_data_come_before_all_runs_and_repeats_stand_side_by_side(clone: Callable[[], Clone]) -> None:
@@ -98,11 +93,6 @@ def test_the_log_of_a_run_begins_with_how_to_repeat_it_and_ends_with_its_outcome
     assert any("samples/s" in line for line in lines[-3:])
 
 
-def test_nothing_is_done_twice(finished: tuple[Clone, str]) -> None:
-    clone, _ = finished
-    assert "Nothing to be done" in clone.made().stdout
-
-
 def test_a_missing_shard_and_a_missing_run_are_made_again_alone(finished: tuple[Clone, str]) -> None:
     clone, _ = finished
     shard, record = "data/little/seq32/training_0001.hdf5", "results/quick/bz4_fp32/torch/1n2g/run2.json"
@@ -114,10 +104,7 @@ def test_a_missing_shard_and_a_missing_run_are_made_again_alone(finished: tuple[
     after = clone.times("results/*/bz*/*/*/run*.json", "data/little/seq*/*.hdf5")
     assert {name for name in after if after[name] != before.get(name)} == {shard, record}
     assert set(before) == set(after)
-    assert counts["run"] == 1
-    assert counts["shard"] == 1
-    assert counts["manifest"] == 1
-    assert counts["summary"] == 1
+    assert counts["run"] == counts["shard"] == counts["manifest"] == counts["summary"] == 1
     assert not set(counts) & {"dump", "cut", "extract", "tokenize"}
     assert same(content(clone.path / shard), before_it)
 
@@ -139,17 +126,6 @@ def test_one_summary_makes_only_what_it_needs(clone: Callable[[str], Clone], fin
     assert fresh.files("results/*/bz*/*/*/run*.json") == {"results/other/bz4_bf16/torch/1n1g/run1.json"}
     assert not fresh.files("results/report.html", "data/little/seq64/*", "results/quick/**")
     assert hashes(fresh) == {name: digest for name, digest in hashes(finished[0]).items() if "/seq32/" in name}
-
-
-def test_any_one_file_is_a_target(finished: tuple[Clone, str]) -> None:
-    clone, _ = finished
-    for name in (
-        "data/little/articles/part_0001.jsonl",
-        "data/little/seq64/test_0000.hdf5",
-        "results/other/bz4_bf16/torch/1n1g/run1.json",
-    ):
-        counts = job_counts(clone.made("--dry-run", "--force", name).stdout)
-        assert sum(counts.values()) == 1, (name, counts)
 
 
 def test_gpt2_reads_the_tokens_of_the_same_articles(finished: tuple[Clone, str]) -> None:
