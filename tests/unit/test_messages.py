@@ -12,30 +12,12 @@ import pytest
 
 import training_fixtures
 from throughline import messages
-from throughline.messages import (
-    Alive,
-    Beat,
-    Checkpoint,
-    Ended,
-    Line,
-    NodeSamples,
-    Order,
-    RankReport,
-    Ready,
-    Reasons,
-    Refusal,
-    Reserved,
-    Sample,
-    Stacks,
-    Standing,
-    Start,
-    Trained,
-    Training,
-)  # fmt: skip
 from throughline.spec import read
 
-RESUMED = Training(10, 5, 100, "/checkpoints", "ab", Checkpoint(5, "step_5.checkpoint", "cd"), None)
-SAMPLES = NodeSamples(1.0, 4, 9, [], [], Reasons({}, {}, [], None), [Sample(0.0, 0.1, {"busy_s": 1.0}, {}, [])])
+RESUMED = messages.Training(10, 5, 100, "/checkpoints", "ab", messages.Checkpoint(5, "step_5.checkpoint", "cd"), None)
+SAMPLES = messages.NodeSamples(
+    1.0, 4, 9, [], [], messages.Reasons({}, {}, [], None), [messages.Sample(0.0, 0.1, {"busy_s": 1.0}, {}, [])]
+)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +26,8 @@ SAMPLES = NodeSamples(1.0, 4, 9, [], [], Reasons({}, {}, [], None), [Sample(0.0,
         training_fixtures.order("2n2g", "slurm"),
         training_fixtures.order(convergence=RESUMED),
         training_fixtures.report(loss=[float("inf")] * 4),
-        RankReport(1, 2.0, "ok", trained=Trained([{"step": 0, "loss": 1.0}], [None])),
-        RankReport(1, 2.0, "oom", "MemoryError: too much"),
+        messages.RankReport(1, 2.0, "ok", trained=messages.Trained([{"step": 0, "loss": 1.0}], [None])),
+        messages.RankReport(1, 2.0, "oom", "MemoryError: too much"),
         SAMPLES,
     ],
     ids=lambda message: type(message).__name__,
@@ -59,18 +41,18 @@ def test_a_message_reads_as_it_was_written(message: Any, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "message",
     [
-        Alive(1, False),
-        Reserved(1, [4, 5]),
-        Start(["a:1", "b:2"]),
-        Standing(0, Beat("training", 1, 9)),
-        Ended(3, -9),
-        Refusal(0, ["busy"]),
-        Ready([]),
-        Stacks(),
+        messages.Alive(1, False),
+        messages.Reserved(1, [4, 5]),
+        messages.Start(["a:1", "b:2"]),
+        messages.Standing(0, messages.Beat("training", 1, 9)),
+        messages.Ended(3, -9),
+        messages.Refusal(0, ["busy"]),
+        messages.Ready([]),
+        messages.Stacks(),
     ],
     ids=lambda message: type(message).__name__,
 )
-def test_a_line_reads_as_it_was_said(message: Line) -> None:
+def test_a_line_reads_as_it_was_said(message: messages.Line) -> None:
     line = messages.line(message)
     assert line.startswith(messages.MARK) and "\n" not in line and messages.heard(line) == message
 
@@ -78,12 +60,12 @@ def test_a_line_reads_as_it_was_said(message: Line) -> None:
 def test_a_key_too_many_or_too_few_is_named() -> None:
     value = dataclasses.asdict(training_fixtures.order(convergence=RESUMED))
     with pytest.raises(ValueError, match="Order: unknown key color"):
-        read(Order, value | {"color": "red"})
+        read(messages.Order, value | {"color": "red"})
     del value["convergence"]["resume"]["sha256"]
     with pytest.raises(ValueError, match="Checkpoint: missing key sha256"):
-        read(Order, value)
+        read(messages.Order, value)
     with pytest.raises(ValueError, match=r"Order: \[\] is no object"):
-        read(Order, [])
+        read(messages.Order, [])
     with pytest.raises(ValueError, match="Ended: missing key status"):
         messages.heard(messages.MARK + json.dumps({"Ended": {"rank": 1}}))
 

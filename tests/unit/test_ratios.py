@@ -17,7 +17,7 @@ TWO = [103.0, 104.0, 103.3, 102.1, 106.0]
 
 
 @pytest.mark.parametrize("paired", [True, False])
-def test_the_test_is_that_of_scipy_on_logarithms(paired: bool) -> None:
+def test_the_test_is_that_of_scipy_on_logarithms_in_both_directions(paired: bool) -> None:
     one, two = ([math.log(value) for value in values] for values in (ONE, TWO))
     told = stats.ttest_rel(two, one) if paired else stats.ttest_ind(two, one, equal_var=False)
     found = ratios.tested(ONE, TWO, paired=paired)
@@ -25,13 +25,9 @@ def test_the_test_is_that_of_scipy_on_logarithms(paired: bool) -> None:
     assert found and found.p == pytest.approx(told.pvalue)
     assert (found.low, found.high) == (pytest.approx(math.exp(ends.low)), pytest.approx(math.exp(ends.high)))
     assert found.log == pytest.approx(sum(two) / 5 - sum(one) / 5)
-
-
-@pytest.mark.parametrize("paired", [True, False])
-def test_both_directions_say_the_same(paired: bool) -> None:
-    there, back = ratios.tested(ONE, TWO, paired=paired), ratios.tested(TWO, ONE, paired=paired)
-    assert there and back and there.p == pytest.approx(back.p)
-    assert (there.ratio, there.low) == (pytest.approx(1 / back.ratio), pytest.approx(1 / back.high))
+    back = ratios.tested(TWO, ONE, paired=paired)
+    assert back and found.p == pytest.approx(back.p)
+    assert (found.ratio, found.low) == (pytest.approx(1 / back.ratio), pytest.approx(1 / back.high))
 
 
 def test_repeats_without_any_noise_or_too_few_of_them() -> None:

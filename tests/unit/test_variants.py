@@ -19,24 +19,12 @@ B200 = Facts((Card("NVIDIA B200", (10, 0)),), "580.95.05")
 K80 = Facts((Card("Tesla K80", (3, 7)),), "470.82.01")
 NOTHING = Facts()
 
+NEW = {"jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cuda13"}
+HOROVOD = {"mxnet-horovod": "cuda112"}
+OLD = HOROVOD | {"jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126"}
 EXPECTED = {
-    ("auto", H100): {"jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cuda13"},
-    ("auto", OLD_DRIVER): {
-        "jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126", "mxnet-horovod": "cuda112",
-    },
-    ("auto", V100): {
-        "jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126", "mxnet-horovod": "cuda112",
-    },
-    ("auto", B200): {"jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cuda13"},
-    ("auto", K80): {"mxnet-horovod": "cuda112"},
-    ("auto", NOTHING): {},
-    ("none", H100): {},
-    ("cuda13", NOTHING): {
-        "jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cuda13", "mxnet-horovod": "cuda112",
-    },
-    ("cuda12", H100): {
-        "jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126", "mxnet-horovod": "cuda112",
-    },
+    ("auto", H100): NEW, ("auto", B200): NEW, ("auto", OLD_DRIVER): OLD, ("auto", V100): OLD, ("auto", K80): HOROVOD,
+    ("auto", NOTHING): {}, ("none", H100): {}, ("cuda13", NOTHING): NEW | HOROVOD, ("cuda12", H100): OLD,
 }  # fmt: skip
 """Map what the user wants and the facts to the variant of each framework; the others get the CPU build."""
 
