@@ -89,7 +89,8 @@ class Handlers:
         if any(acceptance.RESULT in job.output for job in jobs):
             _attempt(self._write_verdict)
         failures = plan.failures({str(job.output[0]): str(job.log[0]) for job in jobs if job.log})
-        atexit.register(print, failures, file=sys.stderr)  # last, after Snakemake's own output
+        # Last, after Snakemake's own output, and when the console has given sys.stderr back.
+        atexit.register(lambda: print(failures, file=sys.stderr))
 
     def _write_report(self) -> None:
         from throughline.report.render import page
