@@ -50,6 +50,15 @@ def test_runs_are_jobs_of_their_nodes_and_devices(clone: Callable[[str], Clone],
         assert "--mem 128000 " in job and "-t 60 " in job
 
 
+def test_auto_topologies_are_those_of_the_partition_also_in_a_dry_run(
+    clone: Callable[[str], Clone], asked: Path
+) -> None:
+    answer = "case \"$*\" in *--Node*) printf 'n%s|main*|idle|gpu:8|64|x\\n' 1 2;; *) echo 'main*|2|gpu:8|64';; esac"
+    (asked.parent / "sinfo").write_text(f"#!/bin/sh\n{answer}\n")
+    dry = clone(LARGE.replace("[1n8g, 64n8g, 125n8g]", "auto")).made("results/big/bz4_fp32.json", "--dry-run", *SLURM)
+    assert "topologies: auto is 1n1g, 1n2g, 1n4g, 1n8g, 2n8g: 2 nodes of the default partition" in dry.stdout
+
+
 @pytest.mark.parametrize(
     ("nodes", "options", "cores"),
     [

@@ -4,11 +4,13 @@ Snakemake does not document these attributes, so another version may lack them. 
 were tried with, and tests/workflow/test_snakemake_inside.py tries all of them.
 """
 
+import io
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import reduce
+from contextlib import redirect_stderr
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +33,7 @@ class Inside:
     root: the folder of the Snakefile. is_module: another workflow uses the Snakefile as a module. configuration: files,
     and values that win over them. given: the files and the values that the user named on the command line. deployment:
     the methods of --software-deployment-method. is_deployed: conda or containers bring the environments; then we build
-    none, and no job has several. is_main: this process is no job. submits: jobs run on the nodes of a cluster.
-    is_submitted: this process is a job that a cluster runs.
+    none, and no job has several. is_main: this process is no job. is_submitted: it is a job that a cluster runs.
     """
 
     def __init__(self, workflow: Any) -> None:
@@ -53,8 +54,30 @@ class Inside:
         self.cores: int = take(workflow, "cores")
         self.is_dry_run = bool(take(workflow, "output_settings.dryrun"))
         self.is_main = bool(take(workflow, "is_main_process"))
-        self.submits = bool(take(workflow, "non_local_exec"))
         self.is_submitted = bool(take(workflow, "remote_exec"))
+
+    @property
+    def submits(self) -> bool:
+        """True if jobs run on the nodes of a cluster. Snakemake knows that when it has read the Snakefile."""
+        return bool(take(self._workflow, "non_local_exec"))
+
+    @property
+    def asks_for_cluster(self) -> bool:
+        """True if the command line or a profile says so. This is known from the beginning."""
+        from snakemake_interface_executor_plugins.registry import ExecutorPluginRegistry
+
+        executor = self._arguments and take(self._arguments, "executor")
+        return bool(executor) and not take(ExecutorPluginRegistry().get_plugin(executor), "common_settings.local_exec")
+
+    @cached_property
+    def _arguments(self) -> Any:
+        """The command line with the profiles; None in a job, and if another program has loaded the Snakefile."""
+        from snakemake.cli import parse_args
+
+        if not self.is_main or not sys.argv[0].endswith(("/snakemake", "/snakemake/__main__.py")):
+            return None
+        with redirect_stderr(io.StringIO()):  # it says once more which profiles it reads
+            return parse_args(sys.argv[1:])[1]
 
     @property
     def snakefile(self) -> str | None:
@@ -90,13 +113,9 @@ class Inside:
 
         This is asked when all rules have been read, but before Snakemake looks for what makes the targets.
         """
-        from snakemake.cli import get_argument_parser
-
-        if not self.is_main or not sys.argv[0].endswith(("/snakemake", "/snakemake/__main__.py")):
-            return [], []
         rules = list(take(self._workflow, "rules"))
         names = [str(take(rule, "name")) for rule in rules]
-        targets = [str(target) for target in take(get_argument_parser().parse_args(sys.argv[1:]), "targets")]
+        targets = map(str, take(self._arguments, "targets") if self._arguments else ())
         unmade = [
             target
             for target in targets

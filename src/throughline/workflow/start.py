@@ -30,7 +30,7 @@ def start(workflow: Any) -> tuple[Inside, WorkflowCall, SlurmResources, NodeJobs
         logger.addHandler(Console(own_output, inside.is_quiet))
         logger.removeHandler(own_output)
     partition = next(map(str, filter(None, inside.resource("run", "slurm_partition"))), None)
-    auto = AutoTopologies(inside.submits, partition)
+    auto = AutoTopologies(inside.asks_for_cluster, partition)
     made = or_exit(call.read, *inside.configuration, inside.root, auto, inside.is_deployed, logger.info)
     or_exit(call.hand_over, made.config, inside)
     slurm = SlurmResources(made.config, inside)
