@@ -45,48 +45,34 @@ def no_way_to_wikimedia(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("THROUGHLINE_OFFICIAL", CLOSED)
 
 
-def test_a_dump_by_name_is_downloaded_once_and_gone_on_with(
+def test_the_newest_dump_is_downloaded_once_and_gone_on_with(
     clone: Callable[[str], Clone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    manifest, part = "data/little/seq32/manifest.json", f"data/little/dump/{NAME}-{SINGLE}.part"
     with Server() as server:
         monkeypatch.setenv("THROUGHLINE_OFFICIAL", f"{server.address}/elsewhere")
         server.publish(NAME, {SINGLE: dump()})
-        fresh = clone(named(server.address))
+        server.list("enwiki")
+        latest = named(server.address).replace(NAME, "enwiki-latest")
+        fresh = clone(latest)
+        assert job_counts(fresh.made("--dry-run", manifest).stdout)["download"] == 1 and not server.requests
         server.misbehave(FILE, cut(100_000), status(403))
         failed = fresh.snakemake("corpus")
         assert failed.returncode != 0
-        assert "could not be downloaded" in failed.stdout and "are kept in data/little/dump" in failed.stdout
-        parts = fresh.files("data/little/dump/*.part")
-        assert len(parts) == 1 and (fresh.path / parts.pop()).stat().st_size == 100_000
-        fresh.made("data/little/dump/parts.json")
+        assert "could not be downloaded" in failed.stdout and f"are kept in {part}" in failed.stdout
+        assert (fresh.path / part).stat().st_size == 100_000
+        fresh.made(manifest)
         assert server.asked(FILE)[-1]["Range"] == "bytes=100000-"
         assert not fresh.files("data/little/dump/*.part*")
-        cut_into = files.read_json(fresh.path / "data/little/dump/parts.json")
-        assert cut_into["wiki"] == "enwiki" and cut_into["files"][0]["path"].startswith("data/little/dump/enwiki-")
-        before = len(server.requests)
-    (fresh.path / "small.yaml").write_text(named(CLOSED, "contact: another@example.org"))
-    assert "Nothing to be done" in fresh.made("data/little/dump/parts.json").stdout
-    assert len(server.requests) == before
-
-
-def test_the_newest_dump_is_found_when_it_is_downloaded(
-    clone: Callable[[str], Clone], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = "data/little/seq32/manifest.json"
-    with Server() as server:
-        monkeypatch.setenv("THROUGHLINE_OFFICIAL", server.address)
-        server.publish(NAME, {SINGLE: dump()})
-        server.list("enwiki")
-        fresh = clone(named(server.address).replace(NAME, "enwiki-latest"))
-        assert job_counts(fresh.made("--dry-run", manifest).stdout)["download"] == 1 and not server.requests
-        fresh.made(manifest)
         server.publish("enwiki-20261120", {SINGLE: dump()})
         server.list("enwiki")
-        asked = len(server.requests)
-        assert "Nothing to be done" in fresh.made(manifest).stdout
-        assert len(server.requests) == asked
-    found = files.read_json(fresh.path / manifest)
-    assert found["dumps"] == {"enwiki-latest": NAME} and found["parameters"]["dump"] == ["enwiki-latest"]
+        before = len(server.requests)
+        (fresh.path / "small.yaml").write_text(latest.replace("me@example.org", "another@example.org"))
+        assert "Nothing to be done" in fresh.made(manifest).stdout and len(server.requests) == before
+    cut_into = files.read_json(fresh.path / "data/little/dump/parts.json")
+    assert cut_into["wiki"] == "enwiki" and cut_into["files"][0]["path"].startswith("data/little/dump/enwiki-")
+    made = files.read_json(fresh.path / manifest)
+    assert made["dumps"] == {"enwiki-latest": NAME} and made["parameters"]["dump"] == ["enwiki-latest"]
 
 
 def test_without_a_contact_the_job_says_what_to_write(clone: Callable[[str], Clone]) -> None:

@@ -169,9 +169,8 @@ def _pages(file: DumpFile, piece: Piece) -> Iterator[tuple[int, bytes]]:
             end += len(b"</page>")
             begin = buffer.find(b"<page>", 0, end)
             gap = buffer[: begin if begin >= 0 else end].strip()
-            lost = (
-                bool(gap) if after_page else begin < 0 and piece.begin == 0
-            )  # else the gap may be another part's page
+            # Before the first page of a part may stand the header, or the end of another part's page.
+            lost = bool(gap) if after_page else begin < 0 and piece.begin == 0
             if lost or (begin >= 0 and buffer.find(b"<page>", begin + 6, end) >= 0):
                 raise damaged(file.path, f"a <page> or </page> is missing near {bytes(gap[:60] or buffer[:60])!r}")
             if begin >= inside:

@@ -275,9 +275,7 @@ def _copy(response: BaseHTTPResponse, part: Path, begin: int, total: int | None)
     """Write the body to `part` from byte `begin` on, up to its length `total`. On a full disk, what came stays."""
     progress = Progress(f"downloading {part.name.removesuffix('.part')}", total or 0, done=begin)
     try:
-        with part.open("r+b" if begin else "wb") as stream:
-            stream.seek(begin)
-            stream.truncate()
+        with part.open("ab" if begin else "wb") as stream:
             while data := response.read1(_READ, decode_content=False):
                 stream.write(data)
                 progress.to(stream.tell())

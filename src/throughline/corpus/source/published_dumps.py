@@ -143,16 +143,14 @@ def _wanted(name: str, client: Client, hosts: Sequence[str]) -> list[Published]:
 
 
 def _done(name: str, status: str) -> list[Published]:
-    """Return the files of finished jobs in a dumpstatus.json that have a checksum, a size and a name of this dump."""
+    """Return the files of finished jobs in a dumpstatus.json that have a checksum and a size."""
     try:
-        jobs = [job for job in json.loads(status)["jobs"].values() if job.get("status") == "done"]
         return [
             Published(file, facts["sha1"].lower(), int(facts["size"]))
-            for job in jobs
+            for job in json.loads(status)["jobs"].values()
+            if job.get("status") == "done"
             for file, facts in (job.get("files") or {}).items()
-            if re.fullmatch(rf"{re.escape(name)}-[\w.-]+", file)
-            and re.fullmatch(r"[0-9a-fA-F]{40}", facts.get("sha1") or "")
-            and facts.get("size")
+            if facts.get("sha1") and facts.get("size")
         ]
     except (ValueError, KeyError, AttributeError, TypeError) as error:
         raise UserError(

@@ -164,6 +164,15 @@ def test_a_file_that_changed_is_brought_from_its_beginning(
     assert ["Range" in headers for headers in server.asked(FILE)][3:] == [False] * (asked - 3)
 
 
+@pytest.mark.parametrize(("content", "asked"), [(DATA, []), (OTHER, [None]), (DATA + b"x", ["bytes=3000001-", None])])
+def test_a_part_that_has_all_bytes(
+    server: Server, tmp_path: Path, waits: Waits, content: bytes, asked: list[str | None]
+) -> None:
+    (tmp_path / f"{NAME}-{SINGLE}.part").write_bytes(content)
+    download(server, tmp_path, waits.client())
+    assert is_whole(tmp_path) and [headers.get("Range") for headers in server.asked(FILE)] == asked
+
+
 @pytest.mark.parametrize(
     ("path", "faults", "content", "says", "asked"),
     [
@@ -326,9 +335,9 @@ def test_the_newest_complete_dump(server: Server, tmp_path: Path, waits: Waits) 
     latest = "simplewiki-latest"
     server.publish("simplewiki-20261115", {"stub-articles.xml.gz": b"y"})
     server.publish("simplewiki-20261201", {SINGLE: OTHER}, done=False)
+    server.publish("simplewiki-20260901", {SINGLE: OTHER})
     unlisted = dict(server.files)
     server.list("simplewiki")
-    server.publish("simplewiki-20260901", {SINGLE: OTHER})
     path = download(server, tmp_path, waits.client(), name=latest)
     assert path.name == f"{NAME}-{SINGLE}" and files.read_json(tmp_path / f"{latest}.json")["name"] == NAME
     parameters = {"dump": [latest]}, {"sources": [{"text": ["a.txt"]}, {"dump": [latest]}]}, {"dump": [NAME]}
