@@ -22,9 +22,7 @@ class Expectation(Section):
     what: What = Field(description="the measurement")
     at: Kind = Field("device", description="where it takes place")
     size: PositiveInt | None = Field(
-        None,
-        description="rows of the matrix, elements of the vector, or bytes of the operation; null: the largest size "
-        "that is measured",
+        None, description="rows of the matrix, elements of the vector, or bytes of the operation; null: the largest"
     )
     figure: Text | None = Field(
         None, description="the figure's name in a record, such as `host_to_device`; null: the first one of the table"
@@ -41,13 +39,9 @@ class AcceptSizes(Section):
     """Sizes of the single measurements. An empty list takes the default of the device."""
 
     matmul: FewSizes = Field(default_factory=list, description="rows of the matrices; []: 8192, on a CPU 1024")
-    memory: FewSizes = Field(
-        default_factory=list,
-        description="elements of a vector that is read and written; []: 268435456, on a CPU 16777216",
-    )
+    memory: FewSizes = Field(default_factory=list, description="elements of a vector; []: 268435456, on a CPU 16777216")
     copies: FewSizes = Field(
-        default_factory=list,
-        description="bytes of a copy to and from the host; []: 268435456. A CPU has no such copies",
+        default_factory=list, description="bytes of a copy to and from the host; []: 268435456; a CPU has none"
     )
     all_reduce: Annotated[list[PositiveInt], Field(max_length=12)] = Field(
         default_factory=list,
@@ -61,15 +55,12 @@ class Accept(Section):
         "auto", description="as `runs.device`. On GPUs every GPU is measured alone; on a CPU the node is the device"
     )
     nodes: PositiveInt | None = Field(
-        None,
-        description="how many nodes are measured. null: all nodes of Slurm's partition, all entries of `accept.hosts`, "
-        "or this machine",
+        None, description="how many nodes are measured. null: all of Slurm's partition or of `hosts`, or this machine"
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="which nodes. null: those of Slurm's partition, or this machine. A list of names: on Slurm these "
-        "nodes of the partition, otherwise these machines through ssh. `simulated`: one machine acts as all nodes, to "
-        "try it",
+        description="which nodes. null: those of Slurm's partition, or this machine. A list of names: these nodes of "
+        "the partition, without Slurm these machines through ssh. `simulated`: one machine acts as all",
     )
     partition: PartitionName | None = Field(
         None,
@@ -91,9 +82,8 @@ class Accept(Section):
     )
     train: Name | None = Field(
         None,
-        description="the benchmark whose training step is measured: its model, first framework, first precision and "
-        "first batch size, with synthetic batches. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 "
-        "tokens in fp32",
+        description="the benchmark whose training step is measured: its first framework, precision and batch size, "
+        "with synthetic batches. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 in fp32",
     )
     precision: Precision | None = Field(None, description="precision of the matrix products; null: bf16, on a CPU fp32")
     step_s: PositiveFloat | None = Field(
@@ -105,8 +95,8 @@ class Accept(Section):
     sizes: AcceptSizes = Field(default_factory=AcceptSizes, description="what is multiplied, copied and exchanged")
     pairs: Literal["all", "none"] | PositiveInt = Field(
         "all",
-        description="which pairs of nodes are measured. `all`: a round robin of as many rounds as there are other "
-        "nodes, in each of which half as many pairs as nodes work side by side. A number: only so many rounds",
+        description="which pairs of nodes are measured. `all`: a round robin in which every two nodes meet; each round "
+        "measures half as many pairs as nodes. A number: only so many rounds",
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.02,
@@ -115,13 +105,13 @@ class Accept(Section):
     )
     expected: list[Expectation] = Field(
         default_factory=list,
-        description="figures that every device, node or pair must reach, such as a vendor's promise: if one misses "
-        "them, the acceptance fails",
+        description="figures that every device, node or pair must reach, such as a vendor's promise; otherwise the "
+        "acceptance fails",
     )
     published: list[Expectation] = Field(
         default_factory=list,
-        description="figures that somebody has published for such hardware, often the best of many tries: the result "
-        "says which share of them is reached, and nothing fails",
+        description="published figures of such hardware, often the best of many tries: the result says which share is "
+        "reached, and nothing fails",
     )
 
     @model_validator(mode="after")

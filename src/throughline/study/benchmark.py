@@ -45,8 +45,7 @@ class Placement(Section):
         None, description="Slurm's partition for the runs; null: the one in slurm/config.yaml, or the default one"
     )
     constraint: Features | None = Field(
-        None,
-        description="features that the nodes must have, in Slurm's words (`sbatch --constraint`), such as `a100&ib`",
+        None, description="features that the nodes must have (`sbatch --constraint`), such as `a100&ib`"
     )
 
 
@@ -58,29 +57,25 @@ class Runs(Section):
     margin: Annotated[float, Field(gt=0, le=1)] = Field(
         ratios.MARGIN,
         description="two configurations count as equal (*no difference*) if the interval of their ratio lies within "
-        "this share. It is no part of a run's specification, so finished runs stay valid when it changes",
+        "this share. Finished runs stay valid when it changes",
     )
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
-    threads: PositiveInt = Field(
-        RunSpec.threads,
-        description="threads per worker on a CPU, the same in every topology",
-    )
+    threads: PositiveInt = Field(RunSpec.threads, description="threads per worker on a CPU, the same in every topology")
     decode_workers: PositiveInt | None = Field(
         RunSpec.decode_workers,
-        description="processes that decode pictures for each worker, on a CPU and beside a GPU; each decodes about 200 "
-        "pictures a second. With `options.image_decoder: dali`, the threads of DALI. null: as many as `threads`",
+        description="processes that decode pictures for each worker, on a CPU and beside a GPU (`dali`: its threads); "
+        "each decodes about 200 pictures a second. null: as many as `threads`",
     )
     binding: Literal["none", "numa"] = Field(
         RunSpec.binding,
-        description="`numa` binds each rank to the cores of its GPU's NUMA node. If the system does not say which node "
-        "that is, and on a CPU, such a run ends as `unsupported`. Records name the cores (`environment.binding`)",
+        description="`numa` binds each rank to the cores of its GPU's NUMA node. On a CPU, and if the system does not "
+        "say which node that is, such a run ends as `unsupported`",
     )
     network: bool | None = Field(
         RunSpec.network,
-        description="true: after the window, measure how fast the network is alone. For two seconds the ranks exchange "
-        "messages as large as their gradients, and compute nothing. null, the default: on GPUs, not "
-        "on CPUs. Only frameworks that exchange with PyTorch's DistributedDataParallel can. Records of others say why "
-        "not",
+        description="true: after the window, measure for two seconds how fast the network alone exchanges messages as "
+        "large as the gradients. null: on GPUs, not on CPUs. Only frameworks that exchange with PyTorch's "
+        "DistributedDataParallel can",
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
@@ -94,21 +89,18 @@ class Runs(Section):
     )
     slurm: dict[TopologyName, Placement] = Field(
         default_factory=dict,
-        description="topology: which nodes of a Slurm cluster its runs get. It is no part of a run's specification, so "
-        "finished runs stay valid when it changes",
+        description="topology: which nodes of a Slurm cluster its runs get. Finished runs stay valid when it changes",
     )
     predict: list[TopologyName] = Field(
         default_factory=list,
         description="topologies that are not measured: the report predicts their throughput from the measured ones, "
-        "with an interval. `snakemake predictions` makes the predictions alone. A topology that a block also measures "
-        "is not predicted for it. The key is no part of a run's specification, so finished runs stay valid when it "
-        "changes",
+        "with an interval; `snakemake predictions` makes the predictions alone",
     )
     seed: NonNegativeInt = Field(RunSpec.seed, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
         False,
-        description="true: a run does not start on a machine that is busy or has changed, and a summary fails if it "
-        "has mixed environments or warnings",
+        description="true, for a CI: a run does not start on a machine that is busy or has changed, and a summary "
+        "fails if it has mixed environments or warnings",
     )
 
 
@@ -120,19 +112,18 @@ class Convergence(Section):
     samples: PositiveInt = Field(1000, description="largest number of held-out samples")
     begin_from: Name | None = Field(
         None,
-        description="the name of another benchmark with a convergence check of the same model, framework and "
-        "precision. That check trains first, and this one begins with its last weights: phase 2 of BERT at 512 tokens "
-        "after phase 1 at 128, for example. null: random weights",
+        description="the name of another benchmark whose convergence check trains first: this one begins with its last "
+        "weights, such as phase 2 of BERT at 512 tokens after phase 1 at 128. null: random weights",
     )
     against: FilePath | None = Field(
         None,
-        description="a file with the stated curve: a CSV file with a column `step` and some of the model's figures of "
-        "held-out data, or the `curve.json` of another check of the same model, such as that of another machine",
+        description="the stated curve: a CSV file with a column `step` and some figures of held-out data, or the "
+        "`curve.json` of another check of the same model, such as that of another machine",
     )
     tolerance: Share = Field(
         0.05,
-        description="how much worse than the stated curve is accepted: a share of the loss, or a difference of another "
-        "figure",
+        description="how much worse than the stated curve passes: a share of the loss, or a difference of another "
+        "figure, which have other scales in each model",
     )
 
 
@@ -154,8 +145,8 @@ class Benchmark(Runs):
     )
     frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
         default_factory=lambda: ["torch"],
-        description="the frameworks that train it; README.md says which of them train which workload. `jax@old` is "
-        "the framework with the pins of `envs/jax@old.txt`",
+        description="the frameworks that train it (README.md: which train which workload). `jax@old` is the framework "
+        "with the pins of `envs/jax@old.txt`",
     )
     topologies: Literal["auto"] | Annotated[list[TopologyName], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("list[str]", ["1n1g"]),
@@ -165,8 +156,8 @@ class Benchmark(Runs):
     )
     batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
-        description="precision: batch sizes per replica of the model. A replica is on one device, or on "
-        "options.tensor_parallel devices",
+        description="precision: batch sizes per replica of the model, which is on one device, or on "
+        "`options.tensor_parallel` devices",
     )
     scaling: Scaling = Field(
         RunSpec.scaling,
@@ -175,24 +166,23 @@ class Benchmark(Runs):
     )
     global_batch: PositiveInt | None = Field(
         RunSpec.global_batch,
-        description="the global batch: the samples of all replicas in an optimizer step. The number of micro-batches "
-        "follows from it for each batch size and topology, so leave `options.gradient_accumulation` out. null: "
-        "`options.gradient_accumulation` decides, so more devices take more samples per step",
+        description="the samples of all replicas in an optimizer step. The number of micro-batches follows from it for "
+        "each batch size and topology. null: `options.gradient_accumulation` decides, so more devices take more "
+        "samples per step",
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
     extras: list[Literal["aa", "synthetic", "no_gradient_sync", "max_batch", "max_classes"]] = Field(
         default_factory=list,
-        description="more runs, derived from these: `aa` (the same runs again, which shows the noise), `synthetic` "
-        "(synthetic batches), `no_gradient_sync` (ranks keep their gradients; together with `synthetic` it splits a "
-        "step into compute, communication and input); each of these measures everything once more. `max_batch` "
-        "searches for the largest batch that fits, `max_classes` for the largest number of classes of a classifier; "
-        "neither says anything about speed",
+        description="more runs, derived from these. Each of the first three measures everything once more: `aa` (the "
+        "same runs, which shows the noise), `synthetic` (synthetic batches), `no_gradient_sync` (ranks keep their "
+        "gradients; with `synthetic` it splits a step into compute, communication and input). `max_batch` searches "
+        "for the largest batch that fits, `max_classes` for the largest number of classes of a classifier",
     )
     job: EpochsJob | None = Field(
         None,
-        description="a run is a whole job instead of `steps`: epochs over all samples, without a warm-up, and an "
-        "evaluation after each epoch. {} takes the defaults. Only `hf-trainer` can do it",
+        description="a run is a whole job instead of `steps`: epochs over all samples without a warm-up, each with an "
+        "evaluation. {} takes the defaults. Only `hf-trainer` can do it",
     )
     convergence: Convergence | None = Field(
         None,
