@@ -67,10 +67,9 @@ def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.Monke
     made = acceptance.asked(config, Fleet(tuple(range(64)), 8, "cuda"))
     calls, measurements = [], made.measurements()
     monkeypatch.setattr(acceptance.Acceptance, "measurements", lambda _: calls.append(1) or measurements)
-    files = list(made.visits())
-    assert [made.priorities[file] for file in files] == [*range(len(files), 0, -1)]
-    assert sum(len(made.visits()[file]) for file in files) == len(measurements) == 12_582
-    assert len(calls) == 1
+    visits = made.visits()
+    assert [made.priorities[file] for file in visits] == [*range(len(visits), 0, -1)]
+    assert sum(map(len, made.visits().values())) == len(measurements) == 12_582 and len(calls) == 1
 
 
 def test_on_a_cpu_the_node_is_the_device_and_two_nodes_are_a_pair(config: Config) -> None:

@@ -36,10 +36,8 @@ def mistakes(tmp_path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("goals: {efficency: {}}", "unknown key; allowed: efficiency, utilization, mean_utilization; did you mean"),
         ("corpus: {dump: {shard: x}}", "corpus.dump.shard: unknown key; allowed: shards, text; did you mean shards?"),
         ("corpus: {dump: {text: 3}}", "corpus.dump.text = 3: allowed: a valid string, a valid list\n"),
-        ("corpus: {vocabulary: bert}", "corpus.vocabulary = 'bert': allowed: bert-base-uncased, a map of keys"),
         ("corpus: {vocabulary: {path: v.txt}}", "corpus.vocabulary.sha256: missing; it has to be given"),
         ("runs: {strict: on}", "runs.strict = 'on': allowed: true, false; did you mean true?"),
         ("runs: {steps: {max_total_seconds: .inf}}", "runs.steps.max_total_seconds = inf: Input should be a finite"),
@@ -56,7 +54,6 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("corpus: {dump: {shards: x}, masking: {dynamic: true, dupe_factor: 1}}", "finished shards keep the masks"),
         (f"corpus: {{vocabulary: {{path: v, url: 'http://x', sha256: {SHA}}}}}", "one of path and url is needed"),
         ("prices: {A100: {currency: USD}}", "one of per_hour, per_month and purchase is needed"),
-        ("prices: {A100: {per_month: 9, currency: USD}}", "devices, the devices of that node, goes with"),
         ("prices: {A100: {purchase: 9, currency: USD}}", "purchase and years go together"),
         ("{imports: {b: {logs: x}}, benchmarks: {b: {}}}", "imports.b: a benchmark has this name"),
         ("accept: {train: brt}\nbenchmarks: {bert: {}}", "accept.train = 'brt': allowed: bert; did you mean bert?"),
@@ -78,7 +75,6 @@ JOB = "frameworks: [hf-trainer], batch: {fp32: [4]}, options: {gradient_accumula
     ("block", "message"),
     [
         ("batch: {fp8: [8]}", "batch.fp8: bert-tiny has no fp8; these have: llama-3.1-8b, "),
-        ("options: {fp8_scaling: rowwise}", "options.fp8_scaling = rowwise: `batch` has no fp8; remove the key"),
         (
             "model: gpt2-small, topologies: [1n8g], options: {tensor_parallel: 8}",
             "options.tensor_parallel = 8: gpt2-small has 12 heads and 50,304 vocabulary rows, which divide by 1, 2, 3, "
@@ -123,10 +119,9 @@ def test_a_check_begins_with_the_weights_of_one_that_fits(tmp_path: Path, first:
     assert f"benchmarks.b.convergence.begin_from = 'a': {message}" in mistakes(tmp_path, text)
 
 
-def test_every_mistake_is_listed_once(tmp_path: Path) -> None:
+def test_a_mistake_is_listed_once(tmp_path: Path) -> None:
     text = mistakes(tmp_path, "runs: {repeats: 0, seeds: 1}\nbenchmarks: {b: {repeats: 0}, c: {}}")
-    assert text.startswith("the configuration has 3 mistakes:")
-    assert text.count("repeats = 0") == 2  # once for runs and once for b, but not for c, which inherits it from runs
+    assert "has 3 mistakes:" in text and text.count("repeats = 0") == 2  # for runs and b, not for c, which inherits it
 
 
 def test_maps_merge_and_lists_are_replaced(tmp_path: Path) -> None:
@@ -192,14 +187,10 @@ def test_values_of_snakemake_are_read_as_the_yaml_that_the_user_wrote() -> None:
         assert config._from_text({"k": [text]}) == {"k": [value]}
 
 
-def test_the_shipped_configuration_spells_out_the_defaults() -> None:
-    shipped = load([ROOT / "config.yaml"])
-    assert shipped.corpus == Corpus()
-    assert shipped.benchmarks["bert"].options == Options()
-
-
 def test_presets_ask_for_runs_and_share_no_names() -> None:
     presets = {path.stem: load([path]) for path in [ROOT / "config.yaml", *(ROOT / "presets").glob("*.yaml")]}
+    shipped = presets["config"]
+    assert shipped.corpus == Corpus() and shipped.benchmarks["bert"].options == Options(), "it spells out the defaults"
     without = {name for name, preset in presets.items() if not runs.expand(preset)}
     assert without == {"accept-cpu", "accept-h100"}
     for one, other in itertools.combinations(presets.values(), 2):

@@ -67,25 +67,24 @@ def test_the_grids_of_wide_and_deep() -> None:
 
 def test_the_grid_of_the_study_of_faces() -> None:
     """The preset has every published cell of R100 and Y1: persons, classifier, batch per device."""
-    topologies: dict[tuple[object, ...], list[str]] = {}
+    cells: dict[tuple[object, ...], list[str]] = {}
     for spec in asked("dlperf-insightface"):
         if spec.precision == "fp32":
-            parameters = spec.parameters
-            cell = spec.model, parameters.classes, parameters.margin_loss, parameters.classifier, spec.batch
-            topologies.setdefault(cell, []).append(str(spec.topology))
+            how = spec.parameters
+            cell = spec.model, how.classes, how.margin_loss, how.classifier, spec.batch
+            cells.setdefault(cell, []).append(str(spec.topology))
     r100, y1 = ("iresnet100", 85742, "arcface"), ("mobilefacenet-y1", 85742, "arcface")
     glint = ("iresnet100", 360232, "cosface")
-    one_node = ["1n1g", "1n4g", "1n8g"]
-    several = [(*r100, "partial", batch) for batch in (64, 120)]
-    assert topologies == {
-        **{(*r100, "data_parallel", batch): one_node for batch in (64, 96)},
-        **{(*r100, "model_parallel", batch): one_node for batch in (64, 115)},
-        **{cell: [*one_node, "2n8g", "4n8g"] for cell in several},
-        **{(*glint, "data_parallel", batch): one_node for batch in (64, 85)},
-        **{(*glint, "model_parallel", batch): one_node for batch in (64, 100)},
-        **{(*glint, "partial", batch): one_node for batch in (64, 115)},
-        **{(*y1, "data_parallel", batch): one_node for batch in (256, 350)},
-        **{(*y1, "model_parallel", batch): one_node for batch in (256, 400)},
+    batches = {
+        **{(*r100, "data_parallel"): (64, 96), (*r100, "model_parallel"): (64, 115), (*r100, "partial"): (64, 120)},
+        **{(*glint, "data_parallel"): (64, 85), (*glint, "model_parallel"): (64, 100), (*glint, "partial"): (64, 115)},
+        **{(*y1, "data_parallel"): (256, 350), (*y1, "model_parallel"): (256, 400)},
+    }
+    several = {(*r100, "partial", batch): ["2n8g", "4n8g"] for batch in (64, 120)}
+    assert cells == {
+        (*cell, batch): ["1n1g", "1n4g", "1n8g", *several.get((*cell, batch), [])]
+        for cell, sizes in batches.items()
+        for batch in sizes
     }
 
 
