@@ -84,18 +84,14 @@ def _compile(path: Path, flags: list[str]) -> None:
     import subprocess
 
     compiler = next(filter(None, map(shutil.which, (os.environ.get("CC") or "cc", "gcc", "clang"))), None)
-    if compiler is None:
-        raise _cannot_build("no C compiler is here: no $CC, cc, gcc or clang")
-    with files.atomic(path) as temporary:
-        command = [compiler, *flags, "-o", str(temporary), str(SOURCE)]
-        run = subprocess.run(command, capture_output=True, text=True)
-        if run.returncode:
-            raise _cannot_build(f"{Path(compiler).name} failed: {' '.join(run.stderr.strip().splitlines()[-1:])}")
-
-
-def _cannot_build(why: str) -> UserError:
-    return UserError(
+    failed = functools.partial(
+        UserError,
         "the compiled part of the corpus cannot be built",
-        why=why,
         next_step="install a C compiler (Debian, Ubuntu: gcc libc6-dev; Fedora, RHEL: gcc), then run snakemake again",
     )
+    if compiler is None:
+        raise failed(why="no C compiler is here: no $CC, cc, gcc or clang")
+    with files.atomic(path) as temporary:
+        run = subprocess.run([compiler, *flags, "-o", str(temporary), str(SOURCE)], capture_output=True, text=True)
+        if run.returncode:
+            raise failed(why=f"{Path(compiler).name} failed: {' '.join(run.stderr.strip().splitlines()[-1:])}")

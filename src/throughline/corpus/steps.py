@@ -30,7 +30,8 @@ def vocabulary(source: dict[str, Any], output: Path) -> None:
             client = Client(handover.get("contact"))
             vocabulary.download(url, sha256, client, output, lower_case)
         case {"path": path, "sha256": sha256, "lower_case": lower_case}:
-            vocabulary.copy_checked(Path(path), sha256, output, lower_case)
+            vocabulary.read(path, lower_case)
+            vocabulary.copy(path, sha256, output)
 
 
 def tokenizer(path: Path, sha256: str, output: Path) -> None:

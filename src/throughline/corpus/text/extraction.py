@@ -18,7 +18,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from throughline import files
 from throughline.corpus.source import dumps, pages, within
@@ -113,11 +113,10 @@ def _articles_of(
 
 
 def _incomplete(ids: list[int], expected: list[int], part: int) -> UserError:
-    missing = sorted(set(expected) - set(ids))
+    missing, surplus = (sorted(set(some) - set(others)) for some, others in ((expected, ids), (ids, expected)))
     return UserError(
         f"text extraction of part {part} gave {len(ids)} of {len(expected)} articles",
-        why=f"missing page ids: {', '.join(map(str, missing[:5])) or 'none'}{' ...' if len(missing) > 5 else ''};"
-        f" not expected: {len(set(ids) - set(expected))}; wikiextractor does not report its own failures",
+        why=f"missing page ids: {missing[:5]}; not expected: {surplus[:5]}; wikiextractor does not report its failures",
         next_step="run snakemake again (a process may have been killed for memory); if the same ids are missing again,"
         " look at these pages in the dump",
     )
@@ -168,11 +167,10 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
 
     UserError if it fails, or if nothing moves for `stall_s` seconds.
     """
-    lifeline, ours = os.pipe()
     moved = time.monotonic()
     failure: BaseException | None = None
 
-    def feed_it() -> None:
+    def write_feed() -> None:
         nonlocal moved, failure
         try:
             with stdin:
@@ -186,27 +184,18 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
         """Kill the group when the program has ended or stalled: a process that it forked may hold the pipe for ever."""
         nonlocal failure
         # an ended guard stays a zombie with its status, so its group can still be killed
-        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        while os.waitid(os.P_PID, guard.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             if time.monotonic() - moved > stall_s:
                 failure = failure or _failed(f"nothing moved for {stall_s:g} seconds: it waits for a killed process")
                 break
             time.sleep(0.01)
-        os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(guard.pid, signal.SIGKILL)
 
     with tempfile.TemporaryFile() as messages:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", _GUARD, str(lifeline), *command],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=messages,
-            pass_fds=(lifeline,),
-            start_new_session=True,
-            env={**os.environ, "PYTHONUTF8": "1", "PYTHONHASHSEED": "0"},
-        )
-        os.close(lifeline)
-        assert process.stdin is not None and process.stdout is not None
-        stdin, stdout = process.stdin, process.stdout
-        writer, watcher = (threading.Thread(target=work, daemon=True) for work in (feed_it, watch))
+        guard, lifeline = _started(command, messages)
+        assert guard.stdin is not None and guard.stdout is not None
+        stdin, stdout = guard.stdin, guard.stdout
+        writer, watcher = (threading.Thread(target=work, daemon=True) for work in (write_feed, watch))
         writer.start()
         watcher.start()
         try:
@@ -215,15 +204,31 @@ def _run(command: list[str], feed: Iterator[bytes], stall_s: float) -> Iterator[
                 yield line
             watcher.join()
         finally:
-            os.killpg(process.pid, signal.SIGKILL)
+            os.killpg(guard.pid, signal.SIGKILL)
             watcher.join()
             writer.join()
-            status = process.wait()
+            status = guard.wait()
             stdout.close()
-            os.close(ours)
+            os.close(lifeline)
         if isinstance(failure, BrokenPipeError) or (failure is None and status):
             messages.seek(0)
             last = messages.read()[-2000:].decode(errors="replace").strip()
             failure = _failed(f"its exit status is {status}: {files.scrub(last) or 'it printed no reason'}")
         if failure is not None:
             raise failure
+
+
+def _started(command: list[str], messages: IO[bytes]) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a program below a guard, in a session of their own; return the guard, and our end of its lifeline."""
+    lifeline, ours = os.pipe()
+    guard = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", _GUARD, str(lifeline), *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=messages,
+        pass_fds=(lifeline,),
+        start_new_session=True,
+        env={**os.environ, "PYTHONUTF8": "1", "PYTHONHASHSEED": "0"},
+    )
+    os.close(lifeline)
+    return guard, ours

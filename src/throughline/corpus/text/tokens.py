@@ -13,9 +13,9 @@ import mmap
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ Table = NDArray[np.void]
 MEMORY_BYTES = 256 << 20
 """How much data a job of the corpus holds in memory at a time. What exceeds this goes into temporary files."""
 SCHEMA = 1
+_open = partial(hdf5.opened, defect=partial(hdf5.defect, schema=SCHEMA), what="tokens file")
 _BLOCK = 1 << 16  # values in a checksummed block
 _BATCH_CHARACTERS = 1 << 21
 _RUN = 1 << 21  # about how many tokens of a part are read at a time
@@ -193,10 +194,12 @@ def document_runs(bounds: Index, most: int) -> Iterator[tuple[int, int]]:
 def _write(path: Path, pile: Pile, table: Table, vocabulary_sha256: str, vocabulary_size: int) -> None:
     """Write these documents of a pile, in the table's order. The file is whole or absent."""
     attributes = {"schema": SCHEMA, "vocabulary_sha256": vocabulary_sha256, "vocabulary_size": vocabulary_size}
+    zero = np.zeros(1, np.int64)
+    bounds = accumulate(pile.lengths(table), lambda last, some: last[-1] + offsets(some)[1:], initial=zero)
     with hdf5.new_file(path, attributes) as stream:
         fill = partial(_fill, stream)
         fill("tokens", kind_for(vocabulary_size), int(table["tokens"].sum()), pile.tokens(table))
-        fill("sentences", np.int64, int(table["sentences"].sum()) + 1, _running_offsets(pile.lengths(table)))
+        fill("sentences", np.int64, int(table["sentences"].sum()) + 1, bounds)
         fill("documents", np.int64, len(table) + 1, [offsets(table["sentences"])])
         fill("ids", np.int64, len(table), [table["id"]])
         if pile.has_texts:
@@ -212,15 +215,6 @@ def _fill(stream: h5py.File, name: str, kind: type[np.generic], size: int, data:
         begin += len(part)
 
 
-def _running_offsets(lengths: Iterator[NDArray[Any]]) -> Iterator[Index]:
-    """Yield the offsets of lengths that come in several arrays."""
-    yield np.zeros(1, np.int64)
-    before = 0
-    for some in lengths:
-        yield before + np.cumsum(some, dtype=np.int64)
-        before += int(some.sum(dtype=np.int64))
-
-
 def read(path: Path, allocator: Allocator | None = None) -> tuple[Documents, dict[str, Any]]:
     """Return the documents of a tokens file and its attributes. `allocator` supplies the memory of the arrays."""
     allocator = allocator or Allocator()
@@ -232,11 +226,6 @@ def read(path: Path, allocator: Allocator | None = None) -> tuple[Documents, dic
                 arrays[-1][begin : begin + 16 * _BLOCK] = stream[name][begin : begin + 16 * _BLOCK]
                 allocator.release()
         return Documents(*arrays), dict(stream.attrs)
-
-
-def _open(path: Path) -> AbstractContextManager[h5py.File]:
-    """Open a tokens file for reading. A failed read inside the `with` block is a UserError too."""
-    return hdf5.opened(path, partial(hdf5.defect, schema=SCHEMA), "tokens file")
 
 
 def _read_run(stream: h5py.File, first: int, last: int) -> Documents:

@@ -157,12 +157,6 @@ def _from_blingfire() -> list[str]:
     return entries
 
 
-def copy_checked(source: str | Path, sha256: str, path: str | Path, lower_case: bool = True) -> None:
-    """Copy the vocabulary file `source` to `path`; UserError if it has another SHA-256, or if BERT cannot use it."""
-    read(source, lower_case)
-    copy(source, sha256, path)
-
-
 def copy(source: str | Path, sha256: str, path: str | Path) -> None:
     """Copy a file to `path`; UserError if it has another SHA-256."""
     data = Path(source).read_bytes()

@@ -44,7 +44,6 @@ _ODD_LINK = re.compile(r"\[\[([^\[\]|\n]*+)(?>(?:\|((?>(?:[^\[\]]++|\[(?!\[)|\](
 _OPEN_LINK = re.compile(r"\[\[([^\[\]|\n:]*+):[^\n]*+")
 _MEDIA = re.compile(r"\.(?:jpe?g|png|gif|svg|tiff?|og[gva]|djvu|webp|webm|mid|wav|mp3)$", re.IGNORECASE)
 _LANGUAGE = re.compile(r"(?:[a-z]{2,3}|simple)(?:-[a-z-]+)?$")
-_NESTED_LINKS = 5
 _ADDRESS = re.compile(r"\[(?:(?:https?|ftps?|mailto|news|irc):|//)[^\s\[\]<>\"]*+[^\S\n]*+([^\[\]\n]*+)\]")
 _TAG = re.compile(rf"</?+(?:(br)|({_BLOCK})|{_INLINE}|{_DROPPED})(?>(?:\s[^<>]*+|/\s*+)?)>", re.IGNORECASE)
 _QUOTES = re.compile(r"('{3,})")
@@ -135,7 +134,7 @@ def _without_links(text: str, dropped: set[str]) -> str:
             return GONE
         return display or target.removeprefix(":")
 
-    for _ in range(_NESTED_LINKS):
+    for _ in range(5):  # links within links
         text, odd = _ODD_LINK.subn(shown, _LINK.sub(r"\1\2", text))
         if not odd:
             break
