@@ -159,9 +159,11 @@ def adopt(shard: Path, output: Path) -> None:
 
     shard: the finished file
     """
-    from throughline.corpus.shards import finished
-
-    finished.link(shard, output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    temporary = output.with_name(f".{output.stem}.link.partial{output.suffix}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(os.path.abspath(shard))
+    os.replace(temporary, output)  # the link appears in one step
 
 
 def verify(

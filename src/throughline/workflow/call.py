@@ -8,8 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from throughline import files, handover, records, spelling, variants, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
-from throughline.corpus.shards.finished import finished_shards
-from throughline.corpus.targets import CorpusTargets
+from throughline.corpus.targets import CorpusTargets, finished_shards
 from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
 from throughline.spec import Precision, RunSpec, Topology
