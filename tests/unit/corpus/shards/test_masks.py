@@ -163,6 +163,7 @@ def test_seed_shard_length_and_epoch_all_count() -> None:
 
 
 def test_the_masks_stay_what_they_are() -> None:
+    assert masks.ranges(np.array([3, 4, 6, 9])) == [[3, 5], [6, 7], [9, 10]]
     masking = masks.Masking(24, 4, 0.15, 12345, 5, [[6, 9], [12, 99]])
     plain: dict[str, Any] = {
         "input_ids": np.arange(100, 172, dtype=np.uint16).reshape(3, 24),
