@@ -97,22 +97,6 @@ def test_another_extractor_makes_the_text_again_and_is_told(clone: Callable[[str
     assert manifest["parameters"]["extractor"] == "throughline"
 
 
-def test_text_of_several_sources_in_place_of_a_dump(clone: Callable[[str], Clone]) -> None:
-    words = ("time", "water", "music", "paper", "river", "house", "winter", "garden")
-    fresh = clone(ONE.replace("name: little", "name: little\n  dump: {text: [books.txt, web.txt]}"))
-    for source, name in enumerate(("books.txt", "web.txt")):
-        books = (
-            "\n".join(f"The {words[(book + line) % 8]} of {words[line % 7]} is number {line}." for line in range(9))
-            for book in range(source, 60, 2)
-        )
-        (fresh.path / name).write_text("\n\n".join(books) + "\n")
-    fresh.made("data/little/seq32/manifest.json")
-    manifest = files.read_json(fresh.path / "data/little/seq32/manifest.json")
-    assert manifest["rows"] > 60 and manifest["parameters"]["text"] == ["books.txt", "web.txt"]
-    found, _ = tokens.read(fresh.path / "data/little/tokens/training_0000.hdf5")
-    assert len(found.sentences) - 1 == 9 * len(found)  # every line is a sentence
-
-
 def test_a_dump_and_other_text_in_one_corpus(clone: Callable[[str], Clone]) -> None:
     """All sources are read before any of them is extracted, and the shards contain text of every source."""
     fresh = clone(ONE.replace("name: little", "name: little\n  dump: [wiki.xml.bz2, {text: books.txt}]"))

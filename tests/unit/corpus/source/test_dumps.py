@@ -93,6 +93,7 @@ def test_parts_tile_any_dump(
     ("data", "message"),
     [
         (b"", "does not begin with <mediawiki>"),
+        (b"\x1f\x8bxxxxxxxx", "does not begin with <mediawiki>"),
         (bz2.compress(b"<html>"), "does not begin with <mediawiki>"),
         (b"<page></page><mediawiki>" + CLOSING.encode(), "does not begin with <mediawiki>"),
         (b"<!DOCTYPE x [<!ENTITY a 'b'>]><mediawiki>" + CLOSING.encode(), "declares a document type"),
@@ -109,6 +110,15 @@ def test_what_is_no_whole_dump(tmp_path: Path, data: bytes, message: str) -> Non
     with pytest.raises(UserError, match=message) as caught:
         dumps.cut([written(tmp_path, data)], 3)
     assert "not from a pages-articles dump" in caught.value.what or "is damaged, or not whole" in caught.value.what
+
+
+@pytest.mark.parametrize(("after", "flip"), [(0, 1), (200, 128)])
+def test_a_flipped_bit_in_the_compressed_data(tmp_path: Path, after: int, flip: int) -> None:
+    start = MULTISTREAM.index(b"BZh91AY&SY", len(MULTISTREAM) // 2)
+    at = start + after
+    cut = dumps.cut([written(tmp_path, MULTISTREAM[:at] + bytes([MULTISTREAM[at] ^ flip]) + MULTISTREAM[at + 1 :])], 3)
+    with pytest.raises(UserError, match=f"the bz2 stream at byte {start} does not decompress"):
+        all_pages(cut)
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 9, 60])
@@ -162,7 +172,7 @@ def test_progress_is_quiet_at_first_and_tells_the_time_left(capsys: pytest.Captu
     assert "about 90 min left" in slow.line(1800)
     resumed = Progress("downloading x", 1000, done=900)
     resumed.done = 950
-    assert resumed.line(10) == "downloading x: 950 B of 1.0 kB (95%), about 10 s left"
+    assert resumed.line(10) == "downloading x: 950 bytes of 1.0 kB (95%), about 10 s left"
 
 
 @pytest.fixture(scope="module")
@@ -195,6 +205,9 @@ def test_a_page_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(dumps, "_LONGEST", 1 << 20)
     path = written(tmp_path, HEADER + PAGES[0] + page(60, "x" * (3 << 20)) + CLOSING)
     with pytest.raises(UserError, match="has a page of more than 1 MiB"):
+        all_pages(dumps.cut([path], 1))
+    path = written(tmp_path, HEADER + PAGES[0].replace("</page>", "") + CLOSING)
+    with pytest.raises(UserError, match="it ends inside a page"):
         all_pages(dumps.cut([path], 1))
 
 
