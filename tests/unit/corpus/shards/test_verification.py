@@ -52,6 +52,8 @@ def test_a_good_shard_read_whole_and_in_pieces(
     result = verification.verify(good[parameters], words, parameters)
     assert result["rows"] > 120 and result["sha256"] == files.sha256(good[parameters])
     assert result["file"] == "training_0000.hdf5" and json.loads(json.dumps(result)) == result
+    means = result["statistics"]
+    assert means["masked_share"] == pytest.approx(means["masked_per_row"] / (means["tokens_per_row"] - 3))
     monkeypatch.setattr(layout, "ROWS_READ", 50)
     assert verification.verify(good[parameters], words, parameters) == result
 
@@ -82,6 +84,11 @@ def no_padding_id(arrays: Arrays) -> None:
     arrays["input_ids"][int(np.argmin(arrays["input_mask"].sum(axis=1))), -1] = 9
 
 
+def no_first_segment(arrays: Arrays) -> None:
+    arrays["segment_ids"][0, 2 : arrays["input_mask"][0].sum()] = 1
+    arrays["input_ids"][0, 1] = 4  # [SEP]
+
+
 def masked_separator(arrays: Arrays) -> None:
     arrays["masked_lm_positions"][0] = [int(np.argmax(arrays["segment_ids"][0])) - 1, 0, 0, 0, 0]
     arrays["masked_lm_ids"][0] = [9, 0, 0, 0, 0]
@@ -102,6 +109,7 @@ def no_masks(arrays: Arrays) -> None:
         (PARAMETERS, put("input_ids", (0, 1), 9999), "an id outside the vocabulary"),
         (PARAMETERS, put("next_sentence_labels", 4, 2), "neither 0 nor 1.*\n.*first in row 4 "),
         (PARAMETERS, no_padding_id, r"a row that is not \[CLS\] A \[SEP\] B \[SEP\]"),
+        (PARAMETERS, no_first_segment, "a row that is not"),
         (PARAMETERS, masked_separator, "masked_lm_positions and masked_lm_ids"),
         (PARAMETERS, unused_as_random_word, "a random word that is none"),
         (PARAMETERS, no_masks, r"a share of \[MASK\] far from 80 %"),
