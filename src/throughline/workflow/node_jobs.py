@@ -8,7 +8,7 @@ import atexit
 import os
 import shlex
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +73,8 @@ class NodeJobs:
         visits = self.asked.visits().items()
         files = [file for file, visit in visits if not self.settled.away.keys() & set(visit[0].place.nodes)]
         if all(map(os.path.exists, files)):  # no plan is printed then, because there may be nothing to do
-            self._say_who_is_away  # noqa: B018
+            _say_who_is_away(tuple(self.settled.away.items()))
         return files
-
-    @cached_property
-    def _say_who_is_away(self) -> None:
-        for node, why in self.settled.away.items():
-            logger.warning(f"node {node} is left out, because {why}; a later call measures it")
 
     def nodes(self, wildcards: Any) -> int:
         """Return how many nodes a node job gets from Slurm."""
@@ -153,3 +148,9 @@ class NodeJobs:
     def result_state(self, _: Any) -> str:
         """Return digits that change with the acceptance."""
         return result_sections.files_digest([Path(acceptance.RESULT)])
+
+
+@cache  # Snakemake asks for the visits several times
+def _say_who_is_away(away: tuple[tuple[int, str], ...]) -> None:
+    for node, why in away:
+        logger.warning(f"node {node} is left out, because {why}; a later call measures it")
