@@ -271,7 +271,7 @@ def test_an_environment_for_gpus_has_another_name(pins: Path, monkeypatch: pytes
     assert recipes.of("try", "none") == cpu
     monkeypatch.setenv("HOROVOD_GPU_OPERATIONS", "")
     assert gpu.name.endswith("-cuda13")
-    rule = re.search(r'digest=r"(.*)"', (ROOT / "rules/wildcards.smk").read_text())
+    rule = re.search(r'pins=r"(.*)"', (ROOT / "rules/wildcards.smk").read_text())
     assert rule and re.fullmatch(f"try-{rule[1]}", gpu.name) and re.fullmatch(f"try-{rule[1]}", cpu.name)
 
 

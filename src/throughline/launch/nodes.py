@@ -83,7 +83,7 @@ def find(
         raise UserError(
             f"topology {topology} needs {topology.nodes} nodes, and the Slurm job has {len(names)}",
             why="the rule's resources `nodes` and `tasks` decide that",
-            next_step="leave both as rules/training.smk has them",
+            next_step="leave both as they are (workflow/training_jobs.py sets them)",
         )
     cores = _output(["squeue", "--noheader", "--jobs", variables["SLURM_JOB_ID"], "--Format", "cpus-per-task"])
     return Nodes("slurm", names, int(cores))
