@@ -100,6 +100,7 @@ def test_parts_tile_any_dump(
         (b"<!DOCTYPE x [<!ENTITY a 'b'>]><mediawiki>" + CLOSING.encode(), "declares a document type"),
         (b'<?xml encoding="latin1"?><mediawiki>' + CLOSING.encode(), "is written in latin1"),
         (XML[: len(XML) // 2], "does not end with </mediawiki>"),
+        (XML + b"<page>", "does not end with </mediawiki>"),
         (bz2.compress(XML)[:-40], "ends in the middle"),
         (bz2.compress(XML[: len(XML) // 2]), "does not end with </mediawiki>"),
         (MULTISTREAM[: MULTISTREAM.rindex(b"BZh91AY&SY")], "does not end with </mediawiki>"),
