@@ -59,19 +59,6 @@ VALUES: Mapping[str, Mapping[Any, str]] = {
 }
 """Map each key to its old values and their new names."""
 
-FILES: Mapping[str, str] = {
-    "JSON: `batch_per_device`": "`batch`",
-    "JSON of a run: `window_at_least_s`, `proof`": "`min_window_seconds`, `equivalence`",
-    "JSON of a summary: `mathematics`": "`equivalence`",
-    "`tables/use.*`, `tables/work.*`": "`tables/utilization.*`, `tables/flops.*`",
-    "columns `made_up_data`, `mathematics`, `doubts`, `use_share`": (
-        "`synthetic_data`, `equivalence`, `implausible`, `utilization_share`"
-    ),
-    "verdict `not told apart`": "`inconclusive`",
-    "the script of doubts": "`workflow/scripts/implausible.py`",
-}
-"""Map names in files of results, and of files, to the new names."""
-
 HEADER = """# From 0.3 to 0.4
 
 For those who have configurations or results of version 0.3. Version 0.4 reads neither: it uses the
@@ -104,7 +91,15 @@ The keys of a summary that DLPerf uses stay: `median_speed`, `average_speed`, `s
 
 | 0.3 | 0.4 |
 |---|---|
-{files}
+| JSON: `batch_per_device` | `batch` |
+| JSON of a run: `window_at_least_s`, `proof` | `min_window_seconds`, `equivalence` |
+| JSON of a summary: `mathematics` | `equivalence` |
+| `tables/use.*`, `tables/work.*` | `tables/utilization.*`, `tables/flops.*` |
+| columns `made_up_data`, `mathematics` | `synthetic_data`, `equivalence` |
+| columns `doubts`, `use_share` | `implausible`, `utilization_share` |
+| verdict `not told apart` | `inconclusive` |
+| the script of doubts | `workflow/scripts/implausible.py` |
+
 ## A new key
 
 `runs.decode_workers` is the number of processes that decode pictures for each worker. In 0.3 it was
@@ -146,7 +141,7 @@ def page() -> str:
                 ("Values", "key", "0.4", VALUES, "`"),
             )
         )
-        + FOOTER.format(files="".join(f"| {old} | {new} |\n" for old, new in FILES.items()))
+        + FOOTER
     )
 
 

@@ -161,14 +161,13 @@ def switch(before: Any, after: Any) -> tuple[str, Any, Any] | None:
     """
     same = ("model", "parameters", "optimizer", "steps", "scaling", "global_batch")
     alike = all(getattr(before, name) == getattr(after, name) for name in same)
-    off, on = _options(before), _options(after)
-    pairs = {key: (value, getattr(on, key)) for key, value in vars(off).items()}
-    changed = [key for key, (value, other) in pairs.items() if value != other]
+    off, on = vars(_options(before)), vars(_options(after))
+    changed = [key for key in off if off[key] != on[key]]
     if not alike or len(changed) != 1 or any(name.endswith("__aa") for name in (before.benchmark, after.benchmark)):
         return None
     (key,) = changed
-    derived = any(key in options for options in CHANGED.values())
-    return None if derived or pairs[key][0] != getattr(Options(), key) else (key, *pairs[key])
+    is_derived = any(key in options for options in CHANGED.values())
+    return None if is_derived or off[key] != getattr(Options(), key) else (key, off[key], on[key])
 
 
 def _options(of: Any) -> Options:
