@@ -184,7 +184,9 @@ def test_a_part_that_has_all_bytes(
         (FILE, [], OTHER, f"it gives a file with sha1:{hashlib.sha1(OTHER).hexdigest()}", 1),
         (FILE, [], DATA[:-1], "has 2999999 bytes, and 3000000 are published", 1),
         (FILE, [dump_server.redirect("")] * 20, DATA, "redirects more than 10 times", 10),
+        (FILE, [], DATA + b"x", "has 3000001 bytes, and 3000000 are published", 1),
         (FILE, [status(206)], DATA, "it answers with other bytes", 1),
+        (FILE, [status(206, Content_Range="bytes 5-9/3000000")], DATA, "it answers with other bytes", 1),
     ],
 )
 def test_what_a_server_does_not_give(

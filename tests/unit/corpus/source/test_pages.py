@@ -29,6 +29,7 @@ def kind(site: Site, *arguments: str) -> str:
 def test_the_header() -> None:
     assert OLD.other_namespaces == {"Talk & more", "Template"}
     assert (OLD.marks_redirects, OLD.base) == (False, "http://x/wiki/Y")
+    assert Site.from_header('<mediawiki version="0.4">').marks_redirects
     assert NEW.marks_redirects and not NEW.other_namespaces and NEW.base is None
 
 
