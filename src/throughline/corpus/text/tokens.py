@@ -89,11 +89,10 @@ def tokenize(
     Three quarters of `memory_bytes` hold remembered chunks.
     """
     words = vocabulary.read(vocabulary_file, None if tokenizer else lower_case)
-    encoder: WordPiece | OwnTokenizer
-    if tokenizer:
-        encoder = OwnTokenizer(tokenizer)
-    else:
-        encoder = WordPiece(words, lower_case=lower_case, remember_bytes=memory_bytes // 4 * 3)
+    remembered = memory_bytes // 4 * 3
+    encoder: WordPiece | OwnTokenizer = (
+        OwnTokenizer(tokenizer) if tokenizer else WordPiece(words, lower_case=lower_case, remember_bytes=remembered)
+    )
 
     def tokenized(batch: list[Article]) -> Documents:
         split = split_sentences([text for _, text in batch], lines=lines)
@@ -117,7 +116,6 @@ def write_part(
     memory_bytes: int = MEMORY_BYTES,
 ) -> None:
     """Write the tokens file of one part. `tokenized` turns one batch of its articles at a time into documents."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with Pile(path.parent, memory_bytes // 8) as pile:
         for batch in _batches(articles):
             pile.add(tokenized(batch))
@@ -157,7 +155,6 @@ def gather(
     """
     low, high = (-(-(number << 64) // shards) for number in (shard, shard + 1))
     vocabularies: set[tuple[str, int]] = set()
-    path.parent.mkdir(parents=True, exist_ok=True)
     with Pile(path.parent, memory_bytes // 4) as pile:
         for part in parts:
             with _open(part) as stream:
@@ -252,6 +249,7 @@ class Pile:
     """
 
     def __init__(self, folder: Path, memory_bytes: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self._memory_bytes = memory_bytes
         self._file = tempfile.SpooledTemporaryFile(max(memory_bytes, 1), dir=str(folder))  # noqa: SIM115
         self._used = 0
