@@ -115,7 +115,7 @@ class Inside:
         """
         rules = list(take(self._workflow, "rules"))
         names = [str(take(rule, "name")) for rule in rules]
-        targets = map(str, take(self._arguments, "targets") if self._arguments else ())
+        targets = [os.path.normpath(target) for target in (take(self._arguments, "targets") if self._arguments else ())]
         unmade = [
             target
             for target in targets
