@@ -230,7 +230,7 @@ def test_records_that_are_none_are_refused_and_the_others_reported(
     assert clone.files("results/report*.html") == {"results/report.html"}
 
 
-def test_hostile_text_in_records_is_inert_and_without_a_baseline_there_is_no_speedup(
+def test_hostile_text_in_records_is_inert(
     planted: tuple[Clone, dict[str, dict[str, Any]]],
 ) -> None:
     clone, _ = planted
