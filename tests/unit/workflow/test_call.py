@@ -35,7 +35,7 @@ def asked() -> WorkflowCall:
     ("target", "why", "next_step"),
     [
         ("results/b/bz64_fp61.json", "fp61 is no precision; allowed: fp32, tf32, bf16", "results/b/bz64_fp16.json"),
-        ("results/b/bz64_fp16/torch/1n2/run1.json", "1n2 is no topology", "results/b/bz64_fp16/torch/1n2g/run1.json"),
+        ("results/b/bz64_fp16/torch/1n2", "1n2 is no topology", "results/b/bz64_fp16/torch/1n2g/run1.json"),
         ("results/report.htm", "neither", "results/report.html"),
         ("corpsu", "neither", "corpus?"),
         ("b", "neither", "results/b/bz8_fp32.json or results/b/bz64_fp16.json?"),
