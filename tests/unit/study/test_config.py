@@ -153,6 +153,8 @@ def test_null_in_a_later_file_takes_a_key_out(tmp_path: Path) -> None:
     assert read.benchmarks["a"].steps.max_total_seconds is None, "so a block takes out what `runs` says"
     assert (read.benchmarks["a"].steps.timed, read.benchmarks["c"].steps.max_total_seconds) == (7, 10)
     assert list(load([first], {"benchmarks": {"a": "null"}}).benchmarks) == ["b", "c"]
+    with pytest.raises(ConfigError, match=r"benchmarks\.d = null: Input should be a map of keys"):
+        load([first], {"benchmarks": {"d": None}})  # there is nothing to take out
 
 
 def nullable(model: type[Any], path: str = "") -> Iterator[tuple[str, Any]]:
