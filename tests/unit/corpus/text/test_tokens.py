@@ -89,6 +89,7 @@ def test_any_parts_and_any_memory_give_the_same_shards(
             some = dict(zip(ids[part::parts], texts[part::parts], strict=True))
             path = write_articles(folder / "a.jsonl", some)
             tokens.tokenize(path, folder / "tiny.txt", file, lines=True, **bound)
+        assert sorted(ids) == sorted(number for file in files for number in tokens.read(file)[0].ids.tolist())
         for shard in range(shards):
             gathered, path = folder / "tokens.hdf5", folder / "training_0000.hdf5"
             tokens.gather(files, shard, shards, gathered, **bound)
