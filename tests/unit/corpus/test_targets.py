@@ -23,6 +23,7 @@ def test_files_of_the_corpus() -> None:
     assert made.parts == ["0000", "0001", "0002", "0003"]
     assert made.dump() == ["data/sample/dump/sample.xml.bz2"]
     assert made.verified(corpus="sample", sequence_length="32")[-1] == "data/sample/seq32/verified/test_0000.json"
+    assert made.verified(corpus="sample")[0] == "data/sample/bpe/verified/training_0000.json"
     assert made.vocabulary() == {"name": "bert-base-uncased"}
     assert [made.position("training", "0002"), made.position("test", "0000")] == [2, 3]
     assert corpus(dump="enwiki-20261101").dump() == ["data/sample/dump/enwiki-20261101.json"]
@@ -79,6 +80,8 @@ def test_finished_shards_of_another_maker() -> None:
     assert made.shards("seq128").names == []
     with pytest.raises(UserError, match=r"shard training_0001 is not .* It holds: training_0000"):
         made.finished_shard(**where, number="0001")
+    with pytest.raises(UserError, match="holds no finished shards for seq128"):
+        made.verified(corpus="sample", sequence_length="128")
     with pytest.raises(UserError, match="no part of a dump is extracted"):
         made.dump()
 

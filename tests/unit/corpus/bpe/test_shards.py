@@ -107,6 +107,12 @@ def test_documents_are_their_articles_in_the_order_of_their_page_ids(
     assert found == {number: text.replace("\ud83d", "") for number, text in texts.items() if text}
 
 
+def one_more(stream: h5py.File) -> None:
+    tokens = [*stream["tokens"][:], 5]
+    del stream["tokens"]
+    stream.create_dataset("tokens", data=np.array(tokens, np.uint16))
+
+
 def change(name: str, at: int, value: int) -> Callable[[h5py.File], None]:
     return lambda stream: stream[name].__setitem__(at, value)
 
@@ -116,7 +122,8 @@ def change(name: str, at: int, value: int) -> Callable[[h5py.File], None]:
     [
         (lambda stream: stream["tokens"].__setitem__(3, int(stream["tokens"][3]) ^ 1), "another text than the article"),
         (lambda stream: stream["texts"].__setitem__((2, 5), int(stream["texts"][2, 5]) ^ 1), "another text than"),
-        (change("tokens", 4, 50_300), "the id 50300 at token 4"),
+        (change("tokens", 4, 50_257), "the id 50257 at token 4"),
+        (one_more, "documents that do not end with"),
         (change("tokens", 4, END_OF_TEXT), "documents that do not end with"),
         (change("tokens", -1, 5), "documents that do not end with"),
         (change("documents", 1, 2), "documents that do not end with"),
