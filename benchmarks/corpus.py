@@ -58,7 +58,7 @@ def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Co
     costs = {"tokens": step("corpus.tokenize", articles=articles, vocabulary=words, output=part, **how)}
     costs["gather"] = step("corpus.gather", parts=part, position=0, shards=1, output=gathered)
     for length in LENGTHS:
-        shard = {"split": "training", "number": 0, "parameters": parameters(length), "unpacked": False}
+        shard = {"split": "training", "number": 0, "parameters": parameters(length)}
         made = {"tokens": gathered, "vocabulary": words, "output": folder / f"{length}/training_0000.hdf5"}
         costs[f"shard {length}"] = step("corpus.shard", **shard, **made)
     return costs
@@ -66,7 +66,7 @@ def ours_create(folder: Path, words: Path, articles: Path, *, lines: bool) -> Co
 
 def ours_chain(folder: Path, words: Path, dump: Path) -> Costs:
     """Make verified shards and their manifests from a dump."""
-    cut, articles, gathered = folder / "parts.json", folder / "articles.jsonl", folder / "tokens.hdf5"
+    cut, articles = folder / "parts.json", folder / "articles.jsonl"
     costs = {"cut": step("corpus.cut", dump=dump, parts=1, text=False, output=cut)}
     made = {"articles": articles, "counts": folder / "counts.json", "extractor": "wikiextractor"}
     costs["extract"] = step("corpus.extract", cut=cut, part=0, **made)
@@ -78,7 +78,6 @@ def ours_chain(folder: Path, words: Path, dump: Path) -> Costs:
         costs[f"verify {length}"] = step(
             "corpus.verify",
             shard=shard,
-            tokens=gathered,
             sequence_length=length,
             predictions=LENGTHS[length],
             output=verified,

@@ -1,9 +1,9 @@
 """Make a command line from a function's signature: for the function's own process, and for the rule that starts it.
 
-    def main(tokens: Path, split: Literal["training", "test"], output: Path, memory_mb: int = 256) -> None: ...
+    def main(tokens: Path, split: Literal["training", "test"], output: Path, stall_s: float = 900) -> None: ...
 
     tokens, split, output    --tokens PATH --split {training,test} --output PATH    all three are required
-    memory_mb                --memory-mb N                                          optional: it has a default
+    stall_s                  --stall-s SECONDS                                      optional: it has a default
     a bool                   --lower-case True                                      with a default: only --lower-case
     X | None                 --tokenizer PATH                                       without a value: None
     a list or a sequence     --parts PATH ...                                       several values
