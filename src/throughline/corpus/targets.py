@@ -10,7 +10,7 @@ from typing import Any
 from throughline import files
 from throughline.corpus.shards import layout
 from throughline.datasets.shards import shard_name, shard_names, split_of
-from throughline.datasets.targets import Shards, require
+from throughline.datasets.targets import Shards, require, there
 from throughline.files import UserError
 from throughline.study.corpus_section import BPE, SAMPLE, Corpus, ShardFolder, shard_files
 from throughline.study.targets import pick
@@ -75,7 +75,7 @@ class CorpusTargets:
             raise UserError("corpus.dump is a folder of finished shards: no part of a dump is extracted")
         source = pick(self.cuts, number, f"data/{self.corpus.name}/dump/parts{{}}.json")
         if source.name is None:
-            return list(source.files)
+            return [there(file, "corpus.dump") for file in source.files]
         return [f"data/{self.corpus.name}/dump/{source.name}{'.xml.bz2' if source.name == SAMPLE else '.json'}"]
 
     def cut(self, part: str, **wildcards: str) -> str:

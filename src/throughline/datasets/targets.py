@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from throughline import spelling
 from throughline.datasets.shards import shard_names
+from throughline.files import UserError
 from throughline.study.clicks_section import SYNTHETIC, Clicks
 from throughline.study.images_section import Pictures
 from throughline.study.targets import absent
@@ -75,7 +78,8 @@ class ClicksTargets(FolderTargets):
         """Return the log that a part is parsed from."""
         self.check(name)
         require("part", part, [f"{number:04d}" for number in range(len(self.section.logs))])
-        return self.section.logs[int(part)]
+        log = self.section.logs[int(part)]
+        return log if self.section.source == SYNTHETIC else there(log, "clicks.source")
 
     def rows(self, name: str, day: str) -> int:
         """Return the rows of a synthetic log. All synthetic logs have the same share of the rows."""
@@ -83,6 +87,17 @@ class ClicksTargets(FolderTargets):
         count = len(self.section.logs) if self.section.source == SYNTHETIC else 0
         require("synthetic log", day, [str(number) for number in range(count)])
         return self.section.rows * (int(day) + 1) // count - self.section.rows * int(day) // count
+
+
+def there(file: str, key: str) -> str:
+    """Return a file that a key of the configuration names. UserError if it is not there."""
+    if not Path(file).exists():
+        near = spelling.beside(Path(file))
+        meant = f"did you mean {spelling.listed(near)}? " if near else ""
+        raise UserError(
+            f"{file} is not there, and {key} names it", next_step=f"{meant}correct {key}, or put the file there"
+        )
+    return file
 
 
 def require(what: str, name: str, names: Sequence[str], next_step: str | None = None) -> None:

@@ -145,13 +145,17 @@ def test_the_rule_of_synthetic_clicks_is_in_their_logs(tmp_path: Path) -> None:
     assert chance.mean() == pytest.approx(rows["labels"].mean(), abs=0.03)
 
 
-def test_the_section_and_its_files() -> None:
-    section = Clicks.model_validate({"source": ["/data/day_0.gz", "/data/day_1.gz"], "name": "criteo"})
+def test_the_section_and_its_files(tmp_path: Path) -> None:
+    (tmp_path / "day_1.gz").touch()
+    names = [f"{tmp_path}/day_0.gz", f"{tmp_path}/day_1.gz"]
+    section = Clicks.model_validate({"source": names, "name": "criteo"})
     elsewhere = section.model_copy(update={"source": ["/other/day_0.gz", "/other/day_1.gz"]})
     digests = {clicks.digest("clicks") for clicks in (section, elsewhere, Clicks(), Clicks(rows=3000))}
-    assert len(digests) == 3 and "/data" not in json.dumps(section.without_places())
+    assert len(digests) == 3 and str(tmp_path) not in json.dumps(section.without_places())
     targets, synthetic = ClicksTargets(section), ClicksTargets(Clicks(rows=10))
-    assert targets.log("criteo", part="0001") == "/data/day_1.gz"
+    assert targets.log("criteo", part="0001") == names[1]
+    with pytest.raises(UserError, match=r"day_0\.gz is not there, and clicks\.source names it\n.* did you mean"):
+        targets.log("criteo", part="0000")
     assert targets.parts(name="criteo")[-1] == "data/criteo/clicks/parts/part_0001.hdf5"
     assert [targets.position(split, "0001", name="criteo") for split in ("training", "test")] == [1, 9]
     assert sum(synthetic.rows("synthetic", day=str(day)) for day in range(4)) == 10

@@ -12,6 +12,13 @@ from throughline.files import UserError
 from throughline.study.config import load
 
 
+@pytest.fixture(autouse=True)
+def own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.xml", "b.xml", "a.txt", "books.txt", "web.jsonl"):
+        Path(name).touch()
+
+
 def corpus(**changes: Any) -> CorpusTargets:
     section = load([], {"corpus": {"shards": {"training": 3, "test": 1}, **changes}}).corpus
     return CorpusTargets(section, section.made({"seq32", "bpe"}), None)
@@ -99,3 +106,11 @@ def test_what_the_corpus_does_not_have(wildcards: dict[str, str], message: str) 
     with pytest.raises(UserError) as caught:
         corpus(parts=9).check(**wildcards)
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("bokks.txt", r"did you mean books\.txt\? correct"), ("x/y.txt", "  next: correct")]
+)
+def test_a_file_that_is_not_there(name: str, meant: str) -> None:
+    with pytest.raises(UserError, match=rf"{name} is not there, and corpus\.dump names it\n.*{meant} corpus\.dump"):
+        corpus(dump={"text": name}).dump()
