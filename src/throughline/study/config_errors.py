@@ -98,6 +98,7 @@ def _wrong(keys: Sequence[Any], value: Any, problems: Sequence[Any]) -> str:
     choices: list[str] = []
     for problem in problems:
         message = re.sub("a (valid )?dictionary.*", "a map of keys, such as {key: value}", problem["msg"])
+        message = re.sub("a valid (list|tuple)", "a list, such as [a, b]", message)
         expected = problem.get("ctx", {})
         if problem["type"] == "value_error":
             return str(expected["error"])
