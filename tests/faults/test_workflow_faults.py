@@ -241,7 +241,7 @@ def test_hostile_text_in_records_is_inert(
     page = Page(clone.path / "results/report.html")
     assert page.tags.count("script") == 1 and "img" not in page.tags and page.handlers == []
     assert "<script>alert(1)</script>" in page.text
-    texts = {name: (clone.path / name).read_text(encoding="utf-8") for name in clone.files("results/*/tables/*.*")}
+    texts = {name: (clone.path / name).read_text(encoding="utf-8") for name in clone.files("results/*/tables/[a-z]*.*")}
     assert {Path(name).suffix for name in texts} == {".csv", ".md", ".tex"}
     for name, text in texts.items():
         if name.endswith(".csv"):
