@@ -66,6 +66,8 @@ IN_A_RANK = [
     "workloads",
     "randomness.py",
     "corpus/reading.py",
+    "corpus/bpe/__init__.py",
+    "corpus/bpe/reading.py",
     "datasets/hdf5.py",
     "datasets/shards.py",
     "corpus/shards/__init__.py",
