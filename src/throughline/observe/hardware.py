@@ -13,7 +13,7 @@ from typing import Any
 
 from throughline import gpus
 from throughline.messages import Message
-from throughline.observe import environment, memory_modules
+from throughline.observe import environment
 from throughline.observe.hardware_cards import facts_of
 from throughline.observe.telemetry_cards import Cards
 
@@ -21,6 +21,7 @@ UNKNOWN_SPEED = 2**31 - 1
 """Some drivers state this speed in Mbit/s if they do not know one."""
 MAC = re.compile(r"(?<=[a-z])([0-9a-f]{12})$")
 """The address in the name of an interface that is named after its address, such as `enx0123456789ab`."""
+NO_EDAC = "no driver counts errors of the memory (EDAC)"
 NO_CPUFREQ = "the system shows no clocks of its processors (often so in virtual machines)"
 
 
@@ -60,7 +61,7 @@ def machine_facts(root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str
         "transparent_hugepages": described["transparent_hugepages"],
         **_clocks(root / "sys/devices/system/cpu"),
         "memory_bytes": described["memory_bytes"],
-        **memory_modules.facts(root / "sys"),
+        **_memory(root / "sys/devices/system/edac/mc"),
         "network": list(_interfaces(root / "sys/class/net")) or None,
         "infiniband": list(_ports(root / "sys/class/infiniband")) or None,
     }
@@ -70,7 +71,7 @@ def machine_facts(root: Path = Path("/")) -> tuple[dict[str, Any], dict[str, str
         "network": "no interface but loopback is up",
         "infiniband": "no InfiniBand device",
         "cpu_throttled": "the system does not count it",
-        **memory_modules.REASONS,
+        **dict.fromkeys(("memory_channels", "memory_errors_corrected", "memory_errors_uncorrected"), NO_EDAC),
         **dict.fromkeys(("cpu_governor", "cpu_clock_mhz", "cpu_clock_limit_mhz", "cpu_clock_most_mhz"), NO_CPUFREQ),
         "cpu_boost": "the system does not say",
     }
@@ -99,6 +100,25 @@ def _clocks(cpus: Path) -> dict[str, Any]:
         "cpu_clock_most_mhz": mhz("cpuinfo_max_freq", max),
         "cpu_boost": boost == "1" if boost else turbo_is_off == "0" if turbo_is_off else None,
         "cpu_throttled": sum(throttled) if throttled else None,
+    }
+
+
+def _memory(controllers: Path) -> dict[str, Any]:
+    """Return how many channels have a module, and the errors of all controllers, where the kernel counts them (EDAC).
+
+    Everybody may read these files if the board's driver is loaded.
+    """
+
+    def count(name: str) -> int | None:
+        counts = [int(text) for path in controllers.glob(f"mc*/{name}") if (text := line(path) or "").isdigit()]
+        return sum(counts) if counts else None
+
+    places = [(path.parent.parent.name, line(path) or "") for path in controllers.glob("mc*/*/dimm_location")]
+    channels = {(controller, text.split(" slot")[0]) for controller, text in places if text.startswith("channel")}
+    return {
+        "memory_channels": len(channels) or None,
+        "memory_errors_corrected": count("ce_count"),
+        "memory_errors_uncorrected": count("ue_count"),
     }
 
 

@@ -1,24 +1,29 @@
-"""Compute figures over exactly the timed window, and the rows of run<k>.telemetry.csv, from a node's samples.
+"""Compute run<k>.telemetry.csv, and figures over exactly the timed window, from the samples of a node.
+
+`columns` is the table of a node: one row per sample, with gauges, and for each counter its rate since the sample
+before. `figures` needs nothing but this table, so the figures of an archive can be derived again from its table.
 
 We assume that a counter grows at a constant rate between two samples. So if only a part of the time between two samples
 is within the window, the same part of the counter's gain counts. For gauges, we use the samples within the window.
-Windows and samples use the same clock, the node's monotonic one.
+Windows and samples use the same clock, the node's monotonic one; the table's clock starts with the window.
 """
 
 import csv
-import functools
 import io
-import itertools
-import operator
-import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from throughline.messages import NodeSamples, Sample, Window
-from throughline.observe.telemetry_cards import throttles
+import numpy as np
+from numpy.typing import NDArray
 
-Value = TypeVar("Value")
-Counter = Callable[[Sample], float | None]
+from throughline.messages import NodeSamples, Window
+from throughline.observe.telemetry_cards import THROTTLES, throttles
+
+Columns = Mapping[str, Any]
+"""The columns of a table by their names: lists or arrays of one length. None and nan are unknown values."""
+Array = NDArray[np.float64]
+Figures = dict[str, float]
+"""mean, min and max of a figure over the window."""
 
 COVERED = 0.99
 """The share of the window that the samples have to cover."""
@@ -41,107 +46,123 @@ RATES = {
     "devices": {
         **{name: (f"{name}_s",) for name in ("sm_active", "tensor_active", "dram_active")},
         "nvlink_bytes_per_s": ("nvlink_received_bytes", "nvlink_sent_bytes"),
-        "energy_j": ("energy_j",),
     },
 }
 """Map each figure to its counters: the figure is the rate of their sum. A share of the CPU is one of all processors."""
+OF_ALL_PROCESSORS = ("cpu_share", "cpu_steal_share")
 GAUGES = {
     "machine": ("memory_used_bytes", "memory_used_share"),
     "processes": ("memory_bytes", "threads"),
     "devices": ("utilization", "memory_used_bytes", "sm_clock_mhz", "memory_clock_mhz", "power_w", "temperature_c"),
 }
+OTHERS = "cpu_others_share"
+"""The share of all processors that other processes than the run's use."""
+COUNTERS = {OTHERS: "busy_s", "throttle_reasons": "throttles"}
+"""Map figures of other names than their counters to these counters, for which a sampler gives reasons."""
 
 
-def _gain(counter: Counter, before: Sample | None, now: Sample) -> float | None:
-    """Return the gain of a counter per second between two samples; None unless both samples have the counter."""
-    if before is None or now.at <= before.at:
-        return None
-    first, second = counter(before), counter(now)
-    return None if first is None or second is None else (second - first) / (now.at - before.at)
+class Part(NamedTuple):
+    """The machine, the run's processes, or one device: its key in the record, and the prefix of its columns."""
+
+    kind: str
+    key: str
+    prefix: str
 
 
-def rates(samples: Sequence[Sample], counter: Counter) -> list[tuple[float, float, float]]:
-    """Return (start, end, gain per second) for each pair of consecutive samples that both have the counter."""
-    gains = [(before.at, now.at, _gain(counter, before, now)) for before, now in itertools.pairwise(samples)]
-    return [(start, end, max(0.0, gain)) for start, end, gain in gains if gain is not None]
+def parts(devices: int) -> list[Part]:
+    """Return the parts of a node with so many devices."""
+    gpus = (Part("devices", f"devices.{index}", f"device{index}_") for index in range(devices))
+    return [Part("machine", "machine", "machine_"), Part("processes", "processes", "processes_"), *gpus]
 
 
-def of_rates(intervals: Iterable[tuple[float, float, float]], window: Window) -> dict[str, float] | None:
-    """Return mean, min and max over the window; None if the intervals do not cover the window.
+def rates_of(kind: str) -> tuple[str, ...]:
+    """Return the names of the rates of a part of this kind."""
+    return (*RATES[kind], OTHERS) if kind == "machine" else tuple(RATES[kind])
 
-    min and max ignore intervals that are shorter than half of the longest one, such as at the edges of the window.
+
+def columns(node: int, sampled: NodeSamples, window: Window | None) -> Columns:
+    """Return the table of a node. `at_s` counts from the start of the window or, without one, from the first sample."""
+    samples = sampled.samples
+    origin = window.start if window else samples[0].at if samples else 0.0
+    at = [sample.at - origin for sample in samples]
+    inside = [int(window.start <= sample.at <= window.end) if window else None for sample in samples]
+    table: dict[str, Any] = {"node": [node] * len(at), "at_s": at, "in_window": inside}
+    for kind, key, prefix in parts(len(sampled.reasons.devices)):
+        _, _, index = key.partition(".")
+        values = [sample.devices[int(index)] if index else getattr(sample, kind) for sample in samples]
+        gauges = {name: [value[name] for value in values] for name in GAUGES[kind]}
+        gains = {}
+        for figure, names in RATES[kind].items():
+            counter = np.sum([_array([value[name] for value in values]) for name in names], axis=0)
+            gains[figure] = rates(at, counter / (sampled.cpus if figure in OF_ALL_PROCESSORS else 1))
+        if kind == "machine":
+            ours = _array([sample.processes["cpu_s"] for sample in samples])
+            busy = _array([value["busy_s"] for value in values])
+            gains[OTHERS] = rates(at, (busy - ours) / sampled.cpus)
+        if kind == "devices":
+            gauges["energy_j"] = [value["energy_j"] for value in values]  # a counter: the table has no rate of it
+            masks = [value["throttles"] for value in values]
+            gauges["throttle_reasons"] = [None if mask is None else " ".join(throttles(mask)) for mask in masks]
+        table |= {prefix + name: column for name, column in (gains | gauges).items()}
+    return table | {"sampler_cpu_s": [sample.sampler_cpu_s for sample in samples]}
+
+
+def _array(values: Sequence[float | None] | Array) -> Array:
+    """Return the values, with nan for None."""
+    return np.array(values, dtype=np.float64)
+
+
+def rates(at: Sequence[float], counter: Sequence[float | None] | Array) -> Array:
+    """Return the gain of a counter per second since the sample before; nan unless both samples have the counter."""
+    seconds = np.diff(at, prepend=np.nan)
+    return np.diff(_array(counter), prepend=np.nan) / np.where(seconds > 0, seconds, np.nan)
+
+
+def mean_rate(at: Sequence[float], rates: Array, window: Window) -> Figures | None:
+    """Return mean, min and max of a rate over the window; None if the samples do not cover the window.
+
+    A rate is that of the time since the sample before. A counter does not fall, so a negative rate counts as 0. min and
+    max ignore intervals that are shorter than half of the longest one, such as at the edges of the window.
     """
-    clipped = [(min(end, window.end) - max(start, window.start), rate) for start, end, rate in intervals]
-    clipped = [(seconds, rate) for seconds, rate in clipped if seconds > 0]
-    covered = sum(seconds for seconds, _ in clipped)
-    if covered < COVERED * window.seconds:
+    seconds = np.minimum(at[1:], window.end) - np.maximum(at[:-1], window.start)
+    inside = (seconds > 0) & ~np.isnan(rates[1:])
+    seconds, rates = seconds[inside], rates[1:][inside].clip(min=0)
+    if not len(seconds) or seconds.sum() < COVERED * window.seconds:
         return None
-    longest = max(seconds for seconds, _ in clipped)
-    whole = [rate for seconds, rate in clipped if seconds >= longest / 2]
-    mean = sum(seconds * rate for seconds, rate in clipped) / covered
-    return {"mean": mean, "min": min(*whole, mean), "max": max(*whole, mean)}
+    mean = float(np.average(rates, weights=seconds))
+    whole = rates[seconds >= seconds.max() / 2]
+    return {"mean": mean, "min": min(float(whole.min()), mean), "max": max(float(whole.max()), mean)}
 
 
-class _Part:
-    """The machine, the run's processes, or one device (`index`) of a node. `reasons` says why a figure is None."""
+def figures(table: Columns, part: Part, window: Window) -> dict[str, Any]:
+    """Return the figures of a part of a node from the node's table: rates and gauges, by their names in the record.
 
-    def __init__(self, sampled: NodeSamples, room: str, index: int | None = None) -> None:
-        self.sampled, self.room, self.index = sampled, room, index
-        self.reasons: dict[str, str] = {}
+    `window` is on the table's clock. A figure is None if its column is missing, or does not cover the window.
+    """
+    at, inside = table["at_s"], np.equal(table["in_window"], 1)
+    unknown = np.full(len(at), np.nan)
 
-    def of(self, node: Any) -> dict[str, Any]:
-        """Return this part of a Sample or of Reasons."""
-        value = getattr(node, self.room)
-        part: dict[str, Any] = value if self.index is None else value[self.index]
-        return part
+    def column(name: str) -> Array:
+        return _array(table.get(part.prefix + name, unknown))
 
-    def rates(self, window: Window) -> dict[str, Any]:
-        counters = RATES[self.room].items()
-        return {figure: self.rate(window, figure, names[0], self._counter(figure)) for figure, names in counters}
-
-    def rate(self, window: Window, figure: str, name: str, counter: Counter) -> dict[str, float] | None:
-        return self.or_reason(figure, name, of_rates(rates(self.sampled.samples, counter), window))
-
-    def gauges(self, within: Sequence[Sample]) -> dict[str, Any]:
-        figures = {}
-        for name in GAUGES[self.room]:
-            known = [value for sample in within if (value := self.of(sample)[name]) is not None]
-            ends = {"min": float(min(known)), "max": float(max(known))} if known else {}
-            figures[name] = self.or_reason(name, name, {"mean": sum(known) / len(known), **ends} if known else None)
-        return figures
-
-    def or_reason(self, figure: str, name: str, value: Value | None) -> Value | None:
-        """Return a figure's value. If it is None, store the sampler's reason for `name` as the figure's reason."""
-        if value is None:
-            part = self.room if self.index is None else f"{self.room}.{self.index}"
-            reason = self.of(self.sampled.reasons).get(name)
-            self.reasons[f"{part}.{figure}"] = reason or "the samples do not cover the window"
-        return value
-
-    def row(self, before: Sample | None, now: Sample) -> dict[str, Any]:
-        """Return this part's columns in the row of a sample."""
-        values = self.of(now)
-        gains = {figure: _gain(self._counter(figure), before, now) for figure in RATES[self.room]}
-        gauges = {name: values[name] for name in GAUGES[self.room]}
-        if self.index is None:
-            return {f"{self.room}_{name}": value for name, value in (gains | gauges).items()}
-        names = None if values["throttles"] is None else " ".join(throttles(values["throttles"]))
-        columns = {**gauges, **gains, "energy_j": values["energy_j"], "throttle_reasons": names}
-        return {f"device{self.index}_{name}": value for name, value in columns.items()}
-
-    def _counter(self, figure: str) -> Counter:
-        names, share = RATES[self.room][figure], self.sampled.cpus if re.fullmatch(r"cpu_.*share", figure) else 1
-
-        def counter(sample: Sample) -> float | None:
-            values = [self.of(sample)[name] for name in names]
-            return None if None in values else sum(values) / share
-
-        return counter
+    result: dict[str, Any] = {name: mean_rate(at, column(name), window) for name in rates_of(part.kind)}
+    for name in GAUGES[part.kind]:
+        gauge = column(name)[inside]
+        gauge = gauge[~np.isnan(gauge)]
+        ends = (
+            {"mean": float(gauge.mean()), "min": float(gauge.min()), "max": float(gauge.max())} if len(gauge) else None
+        )
+        result[name] = ends
+    return result
 
 
-def _parts(sampled: NodeSamples) -> list[_Part]:
-    devices = [_Part(sampled, "devices", index) for index in range(len(sampled.reasons.devices))]
-    return [_Part(sampled, "machine"), _Part(sampled, "processes"), *devices]
+def _of_device(table: Columns, part: Part, window: Window) -> dict[str, Any]:
+    """Return the energy of a device within the window, and the reasons why its clocks were lower than they could be."""
+    power = mean_rate(table["at_s"], rates(table["at_s"], table[f"{part.prefix}energy_j"]), window)
+    reasons = zip(table[f"{part.prefix}throttle_reasons"], table["in_window"], strict=True)
+    within = [text.split() for text, inside in reasons if inside and text is not None]
+    throttled = [name for name in THROTTLES if any(name in names for names in within)] if within else None
+    return {"energy_j": power and power["mean"] * window.seconds, "throttle_reasons": throttled}
 
 
 def condensed(
@@ -154,72 +175,51 @@ def condensed(
         reason = "no timed window"
     if reason is None and sampled and window and window.seconds < sampled.interval_s:
         reason = f"the window of {window.seconds:.2f} s is shorter than the sampling interval"
+    entry: dict[str, Any] = {"node": node, "interval_s": 1.0, "samples": 0, "cost_cpu_share": None}
     if reason or not sampled or not window:
-        return {
-            "node": node,
-            "interval_s": 1.0,
-            "samples": 0,
-            "cost_cpu_share": None,
-            "machine": dict.fromkeys([*RATES["machine"], "cpu_others_share", *GAUGES["machine"]]),
-            "processes": dict.fromkeys([*RATES["processes"], *GAUGES["processes"], "network_bytes_per_s"]),
-            "devices": [],
-            "reasons": {"telemetry": reason},
-        }
-
-    def others(sample: Sample) -> float | None:
-        ours, busy = sample.processes["cpu_s"], sample.machine["busy_s"]
-        return None if ours is None or busy is None else (busy - ours) / sampled.cpus
-
-    within = [sample for sample in sampled.samples if window.start <= sample.at <= window.end]
-    machine, processes, *devices = parts = _parts(sampled)
-    cost = of_rates(rates(sampled.samples, lambda sample: sample.sampler_cpu_s), window)
-    figures = {
-        "node": node,
+        nothing = {kind: dict.fromkeys([*rates_of(kind), *GAUGES[kind]]) for kind in ("machine", "processes")}
+        nothing["processes"]["network_bytes_per_s"] = None
+        return {**entry, **nothing, "devices": [], "reasons": {"telemetry": reason}}
+    table, clock = columns(node, sampled, window), Window(0.0, window.seconds)
+    cost = mean_rate(table["at_s"], rates(table["at_s"], table["sampler_cpu_s"]), clock)
+    entry |= {
         "interval_s": sampled.interval_s,
-        "samples": len(within),
-        "cost_cpu_share": cost["mean"] if cost else None,
-        "machine": {
-            **machine.rates(window),
-            "cpu_others_share": machine.rate(window, "cpu_others_share", "busy_s", others),
-            **machine.gauges(within),
-        },
-        "processes": {**processes.rates(window), **processes.gauges(within), "network_bytes_per_s": None},
-        "devices": [_device(part, window, within) for part in devices],
+        "samples": sum(table["in_window"]),
+        "cost_cpu_share": cost and cost["mean"],
     }
-    reasons = {figure: reason for part in parts for figure, reason in part.reasons.items()}
-    reasons["processes.network_bytes_per_s"] = "Linux counts traffic by interface, not by process"
+    devices: list[dict[str, Any]] = []
+    reasons = {"processes.network_bytes_per_s": "Linux counts traffic by interface, not by process"}
+    for part in parts(len(sampled.reasons.devices)):
+        known = figures(table, part, clock)
+        if part.kind == "devices":
+            known |= _of_device(table, part, clock)
+            absent = sampled.reasons.devices[len(devices)]
+            devices.append({"index": len(devices), **known})
+        else:
+            entry[part.kind], absent = known, getattr(sampled.reasons, part.kind)
+        for name in [name for name, figure in known.items() if figure is None]:
+            counter = RATES[part.kind].get(name, (COUNTERS.get(name, name),))[0]
+            reasons[f"{part.key}.{name}"] = absent.get(counter, "the samples do not cover the window")
+    entry["processes"]["network_bytes_per_s"] = None
     if sampled.reasons.no_devices:
         reasons["devices"] = sampled.reasons.no_devices
-    return {**figures, "reasons": reasons}
-
-
-def _device(part: _Part, window: Window, within: Sequence[Sample]) -> dict[str, Any]:
-    figures: dict[str, Any] = {"index": part.index, **part.gauges(within), **part.rates(window)}
-    if figures["energy_j"]:
-        figures["energy_j"] = figures["energy_j"]["mean"] * window.seconds
-    masks = [mask for sample in within if (mask := part.of(sample)["throttles"]) is not None]
-    names = throttles(functools.reduce(operator.or_, masks)) if masks else None
-    return figures | {"throttle_reasons": part.or_reason("throttle_reasons", "throttles", names)}
+    return {**entry, "devices": devices, "reasons": reasons}
 
 
 def table(nodes: Iterable[tuple[int, NodeSamples | None, Window | None]]) -> str:
-    """Return all samples of all nodes as CSV, one row per sample. `at_s` counts from the start of the node's window."""
-    rows = [row for node, sampled, window in nodes if sampled for row in _rows(node, sampled, window)]
-    columns = dict.fromkeys(["node", "at_s", "in_window", *(name for row in rows for name in row)])
+    """Return the tables of all nodes as one CSV."""
+    tables = [columns(node, sampled, window) for node, sampled, window in nodes if sampled]
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    names = dict.fromkeys(["node", "at_s", "in_window", *(name for each in tables for name in each)])
+    writer = csv.DictWriter(text, list(names), lineterminator="\n")
     writer.writeheader()
-    for row in rows:
-        writer.writerow({key: f"{value:.7g}" if isinstance(value, float) else value for key, value in row.items()})
+    for each in tables:
+        texts = {name: map(_text, column) for name, column in each.items()}
+        writer.writerows(dict(zip(texts, row, strict=True)) for row in zip(*texts.values(), strict=True))
     return text.getvalue()
 
 
-def _rows(node: int, sampled: NodeSamples, window: Window | None) -> Iterable[dict[str, Any]]:
-    samples, parts = sampled.samples, _parts(sampled)
-    origin = window.start if window else samples[0].at if samples else 0.0
-    for before, now in zip([None, *samples], samples, strict=False):
-        within = int(window.start <= now.at <= window.end) if window else None
-        row: dict[str, Any] = {"node": node, "at_s": now.at - origin, "in_window": within}
-        for part in parts:
-            row |= part.row(before, now)
-        yield {**row, "sampler_cpu_s": now.sampler_cpu_s}
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return "" if np.isnan(value) else f"{value:.7g}"
+    return "" if value is None else str(value)

@@ -20,7 +20,7 @@ class Port(Interface):
 class MachineFacts(Entry):
     """One node. Clocks are over all of its cores: the lowest limit, the highest possible, and the median at present.
 
-    Counts are since the machine was started. The speed of the memory is that of its slowest module.
+    Counts are since the machine was started.
     """
 
     cpu: str | None
@@ -37,9 +37,6 @@ class MachineFacts(Entry):
     cpu_boost: bool | None
     cpu_throttled: Whole | None
     memory_bytes: Whole | None
-    memory_modules: Whole | None
-    memory_speed_mt_per_s: Whole | None
-    memory_speed_most_mt_per_s: Whole | None
     memory_channels: Whole | None
     memory_errors_corrected: Whole | None
     memory_errors_uncorrected: Whole | None

@@ -16,7 +16,7 @@ from unit.acceptance import fleets
 
 MACHINE = {
     "cpu_governor": "performance",
-    "memory_speed_mt_per_s": 4800,
+    "memory_channels": 8,
     "network": [{"name": "a", "gbit_per_s": 100.0}],
 }
 GPU = {
@@ -56,10 +56,10 @@ EXPLANATIONS = {
         "was 10 Gbit/s, theirs 100 Gbit/s; reason: slower network link",
     ),
     "other processes": ("step", {"others": 0.6}, "of other processes was 60 %, theirs 1 %; reason: other processes"),
-    "memory speed": (
+    "memory channels": (
         "copies",
-        {"machine": {"memory_speed_mt_per_s": 4000}},
-        "was 4,000 MT/s, theirs 4,800 MT/s; reason: slower",
+        {"machine": {"memory_channels": 4}},
+        "memory channels was 4, theirs 8; reason: fewer memory channels",
     ),
     "governor": (
         "step",

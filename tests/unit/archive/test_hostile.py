@@ -111,8 +111,8 @@ def no_times(table: str) -> str:
 
 
 def not_finite(table: str) -> str:
-    """A mean that is no number would be equal to everything."""
-    return table.replace("1754652672", "nan", 1)
+    """A mean that is not finite would be equal to everything."""
+    return table.replace("1754652672", "inf", 1)
 
 
 def short(table: str) -> str:
@@ -122,13 +122,13 @@ def short(table: str) -> str:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda table: text(table).encode(), "line 2: 'early17775' is no number"),
-        (lambda table: not_finite(table).encode(), "'nan' is no number"),
+        (lambda table: text(table).encode(), "early17775"),
+        (lambda table: not_finite(table).encode(), "not finite"),
         (lambda table: no_times(table).encode(), "it has no column at_s"),
-        (lambda table: short(table).encode(), "has 2 cells of"),
-        (lambda table: (table + "9" * 200_000).encode(), "field larger than field limit"),
+        (lambda table: short(table).encode(), "a row lacks one of node"),
+        (lambda table: (table + "9" * 200_000).encode(), "not finite"),
         (lambda table: b"\xff\xfe", "codec can't decode"),
-        (lambda table: b"", "it has no column node"),
+        (lambda table: b"", "No columns"),
     ],
 )
 def test_a_table_of_samples_that_is_none(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -49,15 +48,6 @@ def write(root: Path, files: dict[str, str]) -> None:
         (root / "sys" / name).write_text(text + "\n")
 
 
-def module(speed: int, configured: int, size: int = 0x4000) -> bytes:
-    """Return a structure about a slot of memory, with its texts."""
-    structure = bytearray(0x28)
-    structure[0], structure[1] = 17, len(structure)
-    for at, word in ((0x0C, size), (0x15, speed), (0x20, configured)):
-        struct.pack_into("<H", structure, at, word)
-    return bytes(structure) + b"DIMM_A1\0Samsung\0\0"
-
-
 def test_what_links_and_faults_of_a_card_tell(library: Path, tmp_path: Path) -> None:
     write(tmp_path, {"bus/pci/devices/0000:10:00.0/numa_node": "1", "bus/pci/devices/0000:20:00.0/numa_node": "-1"})
     node = of_cards(library, tmp_path, pcie=3, lanes=8, replays=12, down=2, corrected=5)
@@ -100,15 +90,11 @@ def test_what_a_system_tells_of_itself(tmp_path: Path) -> None:
         "class/infiniband/mlx5_0/ports/1/state": "4: ACTIVE",
         "class/infiniband/mlx5_0/ports/1/link_layer": "InfiniBand",
     })  # fmt: skip
-    table = tmp_path / "sys/firmware/dmi/tables/DMI"
-    table.parent.mkdir(parents=True)
-    table.write_bytes(b"\x04\x04\x00\x00\0\0" + module(4800, 4400) + module(4800, 4000) + module(0, 0, size=0))
     facts, reasons = hardware.machine_facts(tmp_path)
     known = records.MachineFacts.model_validate(facts)
     assert (known.cpu_governor, known.cpu_clock_mhz) == ("performance, powersave", 3400)
     assert (known.cpu_clock_limit_mhz, known.cpu_clock_most_mhz, known.cpu_boost) == (2000, 3500, False)
     assert (known.cpu_throttled, known.memory_errors_corrected, known.memory_channels) == (7, 4, 2)
-    assert (known.memory_modules, known.memory_speed_mt_per_s, known.memory_speed_most_mt_per_s) == (2, 4000, 4800)
     assert [(nic.name, nic.gbit_per_s) for nic in known.network or []] == [("enx", 100)]
     (port,) = known.infiniband or []
     assert (port.name, port.gbit_per_s, port.state, port.link_layer) == ("mlx5_0/1", 200, "active", "InfiniBand")
@@ -120,7 +106,6 @@ def test_a_system_that_tells_nothing_has_reasons(tmp_path: Path) -> None:
     facts, reasons = hardware.machine_facts(tmp_path)
     records.MachineFacts.model_validate(facts)
     assert facts["network"] == [{"name": "veth1", "gbit_per_s": None}]
-    assert facts["memory_modules"] is None and "root" in reasons["memory_modules"]
     assert {name for name, fact in facts.items() if fact is None} == set(reasons)
 
 

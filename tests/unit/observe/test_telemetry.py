@@ -46,32 +46,28 @@ def sampled(until: int = 10, **changes: Any) -> NodeSamples:
     return replace(NodeSamples(1.0, 4, 9000, [], [], reasons, samples), **changes)
 
 
-def counted(at: float, n: float | None) -> Sample:
-    return Sample(at, 0.0, {"n": n}, {}, [])
+def over(window: Window, *counter: float | None) -> dict[str, float] | None:
+    """Return the figures of a counter that has these values at 0, 1, ... s."""
+    at = [float(second) for second in range(len(counter))]
+    return telemetry_window.mean_rate(at, telemetry_window.rates(at, counter), window)
 
 
 def test_a_counter_counts_for_the_part_within_the_window() -> None:
     # 10 a second from 0 to 1 s, 30 a second from 1 to 2 s, 50 a second from 2 to 3 s
-    samples = [counted(at, n) for at, n in ((0.0, 0.0), (1.0, 10.0), (2.0, 40.0), (3.0, 90.0))]
-    figures = telemetry_window.of_rates(
-        telemetry_window.rates(samples, lambda sample: sample.machine["n"]), Window(0.5, 2.5)
-    )
+    figures = over(Window(0.5, 2.5), 0.0, 10.0, 40.0, 90.0)
     assert figures == {"mean": pytest.approx((5 + 30 + 25) / 2), "min": 10.0, "max": 50.0}
 
 
 def test_slivers_at_the_edges_are_no_extremes() -> None:
-    intervals = [(0.0, 1.0, 1000.0), (1.0, 2.0, 10.0), (2.0, 3.0, 20.0), (3.0, 4.0, 0.0)]
-    figures = telemetry_window.of_rates(intervals, Window(0.99, 3.01))
+    figures = over(Window(0.99, 3.01), 0.0, 1000.0, 1010.0, 1030.0, 1030.0)
     assert figures is not None and (figures["min"], figures["max"]) == (10.0, 20.0)
     assert figures["mean"] == pytest.approx((10 + 10 + 20) / 2.02)
 
 
 def test_samples_that_do_not_cover_the_window_give_no_figure() -> None:
-    samples = [counted(at, n) for at, n in ((0.0, 0.0), (1.0, 1.0), (2.0, None), (3.0, 3.0))]
-    intervals = telemetry_window.rates(samples, lambda sample: sample.machine["n"])
-    assert telemetry_window.of_rates(intervals, Window(0.2, 0.9)) is not None
-    assert telemetry_window.of_rates(intervals, Window(0.2, 2.9)) is None
-    assert telemetry_window.of_rates([], Window(0.2, 2.9)) is None
+    assert over(Window(0.2, 0.9), 0.0, 1.0, None, 3.0) is not None
+    assert over(Window(0.2, 2.9), 0.0, 1.0, None, 3.0) is None
+    assert over(Window(0.2, 2.9)) is None
 
 
 def test_a_node_over_its_window() -> None:
