@@ -105,9 +105,8 @@ def spec(**changes: Any) -> RunSpec:
         "corpus": {"name": "sample", "digest": "0123456789ab"},
         "protocol": PROTOCOL,
     }
-    for name in {"gpt": ("predictions",), "res": ("sequence_length", "predictions")}.get(
-        str(changes.get("model"))[:3], ()
-    ):
+    of_texts = ("sequence_length", "predictions")
+    for name in {"gpt": of_texts[1:], "res": of_texts, "all": of_texts}.get(str(changes.get("model"))[:3], ()):
         del value[name]
     for key, change in changes.items():
         value[key] = value[key] | change if isinstance(value.get(key), dict) and isinstance(change, dict) else change

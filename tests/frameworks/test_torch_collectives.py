@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import torch.distributed as dist
 
 import training_fixtures
 from throughline.launch import agent_commands, launcher
 from throughline.launch.request import RunRequest
-from throughline.workloads import in_torch_operations
+from throughline.workloads import in_torch_operations, in_torch_timed
+from throughline.workloads.collectives.in_torch import Operation
 
 HELPER = Path(__file__).with_name("torch_collectives.py")
 AFTER = {
@@ -61,6 +63,27 @@ def test_an_operation_does_what_its_name_says(told: list[dict[str, Any]], model:
     assert [(name, at) for name, at, _ in first] == [(name, at) for at in (16, 64) for name in names]
     rates = [value for _, _, value in first]
     assert rates[1] == pytest.approx(rates[0] * (1 if model == "all-reduce" else 0.5)), "two ranks"
+
+
+def test_on_a_gpu_small_messages_are_replayed_as_a_cuda_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = Operation.__new__(Operation)
+    monkeypatch.setattr(
+        Operation, "__getattr__", lambda self, name: {"at": torch.device("cuda"), "min_seconds": 1}[name]
+    )
+    graph, alone = object(), object()
+    monkeypatch.setattr(in_torch_timed, "recorded", lambda call, at: graph)
+    seconds = {id(graph): 40e-6, id(alone): 100e-6}
+    monkeypatch.setattr(in_torch_timed, "together", lambda call, least, at: seconds[id(call)])
+    assert network.seconds(alone, 1 << 22) == pytest.approx(40e-6 / in_torch_timed.RECORDED)
+    assert "up to 4 MiB, a CUDA graph of 20 calls" in network.timer
+    assert network.seconds(alone, (1 << 22) + 1) == 100e-6
+
+    def refuse(call: Any, at: Any) -> None:
+        raise RuntimeError("capture of NCCL is not supported\nC++ stack")
+
+    monkeypatch.setattr(in_torch_timed, "recorded", refuse)
+    assert network.seconds(alone, 1024) == 100e-6
+    assert network.timer.endswith("no CUDA graph can hold it: capture of NCCL is not supported")
 
 
 def test_a_step_s_messages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

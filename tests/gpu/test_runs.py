@@ -111,6 +111,15 @@ def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) ->
     assert record.settings["cuda_graph"] == changes.get("options", {}).get("cuda_graph", "none")
 
 
+def test_small_collectives_are_replayed_as_a_cuda_graph(dry: Dry) -> None:
+    record = dry.run(
+        model="all-reduce", topology="1n2g", batch=1, options=SYNTHETIC,
+        sizes=[65536, 8 << 20], min_seconds=0.05,
+    )  # fmt: skip
+    assert record.settings and "up to 4 MiB, a CUDA graph of 20 calls" in record.settings["timer"]
+    assert {figure.at for figure in record.figures} == {65536, 8 << 20}
+
+
 def test_a_run_on_a_double_is_no_result(tmp_path: Path) -> None:
     said, record = Dry(tmp_path, trusting=False).launch()
     assert record["status"] == "invalid" and "a fake CUDA driver" in record["reason"], said

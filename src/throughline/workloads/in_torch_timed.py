@@ -24,6 +24,8 @@ SETTINGS = {
 }
 TOGETHER = "the median of blocks of calls that all ranks make together; each block counts with its slowest rank"
 """The timer of `together`, in words."""
+RECORDED = 20
+"""How many calls `recorded` puts into one CUDA graph."""
 BLOCKS = 5
 
 
@@ -80,6 +82,21 @@ def together(call: Callable[[], Any], min_seconds: float, at: torch.device) -> f
     block(1)  # a first call may have to set up something
     calls = max(1, math.ceil(min_seconds / BLOCKS / block(2)))
     return statistics.median(block(calls) for _ in range(BLOCKS))
+
+
+def recorded(call: Callable[[], Any], at: torch.device) -> Callable[[], Any]:
+    """Return a function that replays RECORDED calls as one CUDA graph. RuntimeError if a library cannot be recorded.
+
+    Python takes longer to launch a small message than a GPU to send it. A replay launches all calls at once.
+    """
+    graph = torch.cuda.CUDAGraph()
+    call()  # the first call may set up something that cannot be recorded
+    _idle(at)
+    # `thread_local`, because a thread of PyTorch's own looks at the state of earlier messages meanwhile.
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream(at), capture_error_mode="thread_local"):
+        for _ in range(RECORDED):
+            call()
+    return graph.replay
 
 
 def _idle(at: torch.device) -> None:

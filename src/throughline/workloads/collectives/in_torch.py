@@ -15,12 +15,17 @@ from throughline.workloads import Form, Unsupported, Values, in_torch_timed
 from throughline.workloads.collectives import Parameters, factor, sizes
 from throughline.workloads.in_torch_operations import all_gather_single, reduce_scatter_single
 
+SMALL_BYTES = 4 << 20
+"""Operations up to this size are timed in a CUDA graph: larger ones take longer than Python takes to launch them."""
 OPERANDS = "random, from a standard normal distribution; zeros for all-reduce, so that sums stay finite"
 
 
 class Operation(nn.Module):
     """A collective operation. `made` returns the call for a size. Calling the network is a step: one call at the
     largest size."""
+
+    timer = in_torch_timed.TOGETHER
+    """How the operations were timed, in words."""
 
     def __init__(self, spec: RunSpec[Parameters], at: torch.device) -> None:
         super().__init__()
@@ -41,6 +46,20 @@ class Operation(nn.Module):
         }[self.model]
         return call, whole.nbytes
 
+    def seconds(self, call: Callable[[], Any], moved: int) -> float:
+        """Return the median seconds of a call. On a GPU, small messages are sent from a CUDA graph."""
+        if self.at.type == "cpu" or moved > SMALL_BYTES:
+            return in_torch_timed.together(call, self.min_seconds, self.at)
+        small = f"up to {SMALL_BYTES >> 20} MiB"
+        try:
+            calls, count = in_torch_timed.recorded(call, self.at), in_torch_timed.RECORDED
+            how = f"{small}, a CUDA graph of {count} calls is replayed"
+        except RuntimeError as error:
+            calls, count = call, 1
+            how = f"{small}, Python launches each call, because no CUDA graph can hold it: {str(error).splitlines()[0]}"
+        self.timer = f"{in_torch_timed.TOGETHER}; {how}"
+        return in_torch_timed.together(calls, self.min_seconds, self.at) / count
+
     def forward(self) -> None:
         self.largest()
 
@@ -58,14 +77,14 @@ class CollectivesInTorch(Form[Parameters, Operation]):
             "sizes": network.sizes,
             **in_torch_timed.SETTINGS,
             "operands": OPERANDS,
-            "timer": in_torch_timed.TOGETHER,
+            "timer": network.timer,
         }
 
     def figures(self, network: Operation) -> list[tuple[str, Any, float | None]]:
         figures: list[tuple[str, Any, float | None]] = []
         for size in network.sizes:
             call, moved = network.made(size)
-            rate = moved / 1e9 / in_torch_timed.together(call, network.min_seconds, network.at)
+            rate = moved / 1e9 / network.seconds(call, moved)
             figures.append(("algorithm_bandwidth", size, rate))
             figures.append(("bus_bandwidth", size, rate * factor(network.model, network.ranks)))
         return figures
