@@ -93,7 +93,8 @@ def recorded(call: Callable[[], Any], at: torch.device) -> Callable[[], Any]:
     call()  # the first call may set up something that cannot be recorded
     _idle(at)
     # `thread_local`, because a thread of PyTorch's own looks at the state of earlier messages meanwhile.
-    with torch.cuda.graph(graph, stream=torch.cuda.Stream(at), capture_error_mode="thread_local"):
+    aside: Any = torch.cuda.Stream(at)  # type: ignore[no-untyped-call]
+    with torch.cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
         for _ in range(RECORDED):
             call()
     return graph.replay
