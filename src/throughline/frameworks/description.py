@@ -30,6 +30,8 @@ FEATURES = {
 }
 """Map each feature that a framework can have to its words in the feature matrix."""
 
+TRAINS = frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping", "convergence"})
+"""The features of every framework with a loop of our own."""
 Variables = Mapping[str, str]
 
 

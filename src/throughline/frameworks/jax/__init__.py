@@ -1,6 +1,6 @@
 """The framework `jax`: JAX with one process per device. This file describes it and imports no JAX."""
 
-from throughline.frameworks.description import Framework, Variables
+from throughline.frameworks.description import TRAINS, Framework, Variables
 
 FRACTIONS = ("XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 """The variables with the share of a GPU's memory that JAX may use. The second name is the old one. JAX refuses both
@@ -34,18 +34,7 @@ FRAMEWORK = Framework(
         "found = [one for one in jax.devices() if one.platform == 'gpu']; "
         "print(json.dumps({'count': len(found), 'name': found[0].device_kind if found else None, 'fp16': bool(found)}))"
     },
-    features=frozenset(
-        {
-            "devices",
-            "nodes",
-            "amp",
-            "bf16",
-            "gradient_accumulation",
-            "clipping",
-            "activation_checkpointing",
-            "convergence",
-        }
-    ),
+    features=TRAINS | {"bf16", "activation_checkpointing"},
     gpus_only=frozenset({"amp"}),
     on_gpus=on_gpus,
     reasons={

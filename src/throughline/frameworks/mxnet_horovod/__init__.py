@@ -1,7 +1,7 @@
 """The framework `mxnet-horovod`: MXNet with Horovod's exchange. This file describes it and imports no MXNet."""
 
 from throughline.frameworks import horovod
-from throughline.frameworks.description import Framework
+from throughline.frameworks.description import TRAINS, Framework
 
 FRAMEWORK = Framework(
     rank="mxnet_horovod.rank:MXNetHorovod",
@@ -18,7 +18,7 @@ FRAMEWORK = Framework(
         "name = named.pop() if len(named) == 1 else 'GPU'; "
         "print(json.dumps({'count': n, 'name': name if n else None, 'fp16': None}))"
     },
-    features=frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping", "convergence"}),
+    features=TRAINS,
     gpus_only=frozenset({"amp"}),
     reasons={
         "compile": "MXNet has no compiler to switch on: its graph is always hybridized",

@@ -1,6 +1,6 @@
 """The framework `paddle`: PaddlePaddle's DataParallel. This file describes it and imports no Paddle."""
 
-from throughline.frameworks.description import Framework
+from throughline.frameworks.description import TRAINS, Framework
 
 KEPT = "in a compiled graph Paddle does not recompute activations: it keeps them in memory"
 
@@ -13,19 +13,7 @@ FRAMEWORK = Framework(
         "print(json.dumps({'count': n, 'name': paddle.device.cuda.get_device_name(0) if n else None, "
         "'fp16': n > 0 and paddle.device.cuda.get_device_capability(0) >= (6, 0)}))"
     },
-    features=frozenset(
-        {
-            "devices",
-            "nodes",
-            "amp",
-            "bf16",
-            "compile",
-            "gradient_accumulation",
-            "clipping",
-            "activation_checkpointing",
-            "convergence",
-        }
-    ),
+    features=TRAINS | {"bf16", "compile", "activation_checkpointing"},
     gpus_only=frozenset({"amp", "bf16"}),
     not_compiled_with={"activation_checkpointing": KEPT},
 )

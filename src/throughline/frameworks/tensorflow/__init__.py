@@ -1,6 +1,6 @@
 """The framework `tensorflow`: TensorFlow with its own collectives. This file describes it and imports no TensorFlow."""
 
-from throughline.frameworks.description import Framework
+from throughline.frameworks.description import TRAINS, Framework
 
 FRAMEWORK = Framework(
     rank="tensorflow.rank:TensorFlow",
@@ -11,17 +11,5 @@ FRAMEWORK = Framework(
         "about = [tf.config.experimental.get_device_details(one) for one in found[:1]]; "
         "print(json.dumps({'count': len(found), 'name': about[0].get('device_name') if about else None, 'fp16': None}))"
     },
-    features=frozenset(
-        {
-            "devices",
-            "nodes",
-            "amp",
-            "bf16",
-            "compile",
-            "gradient_accumulation",
-            "clipping",
-            "activation_checkpointing",
-            "convergence",
-        }
-    ),
+    features=TRAINS | {"bf16", "compile", "activation_checkpointing"},
 )

@@ -129,18 +129,5 @@ class ResNetInKeras(KerasForm[Parameters, ResNet]):
             "loss": "mean over all pictures, of each replica",
         }
 
-    def sums(self, network: ResNet, batch: dict[str, Any]) -> dict[str, float]:
-        """Return the loss without smoothing, and the pictures whose class has the highest score, over a batch.
-
-        Norms use their running statistics.
-        """
-        scores, labels = network.scores(batch["pixels"], training=False), ops.convert_to_numpy(batch["labels"])
-        losses = ops.sparse_categorical_crossentropy(batch["labels"], scores, from_logits=True)
-        return {
-            "loss": float(ops.convert_to_numpy(losses).sum(dtype="float64")),
-            "found": float((ops.convert_to_numpy(scores).argmax(1) == labels).sum()),
-            "samples": float(len(labels)),
-        }
-
 
 FORM = ResNetInKeras()
