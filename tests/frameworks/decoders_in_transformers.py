@@ -53,7 +53,7 @@ def drawn(network: Any) -> None:
     """Draw weights with which every bias, norm, sink and expert affects the loss."""
     with torch.no_grad():
         for name, one in network.named_parameters():
-            gain = "norm" in name and name.endswith("weight") and not network.made.plus_one
+            gain = "norm" in name and name.endswith("weight") and not network.made.unit_offset
             one.copy_(torch.randn_like(one) * (0.2 if one.ndim < 2 else one.shape[-1] ** -0.5) + float(gain))
 
 

@@ -126,7 +126,10 @@ def test_the_causal_count_is_of_what_the_mask_lets_through() -> None:
     for sequence_length, width in [(7, None), (7, 3), (3, 7), (8, 8), (5, 1)]:
         places = np.arange(sequence_length)
         back = places[:, None] - places[None]
-        assert work.seen(sequence_length, width) == ((back >= 0) & (back < (width or sequence_length))).sum()
+        assert (
+            architecture.causal_pairs(sequence_length, width)
+            == ((back >= 0) & (back < (width or sequence_length))).sum()
+        )
     gemma = {"sliding_window": 8, "sliding_window_pattern": 6}
     assert [work.window(gemma, layer) for layer in range(7)] == [8, 8, 8, 8, 8, None, 8]
     assert work.window({"sliding_window": 8, "use_sliding_window": False}, 0) is None

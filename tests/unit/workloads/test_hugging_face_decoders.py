@@ -80,8 +80,8 @@ def test_without_dropout_its_rates_do_not_matter() -> None:
 
 def test_a_window_that_is_as_long_as_the_sample_is_none() -> None:
     content = CONTENT | {"model_type": "gemma2", "sliding_window": 16}
-    assert {layer.window for layer in architecture.of(content, 16).layers} == {None}
-    assert [layer.window for layer in architecture.of(content, 17).layers] == [16, None]
+    assert {layer.window for layer in architecture.from_config(content, 16).layers} == {None}
+    assert [layer.window for layer in architecture.from_config(content, 17).layers] == [16, None]
 
 
 def test_names_of_parameters_are_those_of_transformers(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_documents_in_a_row_see_what_a_mask_lets_them_see(window: int | None, mo
         return torch.cat(parts)
 
     monkeypatch.setattr(in_torch_layer, "varlen_attn", by_document)
-    shape = replace(architecture.of(CONTENT | {"num_key_value_heads": 2}, 12).layers[0], window=window)
+    shape = replace(architecture.from_config(CONTENT | {"num_key_value_heads": 2}, 12).layers[0], window=window)
     torch.manual_seed(1)
     query, key, value = (torch.randn(2, heads, 12, 8, dtype=torch.float64) for heads in (4, 2, 2))
     position_ids = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3, 4], [*range(10), 0, 1]])

@@ -83,7 +83,7 @@ def tracked(spec: RunSpec[Any], copies: bool = False) -> int:
 )
 def test_the_prediction_is_what_the_tracker_counts(content: Any, precision: str, options: dict[str, Any]) -> None:
     spec = asked(content, precision, **options)
-    predicted = memory.of(WORKLOAD.architecture(spec), spec, gpu=False).peak_bytes
+    predicted = memory.predicted(WORKLOAD.architecture(spec), spec, gpu=False).peak_bytes
     assert predicted == pytest.approx(tracked(spec), rel=0.1)
 
 
@@ -92,10 +92,10 @@ def test_the_prediction_is_what_the_tracker_counts(content: Any, precision: str,
 def test_a_copy_of_the_weights_stays_to_the_end_of_a_step(content: Any) -> None:
     spec = asked(content, "bf16")
     made = WORKLOAD.architecture(spec)
-    copies = memory.of(made, spec, gpu=True).copies
+    copies = memory.predicted(made, spec, gpu=True).copies
     matrices = sum(math.prod(shape) for shape in made.shapes().values() if len(shape) > 1)
     assert copies == 2 * matrices if made.tied else 2 * (matrices - made.hidden * made.vocabulary)
-    predicted = replace(memory.of(made, spec, gpu=False), copies=copies).peak_bytes
+    predicted = replace(memory.predicted(made, spec, gpu=False), copies=copies).peak_bytes
     assert predicted == pytest.approx(tracked(spec, copies=True), rel=0.1)
     for options in (
         {"activation_checkpointing": True},
@@ -104,13 +104,13 @@ def test_a_copy_of_the_weights_stays_to_the_end_of_a_step(content: Any) -> None:
         {"sharding": "full_shard"},
     ):
         other = replace(asked(content, "bf16", **options), topology=Topology.parse("1n2g"))
-        assert memory.of(made, other, gpu=True).copies == 0
+        assert memory.predicted(made, other, gpu=True).copies == 0
 
 
 def test_splitting_divides_what_each_rank_keeps() -> None:
     def of(topology: str, **options: Any) -> Memory:
         spec = replace(asked(CONTENT, "bf16", **options), topology=Topology.parse(topology))
-        return memory.of(WORKLOAD.architecture(spec), spec, gpu=True)
+        return memory.predicted(WORKLOAD.architecture(spec), spec, gpu=True)
 
     one = of("1n1g")
     parameters = WORKLOAD.architecture(asked(CONTENT)).parameters

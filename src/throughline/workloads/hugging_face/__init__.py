@@ -17,7 +17,8 @@ from typing import Any
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Arrays, Values, Workload, bert, gpt2
 from throughline.workloads.decoder import Decoder
-from throughline.workloads.hugging_face import architecture, configuration, cut, memory, work
+from throughline.workloads.hugging_face import architecture, configuration, memory, work
+from throughline.workloads.hugging_face.architecture import Architecture
 from throughline.workloads.predicted_memory import Memory
 
 DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
@@ -139,13 +140,13 @@ class HuggingFace(Workload[Parameters]):
             return unknown if together else super().lacks_form(spec, library)
         try:
             self._ours(spec)
+        except configuration.NotStated as name:
+            return f"its config.json does not state {name}"
         except configuration.NotOurs as reason:
             return f"our own step does not have {reason}; hf-loop and hf-trainer train transformers' own model"
-        except KeyError as error:
-            return f"its config.json does not state {error.args[0]}"
         return None
 
-    def _ours(self, spec: RunSpec[Parameters]) -> architecture.Architecture:
+    def _ours(self, spec: RunSpec[Parameters]) -> Architecture:
         """Return what our own step trains; NotOurs if it does not train this model."""
         if spec.parameters.task != "clm":
             raise configuration.NotOurs("masked words as its task")
@@ -155,28 +156,29 @@ class HuggingFace(Workload[Parameters]):
             raise configuration.NotOurs(f"dropout ({', '.join(rates)}) without `options.dropout: 0`")
         return made
 
-    def architecture(self, spec: RunSpec[Parameters]) -> architecture.Architecture:
-        return architecture.of(self.content(spec), spec.parameters.sequence_length)
+    def architecture(self, spec: RunSpec[Parameters]) -> Architecture:
+        return architecture.from_config(self.content(spec), spec.parameters.sequence_length)
 
     def unproven(self, spec: RunSpec[Parameters]) -> str | None:
         lacking = self.lacks_form(replace(spec, options=replace(spec.options, dropout=0.0)), "torch")
         return f"there is no second implementation to compare it with: {lacking}" if lacking else None
 
     def splits(self, model: str) -> dict[str, int]:
-        given = model if isinstance(model, configuration.Model) else configuration.of_shape(model)
-        try:
-            made = architecture.of(configuration.read(given.file), 1)
-        except (configuration.NotOurs, KeyError):
-            return {}  # such a run ends as unsupported, and says why
-        return cut.sizes(made)
+        made = self._published(model)
+        return made.splits() if made else {}
 
     def experts(self, model: str) -> int:
+        made = self._published(model)
+        return next((layer.experts.count for layer in made.layers if layer.experts), 0) if made else 0
+
+    def _published(self, model: str) -> Architecture | None:
+        """Return the architecture of a model; None if our own step does not train it. Such a run ends as unsupported,
+        and says why."""
         given = model if isinstance(model, configuration.Model) else configuration.of_shape(model)
         try:
-            made = architecture.of(configuration.read(given.file), 1)
-        except (configuration.NotOurs, KeyError):
-            return 0  # such a run ends as unsupported, and says why
-        return next((layer.experts.count for layer in made.layers if layer.experts), 0)
+            return architecture.from_config(configuration.read(given.file), 1)
+        except configuration.NotOurs:
+            return None
 
     def folder(self, parameters: Parameters) -> str:
         workload, given = data_of(parameters)
@@ -254,8 +256,10 @@ class HuggingFace(Workload[Parameters]):
 
     def memory(self, spec: RunSpec[Parameters], gpu: bool) -> Memory | None:
         """Return the memory of our own step. With `options.expert_parallel` there is no prediction yet, nor in fp8."""
-        known = spec.framework == "torch" and spec.precision in memory.BYTES and spec.options.expert_parallel == 1
-        return memory.of(self.architecture(spec), spec, gpu) if known and not self.lacks_form(spec, "torch") else None
+        counted = spec.framework == "torch" and spec.precision in memory.BYTES and spec.options.expert_parallel == 1
+        if not counted or self.lacks_form(spec, "torch"):
+            return None
+        return memory.predicted(self.architecture(spec), spec, gpu)
 
     def decoder(self, spec: RunSpec[Parameters]) -> Decoder | None:
         """Return the model's FLOPs by parts; None if it is no decoder or its FLOPs are not known, or depend on data."""
@@ -271,7 +275,7 @@ class HuggingFace(Workload[Parameters]):
         sequence_length = spec.parameters.sequence_length
         try:
             made = self.architecture(spec)
-        except (configuration.NotOurs, KeyError) as error:
+        except configuration.NotOurs as error:
             return f"within documents, they are known only where our own step trains the model: {error}"
         if spec.options.data == "synthetic":
             lengths = synthetic_lengths(sequence_length)

@@ -7,15 +7,17 @@ Where a file leaves out a number, transformers has a default for it. The default
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from throughline.workloads.hugging_face import rotary
-from throughline.workloads.hugging_face.configuration import NotOurs
+from throughline.workloads.hugging_face.configuration import NotOurs, NotStated
 
 Content = Mapping[str, Any]
 Shapes = dict[str, tuple[int, ...]]
+Norms = Literal["before", "after", "both"]
+HeadNorms = Literal["none", "each", "all"]
 
 COMMON: dict[str, Any] = {
     "hidden_act": "silu", "rms_norm_eps": 1e-6, "initializer_range": 0.02, "tie_word_embeddings": False,
@@ -26,8 +28,8 @@ GEMMA = {
     "query_pre_attn_scalar": 256, "sliding_window": 4096, "pad_token_id": 0,
 }  # fmt: skip
 QWEN = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28}
-MIXTURE = {"decoder_sparse_step": 1, "norm_topk_prob": False}
-OSS = {
+QWEN_MIXTURE = QWEN | {"decoder_sparse_step": 1, "norm_topk_prob": False}
+OSS_ROTARY = {
     "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
     "original_max_position_embeddings": 4096,
 }  # fmt: skip
@@ -35,117 +37,43 @@ KINDS: dict[str, dict[str, Any]] = {
     "llama": {},
     "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
     "qwen2": QWEN,
-    "qwen2_moe": QWEN
-    | MIXTURE
+    "qwen2_moe": QWEN_MIXTURE
     | {"num_key_value_heads": 16, "qkv_bias": True, "num_experts": 60, "num_experts_per_tok": 4}
     | {"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632},
-    "qwen3": {**QWEN, "head_dim": 128},
-    "qwen3_moe": QWEN
-    | MIXTURE
+    "qwen3": QWEN | {"head_dim": 128},
+    "qwen3_moe": QWEN_MIXTURE
     | {"num_key_value_heads": 4, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
     "mixtral": {"rms_norm_eps": 1e-5, "num_key_value_heads": 8, "num_experts": 8, "num_experts_per_tok": 2}
     | {"rope_theta": 1e6},
-    "gemma2": {**GEMMA, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
-    "gemma3_text": {**GEMMA, "sliding_window_pattern": 6},
+    "gemma2": GEMMA | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+    "gemma3_text": GEMMA | {"sliding_window_pattern": 6},
     "olmo2": {"rms_norm_eps": 1e-5, "pad_token_id": 1},
     "phi3": {"rms_norm_eps": 1e-5, "pad_token_id": 32000},
     "gpt_oss": {"rms_norm_eps": 1e-5, "num_key_value_heads": 8, "head_dim": 64, "attention_bias": True}
     | {"sliding_window": 128, "num_experts": 128, "num_experts_per_tok": 4, "rope_theta": 150000.0}
-    | {"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "rope_default": OSS},
+    | {"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "rope_default": OSS_ROTARY},
 }
 """Map each architecture (`model_type`) that our own step trains to those defaults that are not COMMON's."""
-ALTERNATING = {"gemma2", "gpt_oss"}
-"""Architectures whose first layer, third layer and so on have a sliding window, unless `layer_types` says otherwise."""
+SLIDES_EVERYWHERE = {"mistral", "mixtral", "phi3", "qwen3_moe"}
+"""Architectures whose layers all have a sliding window, if the file states its width."""
+SLIDES: dict[str, Callable[[Content, int], bool]] = {
+    "gemma2": lambda given, number: number % 2 == 0,
+    "gpt_oss": lambda given, number: number % 2 == 0,
+    "gemma3_text": lambda given, number: bool((number + 1) % given["sliding_window_pattern"]),
+    "qwen2": lambda given, number: number >= given["max_window_layers"],
+    "qwen3": lambda given, number: number >= given["max_window_layers"],
+    "qwen2_moe": lambda given, number: number % 2 == 0 and number < given["max_window_layers"],
+}
+"""Map an architecture to the rule by which a layer of this number has a sliding window, where `layer_types` does not
+say it."""
+NORMS_AT: dict[str, Norms] = {"gemma2": "both", "gemma3_text": "both", "olmo2": "after"}
+HEAD_NORMS: dict[str, HeadNorms] = {"qwen3": "each", "qwen3_moe": "each", "gemma3_text": "each", "olmo2": "all"}
 ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
 }  # fmt: skip
 """Map transformers' names of activations to ours."""
-
-
-@dataclass(frozen=True)
-class Experts:
-    """A mixture: each token takes `chosen` of `count` experts, each with a width of `inner`.
-
-    renormalised: the weights of the chosen experts add up to 1. shared: the width of an expert that all tokens take;
-    0: there is none. `limit` and `alpha`: those of gpt_oss's gated activation.
-    """
-
-    count: int
-    chosen: int
-    inner: int
-    renormalised: bool
-    shared: int = 0
-    limit: float | None = None
-    alpha: float = 0.0
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What one layer computes. Layers with equal values share one compiled function.
-
-    groups: the heads of keys and values. width: of a head. window: how many positions a position sees, itself included;
-    None: all before it. cap: the soft cap of scores. sinks: every head has a score that goes to no position. plus_one:
-    a norm multiplies by 1 + its weight. norms: where they stand in the residual branches. head_norms: the norms of
-    queries and keys, of each head or of all heads together. packed: query, key and value are one matrix, and so are
-    gate and up. table: which table of rotary positions it has. fp8: how products in fp8 are scaled
-    (`options.fp8_scaling`); None: they have the type of the hidden states.
-    """
-
-    hidden: int
-    heads: int
-    groups: int
-    width: int
-    inner: int
-    scale: float
-    epsilon: float
-    activation: str
-    window: int | None = None
-    cap: float | None = None
-    sinks: bool = False
-    plus_one: bool = False
-    norms: Literal["before", "after", "both"] = "before"
-    head_norms: Literal["none", "each", "all"] = "none"
-    packed: bool = False
-    biased: tuple[str, ...] = ()
-    experts: Experts | None = None
-    table: int = 0
-    fp8: str | None = None
-
-    def shapes(self) -> Shapes:
-        """Return the shapes of the layer's parameters by their names in transformers."""
-        query, key = self.heads * self.width, self.groups * self.width
-        matrices: Shapes = {"q": (query, self.hidden), "k": (key, self.hidden), "v": (key, self.hidden)}
-        if self.packed:
-            matrices = {"qkv": (query + 2 * key, self.hidden)}
-        shapes: Shapes = {}
-        for name, shape in {**matrices, "o": (self.hidden, query)}.items():
-            shapes[f"self_attn.{name}_proj.weight"] = shape
-            if name in self.biased:
-                shapes[f"self_attn.{name}_proj.bias"] = shape[:1]
-        if self.sinks:
-            shapes["self_attn.sinks"] = (self.heads,)
-        if self.head_norms != "none":
-            each = self.head_norms == "each"
-            shapes["self_attn.q_norm.weight"] = (self.width if each else query,)
-            shapes["self_attn.k_norm.weight"] = (self.width if each else key,)
-        shapes |= _mixture(self, self.experts) if self.experts else _dense("mlp", self)
-        return shapes | {f"{name}.weight": (self.hidden,) for name in NORMS[self.norms] if name}
-
-    def multiplied(self) -> int:
-        """Return how many elements of the layer's matrices a token is multiplied with: of a mixture, those of the
-        experts that it chooses."""
-        shapes, experts = self.shapes(), self.experts
-        every = sum(math.prod(shape) for name, shape in shapes.items() if len(shape) > 1 and "bias" not in name)
-        return every - 3 * (experts.count - experts.chosen) * self.hidden * experts.inner if experts else every
-
-    def pairs(self, sequence_length: int) -> int:
-        """Return how many pairs of positions the causal mask and the window let through."""
-        near = min(self.window or sequence_length, sequence_length)
-        return near * (near + 1) // 2 + (sequence_length - near) * near
-
-
-NORMS = {
+NORMS: dict[Norms, tuple[str | None, ...]] = {
     "before": ("input_layernorm", None, "post_attention_layernorm", None),
     "after": (None, "post_attention_layernorm", None, "post_feedforward_layernorm"),
     "both": (
@@ -155,44 +83,134 @@ NORMS = {
 """Transformers' names of the norms before and after attention, and before and after the feed-forward part."""
 
 
-def _dense(name: str, layer: Layer, inner: int | None = None) -> Shapes:
-    width = inner or layer.inner
-    matrices: Shapes = {"gate": (width, layer.hidden), "up": (width, layer.hidden)}
-    if layer.packed:
-        matrices = {"gate_up": (2 * width, layer.hidden)}
-    shapes: Shapes = {}
-    for part, shape in {**matrices, "down": (layer.hidden, width)}.items():
-        shapes[f"{name}.{part}_proj.weight"] = shape
-        if part in layer.biased:
-            shapes[f"{name}.{part}_proj.bias"] = shape[:1]
-    return shapes
+@dataclass(frozen=True)
+class Experts:
+    """A mixture: each token takes `top_k` of `count` experts, each with a width of `intermediate`.
 
+    renormalised: the weights of a token's experts add up to 1. shared: the width of an expert that all tokens take;
+    0: there is none. `limit` and `alpha`: those of gpt_oss's gated activation.
+    """
 
-def _mixture(layer: Layer, experts: Experts) -> Shapes:
-    count, inner, hidden = experts.count, experts.inner, layer.hidden
-    if experts.limit is not None:  # gpt_oss keeps [inputs, outputs], and has biases
-        return {
-            "mlp.router.weight": (count, hidden),
-            "mlp.router.bias": (count,),
-            "mlp.experts.gate_up_proj": (count, hidden, 2 * inner),
-            "mlp.experts.gate_up_proj_bias": (count, 2 * inner),
-            "mlp.experts.down_proj": (count, inner, hidden),
-            "mlp.experts.down_proj_bias": (count, hidden),
+    count: int
+    top_k: int
+    intermediate: int
+    renormalised: bool
+    shared: int = 0
+    limit: float | None = None
+    alpha: float = 0.0
+
+    def shapes(self, hidden: int) -> Shapes:
+        count, inner = self.count, self.intermediate
+        if self.limit is not None:  # gpt_oss keeps [inputs, outputs], and has biases
+            return {
+                "router.weight": (count, hidden),
+                "router.bias": (count,),
+                "experts.gate_up_proj": (count, hidden, 2 * inner),
+                "experts.gate_up_proj_bias": (count, 2 * inner),
+                "experts.down_proj": (count, inner, hidden),
+                "experts.down_proj_bias": (count, hidden),
+            }
+        shapes: Shapes = {
+            "gate.weight": (count, hidden),
+            "experts.gate_up_proj": (count, 2 * inner, hidden),
+            "experts.down_proj": (count, hidden, inner),
         }
-    shapes: Shapes = {
-        "mlp.gate.weight": (count, hidden),
-        "mlp.experts.gate_up_proj": (count, 2 * inner, hidden),
-        "mlp.experts.down_proj": (count, hidden, inner),
-    }
-    if experts.shared:
-        shapes |= {"mlp.shared_expert_gate.weight": (1, hidden)} | _dense("mlp.shared_expert", layer, experts.shared)
-    return shapes
+        if self.shared:
+            wide, narrow = (self.shared, hidden), (hidden, self.shared)
+            matrices = {"gate": wide, "up": wide, "down": narrow}
+            shapes["shared_expert_gate.weight"] = (1, hidden)
+            shapes |= {f"shared_expert.{name}_proj.weight": shape for name, shape in matrices.items()}
+        return shapes
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one layer computes. Layers with equal values share one compiled function.
+
+    window: how many positions a position sees, itself included; None: all before it. softcap: the soft cap of scores.
+    sinks: every head has a score that goes to no position. unit_offset: a norm multiplies by 1 + its weight. norms:
+    where they stand in the residual branches. head_norms: the norms of queries and keys, of each head or of all heads
+    together. packed: query, key and value are one matrix, and so are gate and up. biased: the projections that have a
+    bias. rotary: the number of its table of rotary positions. fp8: how products in fp8 are scaled
+    (`options.fp8_scaling`); None: they have the type of the hidden states.
+    """
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    scale: float
+    epsilon: float
+    activation: str
+    window: int | None = None
+    softcap: float | None = None
+    sinks: bool = False
+    unit_offset: bool = False
+    norms: Norms = "before"
+    head_norms: HeadNorms = "none"
+    packed: bool = False
+    biased: tuple[str, ...] = ()
+    experts: Experts | None = None
+    rotary: int = 0
+    fp8: str | None = None
+
+    @property
+    def query_width(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def key_width(self) -> int:
+        return self.kv_heads * self.head_dim
+
+    def shapes(self) -> Shapes:
+        """Return the shapes of the layer's parameters by their names in transformers."""
+        hidden, query, key, inner = self.hidden, self.query_width, self.key_width, self.intermediate
+        if self.packed:
+            attention, feed = {"qkv": (query + 2 * key, hidden)}, {"gate_up": (2 * inner, hidden)}
+        else:
+            attention = {"q": (query, hidden), "k": (key, hidden), "v": (key, hidden)}
+            feed = {"gate": (inner, hidden), "up": (inner, hidden)}
+        matrices = {f"self_attn.{name}": shape for name, shape in (attention | {"o": (hidden, query)}).items()}
+        if not self.experts:
+            matrices |= {f"mlp.{name}": shape for name, shape in (feed | {"down": (hidden, inner)}).items()}
+        shapes: Shapes = {f"{name}_proj.weight": shape for name, shape in matrices.items()}
+        biased = {name: shape for name, shape in matrices.items() if name.rpartition(".")[2] in self.biased}
+        shapes |= {f"{name}_proj.bias": shape[:1] for name, shape in biased.items()}
+        if self.sinks:
+            shapes["self_attn.sinks"] = (self.heads,)
+        if self.head_norms != "none":
+            each = self.head_norms == "each"
+            shapes["self_attn.q_norm.weight"] = (self.head_dim if each else query,)
+            shapes["self_attn.k_norm.weight"] = (self.head_dim if each else key,)
+        if self.experts:
+            shapes |= {f"mlp.{name}": shape for name, shape in self.experts.shapes(hidden).items()}
+        return shapes | {f"{name}.weight": (hidden,) for name in NORMS[self.norms] if name}
+
+    def multiplied(self) -> int:
+        """Return how many elements of the layer's matrices a token is multiplied with: of a mixture, those of the
+        experts that it takes."""
+        shapes, experts = self.shapes(), self.experts
+        total = sum(math.prod(shape) for name, shape in shapes.items() if len(shape) > 1 and "bias" not in name)
+        idle = experts.count - experts.top_k if experts else 0
+        return total - 3 * idle * self.hidden * experts.intermediate if experts else total
+
+    def pairs(self, sequence_length: int) -> int:
+        """Return how many pairs of positions the causal mask and the window let through."""
+        return causal_pairs(sequence_length, self.window)
+
+
+def causal_pairs(sequence_length: int, window: int | None) -> int:
+    """Return the number of pairs in a causal mask. Each position sees itself and those before it, at most `window`."""
+    near = min(window or sequence_length, sequence_length)
+    return near * (near + 1) // 2 + (sequence_length - near) * near
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """A decoder. `padding`: the row of the embeddings that gets no gradient from look-ups. `cap`: the soft cap of the
-    vocabulary's scores. `scale`: embeddings are multiplied by it. `tables`: the rotary positions that layers use."""
+    """A decoder. `padding`: the row of the embeddings that gets no gradient from look-ups. `softcap`: the soft cap of
+    the vocabulary's scores. `scale`: embeddings are multiplied by it. `tables`: the rotary positions that layers use.
+    """
 
     kind: str
     vocabulary: int
@@ -202,9 +220,9 @@ class Architecture:
     epsilon: float
     deviation: float
     tied: bool
-    plus_one: bool
+    unit_offset: bool
     scale: float = 1.0
-    cap: float | None = None
+    softcap: float | None = None
     padding: int | None = None
 
     def shapes(self) -> Shapes:
@@ -219,56 +237,64 @@ class Architecture:
     def parameters(self) -> int:
         return sum(map(math.prod, self.shapes().values()))
 
+    def splits(self) -> dict[str, int]:
+        """Map what tensor parallelism splits to how many of it the model has. The number of ranks has to divide all."""
+        sizes = {"vocabulary rows": self.vocabulary}
+        for layer in self.layers:
+            sizes["heads of keys and values"] = layer.kv_heads
+            if layer.experts:
+                sizes["columns of an expert"] = layer.experts.intermediate
+                sizes |= {"columns of the shared expert": layer.experts.shared} if layer.experts.shared else {}
+            else:
+                sizes["columns of the feed-forward part"] = layer.intermediate
+        return sizes
 
-def of(content: Content, sequence_length: int) -> Architecture:
-    """Return the architecture for samples of this length. Raise NotOurs if our own step does not train it, and KeyError
-    if the file lacks a number."""
+
+def from_config(content: Content, sequence_length: int) -> Architecture:
+    """Return the architecture for samples of this length. Raise NotOurs if our own step does not train it, NotStated if
+    the file lacks a number."""
     kind = content["model_type"]
     if kind not in KINDS:
         raise NotOurs(f"the architecture {kind!r}")
     given = {**COMMON, **KINDS[kind], **content}
-    _refuse(given, content)
-    types = _types(given)
-    tables = rotary.tables(given, sequence_length, _width(given))
-    made: dict[tuple[Any, ...], Layer] = {}  # equal layers are one object
-    layers = []
-    for number in range(given["num_hidden_layers"]):
-        layer = _layer(given, number, types[number], sequence_length)
-        layers.append(made.setdefault(tuple(getattr(layer, field.name) for field in fields(layer)), layer))
-    gemma = kind.startswith("gemma")
-    return Architecture(
-        kind=kind,
-        vocabulary=given["vocab_size"],
-        hidden=given["hidden_size"],
-        layers=tuple(layers),
-        tables=tables,
-        epsilon=given["rms_norm_eps"],
-        deviation=given["initializer_range"],
-        tied=bool(given["tie_word_embeddings"]),
-        plus_one=gemma,
-        scale=given["hidden_size"] ** 0.5 if gemma else 1.0,
-        cap=given.get("final_logit_softcapping"),
-        padding=given.get("pad_token_id"),
-    )
+    try:
+        _refuse(given)
+        layers = [_layer(given, number, sequence_length) for number in range(given["num_hidden_layers"])]
+        equal = {layer: layer for layer in layers}  # equal layers are one object
+        head_dim = int(given["head_dim"] or given["hidden_size"] // given["num_attention_heads"])
+        gemma = kind.startswith("gemma")
+        return Architecture(
+            kind=kind,
+            vocabulary=given["vocab_size"],
+            hidden=given["hidden_size"],
+            layers=tuple(equal[layer] for layer in layers),
+            tables=rotary.tables(given, sequence_length, head_dim),
+            epsilon=given["rms_norm_eps"],
+            deviation=given["initializer_range"],
+            tied=bool(given["tie_word_embeddings"]),
+            unit_offset=gemma,
+            scale=given["hidden_size"] ** 0.5 if gemma else 1.0,
+            softcap=given.get("final_logit_softcapping"),
+            padding=given.get("pad_token_id"),
+        )
+    except KeyError as error:
+        raise NotStated(error.args[0]) from None
 
 
-def _refuse(given: Content, content: Content) -> None:
+def _refuse(given: Content) -> None:
     """Raise NotOurs if the file asks for something that our own step does not compute."""
-    activation = _activation(given)
+    activation, types = _activation(given), given.get("layer_types") or ()
+    quantized = "quantization_config" in given and given["model_type"] != "gpt_oss"
+    other_types = set(types) - {"full_attention", "sliding_attention"}
     reasons = {
         f"the activation {activation!r}": activation not in ACTIVATIONS,
-        "attention in both directions": bool(given.get("use_bidirectional_attention")),
-        "a loss that balances experts (output_router_logits)": bool(given.get("output_router_logits")),
-        "noise in its router (router_jitter_noise)": bool(given.get("router_jitter_noise")),
-        "layers of another type than full or sliding attention (layer_types)": bool(
-            set(content.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
-        ),
-        "fewer types of layers (layer_types) than layers": 0
-        < len(content.get("layer_types") or ())
-        < given["num_hidden_layers"],
+        "attention in both directions": given.get("use_bidirectional_attention"),
+        "a loss that balances experts (output_router_logits)": given.get("output_router_logits"),
+        "noise in its router (router_jitter_noise)": given.get("router_jitter_noise"),
+        "layers of another type than full or sliding attention (layer_types)": other_types,
+        "fewer types of layers (layer_types) than layers": 0 < len(types) < given["num_hidden_layers"],
         "layers of several widths (intermediate_size)": isinstance(given.get("intermediate_size"), list),
-        "quantized weights (quantization_config)": "quantization_config" in content
-        and given["model_type"] != "gpt_oss",
+        "quantized weights (quantization_config)": quantized,
     }
     for what, holds in reasons.items():
         if holds:
@@ -279,64 +305,42 @@ def _activation(given: Content) -> str:
     return str(given.get("hidden_activation") or given["hidden_act"])
 
 
-def _width(given: Content) -> int:
-    return int(given["head_dim"] or given["hidden_size"] // given["num_attention_heads"])
-
-
-def _types(given: Content) -> list[str]:
-    """Return for each layer whether it has a sliding window."""
-    kind, count, stated = given["model_type"], given["num_hidden_layers"], given.get("layer_types")
-    chosen = bool(given["sliding_window"]) and (bool(given.get("use_sliding_window")) or not kind.startswith("qwen"))
-    by_list = kind in ALTERNATING or kind in ("qwen2", "qwen2_moe", "qwen3", "gemma3_text")
-    if by_list and not chosen and "sliding_attention" in (stated or ()):
+def _slides(given: Content, number: int) -> bool:
+    """Return whether a layer has a sliding window."""
+    kind, types = given["model_type"], given.get("layer_types") or ()
+    used = bool(given["sliding_window"]) and (bool(given.get("use_sliding_window")) or not kind.startswith("qwen"))
+    if kind not in SLIDES:
+        return used and kind in SLIDES_EVERYWHERE
+    if used:
+        return types[number] == "sliding_attention" if types else SLIDES[kind](given, number)
+    if "sliding_attention" in types:
         raise NotOurs("layers with a sliding window (layer_types) whose width it does not state (sliding_window)")
-    if not chosen or kind in ("llama", "olmo2"):
-        slides = [False] * count
-    elif kind in ("mistral", "mixtral", "phi3", "qwen3_moe"):
-        slides = [True] * count
-    elif stated:
-        slides = [name == "sliding_attention" for name in stated[:count]]
-    elif kind in ALTERNATING:
-        slides = [number % 2 == 0 for number in range(count)]
-    elif kind == "gemma3_text":
-        slides = [bool((number + 1) % given["sliding_window_pattern"]) for number in range(count)]
-    elif kind == "qwen2_moe":
-        slides = [number % 2 == 0 and number < given["max_window_layers"] for number in range(count)]
-    else:
-        slides = [number >= given["max_window_layers"] for number in range(count)]
-    return ["sliding_attention" if slide else "full_attention" for slide in slides]
+    return False
 
 
-def _layer(given: Content, number: int, attention: str, sequence_length: int) -> Layer:
-    kind, heads, width = given["model_type"], given["num_attention_heads"], _width(given)
-    window = given["sliding_window"] if attention == "sliding_attention" else None
-    local = attention == "sliding_attention" and kind == "gemma3_text"
-    gemma = kind.startswith("gemma")
-    norms: Literal["before", "after", "both"] = "both" if gemma else "after" if kind == "olmo2" else "before"
-    head_norms: Literal["none", "each", "all"] = "none"
-    if kind in ("qwen3", "qwen3_moe", "gemma3_text"):
-        head_norms = "each"
-    elif kind == "olmo2":
-        head_norms = "all"
+def _layer(given: Content, number: int, sequence_length: int) -> Layer:
+    kind, heads, slides = given["model_type"], given["num_attention_heads"], _slides(given, number)
+    gemma, window = kind.startswith("gemma"), given["sliding_window"]
+    head_dim = int(given["head_dim"] or given["hidden_size"] // heads)
     return Layer(
         hidden=given["hidden_size"],
         heads=heads,
-        groups=given["num_key_value_heads"] or heads,
-        width=width,
-        inner=given["intermediate_size"],
-        scale=(given["query_pre_attn_scalar"] if gemma else width) ** -0.5,
+        kv_heads=given["num_key_value_heads"] or heads,
+        head_dim=head_dim,
+        intermediate=given["intermediate_size"],
+        scale=(given["query_pre_attn_scalar"] if gemma else head_dim) ** -0.5,
         epsilon=given["rms_norm_eps"],
         activation=ACTIVATIONS[_activation(given)],
-        window=window if window and window < sequence_length else None,
-        cap=given.get("attn_logit_softcapping") if kind == "gemma2" else None,
+        window=window if slides and window < sequence_length else None,
+        softcap=given.get("attn_logit_softcapping") if kind == "gemma2" else None,
         sinks=kind == "gpt_oss",
-        plus_one=gemma,
-        norms=norms,
-        head_norms=head_norms,
+        unit_offset=gemma,
+        norms=NORMS_AT.get(kind, "before"),
+        head_norms=HEAD_NORMS.get(kind, "none"),
         packed=kind == "phi3",
         biased=_biased(given),
         experts=_experts(given, number),
-        table=int(local),
+        rotary=int(slides and kind == "gemma3_text"),
     )
 
 
@@ -355,15 +359,15 @@ def _experts(given: Content, number: int) -> Experts | None:
     """Return the mixture of a layer; None if its feed-forward part is dense."""
     kind = given["model_type"]
     count = int(given.get("num_local_experts") or given.get("num_experts") or 0)
-    if kind in ("mixtral", "gpt_oss"):
-        oss = kind == "gpt_oss"
-        limit, alpha = (given["swiglu_limit"], given["swiglu_alpha"]) if oss else (None, 0.0)
-        return Experts(count, given["num_experts_per_tok"], given["intermediate_size"], not oss, 0, limit, alpha)
-    if kind not in ("qwen2_moe", "qwen3_moe"):
+    if kind == "mixtral":
+        return Experts(count, given["num_experts_per_tok"], given["intermediate_size"], True)
+    if kind == "gpt_oss":
+        activation = {"limit": given["swiglu_limit"], "alpha": given["swiglu_alpha"]}
+        return Experts(count, given["num_experts_per_tok"], given["intermediate_size"], False, **activation)
+    if kind not in ("qwen2_moe", "qwen3_moe") or not count:
         return None
-    dense = number in (given.get("mlp_only_layers") or ()) or (number + 1) % given["decoder_sparse_step"] != 0
-    if dense or not count:
+    if number in (given.get("mlp_only_layers") or ()) or (number + 1) % given["decoder_sparse_step"]:
         return None
     shared = given["shared_expert_intermediate_size"] if kind == "qwen2_moe" else 0
-    chosen, inner = given["num_experts_per_tok"], given["moe_intermediate_size"]
-    return Experts(count, chosen, inner, bool(given["norm_topk_prob"]), shared)
+    top_k, intermediate = given["num_experts_per_tok"], given["moe_intermediate_size"]
+    return Experts(count, top_k, intermediate, bool(given["norm_topk_prob"]), shared)

@@ -27,6 +27,10 @@ class NotOurs(ValueError):
     """Our own step does not train this model. The text names what it lacks."""
 
 
+class NotStated(NotOurs):
+    """Like NotOurs, because config.json lacks a number. The text is the number's name."""
+
+
 class Model(Described):
     """A model's name, with its config.json, the file's SHA-256, and the task for which it is trained."""
 

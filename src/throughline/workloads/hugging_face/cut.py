@@ -27,17 +27,17 @@ def of(made: Architecture) -> dict[str, Cut]:
 
 
 def of_layer(layer: Layer) -> dict[str, Cut]:
-    query, key = layer.heads * layer.width, layer.groups * layer.width
+    query, key = layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim
     cuts: dict[str, Cut] = {"self_attn.sinks": (0, ()), "self_attn.qkv_proj.weight": (0, (query, key, key))}
     if layer.head_norms == "all":
         cuts |= {f"self_attn.{name}_norm.weight": (0, ()) for name in "qk"}
     for name in ("self_attn.q", "self_attn.k", "self_attn.v", *_dense("gate"), *_dense("up")):
         cuts |= {f"{name}_proj.weight": (0, ()), f"{name}_proj.bias": (0, ())}
     cuts |= {f"{name}_proj.weight": (1, ()) for name in ("self_attn.o", *_dense("down"))}
-    cuts["mlp.gate_up_proj.weight"] = 0, (layer.inner, layer.inner)
+    cuts["mlp.gate_up_proj.weight"] = 0, (layer.intermediate, layer.intermediate)
     if experts := layer.experts:
         in_turn = experts.limit is not None  # gpt_oss: [inputs, outputs], gate and up in turn
-        both: Cut = (2, ()) if in_turn else (1, (experts.inner, experts.inner))
+        both: Cut = (2, ()) if in_turn else (1, (experts.intermediate, experts.intermediate))
         cuts |= {"mlp.experts.gate_up_proj": both, "mlp.experts.gate_up_proj_bias": (1, ())}
         cuts["mlp.experts.down_proj"] = (1 if in_turn else 2), ()
     return {name: how for name, how in cuts.items() if name in layer.shapes()}
@@ -49,20 +49,7 @@ def _dense(matrix: str) -> tuple[str, str]:
 
 def part(layer: Layer, ranks: int) -> Layer:
     """Return what one of these ranks computes of a layer."""
-    sizes = {name: getattr(layer, name) // ranks for name in ("heads", "groups", "inner")}
+    sizes = {name: getattr(layer, name) // ranks for name in ("heads", "kv_heads", "intermediate")}
     if experts := layer.experts:
-        experts = replace(experts, inner=experts.inner // ranks, shared=experts.shared // ranks)
+        experts = replace(experts, intermediate=experts.intermediate // ranks, shared=experts.shared // ranks)
     return replace(layer, **sizes, experts=experts)
-
-
-def sizes(made: Architecture) -> dict[str, int]:
-    """Map what is cut to how many of it the model has. The number of ranks has to divide all of them."""
-    found = {}
-    for layer in made.layers:
-        found["heads of keys and values"] = layer.groups
-        if layer.experts:
-            found["columns of an expert"] = layer.experts.inner
-            found |= {"columns of the shared expert": layer.experts.shared} if layer.experts.shared else {}
-        else:
-            found["columns of the feed-forward part"] = layer.inner
-    return found | {"vocabulary rows": made.vocabulary}

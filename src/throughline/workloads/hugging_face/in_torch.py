@@ -118,7 +118,7 @@ class Decoder(InParts):
         self.model.layers = nn.ModuleList(Block(shape) for shape in made.layers)
         shape = len(made.tables), 2, sequence_length, len(made.tables[0].values)
         self.angles = nn.Buffer(torch.empty(shape, dtype=torch.float64), persistent=False)
-        head: Any = errors if made.cap is None else partial(capped_errors, made.cap)
+        head: Any = errors if made.softcap is None else partial(capped_errors, made.softcap)
         one_layer = kept if activation_checkpointing == "selective" else layer
         self.parts = (embedded, one_layer, loss, ended, head)
 
@@ -133,7 +133,7 @@ class Decoder(InParts):
         shapes = self.made.shapes()
         for name, parameter in self.named_parameters():
             if name.endswith(GAINS):
-                parameter.fill_(0.0 if self.made.plus_one else 1.0)
+                parameter.fill_(0.0 if self.made.unit_offset else 1.0)
             elif name.endswith("bias"):
                 parameter.zero_()
             else:
@@ -165,12 +165,12 @@ class Decoder(InParts):
         gain = self.model.norm.weight
         tables = self.angles[:, :, : ids.shape[1]].to(torch.promote_types(gain.dtype, torch.float32))
         for block in self.model.layers:
-            hidden = block(hidden, tables[block.shape.table], one_layer)
+            hidden = block(hidden, tables[block.shape.rotary], one_layer)
         last, labels = self.parts[3](hidden, gain, self.made, ids.shape[1], self.ranks), ids[:, 1:].flatten()
         if not self.made.tied:
             table = used(self.halved)[0] if self.halved else self.lm_head.weight.to(last.dtype)
         if self.keeps_scores():
-            return self.parts[2](last, labels, table, gain, self.made.cap, self.ranks)
+            return self.parts[2](last, labels, table, gain, self.made.softcap, self.ranks)
         part: Any = self.parts[4]
         return HEAD_LOSS(last, table, labels, gain.dtype, part)
 
@@ -233,8 +233,8 @@ def embedded(rows: Tensor, scale: float, half: torch.dtype) -> Tensor:
 def ended(hidden: Tensor, gain: Tensor, made: Architecture, sequence_length: int, ranks: TensorGroup | None) -> Tensor:
     """Return the states [B x (S - 1), H] after the last norm, of the positions that have a next token."""
     if ranks is None:
-        return normed(hidden[:, :-1], gain, made.epsilon, made.plus_one).flatten(0, 1)
-    states = gathered(normed(hidden, entered(gain, ranks), made.epsilon, made.plus_one), ranks)
+        return normed(hidden[:, :-1], gain, made.epsilon, made.unit_offset).flatten(0, 1)
+    states = gathered(normed(hidden, entered(gain, ranks), made.epsilon, made.unit_offset), ranks)
     return states.view(-1, sequence_length, made.hidden)[:, :-1].flatten(0, 1)
 
 
@@ -369,9 +369,9 @@ def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
     first = made.layers[0]
     precision = "bf16" if spec.precision == "fp8" else spec.precision
     apart = spec.parameters.attention == "document"
-    in_a_row = apart and precision in HALF and first.cap is None and not first.sinks
+    in_a_row = apart and precision in HALF and first.softcap is None and not first.sinks
     masked = (apart or any(shape.window is not None for shape in made.layers)) and not in_a_row
-    return Asked(precision, first.heads, first.width, spec.parameters.sequence_length, 0.0, masked, in_a_row)
+    return Asked(precision, first.heads, first.head_dim, spec.parameters.sequence_length, 0.0, masked, in_a_row)
 
 
 def _travel(ranks: TensorGroup) -> str:
@@ -380,7 +380,7 @@ def _travel(ranks: TensorGroup) -> str:
 
 def _words(attention: Attention, made: Architecture) -> str:
     """Return the words of a record for how attention is computed."""
-    apart = [shape for shape in made.layers if shape.cap is not None or shape.sinks]
+    apart = [shape for shape in made.layers if shape.softcap is not None or shape.sinks]
     if not apart:
         return attention.words
     what = "sinks" if apart[0].sinks else "a soft cap"

@@ -39,7 +39,7 @@ def mixed(
     weights, chosen = routed(hidden, own, experts)
     numbers, order = chosen.flatten().sort(stable=True)
     ends = torch.searchsorted(numbers, torch.arange(experts.count, device=numbers.device), right=True)
-    rows = hidden.index_select(0, order // experts.chosen)
+    rows = hidden.index_select(0, order // experts.top_k)
     compute = partial(_clamped if experts.limit is not None else _gated, own, layer, experts)
     ends = ends.to(torch.int32)
     results = elsewhere(rows, ends, holders, compute) if holders else compute(rows, numbers, ends)
@@ -55,10 +55,10 @@ def routed(hidden: Tensor, own: dict[str, Tensor], experts: Experts) -> tuple[Te
     32 bits."""
     if experts.limit is not None:  # gpt_oss: a softmax over the chosen ones only
         router, bias = own["mlp.router.weight"], own["mlp.router.bias"]
-        scores, chosen = linear(hidden, router.to(hidden.dtype), bias.to(hidden.dtype)).topk(experts.chosen)
+        scores, chosen = linear(hidden, router.to(hidden.dtype), bias.to(hidden.dtype)).topk(experts.top_k)
         return wide(scores).softmax(-1), chosen
     scores = linear(hidden, own["mlp.gate.weight"].to(hidden.dtype))
-    weights, chosen = wide(scores).softmax(-1).topk(experts.chosen)
+    weights, chosen = wide(scores).softmax(-1).topk(experts.top_k)
     return (weights / weights.sum(-1, keepdim=True) if experts.renormalised else weights), chosen
 
 

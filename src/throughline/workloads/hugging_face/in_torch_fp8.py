@@ -80,9 +80,9 @@ def refused(made: Architecture, tokens: int, parts: int) -> str | None:
         return "the products of experts are not written in fp8: use bf16"
     sizes = {f"batch x sequence_length = {tokens}": tokens}
     for layer in made.layers:
-        inside = {"queries": layer.heads, "keys": layer.groups}
+        inside = {"queries": layer.heads, "keys": layer.kv_heads}
         sizes[f"hidden_size = {layer.hidden}"] = layer.hidden
-        sizes |= {f"{name} of {n * layer.width // parts}": n * layer.width // parts for name, n in inside.items()}
-        sizes[f"a feed-forward part of {layer.inner // parts}"] = layer.inner // parts
+        sizes |= {f"{name} of {n * layer.head_dim // parts}": n * layer.head_dim // parts for name, n in inside.items()}
+        sizes[f"a feed-forward part of {layer.intermediate // parts}"] = layer.intermediate // parts
     uneven = [name for name, size in sizes.items() if size % ALIGNED]
     return f"products in fp8 need rows and columns in multiples of {ALIGNED}: {uneven[0]}" if uneven else None

@@ -77,7 +77,7 @@ def normed(hidden: Tensor, gain: Tensor, epsilon: float, plus_one: bool) -> Tens
 
 
 def _norm(hidden: Tensor, own: Own, name: str | None, shape: Layer) -> Tensor:
-    return hidden if name is None else normed(hidden, own[f"{name}.weight"], shape.epsilon, shape.plus_one)
+    return hidden if name is None else normed(hidden, own[f"{name}.weight"], shape.epsilon, shape.unit_offset)
 
 
 def projected(hidden: Tensor, own: Own, names: list[str], fp8: str | None) -> Tensor:
@@ -103,18 +103,18 @@ def attention(
 ) -> Tensor:  # fmt: skip
     """Causal attention: every position sees itself and the positions before it, or the last ones in its window."""
     names = ["self_attn.qkv"] if shape.packed else list(SIDE_BY_SIDE[0])
-    sizes = [shape.heads * shape.width, shape.groups * shape.width, shape.groups * shape.width]
+    sizes = [shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.kv_heads * shape.head_dim]
     if ranks:
         hidden = gathered(hidden, ranks).view(-1, angles.shape[1], shape.hidden)
     query, key, value = torch.split(projected(hidden, own, names, shape.fp8), sizes, -1)
     if shape.head_norms == "all":
         pairs = (query, "q"), (key, "k")
         query, key = (_over_all_heads(part, own[f"self_attn.{name}_norm.weight"], shape, ranks) for part, name in pairs)
-    query, key, value = (part.view(*part.shape[:-1], -1, shape.width) for part in (query, key, value))
+    query, key, value = (part.view(*part.shape[:-1], -1, shape.head_dim) for part in (query, key, value))
     if shape.head_norms == "each":
         gains = [own[f"self_attn.{name}_norm.weight"] for name in "qk"]
         query, key = (
-            normed(part, gain, shape.epsilon, shape.plus_one) for part, gain in zip((query, key), gains, strict=True)
+            normed(part, gain, shape.epsilon, shape.unit_offset) for part, gain in zip((query, key), gains, strict=True)
         )
     query, key, value = (part.transpose(1, 2) for part in (query, key, value))
     query, key = turned(query, angles), turned(key, angles)
@@ -125,7 +125,7 @@ def attention(
 def _over_all_heads(part: Tensor, gain: Tensor, shape: Layer, ranks: TensorGroup | None) -> Tensor:
     """The norm of all heads of a position together. Ranks that have some of them exchange the sums of their squares."""
     if ranks is None:
-        return normed(part, gain, shape.epsilon, shape.plus_one)
+        return normed(part, gain, shape.epsilon, shape.unit_offset)
     inside, length = wide(part), part.shape[-1] * ranks.size
     squares = entered(left(inside.square().sum(-1, keepdim=True), ranks), ranks)
     return (inside * torch.rsqrt(squares / length + shape.epsilon) * wide(gain)).to(part.dtype)
@@ -147,15 +147,15 @@ def attended(
 ) -> Tensor:  # fmt: skip
     """Return the attention [B, heads, S, width]. A soft cap and sinks are in no kernel of PyTorch, so such scores are
     computed by single products."""
-    if shape.cap is not None or sinks is not None:
+    if shape.softcap is not None or sinks is not None:
         return by_products(query, key, value, sinks, shape, documents)
     if documents is not None and documents.ndim == 1:
         return in_a_row(query, key, value, shape, documents)
     if not grouped:
-        times = shape.heads // shape.groups
+        times = shape.heads // shape.kv_heads
         key, value = (part.repeat_interleave(times, 1) for part in (key, value))
     mask = None if shape.window is None and documents is None else visible(query, shape.window, documents)
-    causal, several = mask is None, grouped and shape.heads != shape.groups
+    causal, several = mask is None, grouped and shape.heads != shape.kv_heads
     return scaled_dot_product_attention(
         query, key, value, mask, is_causal=causal, scale=shape.scale, enable_gqa=several
     )
@@ -166,7 +166,7 @@ def in_a_row(query: Tensor, key: Tensor, value: Tensor, shape: Layer, bounds: Te
     longest, before = query.shape[2], -1 if shape.window is None else shape.window - 1
     rows = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]
     kernel: Any = varlen_attn
-    several = shape.heads != shape.groups
+    several = shape.heads != shape.kv_heads
     seen: Tensor = kernel(
         *rows, bounds, bounds, longest, longest, scale=shape.scale, window_size=(before, 0), enable_gqa=several
     )
@@ -184,14 +184,14 @@ def visible(query: Tensor, window: int | None, documents: Tensor | None = None) 
 def by_products(
     query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer, documents: Tensor | None = None
 ) -> Tensor:
-    grouped = query.view(len(query), shape.groups, -1, *query.shape[2:])
+    grouped = query.view(len(query), shape.kv_heads, -1, *query.shape[2:])
     scores = wide(grouped @ key[:, :, None].transpose(-1, -2)) * shape.scale
-    if shape.cap is not None:
-        scores = shape.cap * torch.tanh(scores / shape.cap)
+    if shape.softcap is not None:
+        scores = shape.softcap * torch.tanh(scores / shape.softcap)
     seen = visible(query, shape.window, documents)
     scores = scores.masked_fill(~(seen if documents is None else seen[:, None]), float("-inf"))
     if sinks is not None:
-        last = sinks.to(scores.dtype).view(1, shape.groups, -1, 1, 1).expand(*scores.shape[:-1], 1)
+        last = sinks.to(scores.dtype).view(1, shape.kv_heads, -1, 1, 1).expand(*scores.shape[:-1], 1)
         scores = torch.cat([scores, last], -1)
     shares = scores.softmax(-1).to(query.dtype)
     if sinks is not None:

@@ -21,7 +21,7 @@ ROWS = 2048
 """The positions whose scores a GPU computes at a time (`in_torch_head.ROWS`)."""
 
 
-def of(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
+def predicted(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
     """Return the memory of each rank of a run."""
     options, size = spec.options, spec.size
     half, tokens = BYTES[spec.precision], size.batch_per_replica * spec.parameters.sequence_length
@@ -57,16 +57,16 @@ def of(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
 
 def _kept(layer: Layer, tokens: int, half: int, ranks: int, gpu: bool) -> float:
     """Return the bytes that one layer keeps for its backward pass, its cast weights included."""
-    queries, keys = layer.heads * layer.width / ranks, layer.groups * layer.width / ranks
+    queries, keys = layer.query_width / ranks, layer.key_width / ranks
     norms = sum(1 for name in layer.shapes() if name.endswith("layernorm.weight"))
     # A norm keeps its input in fp32. In fp32 that is the residual itself. On a CPU it keeps the quotient as well.
     norm = norms * layer.hidden / ranks * (4 if gpu else 8)
     attention = half * (layer.hidden + 2 * queries + 3 * keys + 2 * queries) + 4 * layer.heads / ranks
     if layer.experts:
-        chosen, inner = layer.experts.chosen, layer.experts.inner
-        feed: float = half * (layer.hidden + chosen * (2 * layer.hidden + 4 * inner)) + 8 * layer.experts.count
+        top_k, inner = layer.experts.top_k, layer.experts.intermediate
+        feed: float = half * (layer.hidden + top_k * (2 * layer.hidden + 4 * inner)) + 8 * layer.experts.count
     else:
-        feed = half * (layer.hidden + 4 * layer.inner / ranks)
+        feed = half * (layer.hidden + 4 * layer.intermediate / ranks)
     return tokens * (norm + attention + feed) + _cast(layer, half) / ranks
 
 
@@ -92,12 +92,12 @@ def _copies(made: Architecture, spec: RunSpec, half: int) -> float:
 
 def _products(layer: Layer, tokens: int, half: int, ranks: int) -> float:
     """Return the bytes of a layer's products and attention, which `activation_checkpointing: selective` keeps."""
-    queries, keys = layer.heads * layer.width / ranks, layer.groups * layer.width / ranks
+    queries, keys = layer.query_width / ranks, layer.key_width / ranks
     wide: float = 2 * queries + 2 * keys + layer.hidden
     if layer.experts:
-        wide += layer.experts.chosen * (2 * layer.experts.inner + layer.hidden)
+        wide += layer.experts.top_k * (2 * layer.experts.intermediate + layer.hidden)
     else:
-        wide += 2 * layer.inner / ranks + layer.hidden
+        wide += 2 * layer.intermediate / ranks + layer.hidden
     return tokens * (half * wide + 4 * layer.heads / ranks)
 
 

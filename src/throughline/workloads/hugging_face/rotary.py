@@ -53,26 +53,21 @@ def _frequencies(stated: Content, given: Content, sequence_length: int, width: i
     if kind not in ("default", "linear", "dynamic", "llama3", "yarn"):
         raise NotOurs(f"rotary positions of the type {kind!r}")
     width, base = int(width * share), float(stated["rope_theta"])
+    positions = given["max_position_embeddings"] if kind != "default" else 0
+    first_trained = "original_max_position_embeddings"
+    trained = int(given.get(first_trained) or stated.get(first_trained) or positions)
     if kind == "dynamic":
-        base *= _growth(stated["factor"], given["max_position_embeddings"], sequence_length) ** (width / (width - 2))
+        factor = stated["factor"]
+        growth = factor * max(sequence_length, positions) / positions - (factor - 1)
+        base *= growth ** (width / (width - 2))
     plain = [base ** -(pair / width) for pair in range(0, width, 2)]
     if kind == "linear":
         return Frequencies(tuple(value / stated["factor"] for value in plain))
     if kind == "llama3":
-        return Frequencies(tuple(_llama3(value, stated, _trained(given, stated)) for value in plain))
+        return Frequencies(tuple(_llama3(value, stated, trained) for value in plain))
     if kind == "yarn":
-        return _yarn(plain, base, stated, _trained(given, stated), given["max_position_embeddings"])
+        return _yarn(plain, base, stated, trained, positions)
     return Frequencies(tuple(plain))
-
-
-def _trained(given: Content, stated: Content) -> int:
-    """Return how many positions the model was first trained with."""
-    name = "original_max_position_embeddings"
-    return int(given.get(name) or stated.get(name) or given["max_position_embeddings"])
-
-
-def _growth(factor: float, positions: int, sequence_length: int) -> float:
-    return factor * max(sequence_length, positions) / positions - (factor - 1)
 
 
 def _llama3(value: float, stated: Content, trained: int) -> float:
@@ -106,10 +101,8 @@ def _yarn(plain: list[float], base: float, stated: Content, trained: int, positi
 
 
 def _yarn_scale(stated: Content, factor: float) -> float:
-    def scale(of: float = 1.0) -> float:
-        return 1.0 if factor <= 1 else 0.1 * of * math.log(factor) + 1.0
-
     if stated.get("attention_factor") is not None:
         return float(stated["attention_factor"])
-    some, every = stated.get("mscale"), stated.get("mscale_all_dim")
-    return scale(some) / scale(every) if some and every else scale()
+    growth = 0.1 * math.log(factor) if factor > 1 else 0.0
+    some, whole = stated.get("mscale"), stated.get("mscale_all_dim")
+    return (growth * some + 1.0) / (growth * whole + 1.0) if some and whole else growth + 1.0
