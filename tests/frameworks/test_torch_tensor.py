@@ -125,7 +125,7 @@ def test_a_recomputation_draws_the_same_numbers(told: dict[int, Told]) -> None:
 def test_what_is_compiled_trains_the_same(told: dict[int, Told]) -> None:
     for plain, compiled in zip(told[2]["plain"], told[2]["compiled"], strict=True):
         assert compiled["losses"] == pytest.approx(plain["losses"], rel=1e-5)
-        assert compiled["compiled"] == 3  # embeddings, layer and loss, each as a whole
+        assert compiled["compiled"] == 3  # embeddings, layer and last norm, each as a whole
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])

@@ -1,17 +1,75 @@
-"""What the implementations of all workloads in PyTorch share (`TorchForm`), and their networks (`InParts`)."""
+"""What the implementations of all workloads in PyTorch share (`TorchForm`), and their networks (`Network`)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.checkpoint import checkpoint
 
 from throughline.workloads import Arrays, Form
 from throughline.workloads.form import same_names
 from throughline.workloads.in_torch_compiler import compiled
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 from throughline.workloads.workload import P
+
+
+class Network(nn.Module):
+    """A network of ordinary modules, with its loss. `forward` takes the tensors of a batch and returns the mean loss.
+
+    With `half_type`, the weights keep their type. Autocast casts them where matrix products take them, and the states
+    between the layers have the 16-bit type.
+    """
+
+    half_type: torch.dtype | None = None
+    several_lengths = False
+    """True if a tensor of a batch has another length in every batch (see `of_any_length`)."""
+    dynamic = False
+    activation_checkpointing = False
+    """True if the backward pass computes the activations within a layer again (`call`)."""
+    ranks: TensorGroup | None = None
+    """The ranks that share this replica, if each holds a part of it (`Form.split`)."""
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which layers compute."""
+        return torch.autocast(next(self.parameters()).device.type, self.half_type) if self.half_type else nullcontext()
+
+    def call(self, layer: nn.Module, *given: Any) -> Tensor:
+        """Call a layer; with `activation_checkpointing`, keep only what goes into it."""
+        again = self.activation_checkpointing and self.training
+        result: Tensor = checkpoint(layer, *given, use_reentrant=False) if again else layer(*given)
+        return result
+
+    def parts(self) -> list[tuple[nn.Module, str]]:
+        """Return the methods that `compile_parts` compiles: their modules and their names."""
+        return []
+
+    def compile_parts(self, dynamic: bool, backend: Any = "inductor") -> None:
+        """Compile each part by itself. The layers have the same code, so the first layer is compiled for all layers.
+
+        `dynamic`: the tensors that `of_any_length` gets have another length in every batch. Several ranks run the same
+        program as one: otherwise PyTorch cuts the parts under DistributedDataParallel, which hides the exchange within
+        one large graph. Our parts are small, and their gradients are exchanged between them.
+        """
+        import torch._dynamo  # only here, because it takes a second
+
+        torch._dynamo.config.optimize_ddp = False
+        self.dynamic = dynamic
+        for module, name in self.parts():
+            setattr(module, name, compiled(getattr(module, name), None if dynamic else False, backend))
+
+    def of_any_length(self, *tensors: Tensor) -> None:
+        """Say, before a compiled part takes these tensors, that their first dimension changes from batch to batch.
+
+        So the first batch makes the code for all lengths. Otherwise the second length would compile every part again.
+        """
+        if self.dynamic:
+            for tensor in tensors:
+                torch._dynamo.mark_dynamic(tensor, 0)
 
 
 class InParts(nn.Module):
@@ -57,6 +115,10 @@ class TorchForm(Form[P, N]):
     """A workload in PyTorch. The implementations in all other libraries use its names of parameters."""
 
     def weights(self, network: N) -> Arrays:
+        """If ranks share a replica, all of them have to call this together."""
+        if ranks := getattr(network, "ranks", None):
+            whole: Arrays = ranks.whole_arrays(network)
+            return whole
         return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
 
     def snapshot(self, network: N) -> Arrays:
@@ -65,8 +127,35 @@ class TorchForm(Form[P, N]):
     def load(self, network: N, weights: Arrays) -> None:
         parameters = dict(network.named_parameters())
         same_names(parameters, weights)
+        if ranks := getattr(network, "ranks", None):
+            weights = ranks.own_arrays(weights)
         for name, parameter in parameters.items():
             put(parameter, torch.from_numpy(weights[name]))
+
+    def parameters(self, network: N) -> int:
+        """Return how many parameters the whole network has."""
+        ranks, here = getattr(network, "ranks", None), sum(parameter.numel() for parameter in network.parameters())
+        cut = [network.get_parameter(name).numel() for name in ranks.dimensions] if ranks else []
+        return here + (ranks.size - 1) * sum(cut) if ranks else here
+
+    def predicted(self, network: N, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the values whose sums over a batch `Workload.look` takes: the losses and the hits of each head."""
+        raise NotImplementedError
+
+    @torch.no_grad()
+    def sums(self, network: N, batch: dict[str, Tensor]) -> dict[str, float]:
+        """Sum what the network predicts for a batch: without dropout, in the weights' type, by any kernel, in fp64."""
+        computing: Any = network
+        half, training = computing.half_type, network.training
+        computing.half_type = None
+        network.eval()
+        kernels = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+        with torch.compiler.set_stance("force_eager"), sdpa_kernel(kernels):
+            values = self.predicted(network, batch)
+        network.train(training)
+        computing.half_type = half
+        total = {name: float(value.sum(dtype=torch.float64)) for name, value in values.items()}
+        return {**total, "samples": float(len(next(iter(batch.values()))))}
 
 
 @torch.no_grad()

@@ -5,12 +5,12 @@ All are functions of tensors, so that a compiler sees through them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import dropout, embedding, layer_norm, linear, scaled_dot_product_attention
 
@@ -37,19 +37,10 @@ def attended(
     return dropped((scores if masked is None else scores + masked).softmax(-1), p) @ value
 
 
-def projected(hidden: Tensor, parameters: list[Tensor], heads: int) -> Tensor:
-    """Return query, key and value [..., 3, heads, width] of `hidden`, in one product.
-
-    `parameters` are weight and bias of each, in this order, or of all three, stacked.
-    """
-    kind = hidden.dtype
-    if len(parameters) == 2:
-        packed, packed_bias = parameters
-    else:
-        query, query_bias, key, key_bias, value, value_bias = parameters
-        packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
-        packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
-    return linear(hidden, packed, packed_bias).view(*hidden.shape[:-1], 3, heads, -1)
+def projected(hidden: Tensor, layers: Sequence[nn.Linear], width: int) -> Tensor:
+    """Return what each of these layers makes of `hidden`, by heads: [..., layers, heads, width]. It is one product."""
+    weight, bias = (torch.cat([getattr(layer, name) for layer in layers]) for name in ("weight", "bias"))
+    return linear(hidden, weight, bias).view(*hidden.shape[:-1], len(layers), -1, width)
 
 
 def plain_attention(projections: Iterable[Any], hidden: Tensor, heads: int, **given: Any) -> Tensor:

@@ -141,7 +141,7 @@ def scattered(part: Tensor, ranks: TensorGroup) -> Tensor:
 
 def linear_by_rows(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
     """A linear layer whose matrix is cut by rows. The bias is whole and is added once."""
-    return left(linear(part, weight), ranks) + bias if ranks else linear(part, weight, bias)
+    return left(linear(part, weight), ranks) + bias.to(part.dtype) if ranks else linear(part, weight, bias)
 
 
 def summed(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:

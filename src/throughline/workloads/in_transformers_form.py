@@ -17,6 +17,8 @@ class Pretrained(nn.Module):
     """A model of the library. `inputs` turns the tensors of a batch into the arguments of the model's `forward`, labels
     included. Calling this module with a batch returns the loss as the library computes it."""
 
+    half_type = None
+    """The framework enters autocast."""
     predictions: int | None = None
     """In BERT: the most masked tokens that a sample has."""
 

@@ -23,7 +23,7 @@ from throughline.workloads.bert.in_torch_parameters import EPSILON, draw, encode
 from throughline.workloads.in_torch_attention import Asked, Attention, pin
 from throughline.workloads.in_torch_form import InParts, TorchForm
 from throughline.workloads.in_torch_half import HalfCopy, Halved, used
-from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed, projected
+from throughline.workloads.in_torch_operations import MEAN, SHARED, attended, dropped, normed
 
 
 class BertForPretraining(InParts):
@@ -109,6 +109,21 @@ class BertForPretraining(InParts):
                 self.of_any_length(hidden)
             hidden = each(hidden, one_layer, self.heads, p, masked, bounds, self.longest, flash)
         return hidden, table
+
+
+def projected(hidden: Tensor, parameters: list[Tensor], heads: int) -> Tensor:
+    """Return query, key and value [..., 3, heads, width] of `hidden`, in one product.
+
+    `parameters` are weight and bias of each, in this order, or of all three, stacked.
+    """
+    kind = hidden.dtype
+    if len(parameters) == 2:
+        packed, packed_bias = parameters
+    else:
+        query, query_bias, key, key_bias, value, value_bias = parameters
+        packed = torch.cat([query.to(kind), key.to(kind), value.to(kind)])
+        packed_bias = torch.cat([query_bias, key_bias, value_bias]).to(kind)
+    return linear(hidden, packed, packed_bias).view(*hidden.shape[:-1], 3, heads, -1)
 
 
 def embedded(

@@ -12,6 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
 from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, padded
+from throughline.workloads.gpt2.in_torch import predicted
 from throughline.workloads.in_transformers_form import Pretrained, TransformersForm
 
 GELU = {"tanh": "gelu_new", "erf": "gelu"}
@@ -107,14 +108,8 @@ class Gpt2InTransformers(TransformersForm[Parameters]):
             "loss": "mean over all tokens, of each replica",
         }
 
-    @torch.no_grad()
-    def sums(self, network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
-        """Return the loss summed over the tokens of a batch, computed one sample at a time."""
-        network.eval()
-        samples, each = torch.split(batch["tokens"], 1), batch["tokens"].shape[1] - 1
-        total = sum(float(network(tokens=sample)) * each for sample in samples)
-        network.train()
-        return {"loss": total, "tokens": float(len(samples) * each), "samples": float(len(samples))}
+    def predicted(self, network: Pretrained, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        return predicted(network, batch)
 
 
 FORM = Gpt2InTransformers()
