@@ -23,12 +23,11 @@ from typing import Any
 
 import harness
 from prediction_rivals import RIVALS, Rival
-from prediction_series import JOB, Question, questions, refused, series, unseen
+from prediction_series import Question, questions, refused, series, unseen
 
 from throughline.comparables import published
-from throughline.prediction.answer import middle
-from throughline.prediction.facts import LEVEL
-from throughline.prediction.intervals import FILE, KINDS, Calibration, Kind, unit
+from throughline.prediction.answer import FILE, KINDS, LEVEL, Kind, Scores, quantile, unit
+from throughline.prediction.step import predicted
 
 OURS = "this model"
 CONSTANT = 0.05
@@ -63,9 +62,9 @@ class Judged:
 
 
 def ours(question: Question) -> Answer:
-    found = middle(question.points, question.target, JOB)
-    width = unit(question.points, question.target, JOB, found.forms)
-    return Answer(question, math.log(float(found.step_s[0]) / question.step_s), width)
+    steps, fits, _ = predicted(question.points, question.target)
+    error = math.log(float(steps[0]) / question.step_s)
+    return Answer(question, error, unit(question.points, question.target, fits))
 
 
 def theirs(rival: Rival, question: Question) -> Answer:
@@ -76,12 +75,12 @@ def all_ways() -> dict[str, Callable[[Question], Answer]]:
     return {OURS: ours, **{name: partial(theirs, rival) for name, rival in RIVALS.items()}}
 
 
-def calibrated(answers: Sequence[Answer]) -> Calibration:
+def calibrated(answers: Sequence[Answer]) -> Scores:
     """Return the scores of answers: their errors over their units."""
     scores: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     for answer in answers:
         scores[answer.question.kind].append(abs(answer.error) / answer.unit)
-    return Calibration({kind: sorted(values) for kind, values in scores.items()})
+    return {kind: sorted(values) for kind, values in scores.items()}
 
 
 def judge(answers: Sequence[Answer], whole: Callable[[Answer], str]) -> Judged:
@@ -96,8 +95,8 @@ def judge(answers: Sequence[Answer], whole: Callable[[Answer], str]) -> Judged:
     return judged([answer for part in parts.values() for answer in part], halves)
 
 
-def _halves(answers: Sequence[Answer], calibration: Calibration) -> list[float]:
-    return [calibration.quantile(answer.question.kind, LEVEL) * answer.unit for answer in answers]
+def _halves(answers: Sequence[Answer], scores: Scores) -> list[float]:
+    return [quantile(scores[answer.question.kind], LEVEL) * answer.unit for answer in answers]
 
 
 def judged(answers: Sequence[Answer], halves: Sequence[float]) -> Judged:
@@ -154,7 +153,7 @@ def never_seen(asked: Sequence[Question]) -> dict[tuple[str, str], Judged]:
 
 def content(asked: Sequence[Question]) -> dict[str, Any]:
     """Return the content of resources/prediction.json: the calibration on all sources."""
-    scores = calibrated([ours(question) for question in asked]).scores
+    scores = calibrated([ours(question) for question in asked])
     return {
         "made_by": "python benchmarks/prediction.py --write",
         "published_sha256": hashlib.sha256(published.FILE.read_bytes()).hexdigest(),

@@ -1,7 +1,7 @@
 """The published series as questions with a known answer: predict a larger topology from the smaller ones.
 
 A series is what one source published of one configuration on several topologies. `questions` leaves out its larger
-topologies. Three kinds of questions are asked, as `throughline.prediction.intervals` names them:
+topologies. Three kinds of questions are asked, as `throughline.prediction.answer` names them:
 
 * between: fitted on up to the second number of nodes (1 and 2, or what a source has), predicted on all larger ones.
 * inside: fitted on the smaller numbers of devices of one node, predicted on its larger ones.
@@ -18,16 +18,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from throughline.comparables import published
-from throughline.prediction.facts import Job, Point, Target
-from throughline.prediction.intervals import Kind, kind_of
-from throughline.records import Result
+from throughline.prediction.answer import Kind, kind_of
+from throughline.prediction.step import Place
+from throughline.records import MeasuredPoint, Result
+from throughline.spec import Topology
 
 LOOKUPS = "wide-deep"
 """Its exchange depends on the rows that ranks draw, so `predict` refuses it."""
 SAME = 0.005
 """Two series of one model are one measurement, printed twice, if no speed differs by more than this share."""
 UNSEEN = Path(__file__).with_name("prediction_unseen.csv")
-JOB = Job()
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,19 @@ class Series:
     step_s: Mapping[tuple[int, int], float]
     """(nodes, devices of each node) -> seconds."""
 
-    def point(self, place: tuple[int, int]) -> Point:
-        steps, accumulation = (self.step_s[place],), self.gradient_accumulation
-        return Point(*place, steps, self.samples(place), gradient_accumulation=accumulation)
+    def point(self, place: tuple[int, int]) -> MeasuredPoint:
+        return MeasuredPoint(
+            topology=str(Topology(*place)),
+            global_batch=self.samples(place),
+            gradient_accumulation=self.gradient_accumulation,
+            step_s=[self.step_s[place]],
+            compute_s=None,
+            input_s=None,
+            all_reduce=[],
+        )
 
-    def target(self, place: tuple[int, int]) -> Target:
-        return Target(*place, self.samples(place), self.gradient_accumulation)
+    def target(self, place: tuple[int, int]) -> Place:
+        return Place(Topology(*place), self.samples(place), self.gradient_accumulation)
 
     def samples(self, place: tuple[int, int]) -> int:
         return round(self.batch * place[0] * place[1] * self.gradient_accumulation)
@@ -62,13 +69,13 @@ class Question:
     """What is known, what is asked, and the answer: the measured seconds of a step."""
 
     series: Series
-    points: tuple[Point, ...]
-    target: Target
+    points: tuple[MeasuredPoint, ...]
+    target: Place
     step_s: float
 
     @property
     def kind(self) -> Kind:
-        return kind_of(self.points, self.target, JOB)
+        return kind_of(self.points, self.target)
 
 
 def series() -> list[Series]:

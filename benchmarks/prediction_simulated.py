@@ -22,12 +22,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import harness
 
-from throughline.prediction import Point, Prediction, Target, predict
+from throughline.prediction import Place, predict
+from throughline.records import MeasuredPoint, Message, PredictedCell
 from throughline.spec import Topology
 
 KNOWN, ASKED = ("1n1g", "1n2g", "2n2g"), ("4n2g", "8n2g")
@@ -88,7 +89,7 @@ def build(nodes: int, mbit: float) -> None:
         subprocess.run(command.split(), check=True)
 
 
-def measure(place: Topology, folder: Path, compute_s: float) -> Point:
+def measure(place: Topology, folder: Path, compute_s: float) -> MeasuredPoint:
     """Run all ranks of a topology. A step takes as long as on its slowest rank."""
     folder.mkdir(parents=True)
     own = [sys.executable, __file__, "--rank"]
@@ -104,16 +105,23 @@ def measure(place: Topology, folder: Path, compute_s: float) -> Point:
     told = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(place.world)]
     solo = [one["solo"] for one in told]
     spread = statistics.stdev(solo) / statistics.fmean(solo) if len(solo) > 1 else None
-    steps = tuple(max(one["steps"][repeat] for one in told) for repeat in range(REPEATS))
     alone = max(one["exchange"] for one in told)
-    messages = ((BUCKETS * FLOATS * 4, alone),) if place.world > 1 else ()
-    return Point(place.nodes, place.devices, steps, BATCH * place.world, statistics.fmean(solo), messages, spread)
+    return MeasuredPoint(
+        topology=str(place),
+        global_batch=BATCH * place.world,
+        gradient_accumulation=1,
+        step_s=[max(one["steps"][repeat] for one in told) for repeat in range(REPEATS)],
+        compute_s=statistics.fmean(solo),
+        rank_spread=spread,
+        input_s=None,
+        all_reduce=[Message(bytes=BUCKETS * FLOATS * 4, seconds=alone)] if place.world > 1 else [],
+    )
 
 
-def larger(place: str, points: Sequence[Point]) -> Prediction:
+def larger(place: str, points: Sequence[MeasuredPoint]) -> PredictedCell:
     topology = Topology.parse(place)
-    answer = predict(points, Target(topology.nodes, topology.devices, BATCH * topology.world))
-    assert isinstance(answer, Prediction), answer
+    answer = predict(points, Place(topology, BATCH * topology.world))
+    assert isinstance(answer, PredictedCell), answer
     return answer
 
 
@@ -124,16 +132,20 @@ def study(mbit: float, compute_s: float) -> None:
         known = {place: measure(Topology.parse(place), Path(name, place), compute_s) for place in KNOWN}
         for place, point in known.items():
             print(f"measured {place}: steps of {' '.join(f'{step:.3f}' for step in point.step_s)} s", flush=True)
-        plain = [replace(point, compute_s=None, all_reduce=(), rank_spread=None) for point in known.values()]
+        unknown: dict[str, Any] = {"compute_s": None, "all_reduce": [], "rank_spread": None}
+        plain = [point.model_copy(update=unknown) for point in known.values()]
         ways = {"steps alone": plain, "with compute, exchange and spread": list(known.values())}
         made = {(place, way): larger(place, points) for place in ASKED for way, points in ways.items()}
         for (_, way), answer in made.items():
             terms = ", ".join(f"{term} {seconds:.3f}" for term, seconds in answer.terms.items() if seconds)
-            print(f"{answer.sentence}; from {way}: {terms} s", flush=True)
+            ends = f"{answer.low:.1f} to {answer.high:.1f}"
+            print(
+                f"{answer.topology}: {answer.samples_per_s:.1f} samples/s ({ends}); from {way}: {terms} s", flush=True
+            )
         table = harness.Table("topology", "from", "predicted", "interval", "measured", "error", "inside", left=2)
         for place in ASKED:
             point = measure(Topology.parse(place), Path(name, place), compute_s)
-            speed = point.global_batch / point.middle_s
+            speed = point.global_batch / statistics.median(point.step_s)
             for way in ways:
                 answer = made[place, way]
                 error = f"{100 * (answer.samples_per_s / speed - 1):+.1f} %"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from throughline.prediction.facts import LEVEL
+from throughline.prediction import LEVEL
 from throughline.records import Cell, Cost, PredictedCell, PredictedSeries
 from throughline.report.analysis.best_value import Rated, best_of
 from throughline.report.analysis.cells import Group, Row

@@ -13,8 +13,7 @@ from pydantic import Field, ValidationError
 from throughline import prediction, workloads
 from throughline.files import UserError, sha256
 from throughline.numbers import percent, reading
-from throughline.prediction import Job, Point, Prediction, Target
-from throughline.prediction.facts import FAR
+from throughline.prediction import FAR, Job, Place
 from throughline.records import (
     SCHEMA,
     MeasuredPoint,
@@ -88,18 +87,17 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
     every = [row for row in group.series(framework) if not row.topology.simulated]
     rows, left_out = _alike(group, every)
     measured = [_measured(group, row, groups) for row in rows]
-    points = [_point(point) for point in measured]
     why = _why_not(group, rows)
     job = None if why else _job(group, rows)
     predicted, refused = list[PredictedCell](), list[NotPredicted]()
     for name in asked:
         if name in {str(row.topology) for row in every}:
             continue
-        answer = _predicted(group, points, Topology.parse(name), job) if job else why
+        answer = _predicted(group, measured, Topology.parse(name), job) if job else NotPredicted(topology=name, why=why)
         if isinstance(answer, PredictedCell):
             predicted.append(answer.model_copy(update={"warnings": [*answer.warnings, *left_out]}))
         else:
-            refused.append(NotPredicted(topology=name, why="; ".join([answer, *left_out])))
+            refused.append(NotPredicted(topology=name, why="; ".join([answer.why, *left_out])))
     return PredictedSeries(
         batch=group.batch,
         precision=group.summary.precision if group.summary else "fp32",
@@ -181,45 +179,15 @@ def _steps(row: Row) -> dict[int, float]:
     return {repeat: cell.global_batch / value for repeat, value in enumerate(cell.values, 1) if value}
 
 
-def _point(point: MeasuredPoint) -> Point:
-    topology = Topology.parse(point.topology)
-    return Point(
-        nodes=topology.nodes,
-        devices=topology.devices,
-        step_s=tuple(point.step_s),
-        global_batch=point.global_batch,
-        compute_s=point.compute_s,
-        all_reduce=tuple((message.bytes, message.seconds) for message in point.all_reduce),
-        rank_spread=point.rank_spread,
-        input_s=point.input_s,
-        gradient_accumulation=point.gradient_accumulation,
-    )
-
-
-def _predicted(group: Group, points: Sequence[Point], topology: Topology, job: Job) -> PredictedCell | str:
+def _predicted(
+    group: Group, points: Sequence[MeasuredPoint], topology: Topology, job: Job
+) -> PredictedCell | NotPredicted:
     """Return the prediction for a topology, or why there is none."""
     try:
         size = group.size_on(topology)
     except UserError as error:
-        return error.what
-    target = Target(topology.nodes, topology.devices, size.global_batch, size.gradient_accumulation)
-    answer = prediction.predict(points, target, job)
-    if not isinstance(answer, Prediction):
-        return answer.why
-    return PredictedCell(
-        topology=str(topology),
-        global_batch=size.global_batch,
-        gradient_accumulation=size.gradient_accumulation,
-        samples_per_s=answer.samples_per_s,
-        low=answer.low,
-        high=answer.high,
-        level=answer.level,
-        terms=dict(answer.terms),
-        repeats_log=answer.of_repeats,
-        model_log=answer.of_model,
-        times_beyond=answer.beyond,
-        warnings=list(answer.warnings),
-    )
+        return NotPredicted(topology=str(topology), why=error.what)
+    return prediction.predict(points, Place(topology, size.global_batch, size.gradient_accumulation, job))
 
 
 def _why_not(group: Group, rows: Sequence[Row]) -> str:

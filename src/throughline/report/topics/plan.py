@@ -6,7 +6,7 @@ A predicted figure has `predicted` before it, and a column of its own in the CSV
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from throughline.numbers import percent, reading
-from throughline.prediction.facts import LEVEL
+from throughline.prediction import LEVEL
 from throughline.report.analysis import judged_pairs, plan
 from throughline.report.analysis.plan import Range, Step, Way
 from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table, series

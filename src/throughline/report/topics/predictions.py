@@ -6,7 +6,7 @@ Nothing here is measured. So each heading, each column of the CSV and each sente
 from collections.abc import Iterable, Iterator
 
 from throughline.numbers import milliseconds, percent, reading
-from throughline.prediction.facts import FAR
+from throughline.prediction import FAR
 from throughline.records import PredictedCell, PredictedSeries
 from throughline.report.analysis import predictions
 from throughline.report.analysis.cells import Group
