@@ -48,7 +48,6 @@ imports are done, so the time of that opening ends the imports."""
 OWNERS = {
     "launcher": r"run_training\.py",
     "agent": r"launch\.agent",
-    "sampler": r"observe\.telemetry",
     "ranks": r"^\S+ (-u )?\S+start\.py throughline\.rank\.worker",
 }
 """Kind of process -> pattern of its command line. Every other process belongs to what starts the ranks."""

@@ -51,3 +51,11 @@ def needs(there: bool, what: str) -> None:
     """Skip the test if the system lacks `what`. Fail it instead if THROUGHLINE_REQUIRE_SYSTEM is set."""
     if not there:
         (pytest.fail if os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") else pytest.skip)(f"needs {what}")
+
+
+def psutil_that(does: str, folder: Path) -> str:
+    """Return a value of PYTHONPATH with which importing psutil, as only the sampler does, first executes `does`."""
+    folder.mkdir(parents=True)
+    real = "import os, sys; sys.path.remove(os.path.dirname(__file__)); del sys.modules['psutil']; import psutil"
+    (folder / "psutil.py").write_text(f"{does}\n{real}\n")
+    return str(folder)

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from throughline.launch import agent_commands
+from throughline.launch import agent
 
 TESTS = Path(__file__).parent
 
 
 def fork(world: int, rank: Callable[[int], None]) -> None:
     """Run `rank(number)` in `world` processes, which meet at MASTER_ADDR. SystemExit if one of them fails."""
-    with agent_commands.reserved_port() as reserved:
+    with agent.reserved_port() as reserved:
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(reserved.getsockname()[1]))
         children = []
         for number in range(world):

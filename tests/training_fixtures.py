@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 
 from throughline import files
-from throughline.launch import agent_commands
-from throughline.messages import Measured, Memory, Order, RankReport, Software, Window
+from throughline.launch import nodes
+from throughline.messages import LaunchPlan, Measured, Memory, RankReport, Software, Window
 from throughline.spec import RunSpec, Topology
 from throughline.study.runs import PROTOCOL, read_spec
 
@@ -115,8 +115,10 @@ def spec(**changes: Any) -> RunSpec:
     return read_spec(json.dumps(value))
 
 
-def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | None = None, **changes: Any) -> Order:
-    """Return the order of a run on `topology`. `run` changes its specification."""
+def plan(
+    topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | None = None, **changes: Any
+) -> LaunchPlan:
+    """Return the plan of a run on `topology`. `run` changes its specification."""
     asked, shape = spec(topology=topology, **run or {}), Topology.parse(topology)
     value: dict[str, Any] = {
         "spec": asked.values(),
@@ -124,14 +126,13 @@ def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | 
         "world": shape.world,
         "nodes": shape.nodes,
         "per_node": shape.devices,
-        "agents": agent_commands.agents(asked.framework, shape.nodes, reach),
+        "agents": nodes.agents(asked.framework, shape.nodes, reach),
         "cores": shape.devices * asked.threads if reach == "slurm" else 0,
         "kind": "cpu",
         "manifest": None,
         "variables": {"OMP_NUM_THREADS": "1", "X": "a b"},
         "reach": reach,
         "hosts": [f"host{node}" for node in range(shape.nodes)] if reach in ("slurm", "ssh") else [],
-        "shared": reach in ("slurm", "ssh"),
         "weights": None,
         "workflow": "python",
         "telemetry": True,
@@ -139,7 +140,7 @@ def order(topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | 
         "strict": False,
         "convergence": None,
     }
-    return Order(**value | changes)
+    return LaunchPlan(**value | changes)
 
 
 def measured(rank: int = 0, **changes: Any) -> Measured:

@@ -1,11 +1,11 @@
-"""The messages between launcher, agents, ranks and samplers: one frozen dataclass for each.
+"""The messages between the launcher, the agents of the nodes and the ranks: one frozen dataclass for each.
 
-    Order         launcher -> agents, ranks, samplers    WORK/job.json
-    RankReport    rank -> launcher                       WORK/rank_<rank>.json
-    NodeSamples   sampler -> launcher                    WORK/telemetry_<node>.json
-    Line          agent <-> launcher, sampler -> agent   a line that begins with MARK
-    Question      launcher -> node                       an argument of launch/machine.py
-    Answer        node -> launcher                       the last line of its output
+    Question      launcher -> node            an argument of launch/machine.py
+    Answer        node -> launcher            the last line of its output
+    LaunchPlan    launcher -> agents, ranks   WORK/launch_plan.json
+    Line          agent <-> launcher          a line that begins with MARK
+    RankReport    rank -> launcher            WORK/rank_<rank>.json
+    NodeSamples   agent -> launcher           WORK/telemetry_<node>.json
 
 They are read as parts of a specification are (`spec.read`): a missing or unknown key raises a ValueError that names the
 key. Standard library only: ranks run in a framework's environment.
@@ -77,16 +77,16 @@ class Training(Message):
     begin: Checkpoint | None
 
 
-class Order(Message):
-    """Everything that agents, ranks and samplers have to know about one run.
+class LaunchPlan(Message):
+    """Everything that agents and ranks have to know about one run.
 
     spec: the specification with its defaults; python: the interpreter of the ranks; agents: how many agents there are,
     each with an equal share of the ranks; cores: the cores of each node of a Slurm job; variables: the environment
     variables of every rank; reach: how the launcher reaches the nodes; hosts: the nodes' names, empty if all nodes are
-    this machine; shared: several machines take part; weights: a file with the weights that the ranks start from;
-    workflow: the launcher's interpreter, in whose environment samplers and decoders run; telemetry: whether samplers
-    run; earlier_gpus: facts about the first node's GPUs in an earlier repeat; updates: a file with what the reference
-    of an equivalence check adds to each weight in the run's steps, None if updates are not compared.
+    this machine; weights: a file with the weights that the ranks start from; workflow: the launcher's interpreter, in
+    whose environment agents and decoders run; telemetry: whether agents sample their nodes; earlier_gpus: facts about
+    the first node's GPUs in an earlier repeat; updates: a file with what the reference of an equivalence check adds to
+    each weight in the run's steps, None if updates are not compared.
     """
 
     spec: dict[str, Any]
@@ -101,7 +101,6 @@ class Order(Message):
     variables: dict[str, str]
     reach: Literal["here", "simulated", "slurm", "ssh"]
     hosts: list[str]
-    shared: bool
     weights: str | None
     workflow: str
     telemetry: bool
@@ -120,17 +119,19 @@ class Order(Message):
         return rank // (self.world // self.agents)
 
     @property
-    def beside(self) -> str:
-        """The interpreter for processes that run beside ranks.
-
-        It is the launcher's interpreter or, on a node without it, the interpreter of this process.
-        """
+    def workflow_python(self) -> str:
+        """The interpreter for agents and decoders: the launcher's or, on a node without it, that of this process."""
         return self.workflow if Path(self.workflow).exists() else sys.executable
+
+    @property
+    def distributed(self) -> bool:
+        """True if several machines take part."""
+        return bool(self.hosts)
 
     @property
     def devices(self) -> int:
         """The number of devices that an agent's ranks use on its machine, with all the simulated nodes of the agent."""
-        return self.per_node if self.shared else self.world // self.agents
+        return self.per_node if self.distributed else self.world // self.agents
 
 
 class Window(Message):
@@ -284,13 +285,13 @@ class Line(Message):
 
 
 class Alive(Line):
-    """An agent is alive. `over`: its ranks have ended, and it will report nothing more about them."""
+    """An agent is alive. `over`: its ranks have ended, and this is its last message."""
 
     node: int
     over: bool
 
 
-class Reserved(Line):
+class NodeReady(Line):
     """An agent's node is fit for the run, and the agent has reserved a port for each of its ranks."""
 
     node: int
@@ -303,14 +304,14 @@ class Start(Line):
     addresses: list[str]
 
 
-class Standing(Line):
+class RankProgress(Line):
     """The progress of a rank has changed."""
 
     rank: int
     beat: Beat
 
 
-class Ended(Line):
+class RankEnded(Line):
     """A rank's process has ended. status: the exit status, negative for a signal, None if unknown."""
 
     rank: int
@@ -324,14 +325,8 @@ class Refusal(Line):
     faults: list[str]
 
 
-class Ready(Line):
-    """A sampler has checked its node's GPUs. `faults` has the reasons not to run on them."""
-
-    faults: list[str]
-
-
-class Blind(Line):
-    """There will be no figures of a node, because its sampler could not start or has ended too early."""
+class NoTelemetry(Line):
+    """There will be no figures of a node, because its sampler has failed."""
 
     node: int
     reason: str
@@ -345,7 +340,7 @@ class Stacks(Line):
     """The launcher asks every rank to write the stacks of its threads."""
 
 
-KINDS = (Alive, Reserved, Start, Standing, Ended, Refusal, Ready, Blind, Finish, Stacks)
+KINDS = (Alive, NodeReady, Start, RankProgress, RankEnded, Refusal, NoTelemetry, Finish, Stacks)
 LINES: dict[str, type[Line]] = {kind.__name__: kind for kind in KINDS}
 
 

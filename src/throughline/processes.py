@@ -75,12 +75,16 @@ class Child:
             self._input.close()
 
     def end(self, patience_s: float) -> None:
-        """Close the input, kill what still runs after `patience_s` seconds, and read the output to its end."""
+        """Close the input, kill what still runs after `patience_s` seconds, and read the output to its end.
+
+        Do not wait long for a process that the system cannot kill, because it hangs in a driver.
+        """
         self.let_go()
         wait_until(lambda: self.exit_status() is not None, patience_s)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
         self._pump.join(5)
 
     def _read(self, hear: Callable[[str], None]) -> None:

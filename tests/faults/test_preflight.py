@@ -7,7 +7,6 @@ import csv
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +16,8 @@ import pytest
 from test_training_faults import Launched
 
 import training_fixtures
-from process_helpers import until
-from throughline import processes, records
+from process_helpers import psutil_that
+from throughline import records
 
 SPIN = "while True: pass"
 
@@ -116,19 +115,15 @@ def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, 
     assert "the content of the data was 0123456789ab (enwiki-20261101) and is " in errors
 
 
-def test_a_sampler_that_is_killed_costs_its_figures_and_nothing_else(tmp_path: Path, manifest: Path) -> None:
-    run = Launched(tmp_path, manifest, steps={"timed": 10_000, "max_total_seconds": 1.5})
-
-    def samplers() -> list[int]:
-        below = processes.descendants(run.process.pid)
-        return [pid for pid in below if b"throughline.observe.telemetry" in processes.command_line(pid).split(b"\0")]
-
-    until(lambda: samplers() and run.workers())
-    os.kill(samplers()[0], signal.SIGKILL)
+def test_a_sampler_that_fails_costs_its_figures_and_nothing_else(tmp_path: Path, manifest: Path) -> None:
+    broken = {"PYTHONPATH": psutil_that("raise OSError('no /proc here')", tmp_path / "psutil")}
+    run = Launched(tmp_path, manifest, steps={"timed": 10_000, "max_total_seconds": 1.5}, variables=broken)
     run.end(0)
     record = records.read_run(run.record)
     assert record.status == "ok" and record.telemetry is not None and record.memory is not None
-    assert record.telemetry[0].samples == 0 and "ended early with signal 9" in record.telemetry[0].reasons["telemetry"]
-    assert record.memory.device_used_bytes is None and "signal 9" in record.memory.reasons["device_used_bytes"]
+    reason = "its sampler failed (OSError: no /proc here)"
+    assert record.telemetry[0].samples == 0 and reason in record.telemetry[0].reasons["telemetry"]
+    assert record.memory.device_used_bytes is None and reason in record.memory.reasons["device_used_bytes"]
     assert any(text.startswith("node 0: there are no figures of this node") for text in record.warnings)
     assert run.record.with_suffix(".telemetry.csv").read_text() == "node,at_s,in_window\n"
+    assert "[telemetry] OSError: no /proc here" in run.log.read_text()

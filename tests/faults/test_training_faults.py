@@ -27,8 +27,8 @@ from process_helpers import alive, needs, until, variable, workers_below
 from throughline import files, memory, processes, records
 from throughline.files import UserError
 from throughline.launch import launcher, supervision
-from throughline.launch.progress import Watchdog
 from throughline.launch.request import RunRequest
+from throughline.launch.supervision import Watchdog
 from throughline.rank import heartbeat
 
 ROOT = Path(__file__).parents[2]

@@ -81,8 +81,8 @@ def test_without_mpi_its_controller_is_unsupported(
     gloo_only: Any = SimpleNamespace(mpi_built=lambda: False)
     with pytest.raises(workloads.Unsupported, match=reason):
         horovod.join(gloo_only, horovod_options(controller="mpi"), "cpu")
-    order = training_fixtures.order("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
-    command = horovod.STARTER.command(frameworks.specification(order.spec), order, "job.json", "folder")
+    plan = training_fixtures.plan("1n2g", run={"framework": "torch-horovod", "options": {"controller": "mpi"}})
+    command = horovod.STARTER.command(frameworks.specification(plan.spec), plan, "launch_plan.json", "folder")
     assert command[0] == ("mpirun" if found else "/env/bin/horovodrun")
 
 

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 import training_fixtures
-from throughline.launch import agent_commands, launcher
+from throughline.launch import agent, launcher
 from throughline.launch.request import RunRequest
 from throughline.workloads import in_torch_operations, in_torch_timed
 from throughline.workloads.collectives.in_torch import Operation
@@ -34,7 +34,7 @@ AFTER = {
 @pytest.fixture(scope="module")
 def told(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     outputs = [tmp_path_factory.mktemp("collectives") / f"{rank}.json" for rank in range(2)]
-    with agent_commands.reserved_port() as reserved:
+    with agent.reserved_port() as reserved:
         place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserved.getsockname()[1])}
         variables = os.environ | place | {"OMP_NUM_THREADS": "1"}
         started = [

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from counting import order, read
+from counting import plan, read
 
 from throughline.rank.heartbeat import Heart
 from throughline.rank.run import Run
@@ -35,7 +35,7 @@ class Left:
 
 def main() -> None:
     folder, case = Path(sys.argv[1]), json.load(sys.stdin)
-    run = Run(order(case), 0, Heart(folder / "beat"))
+    run = Run(plan(case), 0, Heart(folder / "beat"))
     run.build()
     run.step()
     size = run.spec.parameters.image

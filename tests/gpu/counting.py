@@ -34,7 +34,7 @@ from torch._dynamo.utils import counters
 
 from throughline import workloads
 from throughline.frameworks.torch import ddp  # noqa: F401  (every case copies what is imported here)
-from throughline.messages import Order
+from throughline.messages import LaunchPlan
 from throughline.rank.heartbeat import Heart
 from throughline.rank.run import Run
 from throughline.workloads import Unsupported
@@ -101,12 +101,12 @@ def alone(case: dict[str, Any], answer: Path) -> None:
     os._exit(0)
 
 
-def order(case: dict[str, Any]) -> Order:
-    """Return the order of a run with the case's specification."""
+def plan(case: dict[str, Any]) -> LaunchPlan:
+    """Return the plan of a run with the case's specification."""
     world = case["world"]
-    return Order(
+    return LaunchPlan(
         spec=case["spec"], python=sys.executable, world=world, nodes=1, per_node=world, agents=1, cores=0, kind="cuda",
-        manifest=case.get("manifest"), variables={}, reach="here", hosts=[], shared=False, weights=None,
+        manifest=case.get("manifest"), variables={}, reach="here", hosts=[], weights=None,
         workflow=sys.executable, telemetry=False, earlier_gpus=[], strict=False, convergence=None,
     )  # fmt: skip
 
@@ -114,7 +114,7 @@ def order(case: dict[str, Any]) -> Order:
 def count(case: dict[str, Any], work: Path) -> dict[str, Any]:
     """Build a rank, make its first steps, and count what the next ones call."""
     work.mkdir()
-    run = Run(order(case), 0, Heart(work / "beat"))
+    run = Run(plan(case), 0, Heart(work / "beat"))
     if case["world"] > 1:
         meet_nobody()
     run.build()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from counting import order, read_step
+from counting import plan, read_step
 
 from throughline.frameworks.torch.rank import CHECKPOINTED
 from throughline.rank.heartbeat import Heart
@@ -23,7 +23,7 @@ SMALL_BYTES = 1 << 20
 
 def main() -> None:
     folder, case = Path(sys.argv[1]), json.load(sys.stdin)
-    first, second = (Run(order(case), 0, Heart(folder / f"beat{number}")) for number in range(2))
+    first, second = (Run(plan(case), 0, Heart(folder / f"beat{number}")) for number in range(2))
     for run in (first, second):
         run.build()
     for _ in range(3):

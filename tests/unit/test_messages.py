@@ -1,4 +1,4 @@
-"""Messages between launcher, agents, ranks and samplers are read as they were written, and unknown keys are refused."""
+"""Messages between launcher, agents and ranks are read as they were written, and unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SAMPLES = messages.NodeSamples(
 @pytest.mark.parametrize(
     "message",
     [
-        training_fixtures.order("2n2g", "slurm"),
-        training_fixtures.order(convergence=RESUMED),
+        training_fixtures.plan("2n2g", "slurm"),
+        training_fixtures.plan(convergence=RESUMED),
         training_fixtures.report(loss=[float("inf")] * 4),
         messages.RankReport(1, 2.0, "ok", trained=messages.Trained([{"step": 0, "loss": 1.0}], [None])),
         messages.RankReport(1, 2.0, "oom", "MemoryError: too much"),
@@ -42,12 +42,12 @@ def test_a_message_reads_as_it_was_written(message: Any, tmp_path: Path) -> None
     "message",
     [
         messages.Alive(1, False),
-        messages.Reserved(1, [4, 5]),
+        messages.NodeReady(1, [4, 5]),
         messages.Start(["a:1", "b:2"]),
-        messages.Standing(0, messages.Beat("training", 1, 9)),
-        messages.Ended(3, -9),
+        messages.RankProgress(0, messages.Beat("training", 1, 9)),
+        messages.RankEnded(3, -9),
         messages.Refusal(0, ["busy"]),
-        messages.Ready([]),
+        messages.NoTelemetry(0, "failed"),
         messages.Stacks(),
     ],
     ids=lambda message: type(message).__name__,
@@ -58,21 +58,21 @@ def test_a_line_reads_as_it_was_said(message: messages.Line) -> None:
 
 
 def test_a_key_too_many_or_too_few_is_named() -> None:
-    value = dataclasses.asdict(training_fixtures.order(convergence=RESUMED))
-    with pytest.raises(ValueError, match="Order: unknown key color"):
-        read(messages.Order, value | {"color": "red"})
+    value = dataclasses.asdict(training_fixtures.plan(convergence=RESUMED))
+    with pytest.raises(ValueError, match="LaunchPlan: unknown key color"):
+        read(messages.LaunchPlan, value | {"color": "red"})
     del value["convergence"]["resume"]["sha256"]
     with pytest.raises(ValueError, match="Checkpoint: missing key sha256"):
-        read(messages.Order, value)
-    with pytest.raises(ValueError, match=r"Order: \[\] is no object"):
-        read(messages.Order, [])
-    with pytest.raises(ValueError, match="Ended: missing key status"):
-        messages.heard(messages.MARK + json.dumps({"Ended": {"rank": 1}}))
+        read(messages.LaunchPlan, value)
+    with pytest.raises(ValueError, match=r"LaunchPlan: \[\] is no object"):
+        read(messages.LaunchPlan, [])
+    with pytest.raises(ValueError, match="RankEnded: missing key status"):
+        messages.heard(messages.MARK + json.dumps({"RankEnded": {"rank": 1}}))
 
 
 def test_what_runs_beside_ranks_has_the_launchers_interpreter_where_the_node_has_it(tmp_path: Path) -> None:
     there = tmp_path / "python"
-    order = training_fixtures.order(workflow=str(there), telemetry=False)
-    assert order.beside == sys.executable
+    plan = training_fixtures.plan(workflow=str(there), telemetry=False)
+    assert plan.workflow_python == sys.executable
     there.touch()
-    assert order.beside == str(there)
+    assert plan.workflow_python == str(there)

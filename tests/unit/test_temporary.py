@@ -29,10 +29,10 @@ def agents(folder: Path, rank: str) -> Agents:
     python.write_text(f'#!/bin/sh\ncase "$2" in *.worker) {rank} ;; *) {agent} ;; esac\n')
     python.chmod(0o755)
     variables = {"TMPDIR": os.environ["TMPDIR"]}
-    order = training_fixtures.order(
-        "1n1g", "simulated", python=str(python), telemetry=False, variables=variables, shared=True
+    plan = training_fixtures.plan(
+        "1n1g", "simulated", python=str(python), telemetry=False, variables=variables, hosts=["localhost"]
     )
-    return Agents(order, folder, lambda line: None, ())
+    return Agents(plan, folder, lambda line: None, ())
 
 
 @pytest.mark.slow
@@ -53,7 +53,9 @@ def test_what_a_killed_agent_left_goes_with_the_next_and_nothing_else(
         assert wait_until(lambda: len([*place.glob("*/began")]) == 2, 60)
         started = {pid: processes.command_line(pid) for pid in processes.descendants(os.getpid())}
         # The rank, which comes after the agent, may have these words as well: its shell has not become `sleep` yet.
-        agent = next(pid for pid, words in started.items() if os.fsencode(tmp_path / "killed" / "job.json") in words)
+        agent = next(
+            pid for pid, words in started.items() if os.fsencode(tmp_path / "killed" / "launch_plan.json") in words
+        )
         everything = [agent, *processes.descendants(agent)]
         os.kill(agent, signal.SIGKILL)
         assert wait_until(lambda: not any(map(alive, everything)), 20)

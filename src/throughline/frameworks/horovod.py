@@ -14,7 +14,7 @@ from typing import Literal
 from throughline import processes
 from throughline.frameworks.description import Variables
 from throughline.frameworks.starters import WORKER, Starter, srun
-from throughline.messages import Order
+from throughline.messages import LaunchPlan
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Unsupported
 
@@ -36,26 +36,26 @@ class HorovodOptions(Part):
     )
 
 
-def started(spec: RunSpec, order: Order, path: str, folder: str) -> list[str]:
+def started(spec: RunSpec, plan: LaunchPlan, path: str, folder: str) -> list[str]:
     """Return the command of horovodrun, or of mpirun if the options ask for MPI.
 
     Both reach the other nodes through `ssh`.
     """
     hosts, remote = [], []
-    if order.hosts:
-        hosts = ["-H", ",".join(f"{name}:{order.per_node}" for name in order.hosts)]
-    if order.reach == "slurm":
-        remote = ["env", *_without_step(), f"PATH={_srun_as_ssh(order, folder)}{os.pathsep}{os.environ['PATH']}"]
-    start = ["-np", str(order.world), *hosts]
-    worker = processes.module(order.python, WORKER, path)
+    if plan.hosts:
+        hosts = ["-H", ",".join(f"{name}:{plan.per_node}" for name in plan.hosts)]
+    if plan.reach == "slurm":
+        remote = ["env", *_without_step(), f"PATH={_srun_as_ssh(plan, folder)}{os.pathsep}{os.environ['PATH']}"]
+    start = ["-np", str(plan.world), *hosts]
+    worker = processes.module(plan.python, WORKER, path)
     wants_mpi = isinstance(spec.options, HorovodOptions) and spec.options.controller == "mpi"
     if wants_mpi and shutil.which("mpirun"):  # without mpirun, ranks start over gloo and report that it is missing
-        passed = [word for name in sorted(order.variables) if order.hosts for word in ("-x", name)]
+        passed = [word for name in sorted(plan.variables) if plan.hosts for word in ("-x", name)]
         once = ["--oversubscribe", "--bind-to", "none", "--map-by", "slot"]
         # MPI must not use its own support for Slurm, because Snakemake removes the variables that this needs.
         once += ["--mca", "plm", "rsh", "--mca", "ras", "^slurm"]
         return [*remote, "mpirun", "--allow-run-as-root", *start, *once, *passed, *worker]
-    return [*remote, str(Path(order.python).with_name("horovodrun")), *start, "--gloo", *worker]
+    return [*remote, str(Path(plan.python).with_name("horovodrun")), *start, "--gloo", *worker]
 
 
 def _without_step() -> list[str]:
@@ -64,14 +64,14 @@ def _without_step() -> list[str]:
     return [word for name in of_step for word in ("-u", name)]
 
 
-def _srun_as_ssh(order: Order, folder: str) -> str:
+def _srun_as_ssh(plan: LaunchPlan, folder: str) -> str:
     """Make a folder with a program `ssh` that runs its command on a node of the Slurm job, and return its path.
 
     The program uses srun, because on the nodes of a Slurm cluster the real ssh is often not allowed.
     """
     programs = Path(folder, "bin")
     programs.mkdir()
-    step = shlex.join(srun(1, order.cores))
+    step = shlex.join(srun(1, plan.cores))
     ssh = programs / "ssh"
     ssh.write_text(
         "#!/bin/sh\n"

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from throughline.messages import Order
+from throughline.messages import LaunchPlan
 from throughline.spec import RunSpec
 
 WORKER = "throughline.rank.worker"
@@ -13,13 +13,13 @@ WORKER = "throughline.rank.worker"
 class Starter:
     """A framework's own launcher, which starts the ranks of all nodes. The agent of the first node starts it.
 
-    `command` takes the specification, the order, the path of job.json and the agent's folder, and returns the command
-    line. `variables` has an entry for each program that may start the ranks: the names of the environment variables in
-    which a process finds its rank, its rank on the node, and the world size.
+    `command` takes the specification, the plan, the path of launch_plan.json and the agent's folder, and returns the
+    command line. `variables` has an entry for each program that may start the ranks: the names of the environment
+    variables in which a process finds its rank, its rank on the node, and the world size.
     """
 
     name: str
-    command: Callable[[RunSpec, Order, str, str], list[str]]
+    command: Callable[[RunSpec, LaunchPlan, str, str], list[str]]
     variables: tuple[tuple[str, str, str], ...]
 
 

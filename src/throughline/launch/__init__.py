@@ -1,10 +1,13 @@
 """Launch: take a specification, start the processes of a run, and write its record.
 
-launcher.py has the steps of one run: survey the nodes (site.py), check the data, write the order, supervise the ranks,
-assemble the record, and write it. One agent per node starts and ends the ranks of that node. messages.py has the
-messages between launcher and agents. This package also has the locks, the watchdog and the progress line.
+In the order of a run: request.py has what the launcher is asked for, launcher.py the steps of a run, lock.py the locks.
+nodes.py surveys the nodes, and each node answers with machine.py. supervision.py starts one agent per node (agent.py)
+and watches it. outcome.py makes the measured part of the record from the ranks' reports. docs/architecture.md has a
+picture of it.
 
-This package may import rank/, observe/ and all packages below them, but no check and no report. agent.py,
-agent_commands.py, agent_sampler.py and machine.py run in a framework's environment: they import only the standard
-library and what a rank has.
+Around it: auto_topologies.py and slurm_partition.py find devices before any run, fleet.py finds the nodes of an
+acceptance, and node_job.py makes the runs of one of its jobs.
+
+This package may import rank/, observe/ and all packages below them, but no check and no report. agent.py and machine.py
+run in a framework's environment as well: they import only the standard library and what a rank has.
 """

@@ -1,301 +1,331 @@
-"""The agent: the process that starts a node's ranks, reports their progress and their ends, and leaves nothing behind.
+"""The agent: the process that starts a node's ranks, samples the node, and leaves no process behind.
 
-    python -m throughline.launch.agent WORK/job.json NODE        (NODE `slurm`: the number is that of srun)
+    python -m throughline.launch.agent WORK/launch_plan.json NODE     (NODE `slurm`: the number is that of srun)
 
-The agent starts every rank of its node. If the framework has its own launcher (a starter), the agent of the first node
-starts it, and it starts the ranks of all nodes. The other agents then check and sample their nodes, pass on what their
-ranks do, and end with the starter. When a rank fails, the agent ends the others. Its input has the messages of the
-launcher and is its lifeline: when the input ends, the agent ends all ranks of its node immediately, so nobody has to
-reach this node to end them. Its output has messages for the launcher and the node's part of the log. The agent marks
-each line of the log with its rank, and scrubs it here, where the node's name is known. An agent runs on every node in
-the framework's own environment, so it imports only the standard library.
+`work` is the story of a run on one node: check the GPUs, reserve ports, wait for all nodes, start the ranks, and wait
+for their ends. When a rank fails, the agent ends the others. If the framework has its own launcher (a starter), the
+agent of the first node starts it, and it starts the ranks of all nodes. Every agent then watches the ranks on its node.
+
+The agent's input has the messages of the launcher and is its lifeline: when the input ends, the agent ends all ranks of
+its node immediately, so nobody has to reach this node to end them. Its output has messages for the launcher and the
+node's part of the log. The agent marks each line of the log with its rank, and scrubs it here, where the node's name is
+known. The agent runs in the workflow's own environment, because the sampler needs psutil and NVML. On a node without
+this environment, it runs in the framework's environment, and gives the reason why there is no telemetry. So this file
+imports only the standard library.
 """
 
+import asyncio
 import contextlib
 import os
 import re
-import selectors
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
-from functools import partial
+import traceback
+from asyncio import Task, create_task
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from throughline import files, frameworks, messages, processes, temporary
-from throughline.frameworks.starters import WORKER, Starter
-from throughline.launch import agent_commands
-from throughline.launch.agent_sampler import READY_S, NodeSampler
+from throughline.frameworks.starters import WORKER
 from throughline.messages import (
     Alive,
     Beat,
-    Blind,
-    Ended,
     Finish,
-    Order,
+    LaunchPlan,
+    NodeReady,
+    NoTelemetry,
+    RankEnded,
+    RankProgress,
     Refusal,
-    Reserved,
     Stacks,
-    Standing,
     Start,
 )
 from throughline.rank import heartbeat, ranks
-from throughline.spec import RunSpec
 
 EVERY_S = 1.0
 """How often the agent reports the progress of the ranks."""
 LAST_S = 5.0
 """How long ranks may take to end after their starter has ended, before the agent of their node ends them."""
-TELEMETRY = "[telemetry] "
+CHECK_S, WRITE_S = 60.0, 5.0
+"""How long the sampler may take to check the GPUs (a driver that was not loaded takes seconds), and to write its
+samples at the end."""
 
 
 class Agent:
-    def __init__(self, path: Path, node: int) -> None:
-        self.path, self.work, self.node = path, path.parent, node
-        self.order = messages.read(Order, path)
-        for name in (*ranks.NAMES, ranks.NODE_FOLDER):  # this process is no rank, whatever started it
-            os.environ.pop(name, None)
-        os.environ.update(self.order.variables)
-        if self.order.reach == "simulated" and self.order.kind == "cuda":
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(agent_commands.share(self.order, node))
-        self.held = contextlib.ExitStack()
-        self.folder = self.held.enter_context(temporary.folder(None if self.order.shared else self.work))
-        self.ranks = self.order.ranks_of(node)
-        self.watched = selectors.DefaultSelector()
-        self.partial: dict[int, bytes] = {}
-        self.asked = b""
-        self.start: Start | None = None
-        self.finish_by: float | None = None
-        self.children: dict[int | None, subprocess.Popen[bytes]] = {}
-        self.ended = set[int | None]()
-        self.awaited = set[int]()
+    def __init__(self, path: Path, node: int, folder: Path, plan: LaunchPlan) -> None:
+        self.path, self.node, self.folder, self.plan = path, node, folder, plan
+        self.ranks = plan.ranks_of(node)
+        self.loop = asyncio.get_running_loop()
+        self.start: asyncio.Future[Start] = self.loop.create_future()
+        self.finish = asyncio.Event()
+        self.children: list[asyncio.subprocess.Process] = []
+        self.outputs: list[Task[None]] = []
+        self.pipes = contextlib.ExitStack()
         self.found: dict[int, int] = {}
-        self.sampler: NodeSampler | None = None
-        self.seen: dict[int, Beat] = {}
-        self.failed = self.cut_off = self.over = False
+        self.beats: dict[int, Beat] = {}
+        self.checked: asyncio.Future[list[str] | None] = self.loop.create_future()
+        self.closing, self.sampled = threading.Event(), asyncio.Event()
+        self.no_telemetry: str | None = None
+        self.failed = self.ending = False
 
-    def run(self) -> int:
-        """Run this node's ranks to their end, with no process left over. Return the exit status: 1 after a failure."""
+    async def run(self) -> tuple[int, bool]:
+        """Run this node's ranks to their end, with no process left over.
+
+        Return the exit status (1 after a failure), and whether the launcher has gone or somebody has ended this agent.
+        """
         processes.adopt_orphans()
-        wake, waker = os.pipe()
-        os.set_blocking(waker, False)
-        signal.set_wakeup_fd(waker)
+        work = create_task(self.work())
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._stop)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        self.watched.register(wake, selectors.EVENT_READ, lambda: os.read(wake, 4096))
-        self.watched.register(0, selectors.EVENT_READ, self._obey)
-        if self.order.telemetry:
-            self._start_sampler()
-        if faults := self._faults():
-            _tell(Refusal(self.node, faults))
-            _end_all()
-            return 1
-        spec = frameworks.specification(self.order.spec)
-        if starter := frameworks.of(spec.framework).starter:
-            self._start_starter(starter, spec)
+            self.loop.add_signal_handler(number, work.cancel)
+        self.loop.add_reader(0, self.obey, work, bytearray())
+        report = create_task(self.report())
+        await asyncio.wait([work])
+        self.tell_progress()
+        self.ending = True
+        for child in self.children:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+        if self.plan.telemetry and not work.cancelled():
+            await self.end_sampler()
+        await self.end_all()
+        if self.outputs:  # all writers have ended: read what they have written
+            await asyncio.wait(self.outputs, timeout=1.0)
+        report.cancel()
+        self.tell_progress(over=True)
+        if not work.cancelled():
+            work.result()
+        return int(self.failed), work.cancelled()
+
+    async def work(self) -> None:
+        """Start the ranks and wait for their ends, or for the first that fails."""
+        if self.plan.telemetry:
+            threading.Thread(target=self.sample, name="sampler", daemon=True).start()
+            if faults := await self.faults():
+                _tell(Refusal(self.node, faults))
+                self.failed = True
+                return
+        spec = frameworks.specification(self.plan.spec)
+        starter = frameworks.of(spec.framework).starter
+        if starter is None:
+            await self.start_ranks()
+            return
+        ranks.note(self.path.parent, self.node).write_text(str(self.folder))
+        watched = [create_task(self.watch(rank)) for rank in self.ranks]
+        _tell(NodeReady(self.node, []))
+        await self.start
+        if self.node == 0:
+            command = starter.command(spec, self.plan, str(self.path), str(self.folder))
+            await self.wait_for(None, await self.spawn(command, "", {}))
+            await asyncio.wait(watched, timeout=0.2)  # their ends may be seen a moment later
         else:
-            self._start_ranks()
-        last = 0.0
-        while self._are_running() and not self.cut_off:
-            if self.awaited:
-                self._find_processes()
-            self._wait(0.1 if self.awaited else EVERY_S)
-            if time.monotonic() - last >= EVERY_S:
-                last = time.monotonic()
-                self._tell_where()
-                if self.sampler:
-                    self.sampler.look()
-        self._wait(0.0)
-        self._tell_where()
-        self.over = True
-        for child in self.children.values():
-            child.kill()
-        if self.sampler and not self.cut_off:
-            self.sampler.end()
-        _end_all(self._found_ranks)
-        while self._wait(0.0):
-            pass
-        if self.sampler and not self.cut_off:
-            self.sampler.settle()
-        self._tell_where()
-        return int(self.failed)
+            ends: list[asyncio.Future[Any]] = [asyncio.gather(*watched), create_task(self.finish.wait())]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(watched, timeout=LAST_S)
 
-    def close(self) -> None:
-        self.held.close()
-        if self.cut_off and not self.order.shared:  # if the launcher has ended, nobody else removes its folder
-            shutil.rmtree(self.work, ignore_errors=True)
-
-    def _start_ranks(self) -> None:
-        """Start this node's ranks when the launcher says that all nodes are ready.
+    async def start_ranks(self) -> None:
+        """Start this node's ranks when all nodes are ready, and wait for their ends.
 
         The agent keeps the ports of its ranks until it ends, so that no other process gets a port before a rank
         listens on it.
         """
-        self.ports = [agent_commands.reserved_port() for _ in self.ranks]
-        start = self._wait_for_all_nodes([port.getsockname()[1] for port in self.ports])
-        if start is None:
-            return
+        ports = [reserved_port() for _ in self.ranks]
+        _tell(NodeReady(self.node, [port.getsockname()[1] for port in ports]))
+        start = await self.start
+        command = processes.module(self.plan.python, WORKER, str(self.path))
+        ends = []
         for local_rank, rank in enumerate(self.ranks):
-            self.children[rank] = self._start(
-                processes.module(self.order.python, WORKER, str(self.path)),
-                f"[rank {rank}] ",
-                subprocess.DEVNULL,
-                {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, local_rank, start.addresses)},
-            )
+            variables = {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, local_rank, start.addresses)}
+            child = await self.spawn(command, f"[rank {rank}] ", variables)
+            ends.append(create_task(self.wait_for(rank, child)))
+        for end in asyncio.as_completed(ends):
+            await end
+            if self.failed:
+                return
 
-    def _start_starter(self, starter: Starter, spec: RunSpec) -> None:
-        """Start the framework's own launcher on the first node, when all nodes are ready.
+    async def wait_for(self, rank: int | None, child: asyncio.subprocess.Process) -> None:
+        """Wait for the end of a rank or of the starter (None)."""
+        status = await child.wait()
+        self.failed = self.failed or status != 0
+        if rank is not None:
+            self.tell_end(rank, status)
 
-        Its ranks are no children of this process. So each rank writes its output to a named pipe, and the agent of its
-        node looks for its process. The agent names its folder in a file, because the variables of the starter are those
-        of the first node.
+    async def watch(self, rank: int) -> None:
+        """Pass on the output of a starter's rank, which writes it to a named pipe, and report the rank's end.
+
+        The rank is no child of this process. It writes its process id when it starts.
         """
-        self.awaited = set(self.ranks)
-        ranks.note(self.work, self.node).write_text(str(self.folder))
-        for rank in self.ranks:
-            pipe = self.folder / f"rank_{rank}.out"
-            os.mkfifo(pipe)
-            self._pass_on(os.open(pipe, os.O_RDWR), f"[rank {rank}] ")
-        if self._wait_for_all_nodes([]) and self.node == 0:
-            command = starter.command(spec, self.order, str(self.path), str(self.folder))
-            self.children[None] = self._start(command, "", subprocess.DEVNULL, {})
-
-    def _wait_for_all_nodes(self, ports: list[int]) -> Start | None:
-        """Report these ports, and return what the launcher says when all nodes are ready; None if it ends the run."""
-        _tell(Reserved(self.node, ports))
-        while not self.start and not self.cut_off:
-            self._wait(EVERY_S)
-            self._tell_where()
-        return self.start
-
-    def _are_running(self) -> bool:
-        """True if we have to wait for ranks. Reports the exit status of each child that has ended."""
-        if not self.children:  # the starter is on the first node
-            is_over = self.finish_by is not None and time.monotonic() > self.finish_by
-            return not is_over and (bool(self._found_ranks()) or (bool(self.awaited) and self.finish_by is None))
-        for rank, child in self.children.items():
-            if rank in self.ended or child.poll() is None:
-                continue
-            self.ended.add(rank)
-            self.failed = self.failed or child.returncode != 0
-            if rank is not None:
-                self._tell_where()
-                _tell(Ended(rank, child.returncode))
-        return len(self.ended) < len(self.children) and not self.failed
-
-    def _start(self, command: list[str], mark: str, stdin: int, variables: dict[str, str]) -> subprocess.Popen[bytes]:
-        """Start a process that ends with this one, and pass its output on."""
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **variables},
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            preexec_fn=_tied,
+        pipe = self.folder / f"rank_{rank}.out"
+        os.mkfifo(pipe)
+        descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.pipes.enter_context(pipe.open("wb"))  # until all ranks have ended, the output of one may begin
+        reader = asyncio.StreamReader()
+        await self.loop.connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
         )
-        assert process.stdout is not None
-        self._pass_on(process.stdout.fileno(), mark)
-        return process
+        self.outputs.append(create_task(_pass_on(reader, f"[rank {rank}] ")))
+        while (pid := heartbeat.process(self.beat(rank))) is None:
+            if self.finish.is_set():
+                return
+            await asyncio.sleep(0.1)
+        self.found[rank] = pid
+        try:
+            process = os.pidfd_open(pid)
+        except OSError:  # the rank has ended already, or Linux is older than 5.3
+            while pid in self.found_ranks():
+                await asyncio.sleep(0.1)
+            process = None
+        if process is not None:
+            ended = asyncio.Event()
+            self.loop.add_reader(process, ended.set)
+            try:
+                await ended.wait()
+            finally:
+                self.loop.remove_reader(process)
+                os.close(process)
+        self.tell_end(rank, _exit_status(pid))
 
-    def _start_sampler(self) -> None:
-        """Start the node's sampler in the workflow's own environment."""
-        words = (str(self.path), str(self.node), str(self.folder))
-        command = processes.module(self.order.beside, "throughline.observe.telemetry", *words)
-        self.sampler = NodeSampler(
-            lambda: self._start(command, TELEMETRY, subprocess.PIPE, {}),
-            self.order.kind == "cuda",
-            lambda reason: _tell(Blind(self.node, reason)),
-        )
-
-    def _faults(self) -> list[str]:
-        """Return the faults that the sampler has found in this node's GPUs."""
-        if self.sampler is None:
-            return []
-        deadline = time.monotonic() + READY_S
-        while self.sampler.is_awaited() and time.monotonic() < deadline and not self.cut_off:
-            self._wait(EVERY_S)
-            self._tell_where()
-            self.sampler.look()
-        return self.sampler.faults(self.order.strict)
-
-    def _stop(self, *_: Any) -> None:
-        self.cut_off = True
-
-    def _obey(self) -> None:
-        text = os.read(0, 1 << 16)
-        if not text:
-            self.watched.unregister(0)
-            self.cut_off = True
-        *lines, self.asked = (self.asked + text).split(b"\n")
-        for line in lines:
-            match messages.heard(line.decode()):
-                case Start() as start:
-                    self.start = start
-                case Finish():
-                    self.finish_by = time.monotonic() + LAST_S
-                case Stacks():
-                    for pid in filter(_is_worker, {*processes.descendants(os.getpid()), *self._found_ranks()}):
-                        os.kill(pid, signal.SIGUSR1)
-
-    def _wait(self, seconds: float) -> bool:
-        """Handle the events of the next `seconds`. Return True if there were any."""
-        events = self.watched.select(seconds)
-        for key, _ in events:
-            key.data()
-        return bool(events)
-
-    def _pass_on(self, descriptor: int, mark: str) -> None:
-        """Pass on every line that arrives at `descriptor`. Messages of the sampler are for the agent itself."""
-        os.set_blocking(descriptor, False)
-        self.partial[descriptor] = b""
-
-        def read() -> None:
-            text = os.read(descriptor, 1 << 16)
-            if not text:
-                self.watched.unregister(descriptor)
-                text = b"\n" if self.partial[descriptor] else b""
-            *lines, self.partial[descriptor] = (self.partial[descriptor] + text).split(b"\n")
-            for line in (raw.decode("utf-8", "replace") for raw in lines):
-                if not (mark == TELEMETRY and self.sampler and self.sampler.hear(line)):
-                    _say(mark + files.scrub(line))
-
-        self.watched.register(descriptor, selectors.EVENT_READ, read)
-
-    def _find_processes(self) -> None:
-        """Watch the processes of a starter's ranks. Each rank writes its process id when it starts."""
-        for rank in sorted(self.awaited):
-            pid = heartbeat.process(heartbeat.place(rank, self.folder, self.work))
-            if pid is None:
-                continue
-            self.awaited.discard(rank)
-            self.found[rank] = pid
-            with contextlib.suppress(AttributeError, OSError):  # old versions of Python and Linux lack pidfd_open
-                descriptor = os.pidfd_open(pid)
-                self.watched.register(descriptor, selectors.EVENT_READ, partial(self._ended, rank, pid, descriptor))
-
-    def _found_ranks(self) -> list[int]:
+    def found_ranks(self) -> list[int]:
         """Return the process ids of those ranks of a starter that run on this node."""
         path = os.fsencode(self.path)
         return [pid for pid in self.found.values() if path in processes.command_line(pid).split(b"\0")]
 
-    def _ended(self, rank: int, pid: int, descriptor: int) -> None:
-        self.watched.unregister(descriptor)
-        os.close(descriptor)
-        if not self.over:  # otherwise the agent itself ended the rank
-            self._tell_where()
-            _tell(Ended(rank, _exit_status(pid)))
+    def sample(self) -> None:
+        """Sample this node until the end, in a thread of its own. If that fails, say why there are no figures.
 
-    def _tell_where(self) -> None:
-        _tell(Alive(self.node, self.over))
+        A call that hangs in the driver of the GPUs holds up neither the agent nor its end.
+        """
+        reason = None
+        try:
+            from throughline.observe.telemetry import Sampler
+
+            sampler = Sampler(self.plan, self.node, self.folder, self.path.parent)
+            self.loop.call_soon_threadsafe(self.checked.set_result, sampler.refused)
+            sampler.run(self.closing)
+        except BaseException as error:
+            for line in traceback.format_exc().splitlines():
+                self.loop.call_soon_threadsafe(_say, "[telemetry] " + files.scrub(line))
+            reason = f"its sampler failed ({type(error).__name__}: {files.scrub(str(error))})"
+        self.loop.call_soon_threadsafe(self.end_sampling, reason)
+
+    def end_sampling(self, reason: str | None) -> None:
+        """Note that the sampler has ended. reason: why there is no telemetry of this node, None if there is."""
+        self.sampled.set()
+        if reason is None or self.no_telemetry:
+            return
+        if self.plan.kind == "cuda" and not self.checked.done():
+            reason += "; the GPUs of this node were not checked before the run"
+        if not self.checked.done():
+            self.checked.set_result(None)
+        self.no_telemetry = reason
+        _tell(NoTelemetry(self.node, reason))
+
+    async def faults(self) -> list[str]:
+        """Return the faults of this node's GPUs. With `strict`, it is a fault if they could not be checked."""
+        if self.plan.kind != "cuda":
+            return []
+        await asyncio.wait([self.checked], timeout=CHECK_S)
+        found = self.checked.result() if self.checked.done() else None
+        if found is not None or not self.plan.strict:
+            return found or []
+        why = self.no_telemetry or f"the sampler did not answer within {CHECK_S:g} s"
+        return [f"they could not be checked: {why}"]
+
+    async def end_sampler(self) -> None:
+        """Let the sampler write its samples. If that takes too long, the run goes on without them."""
+        self.closing.set()
+        await asyncio.wait([create_task(self.sampled.wait())], timeout=WRITE_S)
+        if not self.sampled.is_set():
+            self.end_sampling(f"its sampler did not write its samples within {WRITE_S:g} s")
+
+    async def spawn(self, command: list[str], mark: str, variables: Mapping[str, str]) -> asyncio.subprocess.Process:
+        """Start a process that ends with this one, and pass its output on."""
+        child = await asyncio.create_subprocess_exec(
+            *command,
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=_tied,
+        )
+        assert child.stdout is not None
+        self.children.append(child)
+        self.outputs.append(create_task(_pass_on(child.stdout, mark)))
+        return child
+
+    def obey(self, work: Task[None], rest: bytearray) -> None:
+        """Do what the launcher says. `rest` keeps the start of a line whose end has not arrived.
+
+        The input stays a blocking file: behind ssh it is the same socket as the output, which has to block.
+        """
+        text = os.read(0, 1 << 16)
+        if not text:
+            self.loop.remove_reader(0)
+            work.cancel()
+        *lines, last = (rest + text).split(b"\n")
+        rest[:] = last
+        for line in lines:
+            match messages.heard(line.decode()):
+                case Start() as start:
+                    self.start.set_result(start)
+                case Finish():
+                    self.finish.set()
+                case Stacks():
+                    for pid in filter(_is_worker, {*processes.descendants(os.getpid()), *self.found_ranks()}):
+                        os.kill(pid, signal.SIGUSR1)
+
+    async def report(self) -> None:
+        while True:
+            self.tell_progress()
+            await asyncio.sleep(EVERY_S)
+
+    def beat(self, rank: int) -> Path:
+        return heartbeat.place(rank, self.folder, self.path.parent)
+
+    def tell_progress(self, over: bool = False) -> None:
+        _tell(Alive(self.node, over))
         for rank in self.ranks:
-            beat = heartbeat.read(heartbeat.place(rank, self.folder, self.work))
-            if self.seen.get(rank) != beat:
-                self.seen[rank] = beat
-                _tell(Standing(rank, beat))
+            if (beat := heartbeat.read(self.beat(rank))) != self.beats.get(rank):
+                self.beats[rank] = beat
+                _tell(RankProgress(rank, beat))
+
+    def tell_end(self, rank: int, status: int | None) -> None:
+        if not self.ending:  # otherwise the agent itself has ended the rank
+            self.tell_progress()
+            _tell(RankEnded(rank, status))
+
+    async def end_all(self) -> None:
+        """Kill all descendants of this process, however they were started, and the ranks of a starter."""
+        self.pipes.close()
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline and (pids := {*processes.descendants(os.getpid()), *self.found_ranks()}):
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            await asyncio.sleep(0.02)
+
+
+def reserved_port() -> socket.socket:
+    """Return a socket with a port that the system gives to no other process while the socket is open.
+
+    The process that listens on this port has to set SO_REUSEADDR, as servers usually do.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    held.bind(("", 0))
+    return held
+
+
+def gpus_of(plan: LaunchPlan, node: int) -> Sequence[str]:
+    """Return those GPUs of this machine that belong to the agent of a simulated node."""
+    count, visible = plan.devices, os.environ.get("CUDA_VISIBLE_DEVICES")
+    indices = visible.split(",") if visible else [str(number) for number in range(plan.world)]
+    return indices[node * count : (node + 1) * count]
 
 
 def _tied() -> None:
@@ -303,12 +333,23 @@ def _tied() -> None:
     processes.die_with_parent(os.getppid(), signal.SIGKILL)
 
 
+async def _pass_on(output: asyncio.StreamReader, mark: str) -> None:
+    rest = b""
+    while text := await output.read(1 << 16):
+        *lines, rest = (rest + text).split(b"\n")
+        for line in lines:
+            _say(mark + files.scrub(line.decode("utf-8", "replace")))
+    if rest:
+        _say(mark + files.scrub(rest.decode("utf-8", "replace")))
+
+
 def _tell(message: messages.Line) -> None:
     _say(messages.line(message))
 
 
 def _say(line: str) -> None:
-    os.write(1, f"{line}\n".encode())
+    with contextlib.suppress(BrokenPipeError):  # the launcher has gone, so the input ends as well
+        os.write(1, f"{line}\n".encode())
 
 
 def _is_worker(pid: int) -> bool:
@@ -328,23 +369,26 @@ def _exit_status(pid: int) -> int | None:
     return -(status & 0x7F) or status >> 8
 
 
-def _end_all(others: Callable[[], list[int]] = list) -> None:
-    """Kill all descendants of this process, however they were started, and `others`: the ranks of a starter."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline and (left := {*processes.descendants(os.getpid()), *others()}):
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        time.sleep(0.02)
+async def _run(path: Path, node: int, plan: LaunchPlan) -> int:
+    with temporary.folder(None if plan.distributed else path.parent) as folder:
+        status, cut_off = await Agent(path, node, folder, plan).run()
+    if cut_off and not plan.distributed:  # if the launcher has ended, nobody else removes its folder
+        shutil.rmtree(path.parent, ignore_errors=True)
+    return status
 
 
 def main() -> int:
-    path, node = Path(sys.argv[1]), sys.argv[2]
-    agent = Agent(path, int(os.environ["SLURM_NODEID"] if node == "slurm" else node))
-    try:
-        return agent.run()
-    finally:
-        agent.close()
+    path, node = Path(sys.argv[1]), os.environ["SLURM_NODEID"] if sys.argv[2] == "slurm" else sys.argv[2]
+    plan = messages.read(LaunchPlan, path)
+    if sys.executable != plan.workflow_python and "again" not in sys.argv:
+        command = processes.module(plan.workflow_python, "throughline.launch.agent", str(path), node, "again")
+        os.execv(command[0], command)
+    for name in (*ranks.NAMES, ranks.NODE_FOLDER):  # this process is no rank, whatever started it
+        os.environ.pop(name, None)
+    os.environ.update(plan.variables)
+    if plan.reach == "simulated" and plan.kind == "cuda":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus_of(plan, int(node)))
+    return asyncio.run(_run(path, int(node), plan))
 
 
 if __name__ == "__main__":

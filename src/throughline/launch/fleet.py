@@ -6,6 +6,7 @@ The nodes are those of a Slurm partition, hosts behind ssh, or this machine. The
 
 import os
 import platform
+import re
 import secrets
 import shutil
 import sys
@@ -21,7 +22,7 @@ from throughline.files import UserError
 from throughline.launch import nodes, seen_devices, slurm_partition
 from throughline.messages import Answer, Question
 from throughline.observe import environment
-from throughline.spec import read
+from throughline.spec import canonical, read
 from throughline.study.accept_section import Accept
 from throughline.study.acceptance import FOLDER, LOCAL, Fleet
 
@@ -129,6 +130,19 @@ def _found(accept: Accept, on_slurm: bool, partition: str | None, path: Path) ->
             "to try it on one machine: accept.hosts: simulated",
         )
     return _settle(accept, [here], None, path)
+
+
+def away_text(settled: Settled) -> str:
+    """Return why nodes cannot be measured now as a JSON map by their numbers, on one line and without names."""
+    return canonical({str(node): _nameless(why, settled.names) for node, why in sorted(settled.away.items())})
+
+
+def _nameless(text: str, names: Mapping[int, str]) -> str:
+    hosts = {number: name.rpartition("@")[2] for number, name in names.items()}
+    known = [(name, number) for number, host in hosts.items() for name in dict.fromkeys([host, host.split(".")[0]])]
+    for name, number in sorted(known, key=lambda pair: -len(pair[0])):
+        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", f"node {number}", text)
+    return files.scrub(" ".join(text.split()))
 
 
 def _settle(accept: Accept, seen: Sequence[Seen], hosts: Any, path: Path) -> Settled:

@@ -13,12 +13,11 @@ from typing import Any
 
 from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
-from throughline.launch import agent_commands, lock, outcome
-from throughline.launch.progress import Progress
+from throughline.launch import lock, nodes, outcome
+from throughline.launch.nodes import IN_WORDS, Site, host_names, last_doubts, survey
 from throughline.launch.request import Log, RunRequest, lacks_environment
-from throughline.launch.site import IN_WORDS, Site, host_names, last_doubts, survey
-from throughline.launch.supervision import Agents, Interrupted, interruptible, supervise
-from throughline.messages import Order, RankReport
+from throughline.launch.supervision import Agents, Interrupted, Progress, interruptible, supervise
+from throughline.messages import LaunchPlan, RankReport
 from throughline.observe import environment, telemetry_record, telemetry_window, work
 from throughline.observe.other_processes import OtherProcesses
 from throughline.observe.telemetry_record import Observation
@@ -43,7 +42,7 @@ class Ended:
     """
 
     reports: dict[int, RankReport]
-    order: Order
+    plan: LaunchPlan
     site: Site
     observations: list[Observation]
     data: dict[str, Any] | None
@@ -133,31 +132,31 @@ def _turn(request: RunRequest) -> Iterator[Turn]:
 
 
 def _attempt(request: RunRequest, turn: Turn) -> Ended:
-    """Survey the nodes, check the data, write the order, and supervise the ranks until they end."""
+    """Survey the nodes, check the data, write the plan, and supervise the ranks until they end."""
     started = now()
     others = OtherProcesses()
     site = survey(request)
     manifest = _checked_data(request)
     data = _read(manifest) if manifest else None
     site.warnings.extend(last_doubts(site, data, others))
-    order = _order(request, site)
+    plan = _plan(request, site)
     for warning in site.warnings:
         turn.log.write(f"warning: {warning}")
     device = site.device
-    turn.log.write(f"device: {device.kind}, {device.name}; {order.world} ranks on {IN_WORDS[site.nodes.kind]}")
-    with _work_folder(request, order.shared) as folder:
-        blind: dict[int, str] = {}
+    turn.log.write(f"device: {device.kind}, {device.name}; {plan.world} ranks on {IN_WORDS[site.nodes.kind]}")
+    with _work_folder(request, plan.distributed) as folder:
+        no_telemetry: dict[int, str] = {}
         if lacking := lacks_environment(request.spec, request.python):
             reports = {0: RankReport(0, time.time(), "unsupported", lacking)}
         else:
-            agents = Agents(order, folder, turn.log.write, site.nodes.names)
+            agents = Agents(plan, folder, turn.log.write, site.nodes.names)
             reports = supervise(request, agents, turn.progress, turn.parent)
-            blind = agents.blind
-        observations = telemetry_record.observations(order, folder, reports, blind)
+            no_telemetry = agents.no_telemetry
+        observations = telemetry_record.observations(plan, folder, reports, no_telemetry)
     if manifest:
         _check_rest(request.spec, manifest, reports)
     facts = _environment(request.spec, reports, site, observations)
-    return Ended(reports, order, site, observations, data, facts, started, now())
+    return Ended(reports, plan, site, observations, data, facts, started, now())
 
 
 def _read(manifest: Manifest) -> dict[str, Any]:
@@ -167,23 +166,22 @@ def _read(manifest: Manifest) -> dict[str, Any]:
     return {"content_digest": content["content_digest"], "rows": manifest.all_rows, **dated}
 
 
-def _order(request: RunRequest, site: Site) -> Order:
+def _plan(request: RunRequest, site: Site) -> LaunchPlan:
     topology, spec = request.spec.topology, request.with_content
     manifest = None if spec.options.data == "synthetic" else request.manifest
-    return Order(
+    return LaunchPlan(
         spec=spec.values() | ({} if spec.content is None else {"content": spec.content}),
         python=request.python,
         world=topology.world,
         nodes=topology.nodes,
         per_node=topology.devices,
-        agents=agent_commands.agents(request.spec.framework, topology.nodes, site.nodes.kind),
+        agents=nodes.agents(request.spec.framework, topology.nodes, site.nodes.kind),
         cores=site.nodes.cores,
         kind=site.device.kind,
         manifest=str(manifest.resolve()) if manifest else None,
         variables=site.variables,
         reach=site.nodes.kind,
         hosts=[name.rpartition("@")[2] for name in site.nodes.names],
-        shared=site.nodes.elsewhere,
         weights=str(request.weights.resolve()) if request.weights else None,
         workflow=sys.executable,
         telemetry=request.telemetry,
@@ -195,12 +193,12 @@ def _order(request: RunRequest, site: Site) -> Order:
 
 
 @contextlib.contextmanager
-def _work_folder(request: RunRequest, shared: bool) -> Iterator[Path]:
-    """Yield the folder with the order for the ranks and their reports.
+def _work_folder(request: RunRequest, distributed: bool) -> Iterator[Path]:
+    """Yield the folder with the plan for the ranks and their reports.
 
     If several machines take part, it is beside the record, because all machines have to see it.
     """
-    if not shared:
+    if not distributed:
         with temporary.folder() as folder:
             yield folder
         return
@@ -267,11 +265,11 @@ def _environment(
 
 def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
     """Return the validated record of a measured run."""
-    order, reports = ended.order, ended.reports
-    settles = order.kind != "cpu" and not request.part_of
-    measured = outcome.assemble(request.spec, reports, order.per_node, bool(request.weights), settles)
+    plan, reports = ended.plan, ended.reports
+    settles = plan.kind != "cpu" and not request.part_of
+    measured = outcome.assemble(request.spec, reports, plan.per_node, bool(request.weights), settles)
     software = reports[0].software if 0 in reports else None
-    spec = frameworks.resolved(request.spec, order.kind)  # FLOPs are those of the tokens that were computed
+    spec = frameworks.resolved(request.spec, plan.kind)  # FLOPs are those of the tokens that were computed
     record: dict[str, Any] = {
         "schema": records.SCHEMA,
         "spec": request.spec.values(),
@@ -284,10 +282,10 @@ def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
         "settings": software.settings if software else None,
         "started": ended.started,
         "ended": ended.ended,
-        "work": work.of(spec, measured.samples_per_s, order.world, ended.device, work.measured(reports)),
+        "work": work.of(spec, measured.samples_per_s, plan.world, ended.device, work.measured(reports)),
     }
     record["warnings"] = ended.site.warnings + record["warnings"]
-    record |= telemetry_record.parts(request.spec, order, reports, ended.observations, record)
+    record |= telemetry_record.parts(request.spec, plan, reports, ended.observations, record)
     records.RunRecord.model_validate(record)
     return record
 

@@ -23,7 +23,6 @@ from typing import Any
 
 from throughline import frameworks, messages, recipes
 from throughline.files import UserError
-from throughline.launch import compiler
 from throughline.memory import gib
 from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
@@ -53,6 +52,13 @@ CONFIRM_S = 1.0
 """How long we look at the processors again before we warn that other processes keep them busy."""
 SEEN_WITHIN_S = 10.0
 """How long a shared file system may take to show a new file."""
+COMPILERS = ("gcc", "clang")
+"""What Triton looks for if the variable CC names nothing."""
+INCLUDE = (
+    "import sysconfig; scheme = sysconfig.get_default_scheme(); "
+    "print(sysconfig.get_paths('posix_prefix' if scheme == 'posix_local' else scheme)['include'])"
+)
+"""Print the folder in which Triton looks for Python's headers."""
 
 
 class TooFewGpus(UserError):
@@ -303,6 +309,44 @@ def _free_memory_bytes() -> int | None:
     return free
 
 
+def needs_compiler(spec: RunSpec) -> bool:
+    """True if ranks of this run need a C compiler on a node with GPUs."""
+    on_gpus = frameworks.resolved(spec, "cuda").options
+    return bool(on_gpus.compile) and frameworks.of(spec.framework).needs_compiler
+
+
+def check_compiler(python: str, variables: Mapping[str, str]) -> None:
+    """Raise UserError if this machine has no C compiler, or not the headers of this interpreter.
+
+    Triton compiles a small C program at the start of a run, on the node itself.
+    """
+    path, named = variables.get("PATH", os.defpath), variables.get("CC")
+    what = None
+    if not any(shutil.which(name, path=path) for name in ([named.split()[0]] if named else COMPILERS)):
+        what = f"a C compiler: CC names {named}" if named else "a C compiler: neither gcc nor clang is here"
+    elif not (folder := _headers(python, variables)):
+        what = f"to know where the headers of {python} are, and it does not say"
+    elif not (folder / "Python.h").is_file():
+        what = f"Python's headers, and {folder / 'Python.h'} does not exist"
+    if what:
+        raise UserError(
+            f"options.compile needs {what}",
+            why="PyTorch compiles for GPUs with Triton, which compiles the start of its kernels in C on every node",
+            next_step="install them (Debian: apt install gcc python3-dev; Red Hat: dnf install gcc python3-devel), "
+            "or set options.compile: false",
+        )
+
+
+def _headers(python: str, variables: Mapping[str, str]) -> Path | None:
+    try:
+        done = subprocess.run(
+            [python, "-c", INCLUDE], capture_output=True, text=True, env=dict(variables), timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return Path(done.stdout.strip()) if done.stdout.strip() else None
+
+
 def software(question: Question) -> dict[str, str | None]:
     """Return the versions of all software that affects the measurement.
 
@@ -328,7 +372,7 @@ def answer(question: Question) -> Answer:
             warnings = check_ready(question, others)
         seen = gpus(question.framework, sys.executable, os.environ, question.device)
         if question.compiles and seen.kind == "cuda":
-            compiler.check(sys.executable, os.environ)
+            check_compiler(sys.executable, os.environ)
     except UserError as error:
         refused = Fault(error.what, error.why, error.next_step)
     return Answer(

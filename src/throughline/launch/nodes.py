@@ -1,30 +1,46 @@
-"""Find the nodes of a run: this machine, simulated nodes on it, the nodes of a Slurm job, or hosts behind ssh.
+"""Where a run takes place: find its nodes, ask each of them whether it is fit for the run, and choose the device.
 
-We use the names of nodes only to reach them. Every text says `entry 2 of runs.hosts` or `node 1` instead. The hosts of
-an acceptance are no entries of runs.hosts, so they are nodes as well.
+A node is this machine, a simulated node, a node of a Slurm job or a host behind ssh. Only the way to reach its agent
+differs between them. We use the names of nodes only to reach them. Every text says `entry 2 of runs.hosts` or `node 1`
+instead. The hosts of an acceptance are no entries of runs.hosts, so they are nodes as well.
 """
 
 import json
 import os
 import shlex
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from throughline import files, handover, messages, processes
+from throughline import files, frameworks, handover, messages, processes, recipes
 from throughline.files import UserError
 from throughline.frameworks.starters import srun
-from throughline.launch import agent_commands
-from throughline.messages import Answer, Question
+from throughline.launch import machine
+from throughline.launch.request import RunRequest, lacks_environment
+from throughline.messages import Answer, Device, LaunchPlan, Question
+from throughline.observe import environment
 from throughline.observe.environment import DECIDES
+from throughline.observe.other_processes import OtherProcesses
+from throughline.records.glance import Glance, siblings
 from throughline.spec import RunSpec, read
 
-REACH = {
+IN_WORDS = {
+    "here": "this machine",
+    "simulated": "simulated nodes of this machine",
+    "slurm": "the nodes of this Slurm job",
+    "ssh": "hosts behind ssh",
+}
+"""Map each kind of nodes to its words in the log."""
+TRY = {
     "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md",
     "slurm": "try it in a job of your own: srun <the Python of this run> --version on every node",
 }
+"""Map each kind of nodes to what to try if one of them does not answer."""
+SSH_FAILED = 255
+"""The exit status of ssh if ssh itself fails, before it runs the command."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +60,76 @@ class Nodes:
     def elsewhere(self) -> bool:
         """True if other machines take part. Then all of them have to see the run's files."""
         return bool(self.names)
+
+
+@dataclass(frozen=True)
+class Site:
+    """The nodes and the device of a run, and what is known about them.
+
+    variables: the environment variables of every rank; environment: the first node's part of the record's environment;
+    question: what every machine of the run is asked; earlier: records of other repeats of this configuration, oldest
+    first.
+    """
+
+    nodes: Nodes
+    variables: dict[str, str]
+    device: Device
+    environment: dict[str, Any]
+    question: Question
+    earlier: dict[str, Glance]
+    warnings: list[str]
+
+
+def survey(request: RunRequest) -> Site:
+    """Ask every node, and choose the device. Raise UserError if the run cannot take place on these nodes."""
+    spec, topology = request.spec, request.spec.topology
+    # Only an acceptance lets runs on several hosts go side by side. Its hosts are not those of runs.hosts.
+    found, earlier = find(spec, request.hosts, in_runs_hosts=not request.side_by_side), siblings(request.record)
+    names = os.environ[files.NODES] = host_names(found.names)  # from now on, logs and records say node0, node1, ...
+    variables = machine.worker_variables(spec) | {files.NODES: names}
+    variables |= machine.only(request.visible, {} if found.elsewhere else os.environ)
+    on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
+    lacking = lacks_environment(spec, request.python)
+    question = Question(
+        # In the workflow's own environment, torch can tell which devices there are. Its CPU build sees no GPU.
+        framework="torch" if lacking else spec.framework,
+        model=spec.model,
+        device="cpu" if lacking and recipes.torch_cuda() == "" else spec.device,
+        seen=str(request.log.resolve()),
+        record=str(request.record.resolve()),
+        ranks=topology.world if found.kind == "simulated" else topology.devices,
+        threads=spec.threads,
+        strict=request.strict,
+        rank_bytes=max(on_cpu, default=0),
+        compiles=machine.needs_compiler(spec),
+    )
+    doubts: list[str] = []
+    if found.elsewhere:
+        answer, doubts = ask(found, question, request.python, variables)
+        gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
+    else:
+        variables["GLOO_SOCKET_IFNAME"] = "lo"
+        gpus = machine.gpus(question.framework, request.python, os.environ | variables, question.device)
+        cpu, facts = machine.processor(), environment.describe(question.framework, spec.model)
+    device = machine.choose(spec, gpus, cpu)
+    if device.kind != "cpu":
+        variables |= frameworks.of(spec.framework).on_gpus(os.environ)
+    if question.compiles and device.kind == "cuda" and not found.elsewhere:  # other machines have asked themselves
+        machine.check_compiler(request.python, os.environ | variables)
+    variables |= machine.allocator(spec, device.kind) | machine.tf32(spec, device.kind)
+    warnings = machine.fits(spec, question.ranks, device)
+    if found.kind == "simulated":
+        warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
+    return Site(found, variables, device, facts, question, earlier, [*warnings, *doubts])
+
+
+def last_doubts(site: Site, data: Mapping[str, Any] | None, others: OtherProcesses) -> list[str]:
+    """Return the warnings just before the run, which reads `data`. Raise UserError if the run should not start."""
+    states = {name: repeat.environment | machine.of_data(repeat.data) for name, repeat in site.earlier.items()}
+    warnings = machine.changes_since(states, site.environment | machine.of_data(data), site.question.strict)
+    if not site.nodes.elsewhere:  # other machines have already checked themselves
+        warnings += machine.check_ready(site.question, others)
+    return warnings
 
 
 def configured(benchmark: str) -> list[str]:
@@ -109,6 +195,37 @@ def _output(command: list[str]) -> str:
         ) from None
 
 
+def agents(framework: str, nodes: int, reach: str) -> int:
+    """Return the number of agents of a run: one per node, but a starter has one agent for all nodes on this machine."""
+    return 1 if reach == "simulated" and frameworks.of(framework).starter else nodes
+
+
+def commands(plan: LaunchPlan, path: Path, names: Sequence[str] = ()) -> list[list[str]]:
+    """Return the commands to run on this machine. Each is an agent, or starts agents on other machines."""
+
+    def agent(node: int | str) -> list[str]:
+        return processes.module(plan.python, "throughline.launch.agent", str(path), str(node))
+
+    count = plan.agents
+    if plan.reach == "slurm" and count > 1:
+        # A starter reaches the other nodes through steps of its own, beside this one.
+        beside = ["--overlap"] if frameworks.of(plan.spec["framework"]).starter else []
+        return [[*srun(count, plan.cores), *beside, *agent("slurm")]]
+    if plan.reach == "ssh":
+        return [through_ssh(names[node], agent(node), plan.variables) for node in range(count)]
+    return [agent(node) for node in range(count)]
+
+
+def through_ssh(name: str, command: Sequence[str], variables: Mapping[str, str]) -> list[str]:
+    """Return the command that runs `command` on another host, in the same folder, with `variables`.
+
+    ssh fails instead of asking for a password.
+    """
+    assigned = shlex.join(f"{key}={value}" for key, value in variables.items())
+    remote = f"cd {shlex.quote(os.getcwd())} && exec env {assigned} {shlex.join(command)}"
+    return ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "LogLevel=ERROR", "--", name, remote]
+
+
 def ask(nodes: Nodes, question: Question, python: str, variables: Mapping[str, str]) -> tuple[Answer, list[str]]:
     """Return the first node's answer, with the GPUs of the node that has the fewest, and the warnings of all nodes.
 
@@ -127,7 +244,7 @@ def ask(nodes: Nodes, question: Question, python: str, variables: Mapping[str, s
     for number, answer in enumerate(replies):
         where = f"entry {number + 1} of runs.hosts" if nodes.in_runs_hosts else f"node {number}"
         if isinstance(answer, str):
-            raise UserError(f"{where} {answer}", next_step=REACH[nodes.kind])
+            raise UserError(f"{where} {answer}", next_step=TRY[nodes.kind])
         answers.append(answer)
         _refuse_unfit(where, answer, answers[0])
         doubts = [*answer.warnings, *_unlike(answer, answers[0])]
@@ -206,13 +323,13 @@ def joined(labelled: str) -> list[str]:
 def _through_ssh(name: str, command: list[str], variables: Mapping[str, str]) -> Answer | str:
     """Return a host's answer, or a string that says what is wrong with the host."""
     try:
-        done = _run(agent_commands.through_ssh(name, command, variables), {})
+        done = _run(through_ssh(name, command, variables), {})
     except FileNotFoundError:
         return "cannot be reached: there is no ssh on this machine"
     except subprocess.TimeoutExpired:
         return "does not answer within 120 s"
     errors = " ".join(done.stderr.split()).replace(name, "it").replace(name.rpartition("@")[2], "it")
-    if done.returncode == agent_commands.SSH_FAILED:
+    if done.returncode == SSH_FAILED:
         return f"cannot be reached through ssh ({errors})"
     if done.returncode:
         return f"cannot run {shlex.join(command[:3])} ({errors[-300:]})"
@@ -231,3 +348,7 @@ def _parsed(line: str) -> Answer | str:
         return read(Answer, json.loads(line))
     except ValueError as error:
         return f"gives an unexpected answer ({error})"
+
+
+def host_names(names: Iterable[str]) -> str:
+    return " ".join(name.rpartition("@")[2] for name in names)

@@ -1,37 +1,40 @@
-"""Supervise a run's agents and ranks from their start to their end, and end all that is left of them."""
+"""Supervise a run's agents and ranks from their start to their end: show their progress, find a run that hangs, and end
+all of them."""
 
 import collections
 import contextlib
 import os
 import re
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
+from typing import TextIO
 
-from throughline import files, frameworks, messages
+from throughline import files, frameworks, handover, messages
 from throughline.files import UserError
-from throughline.launch import agent_commands, outcome
-from throughline.launch.progress import COMPILE_HANG_AFTER_S, HANG_AFTER_S, Progress, Watchdog, in_words
+from throughline.launch import nodes, outcome
 from throughline.launch.request import RunRequest
 from throughline.messages import (
     Alive,
     Beat,
-    Blind,
-    Ended,
     Finish,
-    Order,
+    LaunchPlan,
+    NodeReady,
+    NoTelemetry,
+    RankEnded,
+    RankProgress,
     RankReport,
     Refusal,
-    Reserved,
     Stacks,
-    Standing,
     Start,
 )
 from throughline.processes import Child, Parent, die_with_parent, wait_until
+from throughline.spec import RunSpec
 
 GRACE_S = 10.0
 """How long the other ranks may take to end after one has failed. They find a broken connection or fail the same way."""
@@ -39,6 +42,19 @@ SILENT_S = 5.0
 """Every agent reports once a second. After this many silent seconds we treat the agent, or its node, as lost."""
 STACKS_S = 2.0
 """How long the ranks may take to write their stacks."""
+# The console shows the last line, and gets lines more often.
+SHOW_EVERY_S, TERMINAL_EVERY_S = float(handover.get("progress_s", 15)), 0.5
+HANG_AFTER_S = 300.0
+COMPILE_HANG_AFTER_S = 1800.0
+"""A compiler may need this long for the first step."""
+
+PHASES = (
+    "start", "join", "device", "model", "data", "optimizer", "warm-up", "evaluation", "checkpoint", "training", "end",
+)  # fmt: skip
+"""The phases of a run in their order.
+
+A rank that waits for another rank may be several phases ahead of it, such as while rank 0 evaluates or writes.
+"""
 
 
 class Interrupted(Exception):
@@ -78,31 +94,95 @@ def interruptible() -> Iterator[Parent]:
             signal.signal(number, handler)
 
 
+class Progress:
+    """Prints a progress line: on a terminal, always the same line; otherwise, a new line from time to time."""
+
+    def __init__(self, spec: RunSpec, stream: TextIO | None = None) -> None:
+        where = f"{spec.benchmark} {spec.precision} bz{spec.batch}"
+        self._title = f"{where} {spec.framework} {spec.topology} run {spec.repeat}"
+        self._samples = spec.size.global_batch
+        self._stream = stream or sys.stderr
+        self._terminal = self._stream.isatty()
+        self._said = time.monotonic()
+        self._began: tuple[str, float, int] = ("", 0.0, 0)
+
+    def show(self, beats: list[Beat]) -> None:
+        """Print the progress of the slowest rank, if the last line is old enough."""
+        now = time.monotonic()
+        beat = min(beats, key=lambda beat: beat.step)
+        if beat.phase != self._began[0]:
+            self._began = (beat.phase, now, beat.step)
+        if now - self._said >= (TERMINAL_EVERY_S if self._terminal else SHOW_EVERY_S):
+            self._said = now
+            self.say(self._line(beat, now), "\r" if self._terminal else "\n")
+
+    def say(self, text: str, end: str = "\n") -> None:
+        """Print a line. A line that ends with a line feed stays on the terminal."""
+        start = "\x1b[2K" if self._terminal else ""
+        print(f"{start}{self._title}: {text}", end=end, file=self._stream, flush=True)
+
+    def _line(self, beat: Beat, now: float) -> str:
+        if not beat.steps:
+            return beat.phase
+        text = ("" if beat.phase == "training" else f"{beat.phase} ") + f"step {beat.step}/{beat.steps}"
+        steps, seconds = beat.step - self._began[2], now - self._began[1]
+        if steps and seconds:
+            left = (beat.steps - beat.step) * seconds / steps
+            text += f", {steps * self._samples / seconds:.0f} samples/s, {left:.0f} s left"
+        return text
+
+
+class Watchdog:
+    """Detects hanging runs: no rank has made a step or changed its phase for `limit_s` seconds.
+
+    seen: the progress of every rank at the last look.
+    """
+
+    def __init__(self, limit_s: float, now: float) -> None:
+        self.limit_s = limit_s
+        self._moved, self.seen = now, list[Beat]()
+
+    def look(self, beats: list[Beat], now: float) -> str | None:
+        """Return None while any rank progresses; otherwise, a text that says where the slowest rank is."""
+        if beats != self.seen:
+            self.seen, self._moved = list(beats), now
+        if now - self._moved < self.limit_s or not beats:
+            return None
+        rank = min(range(len(beats)), key=lambda r: (PHASES.index(beats[r].phase), beats[r].step))
+        return f"no progress for {self.limit_s:.0f} s: {in_words(rank, beats[rank])}"
+
+
+def in_words(rank: int, beat: Beat) -> str:
+    """Return a rank's progress in words, such as `rank 1 in training, step 5 of 100`."""
+    return f"rank {rank} in {beat.phase}" + (f", step {beat.step} of {beat.steps}" if beat.steps else "")
+
+
 class Agents:
     """The agents of a run and what they have reported.
 
     beats: the progress of every rank; ended: the exit status of each rank that has ended, in the order of their ends;
-    blind: why there are no figures of a node, for each node whose sampler has failed.
+    over: the nodes whose agents have sent their last message; no_telemetry: for each node whose sampler has failed, why
+    there are no figures of it.
     """
 
-    def __init__(self, order: Order, work: Path, log: Callable[[str], None], names: Sequence[str]) -> None:
-        messages.write(order, work / "job.json")
-        self.order, self.log, self.work = order, log, work
-        self.beats = [Beat("start", 0, 0)] * order.world
+    def __init__(self, plan: LaunchPlan, work: Path, log: Callable[[str], None], names: Sequence[str]) -> None:
+        messages.write(plan, work / "launch_plan.json")
+        self.plan, self.log, self.work = plan, log, work
+        self.beats = [Beat("start", 0, 0)] * plan.world
         self.ended: dict[int, int | None] = {}
-        self.heard_at = {node: time.monotonic() for node in range(order.agents)}
+        self.heard_at = {node: time.monotonic() for node in range(plan.agents)}
         self.ports: dict[int, list[int]] = {}
         self.over: set[int] = set()
         self.refusal: Refusal | None = None
-        self.blind: dict[int, str] = {}
-        self.has_starter = frameworks.of(order.spec["framework"]).starter is not None
-        self.last_words = [collections.deque[str](maxlen=40) for _ in range(order.world)]
+        self.no_telemetry: dict[int, str] = {}
+        self.has_starter = frameworks.of(plan.spec["framework"]).starter is not None
+        self.last_words = [collections.deque[str](maxlen=40) for _ in range(plan.world)]
         self.processes: list[Child] = []
         self.guard = threading.Lock()  # one thread per process reads its output
         try:
             with self.guard:
-                for command in agent_commands.commands(order, work / "job.json", names):
-                    self.processes.append(Child(command, dict(os.environ) | order.variables, self._hear))
+                for command in nodes.commands(plan, work / "launch_plan.json", names):
+                    self.processes.append(Child(command, dict(os.environ) | plan.variables, self._hear))
         except BaseException:
             self.end()
             raise
@@ -122,22 +202,22 @@ class Agents:
                     self.over.add(node)
                 if over and node == 0 and self.has_starter:
                     self._tell(Finish())
-            case Blind(node, reason):
-                self.blind[node] = reason
+            case NoTelemetry(node, reason):
+                self.no_telemetry[node] = reason
                 self.log(f"node {node}: {reason}")
-            case Reserved(node, ports):
+            case NodeReady(node, ports):
                 with self.guard:
                     self.ports[node] = ports
-                    if len(self.ports) == self.order.agents:
+                    if len(self.ports) == self.plan.agents:
                         self._tell(Start(self._addresses()))
-            case Standing(rank, beat):
+            case RankProgress(rank, beat):
                 self.beats[rank] = beat
-            case Ended(rank, status):
+            case RankEnded(rank, status):
                 self.ended[rank] = status
 
     def _addresses(self) -> list[str]:
         """Return the address (`host:port`) at which each rank may listen."""
-        hosts = self.order.hosts or ["127.0.0.1"] * self.order.agents
+        hosts = self.plan.hosts or ["127.0.0.1"] * self.plan.agents
         return [f"{host}:{port}" for node, host in enumerate(hosts) for port in self.ports[node]]
 
     def _tell(self, message: messages.Line) -> None:
@@ -145,14 +225,18 @@ class Agents:
             child.tell(messages.line(message))
 
     def are_over(self) -> bool:
-        """True if all agents have ended."""
-        return all(child.exit_status() is not None for child in self.processes)
+        """True if all agents have ended, or have sent their last message.
+
+        A call that hangs in a GPU's driver can keep the system from ending the process of an agent.
+        """
+        said = len(self.over) == self.plan.agents
+        return said or all(child.exit_status() is not None for child in self.processes)
 
     def seen(self) -> tuple[list[Beat], dict[int, int | None], list[int]]:
         """Return the progress of all ranks, the exit status of ended ranks, and the ranks whose node is silent."""
         over, now = self.are_over(), time.monotonic()
         silent = {node for node, last in self.heard_at.items() if over or now - last > SILENT_S} - self.over
-        lost = [rank for node in sorted(silent) for rank in self.order.ranks_of(node)]
+        lost = [rank for node in sorted(silent) for rank in self.plan.ranks_of(node)]
         return list(self.beats), self.ended.copy(), lost
 
     def have_failed(self) -> bool:
@@ -181,7 +265,7 @@ class Agents:
         for child in self.processes:
             child.let_go()
         for child in self.processes:
-            child.end(10.0 if self.order.shared else 5.0)
+            child.end(10.0 if self.plan.distributed else 5.0)
 
 
 def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: Parent) -> dict[int, RankReport]:
@@ -198,7 +282,7 @@ def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: P
     if hang:
         raise request.failed(hang, "the stacks of all threads are in the log")
     beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages
-    world = agents.order.world
+    world = agents.plan.world
     reports = agents.reports(range(world))
     reports = outcome.with_out_of_memory(reports, ended, agents.last_words)
     if failure := outcome.failure(reports, ended, world, lost):
@@ -218,7 +302,7 @@ def hang_after_s(request: RunRequest, kind: str) -> float:
 
 def _watch(request: RunRequest, agents: Agents, progress: Progress, parent: Parent) -> str | None:
     """Wait until all agents have ended or a rank has failed. Return the watchdog's text if the run hangs, else None."""
-    dog = Watchdog(hang_after_s(request, agents.order.kind), time.monotonic())
+    dog = Watchdog(hang_after_s(request, agents.plan.kind), time.monotonic())
     while not agents.are_over():
         if agents.have_failed():
             wait_until(agents.are_over, GRACE_S)

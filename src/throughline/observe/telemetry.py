@@ -1,20 +1,16 @@
-"""The sampler of one node: sample the machine, the run's processes and its GPUs once a second.
+"""The sampler of one node: it samples the machine, the run's processes and its GPUs once a second.
 
-    python -m throughline.observe.telemetry WORK/job.json NODE FOLDER     (the node's agent starts it in its FOLDER)
-
-Before the first sample, the sampler reports the faults of this node's GPUs for which the run is refused (Ready). Its
-input is its lifeline: when the input ends, the sampler writes WORK/telemetry_<node>.json and WORK/hardware_<node>.json,
-and ends. It writes nothing before that, so that it does not use the disk while a run is timed. It stores raw counters,
-and telemetry_window.py computes figures from them. Ten times a second it looks at the progress of the first rank, and
-takes an additional sample at each edge of the timed window. After the second edge it reads the facts of the hardware
-(hardware.py). It runs in the workflow's own environment, with psutil and nvidia-ml-py.
+The node's agent runs the sampler in a thread. Before the first sample, the sampler finds the faults of this node's GPUs
+for which the run is refused. At the end it writes WORK/telemetry_<node>.json and WORK/hardware_<node>.json. It writes
+nothing before that, so that it does not use the disk while a run is timed. It stores raw counters, and
+telemetry_window.py computes figures from them. Ten times a second it looks at the progress of the first rank, and takes
+an additional sample at each edge of the timed window. After the second edge it reads the facts of the hardware
+(hardware.py). It needs the workflow's own environment, with psutil and nvidia-ml-py.
 """
 
 import contextlib
 import os
-import selectors
-import signal
-import sys
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -24,7 +20,7 @@ from typing import Any
 import psutil
 
 from throughline import messages, processes
-from throughline.messages import NodeSamples, Order, Ready, Reasons, Sample
+from throughline.messages import LaunchPlan, NodeSamples, Reasons, Sample
 from throughline.observe import hardware
 from throughline.observe.hardware import Hardware
 from throughline.observe.telemetry_busiest import Disks, Links
@@ -115,7 +111,7 @@ class Processes:
         """Find new processes. The ranks are named, because those of a starter are no descendants of the agent."""
         named = list(ranks)
         for pid in [*named, *processes.descendants(self.agent, *named)]:
-            if pid not in self.known and pid != os.getpid():
+            if pid not in self.known:
                 with contextlib.suppress(psutil.Error):
                     self.known[pid] = psutil.Process(pid), dict.fromkeys(self.COUNTERS, 0.0)
 
@@ -149,13 +145,18 @@ class Processes:
 
 
 class Sampler:
-    def __init__(self, order: Order, node: int, folder: Path, work: Path) -> None:
-        self.node, self.ranks, self.folders = node, order.ranks_of(node), (folder, work)
+    """The samples of a node, in a thread of its agent.
+
+    folder, work: the folders of the agent and of the run; refused: the faults of the GPUs for which a run is refused.
+    """
+
+    def __init__(self, plan: LaunchPlan, node: int, folder: Path, work: Path) -> None:
+        self.node, self.ranks, self.folder, self.work = node, plan.ranks_of(node), folder, work
         self.machine = Machine()
-        self.processes = Processes(os.getppid())
-        self.cards = Cards(order)
-        refused, self.warnings = self.cards.faults(order.earlier_gpus)
-        self.refused = refused + self.warnings if order.strict else refused
+        self.processes = Processes(os.getpid())
+        self.cards = Cards(plan)
+        refused, self.warnings = self.cards.faults(plan.earlier_gpus)
+        self.refused = refused + self.warnings if plan.strict else refused
         self.samples: list[Sample] = []
         self.hardware: Hardware | None = None
         self.phase, self.discovered = "start", 0.0
@@ -165,7 +166,7 @@ class Sampler:
         if now - self.discovered > DISCOVER_S or self.phase == "start":
             self.processes.discover(filter(None, (heartbeat.process(self._beat(rank)) for rank in self.ranks)))
             self.discovered = now
-        cost = time.process_time()
+        cost = time.thread_time()
         self.samples.append(Sample(now, cost, self.machine.read(), self.processes.read(), self.cards.read()))
 
     def look(self) -> None:
@@ -183,12 +184,10 @@ class Sampler:
         return before != self.phase and "training" in (before, self.phase)
 
     def _beat(self, rank: int) -> Path:
-        return heartbeat.place(rank, *self.folders)
+        return heartbeat.place(rank, self.folder, self.work)
 
-    def until_the_end(self) -> None:
-        """Take samples until the input ends."""
-        selector = selectors.DefaultSelector()
-        selector.register(0, selectors.EVENT_READ)
+    def run(self, closing: threading.Event) -> None:
+        """Take samples until `closing` is set, and write them."""
         due = time.monotonic()
         while True:
             if time.monotonic() >= due:
@@ -196,9 +195,12 @@ class Sampler:
                 due = max(due + INTERVAL_S, time.monotonic())
             else:
                 self.look()
-            if selector.select(max(0.0, min(LOOK_S, due - time.monotonic()))) and not os.read(0, 4096):
-                self.look()  # since the last look, the rank may have left the window and ended
-                return
+            if closing.wait(max(0.0, min(LOOK_S, due - time.monotonic()))):
+                break
+        self.look()  # since the last look, the rank may have left the window and ended
+        messages.write(self.seen(), self.work / f"telemetry_{self.node}.json")
+        read = self.hardware or hardware.read(self.node, self.cards)
+        messages.write(read, self.work / f"hardware_{self.node}.json")
 
     def seen(self) -> NodeSamples:
         devices = [card.reasons for card in self.cards.cards]
@@ -211,19 +213,3 @@ class Sampler:
             reasons=Reasons(self.machine.reasons, self.processes.reasons, devices, self.cards.reason),
             samples=self.samples,
         )
-
-
-def main() -> None:
-    processes.die_with_parent(os.getppid(), signal.SIGKILL)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the agent decides when this process ends
-        signal.signal(number, signal.SIG_IGN)
-    path, node = Path(sys.argv[1]), int(sys.argv[2])
-    sampler = Sampler(messages.read(Order, path), node, Path(sys.argv[3]), path.parent)
-    print(messages.line(Ready(sampler.refused)), flush=True)
-    sampler.until_the_end()
-    messages.write(sampler.seen(), path.parent / f"telemetry_{node}.json")
-    messages.write(sampler.hardware or hardware.read(node, sampler.cards), path.parent / f"hardware_{node}.json")
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from throughline.memory import gib
-from throughline.messages import Order
+from throughline.messages import LaunchPlan
 
 try:
     import pynvml as nvml
@@ -173,19 +173,19 @@ class Card:
 class Cards:
     """The GPUs of this node's ranks, in the order of the ranks; none if the run is on the processor."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, plan: LaunchPlan) -> None:
         self.cards: list[Card] = []
         self.doubts: list[str] = []
         self.facts: list[dict[str, Any]] = []
         self.reason: str | None = None
-        if order.kind != "cuda":
+        if plan.kind != "cuda":
             self.reason = "the run is on the processor"
         elif nvml is None:
             self.reason = "nvidia-ml-py is not installed here"
         else:
             try:
                 nvml.nvmlInit()
-                self.cards = [Card(handle) for handle in _handles(order.devices)]
+                self.cards = [Card(handle) for handle in _handles(plan.devices)]
                 self.facts = [card.facts() for card in self.cards]
             except nvml.NVMLError as error:
                 self.reason = f"NVML: {error}"

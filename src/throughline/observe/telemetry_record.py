@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from throughline import messages, workloads
-from throughline.messages import Message, NodeSamples, Order, RankReport, Window
+from throughline.messages import LaunchPlan, Message, NodeSamples, RankReport, Window
 from throughline.observe import telemetry_window
 from throughline.observe.hardware import Hardware
 from throughline.observe.other_processes import crowded
@@ -33,17 +33,17 @@ class Observation:
 
 
 def observations(
-    order: Order, work: Path, reports: Mapping[int, RankReport], blind: Mapping[int, str]
+    plan: LaunchPlan, work: Path, reports: Mapping[int, RankReport], no_telemetry: Mapping[int, str]
 ) -> list[Observation]:
     """Return the observations of all nodes, from the files that the samplers wrote to the run's folder.
 
-    blind: why there are no figures of a node, as its agent has said.
+    no_telemetry: why there are no figures of a node, as its agent has said.
     """
     observed: list[Observation] = []
-    simulated = order.reach == "simulated"
-    for node in range(order.agents if simulated else order.nodes):  # one agent may have sampled all simulated nodes
-        ranks = order.ranks_of(node) if simulated else range(node * order.per_node, (node + 1) * order.per_node)
-        reason = blind.get(node) if order.telemetry else "telemetry was switched off"
+    simulated = plan.reach == "simulated"
+    for node in range(plan.agents if simulated else plan.nodes):  # one agent may have sampled all simulated nodes
+        ranks = plan.ranks_of(node) if simulated else range(node * plan.per_node, (node + 1) * plan.per_node)
+        reason = no_telemetry.get(node) if plan.telemetry else "telemetry was switched off"
         windows = [measured.window for rank in ranks if rank in reports and (measured := reports[rank].measured)]
         window = None
         if windows:
@@ -63,7 +63,7 @@ def _left(kind: type[Left], path: Path) -> Left | None:
 
 def parts(
     spec: RunSpec,
-    order: Order,
+    plan: LaunchPlan,
     reports: dict[int, RankReport],
     observed: Sequence[Observation],
     record: dict[str, Any],
@@ -74,7 +74,7 @@ def parts(
     """
     telemetry = [telemetry_window.condensed(node.sampled, node.node, node.window, node.reason) for node in observed]
     sampled = [node.sampled for node in observed if node.sampled]
-    if len(sampled) > 1 and order.reach == "simulated":
+    if len(sampled) > 1 and plan.reach == "simulated":
         for node in telemetry:  # for a simulated node, the other simulated nodes would count as other processes
             node["machine"]["cpu_others_share"] = None
             node["reasons"]["machine.cpu_others_share"] = "simulated nodes share one machine"
@@ -84,20 +84,20 @@ def parts(
     return {
         **({"hardware": hardware} if hardware else {}),
         "telemetry": telemetry,
-        "memory": _memory(order.kind, reports, telemetry, sampled) | _predicted_memory(spec, order.kind),
+        "memory": _memory(plan.kind, reports, telemetry, sampled) | _predicted_memory(spec, plan.kind),
         "utilization": {**record["utilization"], "gpu": gpu},
-        "warnings": record["warnings"] + warnings(observed, telemetry, order, spec.threads),
+        "warnings": record["warnings"] + warnings(observed, telemetry, plan, spec.threads),
     }
 
 
 def warnings(
-    observed: Sequence[Observation], telemetry: Sequence[dict[str, Any]], order: Order, threads: int
+    observed: Sequence[Observation], telemetry: Sequence[dict[str, Any]], plan: LaunchPlan, threads: int
 ) -> list[str]:
     """Return the warnings of the samplers: about GPUs before the run, and about other processes within the window."""
     texts = [f"node {node.node}: {text}" for node in observed if node.sampled for text in node.sampled.warnings]
     texts += [f"node {node.node}: {text}" for node in observed[1:] for text in _other_cards(node, observed[0])]
-    texts += _uncovered(observed, telemetry) if order.telemetry else []
-    ranks = order.world if order.reach == "simulated" else order.per_node
+    texts += _uncovered(observed, telemetry) if plan.telemetry else []
+    ranks = plan.world if plan.reach == "simulated" else plan.per_node
     for node, figures in zip(observed, telemetry, strict=True):
         busy, steal = figures["machine"]["cpu_others_share"], figures["machine"].get("cpu_steal_share")
         if node.sampled and busy:

@@ -129,8 +129,8 @@ class Measurement:
         self.framework = run.framework
         self.heart = run.heart
         # A job and an equivalence check have steps of their own.
-        free = run.trains and not run.job and not run.order.weights
-        self.shortest_s = run.steps.shortest_s(run.order.kind) if free else 0.0
+        free = run.trains and not run.job and not run.plan.weights
+        self.shortest_s = run.steps.shortest_s(run.plan.kind) if free else 0.0
 
     def measure(self) -> Measured:
         """Warm up, time the window, and read all results after it."""
@@ -166,7 +166,7 @@ class Measurement:
 
     def _proven(self, skipped_at: list[int]) -> Proven | None:
         """Return what only an equivalence check asks for; None in any other run."""
-        if not self.run.order.weights:
+        if not self.run.plan.weights:
             return None
         expected = self.run.expected
         compared = expected.compared(self.framework) if expected else []
@@ -205,7 +205,7 @@ class Measurement:
         marks = [framework.mark()]
         skipped_at: list[int] = []
         # The window of an equivalence check is not timed.
-        looks = bool(self.run.order.weights) and self.run.spec.precision == "fp16"
+        looks = bool(self.run.plan.weights) and self.run.spec.precision == "fp16"
         for done in range(1, timed + 1):
             losses.append((yield))
             marks.append(framework.mark())
@@ -232,9 +232,9 @@ class Measurement:
 
     def _network(self) -> Network | None:
         """Measure the exchange of a step's gradients alone. Return None if the run does not ask for it."""
-        order, asked = self.run.order, self.run.spec.network
-        asked = order.kind == "cuda" if asked is None else asked
-        if not (asked and self.framework.exchanges) or order.weights:
+        plan, asked = self.run.plan, self.run.spec.network
+        asked = plan.kind == "cuda" if asked is None else asked
+        if not (asked and self.framework.exchanges) or plan.weights:
             return None
         try:
             measured = self.framework.exchange_alone(NETWORK_S)
@@ -260,7 +260,7 @@ class Measurement:
 
         The measurement takes as long as the window, but at most MATMUL_S.
         """
-        if self.run.order.weights:
+        if self.run.plan.weights:
             return None, "not measured where frameworks are compared"
         try:
             rate = self.framework.matmul(min(MATMUL_S, window_s))
@@ -291,7 +291,7 @@ class Measurement:
         # The first step does not count: some libraries compile in it, and their window would be shorter than that of
         # others. The next ones show the speed. Rank 0 decides the numbers of steps for all ranks.
         most = math.inf if cap is None else cap
-        surely = self.run.order.kind != "cpu" or bool(self.run.options.compile)
+        surely = self.run.plan.kind != "cpu" or bool(self.run.options.compile)
         yield from steps(LEAST_WARMUP - 1)
         looks = Looks(((yield from steps(LEAST_WARMUP)),))
         while framework.broadcast(int(not looks.are_enough(requested, timed, most, surely))):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from throughline import frameworks, workloads
 from throughline.frameworks.rank import load
-from throughline.messages import Order
+from throughline.messages import LaunchPlan
 from throughline.rank import binding, report
 from throughline.rank.data import Decoder, Loader, Manifest, batches, held_out, synthetic_seeds
 from throughline.rank.heartbeat import Heart
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 class Run:
     """One rank of one run, with its framework, workload and data."""
 
-    def __init__(self, order: Order, rank: int, heart: Heart) -> None:
-        self.order, self.rank, self.world, self.heart = order, rank, order.world, heart
-        asked = frameworks.specification(order.spec)
-        self.spec = frameworks.resolved(asked, order.kind)
-        self.chosen = frameworks.reasons(asked, order.kind)
+    def __init__(self, plan: LaunchPlan, rank: int, heart: Heart) -> None:
+        self.plan, self.rank, self.world, self.heart = plan, rank, plan.world, heart
+        asked = frameworks.specification(plan.spec)
+        self.spec = frameworks.resolved(asked, plan.kind)
+        self.chosen = frameworks.reasons(asked, plan.kind)
         if self.spec.binding == "numa":
-            binding.to_numa_node(order.kind, rank % order.devices)
+            binding.to_numa_node(plan.kind, rank % plan.devices)
         self.size, self.options = self.spec.size, self.spec.options
         self.job, self.steps = self.spec.job, self.spec.timed
         self.replica = rank // (self.world // self.size.replicas)
         self.workload = workloads.of(self.spec.model)
         self.trains = self.workload.trains
-        self.manifest = Manifest.of_run(self.spec, order.manifest) if order.manifest else None
+        self.manifest = Manifest.of_run(self.spec, plan.manifest) if plan.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
@@ -46,7 +46,7 @@ class Run:
         self.steps_made = 0
         self.expected: Expected | None = None
         frameworks.refuse(self.spec)
-        self.framework = load(self.spec.framework)(self.spec, rank, rank % order.devices, self.world, order.kind)
+        self.framework = load(self.spec.framework)(self.spec, rank, rank % plan.devices, self.world, plan.kind)
 
     def build(self) -> None:
         """Do everything that comes before the first step."""
@@ -66,17 +66,17 @@ class Run:
     def _model(self) -> None:
         report.limit_memory(self.options.memory_limit_mb)
         self.framework.model(self.facts)
-        if self.order.weights:
+        if self.plan.weights:
             import numpy as np
 
-            with np.load(self.order.weights) as file:
+            with np.load(self.plan.weights) as file:
                 weights = dict(file)
-            if self.order.updates is None:
+            if self.plan.updates is None:
                 self.framework.load(weights)
                 return
             from throughline.rank.updates import Expected
 
-            with np.load(self.order.updates) as file:
+            with np.load(self.plan.updates) as file:
                 self.expected = Expected(self.framework, weights, file)
 
     def _open(self) -> None:
@@ -86,7 +86,7 @@ class Run:
             return
         count, seed = self.size.batch_per_replica, self.spec.seed
         if self.manifest:
-            training = self.order.convergence
+            training = self.plan.convergence
             done = training.resume.step if training and training.resume else 0
             source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
             source = itertools.islice(source, done * self.options.gradient_accumulation, None)
@@ -107,9 +107,9 @@ class Run:
         assert self.manifest
         reader, size, workers = self.manifest.reader, self.size.batch_per_replica, self.spec.decoders
         if self.options.image_decoder == "dali" and isinstance(reader, Decoder):
-            gpu = self.framework.local_rank if self.order.kind == "cuda" else None
+            gpu = self.framework.local_rank if self.plan.kind == "cuda" else None
             return reader.by_dali(rows, size, workers, gpu, gpu is not None and self.framework.takes_from_gpu)
-        return self.manifest.decoded(rows, size, workers, self.order.beside)
+        return self.manifest.decoded(rows, size, workers, self.plan.workflow_python)
 
     def _open_job(self, job: EpochsJob) -> None:
         """Load all samples at once. The framework divides them among the ranks."""

@@ -1,6 +1,6 @@
 """The program of one rank. It runs in the framework's own environment.
 
-    python -m throughline.rank.worker WORK/job.json     (variables of the environment give the rank: ranks.py)
+    python -m throughline.rank.worker WORK/launch_plan.json     (variables of the environment give the rank: ranks.py)
 
 It builds its part of the run (run.py), measures it (measurement.py) or makes a convergence check (convergence.py), and
 writes its report. Standard library, numpy, h5py and the framework only.
@@ -17,7 +17,7 @@ import traceback
 from pathlib import Path
 
 from throughline import messages
-from throughline.messages import Order, RankReport, Software
+from throughline.messages import LaunchPlan, RankReport, Software
 from throughline.processes import die_with_parent
 from throughline.rank import convergence, ranks, report
 from throughline.rank.heartbeat import Heart
@@ -28,24 +28,24 @@ from throughline.rank.run import Run
 def main() -> int:
     die_with_parent(os.getppid(), signal.SIGKILL)
     path = Path(sys.argv[1])
-    order, work = messages.read(Order, path), path.parent
+    plan, work = messages.read(LaunchPlan, path), path.parent
     rank, _, world = ranks.of(os.environ)
-    here = ranks.folder(work, order.agent_of(rank))
+    here = ranks.folder(work, plan.agent_of(rank))
     ranks.speak_through(here / f"rank_{rank}.out")
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     heart = Heart(here / f"rank_{rank}.beat")
     run: Run | None = None
     try:
-        if world != order.world:
-            raise RuntimeError(f"{world} ranks were started, and {order.world} belong to this run")
+        if world != plan.world:
+            raise RuntimeError(f"{world} ranks were started, and {plan.world} belong to this run")
         gc.disable()  # imports and the model stay in memory; looking for garbage takes a sixth of a rank's start-up
-        run = Run(order, rank, heart)
+        run = Run(plan, rank, heart)
         run.build()
         gc.freeze()
         gc.enable()
-        trained = convergence.train(run, order.convergence) if order.convergence else None
-        measured = None if order.convergence else Measurement(run).measure()
+        trained = convergence.train(run, plan.convergence) if plan.convergence else None
+        measured = None if plan.convergence else Measurement(run).measure()
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
         software = Software(
             platform.python_version(),

@@ -15,7 +15,7 @@ from typing import Any
 from snakemake.logging import logger
 
 from throughline.console import node_jobs
-from throughline.launch import away, fleet, lost_nodes, slurm_partition
+from throughline.launch import fleet, slurm_partition
 from throughline.spec import RunSpec
 from throughline.study import acceptance, result_sections
 from throughline.study.targets import pick
@@ -55,7 +55,7 @@ class NodeJobs:
     @property
     def away(self) -> str:
         """Why nodes cannot be measured now, as JSON by their numbers."""
-        return away.text(self.settled)
+        return fleet.away_text(self.settled)
 
     def visit(self, wildcards: Any) -> Visit:
         """Return the measurements of a node job."""
@@ -131,7 +131,7 @@ class NodeJobs:
 
     def watch(self) -> None:
         """Give up node jobs that wait for a node which goes down while they are in Slurm's queue."""
-        lost_nodes.watch(self.settled.names, self.partition, logger.warning)
+        slurm_partition.watch_lost_nodes(self.settled.names, self.partition, logger.warning)
 
     # What the comparison and the archive ask.
 

@@ -15,7 +15,7 @@ import training_fixtures
 from throughline import records
 from throughline.checks import convergence_check
 from throughline.files import UserError, write_json
-from throughline.launch.progress import Watchdog
+from throughline.launch.supervision import Watchdog
 from throughline.messages import Training
 from throughline.rank import checkpoints, convergence, heartbeat
 from throughline.rank.checkpoints import Checkpoints

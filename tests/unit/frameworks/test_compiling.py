@@ -10,11 +10,11 @@ import pytest
 
 from throughline import frameworks
 from throughline.checks import equivalence
-from throughline.launch import compiler
+from throughline.launch import machine
 from throughline.rank.run import Run
 from throughline.spec import Steps
 from throughline.spec.job import EpochsJob
-from training_fixtures import order, spec
+from training_fixtures import plan, spec
 
 SHORT = {"steps": Steps(warmup=2, timed=5, max_total_seconds=10)}
 JOB = {"framework": "hf-trainer", "precision": "bf16"}
@@ -60,16 +60,16 @@ def test_the_device_the_framework_and_the_length_decide(
 
 def test_a_rank_compiles_what_was_decided_and_its_record_says_why() -> None:
     for kind, compiled in (("cpu", False), ("cuda", True)):
-        run = Run(order(run={"options": {"compile": "auto"}}, kind=kind), 0, Mock())
+        run = Run(plan(run={"options": {"compile": "auto"}}, kind=kind), 0, Mock())
         assert run.options.compile is run.framework.options.compile is compiled
         assert run.chosen["compiling"].startswith("compiled" if compiled else "not compiled")
 
 
 def test_a_node_needs_a_compiler_only_if_the_run_would_compile_there() -> None:
     asked = spec(options={"compile": "auto"})
-    assert compiler.is_needed(asked)
-    assert not compiler.is_needed(replace(asked, **SHORT))
-    assert not compiler.is_needed(spec(framework="tensorflow", options={"compile": "auto"}))
+    assert machine.needs_compiler(asked)
+    assert not machine.needs_compiler(replace(asked, **SHORT))
+    assert not machine.needs_compiler(spec(framework="tensorflow", options={"compile": "auto"}))
 
 
 def test_a_proof_computes_as_the_measured_run_does() -> None:

@@ -12,7 +12,7 @@ import pytest
 from throughline import frameworks
 from throughline.rank.run import Run
 from throughline.workloads import bert
-from training_fixtures import order, spec
+from training_fixtures import plan, spec
 
 pytest.importorskip("torch")
 
@@ -44,8 +44,8 @@ def test_a_rank_computes_what_was_decided_and_its_record_says_why() -> None:
     rows = {stored: np.ones((2, 5 if stored.startswith("masked") else 32), "i4") for stored, _ in bert.ARRAYS.values()}
     rows["next_sentence_labels"] = np.zeros(2, "i4")
     for value, kind, packed in (("auto", "cpu", False), (True, "cpu", True), (False, "cpu", False)):
-        run = Run(order(run={"options": {"remove_padding": value}}, kind=kind), 0, Mock())
+        run = Run(plan(run={"options": {"remove_padding": value}}, kind=kind), 0, Mock())
         assert ("lengths" in run.workload.batch(rows, run.options)) is packed
         assert ("padding" in run.chosen) is (value == "auto")
-    on_gpu = order(run={"options": {"remove_padding": "auto"}}, kind="cuda")
+    on_gpu = plan(run={"options": {"remove_padding": "auto"}}, kind="cuda")
     assert Run(on_gpu, 0, Mock()).options.remove_padding is True

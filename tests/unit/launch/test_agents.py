@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import training_fixtures
-from process_helpers import alive
+from process_helpers import alive, psutil_that
 from throughline import messages, processes
-from throughline.launch import agent_commands
+from throughline.launch import nodes
 from throughline.launch.supervision import Agents
-from throughline.messages import Ready, Refusal
+from throughline.messages import Alive, Refusal
 from throughline.processes import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -27,9 +27,9 @@ def run(folder: Path, topology: str, rank: str) -> tuple[dict[int, int | None], 
     agent = f'exec {shlex.quote(sys.executable)} "$@"'
     python.write_text(f'#!/bin/sh\ncase "$2" in *.worker) {rank} ;; *) {agent} ;; esac\n')
     python.chmod(0o755)
-    order = training_fixtures.order(topology, "simulated", python=str(python), telemetry=False)
+    plan = training_fixtures.plan(topology, "simulated", python=str(python), telemetry=False)
     output: list[str] = []
-    agents = Agents(order, folder, output.append, ())
+    agents = Agents(plan, folder, output.append, ())
     try:
         assert wait_until(agents.are_over, 60), output
     finally:
@@ -59,83 +59,103 @@ def test_a_node_that_refuses_its_gpus_ends_the_run_though_srun_waits_for_the_oth
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = shlex.quote(messages.line(Refusal(1, ["GPU 0 is in use"])))
-    monkeypatch.setattr(agent_commands, "commands", lambda *_: [["sh", "-c", f"printf '%s\\n' {says}; cat"]])
-    agents = Agents(training_fixtures.order("2n1g", "slurm"), tmp_path, lambda line: None, ())
+    monkeypatch.setattr(nodes, "commands", lambda *_: [["sh", "-c", f"printf '%s\\n' {says}; cat"]])
+    agents = Agents(training_fixtures.plan("2n1g", "slurm"), tmp_path, lambda line: None, ())
     try:
         assert wait_until(agents.have_failed, 10) and not agents.are_over()
     finally:
         agents.end()
 
 
-def with_starter(folder: Path, sampler: str, starter: str = "") -> tuple[Agents, list[str]]:
-    """Return two agents of a run that Horovod starts on GPUs. `sampler` is the sampler of both, and `starter` is what
-    horovodrun does, as shell scripts."""
-    agent = f'exec {shlex.quote(sys.executable)} "$@"'
+def test_an_agent_that_has_sent_its_last_message_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if a call that hangs in a driver kept the system from ending it."""
+    says = shlex.quote(messages.line(Alive(0, over=True)))
+    monkeypatch.setattr(nodes, "commands", lambda *_: [["sh", "-c", f"printf '%s\\n' {says}; exec sleep 600"]])
+    agents = Agents(training_fixtures.plan(), tmp_path, lambda line: None, ())
+    try:
+        assert wait_until(agents.are_over, 10) and agents.processes[0].exit_status() is None
+    finally:
+        agents.end()
+    assert agents.seen()[2] == []
+
+
+FAULTY = """
+import sys
+from throughline.observe import telemetry_cards
+faults = {"0": [], "1": ["GPU 0 is in use"]}[sys.argv[2]]
+telemetry_cards.Cards.faults = lambda self, earlier: (faults, [])
+"""
+HANGS = """
+import time
+from throughline.observe import telemetry_cards
+telemetry_cards.Cards.read = lambda self: time.sleep(600)
+"""
+FAILS = "raise ModuleNotFoundError('no psutil here')"
+
+
+def with_starter(folder: Path, psutil: str = "", starter: str = "") -> tuple[Agents, list[str]]:
+    """Return two agents of a run that Horovod starts on GPUs. Their samplers execute `psutil` when they import psutil,
+    and the shell script `starter` is what horovodrun does."""
+    agent = f"PYTHONPATH={shlex.quote(psutil_that(psutil, folder / 'psutil'))}"
     scripts = {
-        "python": f'#!/bin/sh\ncase "$2" in *.telemetry) {sampler} ;; *) {agent} ;; esac\n',
+        "python": f'#!/bin/sh\n{agent} exec {shlex.quote(sys.executable)} "$@"\n',
         "horovodrun": f"#!/bin/sh\ntouch {shlex.quote(str(folder))}/started\n{starter}\n",
     }
     for name, text in scripts.items():
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     python = str(folder / "python")
-    order = training_fixtures.order(
-        *("2n1g", "simulated"),
-        run={"framework": "torch-horovod"},
-        kind="cuda",
-        agents=2,
-        python=python,
-        workflow=python,
+    plan = training_fixtures.plan(
+        *("2n1g", "simulated"), run={"framework": "torch-horovod"}, kind="cuda", agents=2, python=python
     )
     output: list[str] = []
-    return Agents(order, folder, output.append, ()), output
+    return Agents(plan, folder, output.append, ()), output
 
 
 def test_horovod_starts_when_the_gpus_of_every_node_are_checked(tmp_path: Path) -> None:
-    faulty, fit = (shlex.quote(messages.line(Ready(faults))) for faults in (["GPU 0 is in use"], []))
-    agents, _ = with_starter(tmp_path, f"if [ $4 = 1 ]; then echo {faulty}; else echo {fit}; fi; cat")
+    agents, output = with_starter(tmp_path, FAULTY)
     try:
-        assert wait_until(agents.have_failed, 30)
+        assert wait_until(agents.have_failed, 30), output
     finally:
         agents.end()
     assert agents.refusal == Refusal(1, ["GPU 0 is in use"]) and not (tmp_path / "started").exists()
 
 
-def test_a_sampler_that_cannot_start_is_named_and_holds_nothing_up(tmp_path: Path) -> None:
-    agents, output = with_starter(tmp_path, "echo no psutil here; exit 3")
+def test_a_sampler_that_fails_is_named_and_holds_nothing_up(tmp_path: Path) -> None:
+    agents, output = with_starter(tmp_path, FAILS)
     try:
         assert wait_until(agents.are_over, 30), output
     finally:
         agents.end()
-    said = (
-        "its sampler ended early with status 3 (no psutil here); the GPUs of this node were not checked before the run"
-    )
-    assert agents.blind == {0: said, 1: said} and f"node 1: {said}" in output
+    reason = "its sampler failed (ModuleNotFoundError: no psutil here); "
+    reason += "the GPUs of this node were not checked before the run"
+    assert agents.no_telemetry == {0: reason, 1: reason} and f"node 1: {reason}" in output
+    assert "[telemetry] ModuleNotFoundError: no psutil here" in output
     assert (tmp_path / "started").exists()
 
 
 @pytest.mark.slow
-def test_a_sampler_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    ready = shlex.quote(messages.line(Ready([])))
-    agents, output = with_starter(tmp_path, f"echo {ready}; echo $$; [ $4 = 1 ] || exec cat; exec sleep 600")
+def test_a_sampler_that_hangs_holds_up_no_run(tmp_path: Path) -> None:
+    agents, output = with_starter(tmp_path, HANGS)
     try:
         assert wait_until(agents.are_over, 30), output
     finally:
         agents.end()
-    assert agents.blind == {1: "its sampler did not write its samples within 5 s"}
-    assert not any(alive(int(line.split()[-1])) for line in output if line.startswith("[telemetry]"))
+    assert agents.no_telemetry == dict.fromkeys((0, 1), "its sampler did not write its samples within 5 s")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_an_agent_that_is_killed_ends_a_run_with_a_starter(tmp_path: Path, killed: int) -> None:
-    """Its sampler ends with it, and so does the starter, which is on the first node."""
-    ready, before = f"echo {shlex.quote(messages.line(Ready([])))}; exec sleep 600", processes.descendants(os.getpid())
-    agents, _ = with_starter(tmp_path, ready, "exec sleep 600")
+    """The starter, which is on the first node, ends as well."""
+    before = processes.descendants(os.getpid())
+    agents, output = with_starter(tmp_path, starter="exec sleep 600")
     try:
-        assert wait_until((tmp_path / "started").exists, 30)
+        assert wait_until((tmp_path / "started").exists, 30), output
         begun = set(processes.descendants(os.getpid())) - set(before)
-        assert len(begun) > 3
+        assert len(begun) > 2
         pids = [agent._process.pid for agent in agents.processes]
         os.kill(pids[killed], signal.SIGKILL)
         assert wait_until(agents.have_failed, 10)

@@ -11,7 +11,7 @@ import pytest
 
 import training_fixtures
 from throughline.files import UserError
-from throughline.launch import compiler, machine
+from throughline.launch import machine
 from throughline.messages import Gpus, Question
 
 CARDS = Gpus(kind="cuda", count=1, name="NVIDIA H100", fp16=True)
@@ -35,9 +35,9 @@ def node(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_node_that_can_compile(tmp_path: Path, node: dict[str, str]) -> None:
-    compiler.check(str(tmp_path / "python"), node)
+    machine.check_compiler(str(tmp_path / "python"), node)
     (tmp_path / "gcc").rename(tmp_path / "my-cc")
-    compiler.check(str(tmp_path / "python"), {**node, "CC": "my-cc -O2"})
+    machine.check_compiler(str(tmp_path / "python"), {**node, "CC": "my-cc -O2"})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_a_node_that_cannot(
     if removed:
         (tmp_path / removed).unlink()
     with pytest.raises(UserError, match=what) as error:
-        compiler.check(str(tmp_path / "python"), {**node, **variables})
+        machine.check_compiler(str(tmp_path / "python"), {**node, **variables})
     assert "apt install gcc python3-dev" in str(error.value)
 
 
@@ -65,7 +65,7 @@ def test_a_node_that_cannot(
 )
 def test_who_needs_one(framework: str, compiles: bool, needed: bool) -> None:
     spec = training_fixtures.spec(framework=framework, options={"compile": compiles})
-    assert compiler.is_needed(spec) == needed
+    assert machine.needs_compiler(spec) == needed
 
 
 @pytest.mark.slow
@@ -85,4 +85,4 @@ def test_a_node_says_so_in_its_answer(
 
 
 def test_this_machine_is_asked_with_the_interpreter_of_the_ranks() -> None:
-    assert compiler._headers(sys.executable, os.environ) is not None
+    assert machine._headers(sys.executable, os.environ) is not None

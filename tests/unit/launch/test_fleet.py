@@ -231,3 +231,19 @@ def test_names_reach_slurm_through_private_files() -> None:
     assert stat.S_IMODE(first.parent.stat().st_mode) == 0o700
     made.remove()
     assert not first.parent.exists()
+
+
+def test_a_reason_names_no_node() -> None:
+    names = {0: "violet.rack.example", 1: "me@violet", 3: "violet-3"}
+    reasons = {3: "it cannot be reached (violet-3: no route\nto 10.11.12.13)", 0: "violet.rack.example is down"}
+    told = fleet.away_text(fleet.Settled(fleet.Fleet((0, 1, 3), 1, "cpu"), names, reasons))
+    assert json.loads(told) == {
+        "0": "node 0 is down",
+        "3": "it cannot be reached (node 3: no route to ADDRESS)",
+    }
+    assert "\n" not in told
+
+
+def test_without_such_a_node_the_text_is_always_the_same() -> None:
+    """It is a parameter of the verdict's rule: another text makes the verdict again."""
+    assert fleet.away_text(fleet.Settled(fleet.Fleet((0,), 1, "cpu"), {0: "violet"})) == "{}"

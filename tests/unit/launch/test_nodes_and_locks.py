@@ -16,20 +16,20 @@ import pytest
 import training_fixtures
 from throughline import frameworks
 from throughline.files import UserError
-from throughline.launch import agent_commands, lock, nodes, site
+from throughline.launch import agent, lock, nodes
 from throughline.launch.request import RunRequest
-from throughline.messages import Order, Question
+from throughline.messages import LaunchPlan, Question
 from throughline.processes import START as FILE
 from throughline.processes import wait_until
 from throughline.rank import ranks
 from throughline.spec import Topology
 
 
-def started(order: Order, folder: str, path: str = "job.json") -> list[str]:
+def started(plan: LaunchPlan, folder: str, path: str = "launch_plan.json") -> list[str]:
     """Return the command with which Horovod starts the ranks of a run."""
     starter = frameworks.of("torch-horovod").starter
     assert starter
-    return starter.command(frameworks.specification(order.spec), order, path, folder)
+    return starter.command(frameworks.specification(plan.spec), plan, path, folder)
 
 
 START = str(FILE)
@@ -37,18 +37,24 @@ START = str(FILE)
 
 @pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
 def test_a_slurm_job_starts_one_agent_a_node(topology: str) -> None:
-    job, shape = training_fixtures.order(topology, "slurm", run={"threads": 3}), Topology.parse(topology)
-    (command,) = agent_commands.commands(job, Path("/shared/job.json"))
+    job, shape = training_fixtures.plan(topology, "slurm", run={"threads": 3}), Topology.parse(topology)
+    (command,) = nodes.commands(job, Path("/shared/launch_plan.json"))
     agent = command.index("/env/bin/python")
     for word in (f"--nodes={shape.nodes}", f"--ntasks={shape.nodes}", "--ntasks-per-node=1"):
         assert word in command[:agent]
     assert f"--cpus-per-task={3 * shape.devices}" in command[:agent]
-    assert command[agent:] == ["/env/bin/python", START, "throughline.launch.agent", "/shared/job.json", "slurm"]
+    assert command[agent:] == [
+        "/env/bin/python",
+        START,
+        "throughline.launch.agent",
+        "/shared/launch_plan.json",
+        "slurm",
+    ]
 
 
 @pytest.mark.parametrize("topology", ["2n2g", "64n8g", "125n8g"])
 def test_every_rank_is_told_its_place_and_where_all_others_are(topology: str) -> None:
-    job, shape = training_fixtures.order(topology, "slurm"), Topology.parse(topology)
+    job, shape = training_fixtures.plan(topology, "slurm"), Topology.parse(topology)
     assert [rank for node in range(shape.nodes) for rank in job.ranks_of(node)] == list(range(shape.world))
     addresses = [f"host{node}:{5000 + rank}" for node in range(shape.nodes) for rank in range(shape.devices)]
     told = ranks.variables(shape.world - 1, shape.devices - 1, addresses)
@@ -58,16 +64,16 @@ def test_every_rank_is_told_its_place_and_where_all_others_are(topology: str) ->
 
 
 def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"})
-    (agents,) = agent_commands.commands(job, Path("job.json"))
+    job = training_fixtures.plan("2n2g", "slurm", run={"framework": "torch-horovod"})
+    (agents,) = nodes.commands(job, Path("launch_plan.json"))
     assert {"--ntasks=2", "--overlap"} <= set(agents) and job.ranks_of(1) == range(2, 4)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_CPU_BIND", "verbose")
-    command = started(job, str(tmp_path), "/shared/job.json")
+    command = started(job, str(tmp_path), "/shared/launch_plan.json")
     assert command[:3] == ["env", "-u", "SLURM_CPU_BIND"], "the agent's step does not bind the steps of srun"
     assert command[4:] == [
         *("/env/bin/horovodrun", "-np", "4", "-H", "host0:2,host1:2", "--gloo"),
-        *("/env/bin/python", START, "throughline.rank.worker", "/shared/job.json"),
+        *("/env/bin/python", START, "throughline.rank.worker", "/shared/launch_plan.json"),
     ]
     script(tmp_path, "srun", 'printf "%s\\n" "$@"')
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
@@ -85,7 +91,7 @@ def test_horovod_reaches_the_nodes_of_a_slurm_job_through_srun(tmp_path: Path, m
 
 
 def test_horovod_on_one_machine_reaches_nobody(tmp_path: Path) -> None:
-    job = training_fixtures.order("1n2g", "here", run={"framework": "mxnet-horovod"})
+    job = training_fixtures.plan("1n2g", "here", run={"framework": "mxnet-horovod"})
     command = started(job, str(tmp_path))
     assert command[:4] == ["/env/bin/horovodrun", "-np", "2", "--gloo"]
     job.spec["options"]["controller"] = "mpi"
@@ -95,34 +101,34 @@ def test_horovod_on_one_machine_reaches_nobody(tmp_path: Path) -> None:
 
 def test_mpirun_takes_the_ranks_variables_along() -> None:
     run = {"hosts": "ssh", "framework": "torch-horovod", "options": {"controller": "mpi"}}
-    job = training_fixtures.order("2n1g", "ssh", run=run, variables={"PYTHONPATH": "src", "NCCL_IB_HCA": "mlx5_0"})
+    job = training_fixtures.plan("2n1g", "ssh", run=run, variables={"PYTHONPATH": "src", "NCCL_IB_HCA": "mlx5_0"})
     text = " ".join(started(job, "folder"))
     assert "-H host0:1,host1:1 " in text and " -x NCCL_IB_HCA -x PYTHONPATH /env/bin/python /" in text
 
 
 def test_simulated_nodes_are_agents_here_with_gpus_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = training_fixtures.order("2n2g", "simulated", run={"hosts": "simulated"})
-    assert [command[-1] for command in agent_commands.commands(job, Path("job.json"))] == ["0", "1"]
+    job = training_fixtures.plan("2n2g", "simulated", run={"hosts": "simulated"})
+    assert [command[-1] for command in nodes.commands(job, Path("launch_plan.json"))] == ["0", "1"]
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert [agent_commands.share(job, node) for node in (0, 1)] == [["0", "1"], ["2", "3"]]
+    assert [agent.gpus_of(job, node) for node in (0, 1)] == [["0", "1"], ["2", "3"]]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
-    assert agent_commands.share(job, 1) == ["6", "7"]
+    assert agent.gpus_of(job, 1) == ["6", "7"]
 
 
 def test_on_simulated_nodes_every_rank_of_horovod_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """One agent starts the ranks of all simulated nodes."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
     run = {"hosts": "simulated", "framework": "torch-horovod"}
-    job = training_fixtures.order("2n2g", "simulated", run=run, kind="cuda")
-    cards = agent_commands.share(job, 0)
+    job = training_fixtures.plan("2n2g", "simulated", run=run, kind="cuda")
+    cards = agent.gpus_of(job, 0)
     assert [cards[rank % job.devices] for rank in job.ranks_of(0)] == ["4", "5", "6", "7"]
-    job = training_fixtures.order("2n2g", "slurm", run={"framework": "torch-horovod"}, kind="cuda")
+    job = training_fixtures.plan("2n2g", "slurm", run={"framework": "torch-horovod"}, kind="cuda")
     assert [rank % job.devices for node in (0, 1) for rank in job.ranks_of(node)] == [0, 1, 0, 1]
 
 
 def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell() -> None:
-    first, second = agent_commands.commands(
-        training_fixtures.order("2n1g", "ssh", run={"hosts": "ssh"}), Path("/it's/job.json"), ["one", "ada@two"]
+    first, second = nodes.commands(
+        training_fixtures.plan("2n1g", "ssh", run={"hosts": "ssh"}), Path("/it's/launch_plan.json"), ["one", "ada@two"]
     )
     assert first[0] == "ssh" and "BatchMode=yes" in first and first[-3:-1] == ["--", "one"]
     assert second[-2] == "ada@two"
@@ -130,7 +136,7 @@ def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell()
     assert shlex.split(folder) == ["cd", os.getcwd()]
     words = shlex.split(rest)
     assert words[:4] == ["exec", "env", "OMP_NUM_THREADS=1", "X=a b"]
-    assert words[4:] == ["/env/bin/python", START, "throughline.launch.agent", "/it's/job.json", "1"]
+    assert words[4:] == ["/env/bin/python", START, "throughline.launch.agent", "/it's/launch_plan.json", "1"]
 
 
 @pytest.mark.parametrize(
@@ -227,10 +233,21 @@ def test_hosts_are_checked_before_anything_runs(
 
 
 @pytest.mark.parametrize("of_acceptance", [False, True])
-def test_the_hosts_of_an_acceptance_are_no_entries_of_runs_hosts(of_acceptance: bool) -> None:
+def test_the_hosts_of_an_acceptance_are_no_entries_of_runs_hosts(
+    of_acceptance: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = training_fixtures.spec(hosts="ssh")
     request = RunRequest(spec, Path("a.json"), Path("a.log"), hosts=["one"], side_by_side=of_acceptance)
-    assert site._nodes(request).in_runs_hosts != of_acceptance
+    asked: list[nodes.Nodes] = []
+
+    def ask(found: nodes.Nodes, *_: Any) -> Any:
+        asked.append(found)
+        raise UserError("asked")
+
+    monkeypatch.setattr(nodes, "ask", ask)
+    with pytest.raises(UserError, match="asked"):
+        nodes.survey(request)
+    assert asked[0].in_runs_hosts != of_acceptance
 
 
 def test_nodes_that_differ_are_told_and_the_fewest_gpus_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

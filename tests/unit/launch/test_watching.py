@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import training_fixtures
-from throughline.launch import lock, machine, progress, request, supervision
+from throughline.launch import lock, machine, request, supervision
 from throughline.messages import Beat
 from throughline.observe import environment
 from throughline.rank import heartbeat
@@ -50,7 +50,7 @@ def test_a_heartbeat_is_seen_from_outside(tmp_path: Path) -> None:
 
 
 def test_the_watchdog_names_who_is_behind() -> None:
-    dog = progress.Watchdog(10.0, 0.0)
+    dog = supervision.Watchdog(10.0, 0.0)
     assert dog.look([Beat("training", 4, 9), Beat("training", 3, 9)], 5.0) is None
     assert dog.look([Beat("training", 5, 9), Beat("training", 4, 9)], 14.0) is None, "it moved"
     assert dog.look([Beat("training", 5, 9), Beat("training", 4, 9)], 23.9) is None
@@ -61,7 +61,7 @@ def test_the_watchdog_names_who_is_behind() -> None:
 def test_progress_is_one_line() -> None:
     stream = io.StringIO()
     spec = training_fixtures.spec(topology="1n2g")
-    line = progress.Progress(spec, stream)
+    line = supervision.Progress(spec, stream)
     line.show([Beat("training", 1, 9)])
     assert stream.getvalue() == "", "not on every look where there is no terminal"
     line.say("812.0 samples/s")

@@ -24,7 +24,7 @@ from throughline import messages
 from throughline.observe import hardware
 from throughline.observe.telemetry_cards import Cards
 from throughline.spec import read
-cards = Cards(read(messages.Order, json.loads(sys.argv[1])))
+cards = Cards(read(messages.LaunchPlan, json.loads(sys.argv[1])))
 print(json.dumps(asdict(hardware.read(3, cards, Path(sys.argv[2])))))
 """
 
@@ -35,8 +35,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def of_cards(library: Path, root: Path, **answers: float) -> records.NodeHardware:
-    order = training_fixtures.order("1n2g", kind="cuda")
-    command = [sys.executable, "-c", ASK, messages.text(order), str(root)]
+    plan = training_fixtures.plan("1n2g", kind="cuda")
+    command = [sys.executable, "-c", ASK, messages.text(plan), str(root)]
     done = subprocess.run(command, env=nvml_double.variables(library, **answers), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return records.NodeHardware.model_validate(json.loads(done.stdout))
@@ -113,13 +113,13 @@ def test_every_node_is_in_the_record_and_none_in_its_digest(tmp_path: Path) -> N
     facts, _ = hardware.machine_facts()
     for node in (0, 1):
         messages.write(Hardware(node, {**facts, "cpu_cores": 4 + node}, [], {}), tmp_path / f"hardware_{node}.json")
-    order = training_fixtures.order("2n2g", reach="slurm", run={"framework": "torch"})
+    plan = training_fixtures.plan("2n2g", reach="slurm", run={"framework": "torch"})
     reports = {rank: training_fixtures.report(rank) for rank in range(4)}
-    observed = telemetry_record.observations(order, tmp_path, reports, {})
+    observed = telemetry_record.observations(plan, tmp_path, reports, {})
     part: dict[str, Any] = {"utilization": {"cpu": 0.5, "gpu": None}, "warnings": []}
-    written = telemetry_record.parts(training_fixtures.spec(), order, reports, observed, part)["hardware"]
+    written = telemetry_record.parts(training_fixtures.spec(), plan, reports, observed, part)["hardware"]
     nodes = [records.NodeHardware.model_validate(node) for node in written]
     assert [(node.node, node.machine.cpu_cores) for node in nodes] == [(0, 4), (1, 5)]
     assert not {name for name in hardware.machine_facts()[0] if "clock" in name} & set(environment.DECIDES)
-    nothing = telemetry_record.observations(order, tmp_path / "none", reports, {})
-    assert "hardware" not in telemetry_record.parts(training_fixtures.spec(), order, reports, nothing, part)
+    nothing = telemetry_record.observations(plan, tmp_path / "none", reports, {})
+    assert "hardware" not in telemetry_record.parts(training_fixtures.spec(), plan, reports, nothing, part)

@@ -16,7 +16,7 @@ import pytest
 
 import training_fixtures
 from throughline import messages, records
-from throughline.messages import Memory, NodeSamples, Order, Reasons, Sample, Window
+from throughline.messages import LaunchPlan, Memory, NodeSamples, Reasons, Sample, Window
 from throughline.observe import telemetry, telemetry_record, telemetry_window
 from throughline.observe.telemetry_cards import LIMITS
 from throughline.observe.telemetry_record import Observation
@@ -126,8 +126,8 @@ def test_the_table_says_what_each_second_was_like() -> None:
     assert telemetry_window.table([(0, None, None)]) == "node,at_s,in_window\n"
 
 
-def order(framework: str = "torch", **changes: Any) -> Order:
-    return training_fixtures.order("2n2g", **{"reach": "slurm", "run": {"framework": framework}, **changes})
+def plan(framework: str = "torch", **changes: Any) -> LaunchPlan:
+    return training_fixtures.plan("2n2g", **{"reach": "slurm", "run": {"framework": framework}, **changes})
 
 
 def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
@@ -135,10 +135,10 @@ def test_every_node_has_the_window_of_its_own_clock(tmp_path: Path) -> None:
         messages.write(sampled(), tmp_path / f"telemetry_{node}.json")
     windows = [(2.0, 7.0), (2.5, 7.5), (1002.0, 1007.0), (1001.0, 1006.0)]
     reports = {rank: training_fixtures.report(rank, window=Window(*window)) for rank, window in enumerate(windows)}
-    nodes = telemetry_record.observations(order(), tmp_path, reports, {})
+    nodes = telemetry_record.observations(plan(), tmp_path, reports, {})
     assert [node.window for node in nodes] == [Window(2.0, 7.5), Window(1001.0, 1007.0)]
     assert (
-        telemetry_record.observations(order(telemetry=False), tmp_path, reports, {})[0].reason
+        telemetry_record.observations(plan(telemetry=False), tmp_path, reports, {})[0].reason
         == "telemetry was switched off"
     )
 
@@ -147,7 +147,7 @@ def test_figures_say_which_nodes_they_cover(tmp_path: Path) -> None:
     messages.write(sampled(), tmp_path / "telemetry_0.json")
     reports = {rank: training_fixtures.report(rank, window=Window(2.0 + rank, 7.0)) for rank in range(4)}
     blind = {1: "its sampler ended early with signal 9"}
-    asked = order("torch-horovod")
+    asked = plan("torch-horovod")
     both = telemetry_record.observations(asked, tmp_path, reports, blind)
     assert [node.window for node in both] == [Window(2.0, 7.0), Window(4.0, 7.0)]
     nodes = [telemetry_window.condensed(node.sampled, node.node, node.window, node.reason) for node in both]
@@ -157,7 +157,7 @@ def test_figures_say_which_nodes_they_cover(tmp_path: Path) -> None:
         "node 1: there are no figures of this node, because its sampler ended early with signal 9; "
         "the run's use of processors, memory and GPUs covers only node 0"
     )
-    simulated = order("torch-horovod", reach="simulated")
+    simulated = plan("torch-horovod", reach="simulated")
     (only,) = telemetry_record.observations(simulated, tmp_path, reports, {})
     assert only.window == Window(2.0, 7.0)
 
@@ -167,7 +167,7 @@ def test_memory_is_the_highest_of_all_ranks_and_nodes() -> None:
     held = [Memory(None, 70 + rank, {"needed_bytes": "not counted"}) for rank in (0, 1)]
     reports = {rank: training_fixtures.report(rank, memory=memory) for rank, memory in enumerate(held)}
     part = {"utilization": {"cpu": 0.5, "gpu": None}, "warnings": ["one"]}
-    record = telemetry_record.parts(training_fixtures.spec(), order(), reports, both, part)
+    record = telemetry_record.parts(training_fixtures.spec(), plan(), reports, both, part)
     records.Memory.model_validate(record["memory"])
     assert record["memory"] == {
         "needed_bytes": None,
@@ -185,7 +185,7 @@ def test_time_that_the_host_took_is_told_of() -> None:
         sample.machine["steal_s"] = 0.2 * sample.at  # stolen from 4 cores
     both = [Observation(node, samples, Window(2.5, 7.5)) for node, samples in enumerate((sampled(), stolen))]
     telemetry = [telemetry_window.condensed(seen.sampled, seen.node, seen.window) for seen in both]
-    (warning,) = telemetry_record.warnings(both, telemetry, order(), 1)
+    (warning,) = telemetry_record.warnings(both, telemetry, plan(), 1)
     assert warning.startswith("node 1: its host took 5.0% of the processors' time within the window (steal)")
 
 
@@ -194,7 +194,7 @@ def test_nodes_whose_cards_are_set_otherwise_are_told_of() -> None:
     first, alike, capped = (sampled(cards=[card, {**card, "power_limit_w": limit}]) for limit in (700.0, 700.0, 400.0))
     both = [Observation(node, samples, None) for node, samples in enumerate((first, alike, None, capped))]
     telemetry = [telemetry_window.condensed(seen.sampled, seen.node, None) for seen in both]
-    (warning,) = telemetry_record.warnings(both, telemetry, order(), 1)
+    (warning,) = telemetry_record.warnings(both, telemetry, plan(), 1)
     assert warning.startswith("node 3: GPU 1: power_limit_w is 400.0, and 700.0 on node 0")
 
 

@@ -22,7 +22,7 @@ import json, sys, time
 from throughline import messages
 from throughline.observe.telemetry_cards import Cards
 from throughline.spec import read
-cards = Cards(read(messages.Order, json.loads(sys.argv[2])))
+cards = Cards(read(messages.LaunchPlan, json.loads(sys.argv[2])))
 refused, marked = cards.faults(json.loads(sys.argv[1]))
 reads = [cards.read()]
 for _ in range(2):
@@ -38,9 +38,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(library: Path, earlier: Any = (), **answers: float) -> Any:
-    order = training_fixtures.order("1n2g", kind="cuda")
+    plan = training_fixtures.plan("1n2g", kind="cuda")
     done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(list(earlier)), messages.text(order)],
+        [sys.executable, "-c", ASK, json.dumps(list(earlier)), messages.text(plan)],
         env=nvml_double.variables(library, **answers),
         capture_output=True,
         text=True,
@@ -190,10 +190,10 @@ def test_throttle_reasons_are_nvml_s() -> None:
 
 
 def test_an_agent_refuses_before_any_rank_starts(library: Path, tmp_path: Path) -> None:
-    order = training_fixtures.order(kind="cuda", python=sys.executable, variables={}, workflow=sys.executable)
-    messages.write(order, tmp_path / "job.json")
+    plan = training_fixtures.plan(kind="cuda", python=sys.executable, variables={}, workflow=sys.executable)
+    messages.write(plan, tmp_path / "launch_plan.json")
     agent = subprocess.Popen(
-        [sys.executable, "-m", "throughline.launch.agent", str(tmp_path / "job.json"), "0"],
+        [sys.executable, "-m", "throughline.launch.agent", str(tmp_path / "launch_plan.json"), "0"],
         env=nvml_double.variables(library, pid=4242), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert agent.wait(60) == 1 and agent.stdout is not None

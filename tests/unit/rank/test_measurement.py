@@ -25,10 +25,10 @@ def counts(
     framework = SimpleNamespace(sync=lambda: None, broadcast=lambda value: value)
     heart = SimpleNamespace(phase=lambda name, steps: None, step=lambda done: None)
     given: dict[str, Any] = {"compiled": False, "trains": True, "job": None, "weights": None} | changes
-    order = SimpleNamespace(kind=kind, weights=given["weights"])
+    plan = SimpleNamespace(kind=kind, weights=given["weights"])
     options = SimpleNamespace(compile=given["compiled"])
     run: Any = SimpleNamespace(
-        framework=framework, heart=heart, steps=steps, order=order, options=options, trains=given["trains"],
+        framework=framework, heart=heart, steps=steps, plan=plan, options=options, trains=given["trains"],
         job=given["job"],
     )  # fmt: skip
     warm_up = measurement.Measurement(run)._warm_up()

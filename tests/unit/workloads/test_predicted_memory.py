@@ -167,7 +167,7 @@ def test_a_record_has_what_was_predicted() -> None:
     spec = asked(CONTENT)
     predicted = WORKLOAD.memory(spec, False)
     record = {"utilization": {"cpu": None, "gpu": None}, "warnings": []}
-    order = training_fixtures.order()
-    found = telemetry_record.parts(spec, order, {}, [], record)["memory"]
+    plan = training_fixtures.plan()
+    found = telemetry_record.parts(spec, plan, {}, [], record)["memory"]
     assert predicted and found["predicted_bytes"] == round(predicted.peak_bytes)
-    assert "predicted_bytes" not in telemetry_record.parts(training_fixtures.spec(), order, {}, [], record)["memory"]
+    assert "predicted_bytes" not in telemetry_record.parts(training_fixtures.spec(), plan, {}, [], record)["memory"]

@@ -6,6 +6,8 @@ measures only the rest. What was measured long before is measured again with it,
 time.
 """
 
+import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,19 +17,24 @@ from typing import Any
 
 from throughline import files, records
 from throughline.files import UserError, now
-from throughline.launch import launcher, refusals
+from throughline.launch import launcher
 from throughline.launch.fleet import known
+from throughline.launch.machine import TooFewGpus
 from throughline.launch.request import RunRequest
-from throughline.records.visit import Failure, Unfinished, unfinished
-from throughline.study.acceptance import Measurement
+from throughline.launch.supervision import Unfit
+from throughline.observe import telemetry_cards
+from throughline.records.visit import Broken, Failure, Unfinished, unfinished
+from throughline.study.acceptance import Measurement, Place
 
 AGAIN = ("oom", "invalid")
 """Outcomes of a run that another try may change. A run that is not supported stays so."""
 OLD = timedelta(hours=12)
 """From this age on, a measurement of a node job that did not end is made again."""
+MOST = 300
+"""The most characters of a reason: a rank's last line of output may be long."""
 
 
-def visit(
+def measure_all(
     measurements: Sequence[Measurement], output: Path, pythons: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """Make the measurements of one node job, and return what its file holds. Raise UserError if one of them failed.
@@ -63,7 +70,7 @@ def visit(
     return {
         "schema": records.SCHEMA,
         "places": list(places),
-        "nodes": refusals.in_order(measurements[0].place),
+        "nodes": in_order(measurements[0].place),
         "repeat": measurements[0].spec.repeat,
         "records": [measured.record for measured in measurements],
         "started": started,
@@ -80,11 +87,11 @@ def _measure(measured: Measurement, output: Path, pythons: Mapping[str, str], wh
         raise
     except UserError as error:
         print(f"{where}: failed: {measured.place.renumbered(str(error))}", file=sys.stderr, flush=True)
-        return refusals.failure(measured, error)
+        return failure(measured, error)
     print(f"{where}: {record['status']}", flush=True)
     if record["status"] not in AGAIN:
         return None
-    return refusals.failure(measured, UserError(f"{record['status']}: {record['reason']}"))
+    return failure(measured, UserError(f"{record['status']}: {record['reason']}"))
 
 
 def request_of(measured: Measurement, output: Path, pythons: Mapping[str, str]) -> RunRequest:
@@ -126,3 +133,35 @@ def _is_there(measured: Measurement) -> bool:
         ended = records.read_run_of(measured.record, measured.spec).ended
         return datetime.now(UTC) - datetime.fromisoformat(ended) < OLD
     return False
+
+
+def failure(measured: Measurement, error: UserError) -> Failure:
+    """Return why a measurement failed, and which parts of the machine are broken according to that."""
+    place, nodes = measured.place, in_order(measured.place)
+    broken: list[Broken] = []
+    if isinstance(error, Unfit) and error.node < len(nodes):
+        faults = telemetry_cards.broken(error.faults)
+        broken = [Broken(node=nodes[error.node], device=_gpu(place, index), fault=fault) for index, fault in faults]
+    if isinstance(error, TooFewGpus) and place.kind == "node":
+        fault = f"lacks a GPU: there are {error.gpus}, and {error.ranks} are to be measured"
+        broken = [Broken(node=nodes[0], device=None, fault=fault)]
+    what = error.what.removeprefix(f"{measured.visit}: ")
+    text = files.scrub(f"{what} ({error.why})" if error.why and not broken else what)
+    text = place.renumbered(" ".join(text.split()), nodes)
+    text = re.sub(r"\bGPU (\d+)\b", lambda match: f"GPU {_gpu(place, int(match[1]))}", text)
+    return Failure(reason=text[:MOST], broken=broken)
+
+
+def _gpu(place: Place, index: int) -> int:
+    return index if place.device is None else place.device
+
+
+def in_order(place: Place) -> list[int]:
+    """Return the numbers of a run's nodes in the order of its ranks, which is Slurm's."""
+    names = os.environ.get(files.NODES, "").split()
+    with suppress(UserError):
+        numbers = {name.rpartition("@")[2]: number for number, name in known().items()}
+        found = [numbers[name] for name in names if name in numbers]
+        if sorted(found) == sorted(place.nodes):
+            return found
+    return list(place.nodes)

@@ -14,7 +14,7 @@ import pytest
 
 from throughline import records
 from throughline.files import UserError
-from throughline.launch import launcher, refusals, visit
+from throughline.launch import launcher, node_job
 from throughline.launch.machine import TooFewGpus
 from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
@@ -62,28 +62,28 @@ def test_a_failure_leaves_the_rest_and_the_next_visit_makes_only_what_is_missing
 ) -> None:
     file, made = first_visit(CPU)
     with pytest.raises(UserError, match=r"matmul/run1\.json failed; 2 of 3 measurements are there"):
-        visit.visit(made, file)
+        node_job.measure_all(made, file)
     assert [request.spec.model for request in asked] == ["bert-tiny", "matmul", "vector"]
     assert {request.target for request in asked} == {"results/acceptance/node0/visit1.json"}
     asked.clear()
     (tmp_path / "fixed").touch()
-    done = visit.visit(made, file)
+    done = node_job.measure_all(made, file)
     assert [request.spec.model for request in asked] == ["matmul"]
     assert done["records"] == [measured.record for measured in made]
     assert not unfinished(file).exists(), "a finished node job leaves no note, so a forced one measures everything"
     asked.clear()
-    visit.visit(made, file)
+    node_job.measure_all(made, file)
     assert len(asked) == 3
 
 
 def test_what_another_specification_has_left_is_measured_again(asked: list[RunRequest], tmp_path: Path) -> None:
     file, made = first_visit(CPU)
     with pytest.raises(UserError):
-        visit.visit(made, file)
+        node_job.measure_all(made, file)
     Path(made[0].record).write_text("another")
     asked.clear()
     (tmp_path / "fixed").touch()
-    visit.visit(made, file)
+    node_job.measure_all(made, file)
     assert [request.spec.model for request in asked] == ["bert-tiny", "matmul"]
 
 
@@ -103,12 +103,12 @@ def test_an_outcome_that_may_change_is_tried_again(
     file, made = first_visit(CPU)
     if again:
         with pytest.raises(UserError, match="2 of 3 measurements are there"):
-            visit.visit(made, file)
+            node_job.measure_all(made, file)
         product = next(measured.record for measured in made if measured.what == "matmul")
         assert records.read_unfinished(unfinished(file)).failed[product].reason == f"{status}: rank 0: no"
         monkeypatch.setattr(launcher, "run", run)
         asked.clear()
-    visit.visit(made, file)
+    node_job.measure_all(made, file)
     assert len(asked) == (1 if again else 3)
 
 
@@ -118,12 +118,12 @@ def test_what_a_visit_has_measured_long_ago_is_measured_again_with_the_rest(
     """A nightly acceptance must not take the figures of the night before."""
     file, made = first_visit(CPU)
     with pytest.raises(UserError):
-        visit.visit(made, file)
+        node_job.measure_all(made, file)
     yesterday = time.time() - 24 * 3600
     os.utime(made[0].record, (yesterday, yesterday))
     asked.clear()
     (tmp_path / "fixed").touch()
-    visit.visit(made, file)
+    node_job.measure_all(made, file)
     assert [request.spec.model for request in asked] == ["bert-tiny", "matmul"]
 
 
@@ -135,7 +135,7 @@ def test_a_visit_that_is_stopped_ends_at_once(asked: list[RunRequest], monkeypat
     monkeypatch.setattr(launcher, "run", stopped)
     file, made = first_visit(CPU)
     with pytest.raises(launcher.Stopped):
-        visit.visit(made, file)
+        node_job.measure_all(made, file)
     assert len(asked) == 1
 
 
@@ -144,20 +144,20 @@ def test_devices_are_measured_alone_on_their_host(asked: list[RunRequest], tmp_p
     Path("results").mkdir()
     Path(acceptance.LOCAL).write_text(json.dumps({"nodes": {"0": "first", "3": "me@second"}}))
     made = acceptance.asked(Config(), GPUS).visits()
-    visit.visit(made["results/acceptance/node3/visit1.json"], Path("results/acceptance/node3/visit1.json"))
+    node_job.measure_all(made["results/acceptance/node3/visit1.json"], Path("results/acceptance/node3/visit1.json"))
     alone = {(str(request.record.parent), request.visible) for request in asked if request.spec.model == "vector"}
     assert alone == {(f"results/acceptance/node3/device{device}/memory", (device,)) for device in (0, 1)}
     assert {tuple(request.hosts) for request in asked} == {("me@second",)}
     assert all(request.side_by_side for request in asked)
     pair = made["results/acceptance/pair_0_3/visit1.json"]
-    request = visit.request_of(pair[0], Path("x"), {})
+    request = node_job.request_of(pair[0], Path("x"), {})
     assert (request.hosts, request.visible) == (["first", "me@second"], None)
 
 
 def test_a_node_without_a_name_is_an_error(asked: list[RunRequest]) -> None:
     made = acceptance.asked(Config(), GPUS).measurements()
     with pytest.raises(UserError, match="the name of node 0"):
-        visit.request_of(made[0], Path("x"), {})
+        node_job.request_of(made[0], Path("x"), {})
 
 
 @pytest.mark.parametrize("fleet", [CPU, GPUS, Fleet((0, 1), 2, "cuda", hosts="simulated")])
@@ -204,7 +204,7 @@ def test_a_reason_names_the_node_and_the_gpu_by_their_numbers(
     words: str, error: UserError, reason: str, broken: list[tuple[int, int | None]]
 ) -> None:
     """The run itself counts them from 0. What other processes do is no fault of a GPU."""
-    failure = refusals.failure(place(words), error)
+    failure = node_job.failure(place(words), error)
     assert reason in failure.reason
     assert [(one.node, one.device) for one in failure.broken] == broken
 
@@ -215,6 +215,6 @@ def test_a_reason_has_no_name_of_a_node(tmp_path: Path, monkeypatch: pytest.Monk
     Path("results").mkdir()
     Path(acceptance.LOCAL).write_text(json.dumps({"nodes": {"0": "violet", "3": "me@indigo"}}))
     monkeypatch.setenv("THROUGHLINE_NODES", "indigo violet")
-    failure = refusals.failure(place("nodes 0 and 3"), UserError("indigo is lost, node 1 is not"))
+    failure = node_job.failure(place("nodes 0 and 3"), UserError("indigo is lost, node 1 is not"))
     assert failure.reason == "node3 is lost, node 0 is not"
-    assert refusals.failure(place("nodes 0 and 3"), Unfit(0, [ECC])).broken[0].node == 3
+    assert node_job.failure(place("nodes 0 and 3"), Unfit(0, [ECC])).broken[0].node == 3
