@@ -159,7 +159,7 @@ def test_a_sampler_that_fails_and_a_launcher_that_is_killed(hosts: Hosts, tmp_pa
     """The run goes on without the figures of a node, and says so. The end of the launcher ends all on both hosts."""
     run = horovod_run(tmp_path, hosts="ssh", steps={"timed": 20, "min_window_seconds": 8.0})
     command = [*run.command, "--hosts", *hosts.names]
-    fails = psutil_that("import sys\nif sys.argv[2] == '1': raise OSError('no /proc here')", tmp_path / "psutil")
+    fails = psutil_that("import sys\nif sys.argv[2:3] == ['1']: raise OSError('no /proc here')", tmp_path / "psutil")
     variables = {"THROUGHLINE_LOCKS": str(tmp_path / "locks"), "PATH": f"{hosts.bin}:{os.environ['PATH']}"}
 
     def started() -> subprocess.Popen[bytes]:

@@ -18,70 +18,12 @@ from pathlib import Path
 from throughline import files
 from throughline.files import UserError
 
-COMMAND = ["sinfo", "--noheader", "--exact", "--format", "%P|%D|%G|%c"]
-EVERY_NODE = ["sinfo", "--noheader", "--exact", "--Node", "--format", "%N|%P|%T|%G|%c|%f"]
+SINFO = ["sinfo", "--noheader", "--exact", "--Node", "--format", "%N|%P|%T|%G|%c|%f"]
 UP = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 """The states of nodes on which jobs start, now or later."""
-MENDING = "set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
+SET_DEVICE = "set runs.device to cuda or cpu, for instance with --config 'runs={device: cuda}'"
 LOOK_EVERY_S = 30.0
 WAITING = ["squeue", "--me", "--noheader", "--states", "PENDING", "--format", "%A|%Z|%k|%n"]
-
-
-@cache
-def device(partition: str | None) -> tuple[str, str]:
-    """Return the device that `runs.device: auto` means in a partition (None: the default partition), and the reason.
-
-    It is `cuda` if all nodes of the partition have GPUs, and `cpu` if no node has. Raise UserError if only some nodes
-    have GPUs, or if Slurm does not answer.
-    """
-    counts = {True: 0, False: 0}
-    named = _named(partition)
-    for group in _groups(partition, f"runs.device is auto, and Slurm does not say what {named} has", MENDING):
-        counts[group.has_gpus] += group.nodes
-    if not any(counts.values()):
-        raise UserError(
-            f"runs.device is auto, and Slurm names no node of {named}",
-            next_step="check slurm_partition in slurm/config.yaml against `sinfo`, or " + MENDING,
-        )
-    if all(counts.values()):
-        raise UserError(
-            f"runs.device is auto, and {named} has nodes with GPUs ({counts[True]}) and without ({counts[False]})",
-            why="one run has to get nodes of one kind",
-            next_step=MENDING + "; or name another partition (slurm_partition in slurm/config.yaml)",
-        )
-    if counts[True]:
-        return "cuda", f"every node of {named} has GPUs"
-    return "cpu", f"no node of {named} has GPUs"
-
-
-@cache
-def cores(partition: str | None) -> int:
-    """Return the number of cores of the nodes with GPUs in a partition, or the smallest one if they differ.
-
-    Raise UserError if the partition has no such nodes.
-    """
-    what = f"Slurm names no node with GPUs in {_named(partition)}"
-    fix = "choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, with "
-    fix += "--set-resources run:cpus_per_task=<cores>"
-    cores = [group.cores for group in _groups(partition, what, fix) if group.has_gpus]
-    if not cores:
-        raise UserError(what, why="a run with GPUs asks for all cores of its nodes", next_step=fix)
-    return min(cores)
-
-
-@cache
-def capacity(partition: str | None, with_gpus: bool) -> tuple[int, int, int]:
-    """Return the nodes of a partition on which jobs start now or later, and the GPUs and cores that each of them has.
-
-    with_gpus: only nodes with GPUs count; otherwise all count, and their GPUs do not. Raise UserError if there is none.
-    """
-    up = [node for node in nodes(partition) if node.is_up and (node.gpus or not with_gpus)]
-    if not up:
-        raise UserError(
-            f"topologies: auto, and no node {'with GPUs ' * with_gpus}of {_named(partition)} is up",
-            next_step="check `sinfo`, or name the topologies",
-        )
-    return len(up), min(node.gpus for node in up) if with_gpus else 0, min(node.cores for node in up)
 
 
 @dataclass(frozen=True)
@@ -113,53 +55,81 @@ def nodes(partition: str | None) -> tuple[SlurmNode, ...]:
 
 
 def nodes_now(partition: str | None) -> tuple[SlurmNode, ...]:
-    """Return the nodes of a partition (None: the default one) by name. Raise UserError if there are none."""
-    what = f"Slurm names no node of {_named(partition)}"
-    fix = "check slurm_partition in slurm/config.yaml and accept.partition against `sinfo`"
-    found = []
-    for line in _answer(EVERY_NODE, partition, what, fix):
+    """Return the nodes of a partition (None: the default one) by name.
+
+    Raise UserError if there are none, or if Slurm does not answer.
+    """
+    listed, why = [], None
+    try:
+        lines = _output([*SINFO, *(["--partition", partition] if partition else [])]).splitlines()
+    except (OSError, subprocess.SubprocessError) as error:
+        lines, why = [], " ".join(f"`sinfo`: {getattr(error, 'stderr', None) or error}".split())
+    for line in lines:
         name, partition_name, state, resources, cpus, features = line.split("|")
         if partition or partition_name.endswith("*"):
             gpus = sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", resources))
-            found.append(SlurmNode(name, state, gpus, int(cpus), frozenset(features.split(","))))
-    if not found:
-        raise UserError(what, next_step=fix)
-    return tuple(sorted(found, key=lambda node: files.natural(Path(node.name))))
+            listed.append(SlurmNode(name, state, gpus, int(cpus), frozenset(features.split(","))))
+    if not listed:
+        raise UserError(
+            f"Slurm names no node of {_named(partition)}",
+            why=why,
+            next_step="check slurm_partition in slurm/config.yaml and accept.partition against `sinfo`; without it, "
+            "name the topologies, set runs.device, and use --set-resources run:cpus_per_task=<cores of a node>",
+        )
+    return tuple(sorted(listed, key=lambda node: files.natural(Path(node.name))))
+
+
+def device(partition: str | None) -> tuple[str, str]:
+    """Return the device that `runs.device: auto` means in a partition (None: the default partition), and the reason.
+
+    It is `cuda` if all nodes of the partition have GPUs, and `cpu` if no node has. Raise UserError if only some nodes
+    have GPUs.
+    """
+    with_gpus, count = sum(node.gpus > 0 for node in nodes(partition)), len(nodes(partition))
+    if 0 < with_gpus < count:
+        raise UserError(
+            f"runs.device is auto, and {_named(partition)} has nodes with GPUs ({with_gpus}) and without "
+            f"({count - with_gpus})",
+            why="one run has to get nodes of one kind",
+            next_step=SET_DEVICE + "; or name another partition (slurm_partition in slurm/config.yaml)",
+        )
+    if with_gpus:
+        return "cuda", f"every node of {_named(partition)} has GPUs"
+    return "cpu", f"no node of {_named(partition)} has GPUs"
+
+
+def cores(partition: str | None) -> int:
+    """Return the number of cores of the nodes with GPUs in a partition, or the smallest one if they differ.
+
+    Raise UserError if the partition has no such nodes.
+    """
+    with_gpus = [node.cores for node in nodes(partition) if node.gpus]
+    if not with_gpus:
+        raise UserError(
+            f"Slurm names no node with GPUs in {_named(partition)}",
+            why="a run with GPUs asks for all cores of its nodes",
+            next_step="choose a partition with GPUs, or runs.device: cpu; or say how many cores a node of yours has, "
+            "with --set-resources run:cpus_per_task=<cores>",
+        )
+    return min(with_gpus)
+
+
+def capacity(partition: str | None, with_gpus: bool) -> tuple[int, int, int]:
+    """Return the nodes of a partition on which jobs start now or later, and the GPUs and cores that each of them has.
+
+    with_gpus: only nodes with GPUs count; otherwise all count, and their GPUs do not. Raise UserError if there is none.
+    """
+    up = [node for node in nodes(partition) if node.is_up and (node.gpus or not with_gpus)]
+    if not up:
+        raise UserError(
+            f"topologies: auto, and no node {'with GPUs ' * with_gpus}of {_named(partition)} is up",
+            next_step="check `sinfo`, or name the topologies",
+        )
+    return len(up), min(node.gpus for node in up) if with_gpus else 0, min(node.cores for node in up)
 
 
 def _named(partition: str | None) -> str:
     return f"partition {partition}" if partition else "the default partition"
-
-
-@dataclass(frozen=True)
-class Group:
-    """Nodes of a partition with the same resources."""
-
-    nodes: int
-    has_gpus: bool
-    cores: int
-
-
-def _groups(partition: str | None, what: str, fix: str) -> list[Group]:
-    """Return the nodes of a partition. Raise UserError(what) if Slurm does not answer."""
-    groups = []
-    for line in _answer(COMMAND, partition, what, fix):
-        name, nodes, resources, cpus = line.split("|")
-        if partition or name.endswith("*"):
-            kinds = {resource.partition(":")[0] for resource in resources.split(",")}
-            groups.append(Group(int(nodes), "gpu" in kinds, int(cpus)))
-    return groups
-
-
-def _answer(command: list[str], partition: str | None, what: str, fix: str) -> list[str]:
-    """Return the lines that sinfo prints. Raise UserError(what) if Slurm does not answer."""
-    try:
-        words = [*command, *(["--partition", partition] if partition else [])]
-        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
-    except (OSError, subprocess.SubprocessError) as error:
-        answer = getattr(error, "stderr", None) or error
-        raise UserError(what, why=" ".join(f"`sinfo`: {answer}".split()), next_step=fix) from None
-    return done.stdout.split("\n")[:-1]
 
 
 def watch_lost_nodes(

@@ -101,18 +101,14 @@ n3|gpu*|down|gpu:2|8|x
 
 @pytest.fixture
 def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A synthetic sinfo: a file with the nodes that it prints one by one. As groups, it knows a single one."""
+    """A synthetic sinfo: a file with the nodes that it prints."""
     (tmp_path / "nodes").write_text(NODES)
-    groups = "echo 'gpu*|3|gpu:8|64'"
-    (tmp_path / "sinfo").write_text(f'#!/bin/sh\ncase "$*" in *--Node*) cat {tmp_path}/nodes;; *) {groups};; esac\n')
+    (tmp_path / "sinfo").write_text(f"#!/bin/sh\ncat {tmp_path}/nodes\n")
     (tmp_path / "sinfo").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    cached = (slurm_partition.device, slurm_partition.nodes, slurm_partition.capacity)
-    for answer in cached:
-        answer.cache_clear()
+    slurm_partition.nodes.cache_clear()
     yield tmp_path / "nodes"
-    for answer in cached:
-        answer.cache_clear()
+    slurm_partition.nodes.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -40,26 +40,6 @@ def partition(monkeypatch: pytest.MonkeyPatch) -> list[SlurmNode]:
     return nodes
 
 
-def test_sinfo_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lines = "n10|gpu*|idle|gpu:a100:8(S:0-1),nvme:1|64|a100,ib\nn9|gpu*|down*|gpu:8|32|(null)\nn1|cpu|idle|(null)|8|x"
-    (tmp_path / "sinfo").write_text(f"#!/bin/sh\necho '{lines}'\n")
-    (tmp_path / "sinfo").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    slurm_partition.nodes.cache_clear()
-    nine, ten = slurm_partition.nodes(None)
-    assert (nine.name, nine.gpus, nine.cores, nine.is_up) == ("n9", 8, 32, False)
-    assert (ten.name, ten.gpus, ten.cores, ten.is_up, "ib" in ten.features) == ("n10", 8, 64, True, True)
-    slurm_partition.nodes.cache_clear()
-
-
-@pytest.mark.parametrize(
-    ("state", "is_up"),
-    [("idle", True), ("mixed-", True), ("allocated+", True), ("idle~", True), ("idle*", False), ("drained", False)],
-)
-def test_only_nodes_on_which_jobs_start_are_up(state: str, is_up: bool) -> None:
-    assert node("n", state).is_up == is_up
-
-
 def test_a_node_keeps_its_number_when_others_come_and_go(partition: list[SlurmNode], local: Path) -> None:
     partition[:] = [node("b"), node("c")]
     first = fleet.find(accept(), True, path=local)
