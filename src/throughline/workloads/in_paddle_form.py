@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import numpy as np
+import paddle
 from paddle import nn
 
 from throughline.workloads import Arrays, Form
@@ -50,3 +51,15 @@ class PaddleForm(Form[P, N]):
 
     def snapshot(self, network: N) -> Arrays:
         return {name: parameter.numpy() for name, parameter in trained(network).items()}
+
+    def predicted(self, network: N, batch: dict[str, Any]) -> dict[str, Any]:
+        """Return the values whose sums over a batch `Workload.look` takes: the losses and the hits of each head."""
+        raise NotImplementedError
+
+    @paddle.no_grad()  # type: ignore[untyped-decorator]
+    def sums(self, network: N, batch: dict[str, Any]) -> dict[str, float]:
+        network.eval()
+        values = {name: value.numpy() for name, value in self.predicted(network, batch).items()}
+        network.train()
+        samples = float(len(next(iter(batch.values()))))
+        return {**{name: float(value.sum(dtype=np.float64)) for name, value in values.items()}, "samples": samples}

@@ -151,19 +151,16 @@ class BertInKeras(KerasForm[Parameters, BertForPretraining]):
             "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
         }
 
-    def sums(self, network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
-        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp)."""
+    def predicted(self, network: BertForPretraining, batch: dict[str, Any]) -> dict[str, Any]:
         scores, order = network.scores(batch, training=False)
         labels, following, weights = batch["labels"], ops.cast(batch["following"], "int32"), masked(batch)
-        every = {
+        return {
             "mlm_loss": cross_entropy(labels, scores) * weights,
             "mlm_right": ops.cast(ops.equal(ops.cast(ops.argmax(scores, -1), "int32"), labels), "float32") * weights,
             "masked": weights,
             "nsp_loss": cross_entropy(following, order),
             "nsp_right": ops.cast(ops.equal(ops.cast(ops.argmax(order, -1), "int32"), following), "float32"),
         }
-        totals = {name: float(ops.convert_to_numpy(each).sum(dtype="float64")) for name, each in every.items()}
-        return {**totals, "samples": float(following.shape[0])}
 
 
 FORM = BertInKeras()

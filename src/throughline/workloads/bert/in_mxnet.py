@@ -127,19 +127,19 @@ class BertInMxnet(MxnetForm[Parameters, BertForPretraining]):
         network.bert.hybridize(False)  # the graph that trains belongs to the whole network, and stays
         _, _, order, scores = network.bert(tokens, segments, lengths[0] if lengths else None, positions)
         scores = scores.reshape((-3, 0))
-        masked, true, next_true = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
+        masked, right, first = (array.asnumpy().astype(np.float64) for array in (weights, labels, following))
 
-        def losses(of: Any, right: Any) -> Any:
-            return -mx.nd.pick(mx.nd.log_softmax(of.astype("float32")), right).asnumpy().astype(np.float64)
+        def losses(scores: Any, labels: Any) -> Any:
+            return -mx.nd.pick(mx.nd.log_softmax(scores.astype("float32")), labels).asnumpy().astype(np.float64)
 
-        return {
-            "mlm_loss": float((losses(scores, labels) * masked).sum()),
-            "mlm_right": float(((scores.argmax(axis=1).asnumpy() == true) * masked).sum()),
-            "masked": float(masked.sum()),
-            "nsp_loss": float(losses(order, following).sum()),
-            "nsp_right": float((order.argmax(axis=1).asnumpy() == next_true).sum()),
-            "samples": float(len(next_true)),
+        values = {
+            "mlm_loss": losses(scores, labels) * masked,
+            "mlm_right": (scores.argmax(axis=1).asnumpy() == right) * masked,
+            "masked": masked,
+            "nsp_loss": losses(order, following),
+            "nsp_right": order.argmax(axis=1).asnumpy() == first,
         }
+        return {**{name: float(value.sum()) for name, value in values.items()}, "samples": float(len(first))}
 
 
 FORM = BertInMxnet()

@@ -167,23 +167,18 @@ class BertInPaddle(PaddleForm[Parameters, BertForPretraining]):
             "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
         }
 
-    @paddle.no_grad()  # type: ignore[untyped-decorator]
-    def sums(self, network: BertForPretraining, batch: dict[str, Any]) -> dict[str, float]:
-        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp)."""
-        network.eval()
+    def predicted(self, network: BertForPretraining, batch: dict[str, Any]) -> dict[str, Any]:
         given = {name: batch.get(name) for name in ("input_ids", "segments", "positions", "mask")}
         scores, order = network.scores(**given)
-        network.train()
         labels, following = batch["labels"].flatten(), batch["following"].astype("int32")
         used = (batch["positions"] != 0).flatten()
-        every = {
-            "mlm_loss": F.cross_entropy(scores, labels, reduction="none").flatten()[used].sum(),
-            "mlm_right": (scores.argmax(1, dtype="int32") == labels)[used].sum(),
-            "masked": used.sum(),
-            "nsp_loss": F.cross_entropy(order, following, reduction="sum"),
-            "nsp_right": (order.argmax(1, dtype="int32") == following).sum(),
+        return {
+            "mlm_loss": F.cross_entropy(scores, labels, reduction="none").flatten()[used],
+            "mlm_right": (scores.argmax(1, dtype="int32") == labels)[used],
+            "masked": used,
+            "nsp_loss": F.cross_entropy(order, following, reduction="none"),
+            "nsp_right": order.argmax(1, dtype="int32") == following,
         }
-        return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
 
 
 FORM = BertInPaddle()
