@@ -44,7 +44,7 @@ submit: $(VENV)/main.ready
 	@sbatch $(SBATCH) slurm/submit.sh $(TARGETS)
 
 doctor:
-	@THROUGHLINE_GPU="$(GPU)" $$(command -v $(PYTHON) || command -v python3) src/throughline/installation/doctor.py
+	@THROUGHLINE_GPU="$(GPU)" $$(command -v $(PYTHON) || command -v python3) src/throughline/commands/doctor.py
 
 demo-report: $(VENV)/main.ready
 	@$(ACTIVATE) && python src/start.py workflow/scripts/demo_report.py
@@ -89,7 +89,7 @@ $(VENV)/bin/uv: envs/lock/main.txt
 $(VENV)/gpu: always $(VENV)/bin/uv
 	@test -f $@ -a -z "$(GPU)" || echo "$(or $(GPU),auto)" > $@
 
-$(VENV)/main.ready: $(VENV)/bin/uv $(VENV)/gpu envs/main.txt envs/torch.txt envs/apart.txt pyproject.toml
+$(VENV)/main.ready: $(VENV)/bin/uv $(VENV)/gpu envs/main.txt envs/torch.txt envs/torch.toml envs/apart.txt pyproject.toml
 	@sed '/^torch==/d' envs/torch.txt | $(LOCKED) -r envs/main.txt -r -
 	@$(VENV)/bin/python src/start.py throughline.installation.torch_build $(TORCH_INDEX)
 	@$(UV) pip install --quiet --no-deps --no-build-isolation --reinstall -e .
@@ -107,11 +107,11 @@ lock: $(VENV)/bin/uv
 	@$(COMPILE) --excludes envs/apart.txt envs/main.txt envs/torch.txt envs/test.txt --output-file envs/lock/main.txt
 # A variant for GPUs starts from the versions of its CPU build. torch itself is not locked, but its CUDA packages are.
 	@sed '/^torch$$/d' envs/apart.txt > $(VENV)/apart.txt
-	@for name in $$($(VENV)/bin/python src/start.py throughline.recipes); do \
+	@for name in $$($(VENV)/bin/python src/start.py throughline.installation.recipe); do \
 	  apart=envs/apart.txt; \
 	  case $$name in *.*) apart="$(VENV)/apart.txt --no-emit-package torch"; \
 	    test -f envs/lock/$$name.txt || cp envs/lock/$${name%.*}.txt envs/lock/$$name.txt ;; esac; \
-	  $(VENV)/bin/python src/start.py throughline.recipes $$name \
+	  $(VENV)/bin/python src/start.py throughline.installation.recipe $$name \
 	    | $(COMPILE) --excludes $$apart - --output-file envs/lock/$$name.txt || exit 1; \
 	done
 	@$(VENV)/bin/python src/start.py throughline.installation.conda_files

@@ -1,8 +1,9 @@
 # What the rules ask about each job: src/throughline/workflow/ has the functions. The look-ups of what the configuration
 # asks for are in study/targets.py and in the targets.py of each data package.
 
-from throughline import files, recipes
+from throughline import files
 from throughline.datasets.targets import FolderTargets
+from throughline.installation import recipe
 from throughline.report.analysis import cells
 from throughline.spec import canonical
 from throughline.study import acceptance

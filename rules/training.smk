@@ -3,7 +3,7 @@
 #   out: results/<benchmark>/bz<b>_<precision>/<framework>/<topology>/run<k>.json, .telemetry.csv, and the .log
 # A run is made again if its specification changes or its record is missing, but never because its data are newer.
 # Environments: one for each framework that cannot share the workflow's own. Each is built once per user.
-#   in:  envs/<framework>.txt and its lock (the name of the environment holds the hash of these pins)
+#   in:  envs/<framework>.toml, its requirements and its lock (the name of the environment has their hash)
 #   out: ~/.cache/throughline/environments/<framework>-<hash>/.ready, which all clones share
 
 RUNS = RunJobs(lambda **wildcards: [TARGETS.run(**wildcards)], SLURM)
@@ -36,7 +36,7 @@ rule run:
 
 rule environment:
     output:
-        ready=f"{recipes.environments()}/{{framework}}-{{pins}}/.ready",
+        ready=f"{recipe.environments()}/{{framework}}-{{pins}}/.ready",
     log:
         "logs/environments/{framework}-{pins}.log",
     priority: BEFORE_RUNS

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import training_fixtures
-from throughline import frameworks, recipes, records
+from throughline import frameworks, records
+from throughline.installation import choose, recipe
 
 ROOT = Path(__file__).parents[1]
 REQUIRED = os.environ.get("THROUGHLINE_REQUIRE_SYSTEM") == "1"
@@ -45,18 +46,18 @@ def register(root: Path) -> None:
 
 def python(framework: str) -> str:
     """Return a framework's interpreter. Skip the test if the environment is not built; fail where it must be built."""
-    marker = recipes.ready(framework)
+    marker = choose.ready(framework)
     if marker is None:
         return sys.executable
     if not marker.is_file():
         message = f"the environment of {framework} is not built: make frameworks"
         pytest.fail(message) if REQUIRED else pytest.skip(message)
-    return recipes.python_of(recipes.name_of(marker))
+    return recipe.python_of(recipe.name_of(marker))
 
 
 def built(names: Iterable[str]) -> dict[str, str]:
     """Map those of these frameworks whose environments are built to their interpreters."""
-    markers = {name: recipes.ready(name) for name in names}
+    markers = {name: choose.ready(name) for name in names}
     return {name: python(name) for name, marker in markers.items() if marker is None or marker.is_file()}
 
 

@@ -5,7 +5,7 @@
     models         SHA-256 -> path of a model's config.json
     configuration  the merged configuration, without names of hosts and paths (study/runs.py)
     started_with   words of the command of Snakemake that name the Snakefile and the configuration (files.py)
-    gpu, cards     which builds of environments the user wants, and the GPUs that decide (variants.py)
+    gpu, cards     which builds of environments the user wants, and the GPUs that decide (installation/choose.py)
     topologies     device, threads and largest number of nodes -> nodes, devices and words (launch/auto_topologies.py)
     devices        framework -> the largest run that waits for its environment (launch/gpu_builds.py)
     progress_s     seconds between two lines about the progress of a run

@@ -116,8 +116,8 @@ def test_the_number_of_nccl_is_a_version() -> None:
 @pytest.mark.parametrize("topology", ["1n1g", "1n2g"])
 def test_a_framework_whose_python_is_missing_is_unsupported(tmp_path: Path, topology: str) -> None:
     other = Lab(tmp_path)
-    pins = tmp_path / "envs/mxnet-horovod.txt"
-    pins.write_text(pins.read_text().replace("#: python 3.11", "#: python 2.99"))
+    pins = tmp_path / "envs/mxnet-horovod.toml"
+    pins.write_text(pins.read_text().replace('python = "3.11"', 'python = "2.99"'))
     spec = training_fixtures.spec(framework="mxnet-horovod", topology=topology)
     record = tmp_path / spec.record
     command = [

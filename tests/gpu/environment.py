@@ -17,9 +17,8 @@ sys.path[:0] = [str(HERE.parents[1] / "src"), str(HERE)]
 
 from double import build  # noqa: E402
 
-from throughline import recipes  # noqa: E402
 from throughline.files import UserError  # noqa: E402
-from throughline.installation import uv  # noqa: E402
+from throughline.installation import recipe, uv  # noqa: E402
 
 BUILD = "import torch; print(torch.version.cuda or 'none')"
 
@@ -32,16 +31,16 @@ def main() -> None:
 
 def pins() -> list[str]:
     """Return what the environment has: torch in the build of the index itself, which is CUDA's, and no `+cpu`."""
-    transformers = [line for line in recipes.requirements("hf-loop") if line.startswith("transformers==")]
-    return [line.replace("torch==", "torch===") for line in recipes.requirements("torch")] + transformers
+    transformers = [line for line in recipe.read("hf-loop").pinned if line.startswith("transformers==")]
+    return [line.replace("torch==", "torch===") for line in recipe.read("torch").pinned] + transformers
 
 
 def environment() -> Path:
     """Return the interpreter of the environment, which is built if it does not exist."""
     digest = hashlib.sha256(json.dumps([sys.version_info[:2], pins()]).encode()).hexdigest()[:12]
-    folder = recipes.environments() / f"gpu-dry-{digest}"
+    folder = recipe.environments() / f"gpu-dry-{digest}"
     python = folder / "bin/python"
-    if (folder / recipes.READY).exists():
+    if (folder / recipe.READY).exists():
         return python
     print(f"environment of the lane: {folder}; it downloads 2.7 GB", file=sys.stderr)
     variables = uv.variables(folder)
@@ -60,7 +59,7 @@ def environment() -> Path:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    (folder / recipes.READY).touch()
+    (folder / recipe.READY).touch()
     return python
 
 
@@ -71,7 +70,7 @@ def double(python: Path) -> Path:
     headers = build.headers(Path(site))
     if headers is None:
         raise UserError(f"{python} has no headers of CUDA", next_step="install Triton there: the CUDA build needs it")
-    return build.library(headers, recipes.environments().parent / "gpu-double").parent
+    return build.library(headers, recipe.environments().parent / "gpu-double").parent
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import os
 import shlex
 from pathlib import Path
 
-from throughline import recipes
+from throughline.installation import recipe
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -40,7 +40,7 @@ def variables(**more: str) -> dict[str, str]:
         "PYTHONDONTWRITEBYTECODE": "1",
         "OMP_NUM_THREADS": "1",
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str(recipes.environments().parent / "gpu-dry-compiled"),
+        "TORCHINDUCTOR_CACHE_DIR": str(recipe.environments().parent / "gpu-dry-compiled"),
     }
     return {**os.environ, **ours, **more}
 

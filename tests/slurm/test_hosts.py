@@ -19,7 +19,8 @@ import pytest
 import training_fixtures
 from process_helpers import needs, psutil_that
 from slurm.conftest import ROOT, Cluster, until
-from throughline import processes, recipes, records
+from throughline import processes, records
+from throughline.installation import choose, recipe
 
 PORT = 2222
 LITTLE = 300 << 20
@@ -130,11 +131,11 @@ def small_disk(daemon: int, folder: Path) -> Iterator[None]:
 
 def horovod_run(folder: Path, *before: str, **changes: Any) -> Run:
     """Return a call with torch-horovod, of a window that is long enough to be sampled."""
-    marker = Path(recipes.ready("torch-horovod") or "")
+    marker = Path(choose.ready("torch-horovod") or "")
     needs(marker.is_file() and shutil.which("mpirun") is not None, "mpirun, and make frameworks")
     changes = {"steps": {"timed": 20, "min_window_seconds": 3.0}} | changes
     run = Run(folder, *before, framework="torch-horovod", **changes)
-    run.command += ["--python", recipes.python_of(recipes.name_of(marker))]
+    run.command += ["--python", recipe.python_of(recipe.name_of(marker))]
     return run
 
 

@@ -126,9 +126,10 @@ def test_generated_pages_and_environments_know_a_new_framework(clone: Callable[[
     changed = {name for name, digest in digests(made.path).items() if before.get(name) != digest}
     assert changed == {*texts, "docs/configuration.md", "resources/config.schema.json"}
 
-    (made.path / "envs/toy.txt").write_text("#: python 3.11\n#: check json\n")
+    (made.path / "envs/toy.toml").write_text('python = "3.11"\ncheck = ["json"]\n')
+    (made.path / "envs/toy.txt").write_text("")
     called(made, "throughline.installation.conda_files")
-    assert "toy" in called(made, "throughline.recipes").split()
+    assert "toy" in called(made, "throughline.installation.recipe").split()
     assert "installs the pins of toy.txt" in (made.path / "envs/toy.yaml").read_text()
     own = {"XDG_CACHE_HOME": str(made.path / "cache")}
     planned = made.made("--dry-run", "results/toys/bz2_fp32/toy/1n1g/run1.json", **own).stdout

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline import recipes
+from throughline.installation import choose
 from throughline.study import config, runs
 from workflow.conftest import Clone, job_counts
 
@@ -81,7 +81,7 @@ def test_checks_on_gpus_get_all_cores_as_runs_do(
     clone: Callable[[str], Clone], asked: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(asked.parent))
-    ready = Path(recipes.ready("mxnet-horovod") or "")
+    ready = Path(choose.ready("mxnet-horovod") or "")
     ready.parent.mkdir(parents=True)
     ready.touch()
     checked = LARGE.replace("64n8g, 125n8g", "1n4g").replace("batch: {", "frameworks: [torch, mxnet-horovod], batch: {")

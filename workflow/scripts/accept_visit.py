@@ -12,13 +12,14 @@ from throughline.command import run
 
 
 def main(visit: str, output: Path, environment: Sequence[str] = ()) -> None:
-    from throughline import files, recipes
+    from throughline import files
+    from throughline.installation import recipe
     from throughline.launch import lock, node_job
     from throughline.study import acceptance
 
     with lock.record(output):
         measured = acceptance.read_visit(visit)
-        files.write_json(output, node_job.measure_all(measured, output, recipes.pythons_of(environment)))
+        files.write_json(output, node_job.measure_all(measured, output, recipe.pythons_of(environment)))
 
 
 if __name__ == "__main__":

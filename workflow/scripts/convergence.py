@@ -28,14 +28,14 @@ def main(
     python: str = sys.executable,
     environment: str | None = None,
 ) -> None:
-    from throughline import recipes
     from throughline.checks import convergence_check
+    from throughline.installation import recipe
     from throughline.launch import nodes
     from throughline.study.benchmark import Convergence
     from throughline.study.runs import read_spec
 
     asked, how = read_spec(spec), Convergence.model_validate_json(settings)
-    workers = recipes.python_of(environment) if environment else python
+    workers = recipe.python_of(environment) if environment else python
     hosts = nodes.configured(asked.benchmark)
     convergence_check.run(asked, how, manifest, output, log, workers, hosts, begin)
 

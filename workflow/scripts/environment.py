@@ -18,14 +18,13 @@ from throughline.files import UserError
 def main(frameworks: Sequence[str] = (), /, here: bool = False, log: Path | None = None) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    from throughline import handover, recipes
+    from throughline import handover
     from throughline.frameworks import NAMES
-    from throughline.installation import build
+    from throughline.installation import build, choose, recipe
 
     if log and len(frameworks) != 1:
         raise UserError("--log needs the name of one framework")
-    needed = (recipes.of(name) for name in NAMES if recipes.ready(name))
-    names = frameworks or list(dict.fromkeys(recipe.framework for recipe in needed if recipe))
+    names = frameworks or list(dict.fromkeys(recipe.read(name).framework for name in NAMES if choose.ready(name)))
     logs = [log or Path("logs", "environments", f"{name}.log") for name in names]
     if here:
         for name, output in zip(names, logs, strict=True):

@@ -15,11 +15,12 @@ from throughline.command import run
 
 
 def main(specs: str, output: Path, manifest: Path | None = None, environment: Sequence[str] = ()) -> None:
-    from throughline import recipes, records
+    from throughline import records
     from throughline.checks import equivalence
+    from throughline.installation import recipe
     from throughline.study.runs import read_specs
 
-    result = equivalence.prove(read_specs(specs), manifest, recipes.pythons_of(environment), output.with_suffix(""))
+    result = equivalence.prove(read_specs(specs), manifest, recipe.pythons_of(environment), output.with_suffix(""))
     records.write(records.Equivalence, result, output)
 
 

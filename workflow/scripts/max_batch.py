@@ -18,12 +18,13 @@ from throughline.command import run
 def main(
     specs: str, output: Path, quantity: str = "batch", manifest: Path | None = None, environment: Sequence[str] = ()
 ) -> None:
-    from throughline import recipes, records
+    from throughline import records
     from throughline.checks import max_batch
+    from throughline.installation import recipe
     from throughline.launch import lock, nodes
     from throughline.study.runs import read_specs
 
-    tried, pythons = read_specs(specs), recipes.pythons_of(environment)
+    tried, pythons = read_specs(specs), recipe.pythons_of(environment)
     hosts = nodes.configured(tried[0].benchmark)
     with lock.record(output):
         result = max_batch.find(tried, manifest, pythons, output.with_suffix(""), hosts, quantity)

@@ -34,7 +34,7 @@ def main(
 ) -> None:
     from pydantic import ValidationError
 
-    from throughline import recipes
+    from throughline.installation import recipe
     from throughline.launch import launcher, nodes
     from throughline.launch.request import RunRequest, is_strict
     from throughline.study.runs import read_spec
@@ -49,7 +49,7 @@ def main(
             record=record,
             log=log,
             manifest=manifest,
-            python=recipes.python_of(environment) if environment else python,
+            python=recipe.python_of(environment) if environment else python,
             hang_after_s=hang_after,
             strict=strict or is_strict(asked.benchmark),
             hosts=hosts or nodes.configured(asked.benchmark),

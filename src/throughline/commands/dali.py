@@ -1,10 +1,45 @@
 """Install the pinned DALI into the environment of a framework, for options.image_decoder: dali.
 
+The lock of the framework is a constraint, so no package that is there changes its version. A record names the packages
+of its environment, so runs before and after the installation are not pooled.
+
 framework: such as torch or mxnet-horovod; its environment has to be built
 """
 
+import subprocess
+import sys
+from pathlib import Path
+
+from throughline import frameworks
+from throughline.files import UserError
+from throughline.installation import choose, recipe, uv
+
 
 def main(framework: str, /) -> None:
-    from throughline.installation import dali
+    words, target = command(framework)
+    if subprocess.run(words, env=uv.variables(target), check=False).returncode:
+        raise UserError(
+            f"DALI cannot be installed into {target}",
+            why="uv says why, above",
+            next_step=f"correct the cause and run again: throughline dali {framework}",
+        )
+    print(f"DALI is in {target}; set options.image_decoder: dali")
 
-    dali.install(framework)
+
+def command(framework: str) -> tuple[list[str], Path]:
+    """Return the command that installs DALI for a framework, and the environment that it installs into.
+
+    Raise UserError if the framework is unknown, or its environment is not built.
+    """
+    if framework not in frameworks.NAMES:
+        raise UserError(f"there is no framework {framework}", next_step=f"name one of {', '.join(frameworks.NAMES)}")
+    environment = choose.environment(framework)
+    if environment and not (environment.folder / recipe.READY).is_file():
+        raise UserError(
+            f"the environment of {framework} is not built", next_step=f"make frameworks FRAMEWORKS={framework}"
+        )
+    target = environment.folder if environment else Path(sys.prefix)
+    lock = environment.lock if environment else recipe.PINS / "lock" / "main.txt"
+    locked = ["-c", str(lock)] if lock else []
+    install = uv.command("pip", "install", "--python", str(target / "bin" / "python"), *locked)
+    return [*install, "-r", str(recipe.PINS / "dali.txt")], target

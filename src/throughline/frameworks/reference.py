@@ -6,9 +6,10 @@
 import ast
 from pathlib import Path
 
-from throughline import frameworks, recipes, workloads
+from throughline import frameworks, workloads
 from throughline.files import write_text
 from throughline.frameworks.description import FEATURES, Framework
+from throughline.installation import recipe
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT.parents[1] / "docs" / "frameworks.md"
@@ -47,9 +48,9 @@ def _overview() -> str:
     """Return a row for each framework: version, environment, sources of its models, features."""
     rows = []
     for name in frameworks.NAMES:
-        recipe = recipes.of(name)
+        environment = recipe.read(name)
         library = frameworks.of(name).library
-        pins = f"`envs/{recipe.framework}.txt`" if recipe else "the workflow's, `envs/torch.txt`"
+        pins = f"`envs/{environment.framework}.txt`" if environment.python else "the workflow's, `envs/torch.txt`"
         sources = "; ".join(found for folder in ("bert", "gpt2", "resnet") if (found := source(folder, library)))
         has = frameworks.features(name, "bert-tiny")
         features = ", ".join(key for key in FEATURES if key in has)
@@ -95,7 +96,7 @@ def _facts() -> str:
     """Return for each framework its folder, its library, what starts its ranks, and their environment."""
     names = frameworks.NAMES
     environments = [
-        f"its own, Python {recipe.python}" if (recipe := recipes.of(name)) else "the workflow's" for name in names
+        f"its own, Python {python}" if (python := recipe.read(name).python) else "the workflow's" for name in names
     ]
     starters = [starter.name if (starter := frameworks.of(name).starter) else "agents" for name in names]
     rows = [
@@ -110,7 +111,7 @@ def _facts() -> str:
 def _pins(name: str) -> str:
     """Return the pinned versions of a framework's packages, and of numpy."""
     shown = (*frameworks.of(name).packages, "numpy")
-    pins = (line.split()[0] for line in recipes.requirements(name))
+    pins = (line.split()[0] for line in recipe.read(name).pinned)
     return ", ".join(pin.replace("==", " ") for pin in pins if pin.partition("==")[0] in shown)
 
 

@@ -1,5 +1,7 @@
-"""Installation: build the environments of the frameworks, and say what a machine lacks.
+"""Installation: the environments in which the ranks of frameworks run.
 
-build.py follows the recipe of an environment (recipes.py) with uv.py, which runs uv with pip's settings. conda_files.py
-writes the same environments for conda. doctor.py is `make doctor`. Everything here imports the standard library only.
+recipe.py reads what an environment consists of (envs/*.toml), choose.py decides which build this machine gets and why,
+and build.py builds it with uv (uv.py: with pip's settings; torch_build.py: which PyTorch; horovod.py: MPI, CUDA and
+NCCL for Horovod). conda_files.py writes the same environments for conda. Everything here imports the standard library
+only.
 """

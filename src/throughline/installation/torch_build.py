@@ -9,15 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from throughline import recipes, variants
 from throughline.files import command_line
-from throughline.installation import uv
-from throughline.recipes import PINS, TORCH_IN_INDEX
+from throughline.installation import choose, recipe, uv
 
 INDEX = "https://download.pytorch.org/whl"
 
 
-def label(wants: str, known: variants.Facts) -> str | None:
+def label(wants: str, facts: choose.Facts) -> str | None:
     """Return the label of the build, such as `cpu` or `cu126`.
 
     "" is the build for GPUs of the usual indexes, which has no label. None is whatever they have: without a GPU, or
@@ -25,10 +23,8 @@ def label(wants: str, known: variants.Facts) -> str | None:
     """
     if wants == "none":
         return "cpu"
-    chosen, _ = variants.choose(recipes.variants_of("torch"), wants, known)
-    if chosen is None:
-        return None
-    return "" if chosen.cuda == TORCH_IN_INDEX else f"cu{chosen.cuda.replace('.', '')}"
+    build, _ = choose.choose(recipe.read("torch").builds, wants, facts)
+    return build.torch_label if build else None
 
 
 def attempts(pin: str, build: str | None, index: str) -> list[list[str]]:
@@ -45,18 +41,15 @@ def attempts(pin: str, build: str | None, index: str) -> list[list[str]]:
 
 
 def main() -> int:
-    lines = (PINS / "torch.txt").read_text(encoding="utf-8").splitlines()
-    pin = next(line for line in lines if line.startswith("torch=="))
     index = sys.argv[1] if len(sys.argv) > 1 else ""
-    tries = attempts(pin, None if index else label(variants.wanted(), variants.facts()), index)
+    build = None if index else label(choose.wanted(), choose.facts())
+    tries = attempts(str(recipe.read("torch").torch), build, index)
     quiet = [] if sys.stderr.isatty() else ["--quiet"]
-    install = uv.command("pip", "install", *quiet, "-c", str(PINS / "lock" / "main.txt"))
+    install = uv.command("pip", "install", *quiet, "-c", str(recipe.PINS / "lock" / "main.txt"))
     status = 1
     for number, words in enumerate(tries, 1):
-        hushed = subprocess.DEVNULL if number < len(tries) else None
-        status = subprocess.run(
-            [*install, *words], env=uv.variables(Path(sys.prefix)), stderr=hushed, check=False
-        ).returncode
+        stderr = subprocess.DEVNULL if number < len(tries) else None
+        status = subprocess.run([*install, *words], env=uv.variables(Path(sys.prefix)), stderr=stderr).returncode
         if status == 0:
             break
     return status

@@ -21,8 +21,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from throughline import frameworks, messages, recipes
+from throughline import frameworks, messages
 from throughline.files import UserError
+from throughline.installation.choose import unused_gpus
 from throughline.memory import gib
 from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
@@ -86,7 +87,7 @@ def gpus(framework: str, python: str, variables: Mapping[str, str], device: str 
             seen = _asked(framework, kind, [python, "-c", question], variables)
             if seen.count:
                 return seen
-    if device == "auto" and "cuda" in frameworks.of(framework).accelerators and (unused := recipes.unused_gpus()):
+    if device == "auto" and "cuda" in frameworks.of(framework).accelerators and (unused := unused_gpus()):
         raise UserError(
             f"{framework} sees no GPU, and this machine has {len(unused.cards)} ({unused.cards[0].name})",
             why=f"its environment is the build for CPUs, or one that does not run with driver {unused.driver}",

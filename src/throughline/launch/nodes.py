@@ -15,9 +15,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from throughline import files, frameworks, handover, messages, processes, recipes
+from throughline import files, frameworks, handover, messages, processes
 from throughline.files import UserError
 from throughline.frameworks.starters import srun
+from throughline.installation.choose import torch_cuda
 from throughline.launch import machine
 from throughline.launch.request import RunRequest, lacks_environment
 from throughline.messages import Answer, Device, LaunchPlan, Question
@@ -94,7 +95,7 @@ def survey(request: RunRequest) -> Site:
         # In the workflow's own environment, torch can tell which devices there are. Its CPU build sees no GPU.
         framework="torch" if lacking else spec.framework,
         model=spec.model,
-        device="cpu" if lacking and recipes.torch_cuda() == "" else spec.device,
+        device="cpu" if lacking and torch_cuda() == "" else spec.device,
         seen=str(request.log.resolve()),
         record=str(request.record.resolve()),
         ranks=topology.world if found.kind == "simulated" else topology.devices,

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from throughline import files, handover, recipes, workloads
+from throughline import files, handover, workloads
 from throughline.files import UserError
+from throughline.installation import choose
 from throughline.messages import Training
 from throughline.spec import RunSpec
 
@@ -66,9 +67,9 @@ def lacks_environment(spec: RunSpec, python: str) -> str | None:
 
     Either it cannot be built, or none of its builds runs on the GPUs that are here. A CPU run needs no such build.
     """
-    if python == sys.executable and (lacking := recipes.lacking(spec.framework)):
+    if python == sys.executable and (lacking := choose.lacking(spec.framework)):
         return lacking
-    if spec.device == "cpu" or not (reason := recipes.no_build(spec.framework)):
+    if spec.device == "cpu" or not (reason := choose.no_build(spec.framework)):
         return None
     return f"{reason}; runs.device: cpu measures it on the CPU"
 

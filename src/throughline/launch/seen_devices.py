@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
-from throughline import frameworks, recipes, variants
+from throughline import frameworks
 from throughline.files import write_json
+from throughline.installation import choose, recipe
 from throughline.launch import machine
 from throughline.messages import Gpus
 from throughline.spec import read
@@ -29,33 +30,29 @@ def python_of(framework: str, workflows: str | None = None) -> str | None:
 
     workflows: the interpreter of the workflow's own environment, if it is not this one.
     """
-    if recipes.lacking(framework) or recipes.no_build(framework):
+    if choose.lacking(framework) or choose.no_build(framework):
         return None
-    marker = recipes.ready(framework)
+    marker = choose.ready(framework)
     if marker is None:
         return workflows or sys.executable
-    return recipes.python_of(recipes.name_of(marker)) if marker.is_file() else None
+    return recipe.python_of(recipe.name_of(marker)) if marker.is_file() else None
 
 
 def seen(framework: str, python: str, device: str, variables: Mapping[str, str]) -> Gpus:
     """Return the accelerators that a framework sees, as `machine.gpus` does, from the cache if it has been asked."""
-    path, key = _kept_in(framework, python), _key(framework, python, device, variables)
+    of_machine = hashlib.sha256(f"{platform.node()} {python}".encode()).hexdigest()[:12]  # machines may share a home
+    path = recipe.environments().with_name("devices") / f"{framework}-{of_machine}.json"
+    key = _key(framework, python, device, variables)
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         kept = json.loads(path.read_text(encoding="utf-8"))
         if kept["key"] == key:
             return read(Gpus, kept["seen"])
-    found = machine.gpus(framework, python, variables, device)
-    if found.count:
+    answer = machine.gpus(framework, python, variables, device)
+    if answer.count:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, {"key": key, "seen": asdict(found)})
-    return found
-
-
-def _kept_in(framework: str, python: str) -> Path:
-    """Return the file with a framework's answer. Machines may share a home folder."""
-    of_machine = hashlib.sha256(f"{platform.node()} {python}".encode()).hexdigest()[:12]
-    return recipes.environments().with_name("devices") / f"{framework}-{of_machine}.json"
+            write_json(path, {"key": key, "seen": asdict(answer)})
+    return answer
 
 
 def _key(framework: str, python: str, device: str, variables: Mapping[str, str]) -> str:
@@ -67,7 +64,7 @@ def _key(framework: str, python: str, device: str, variables: Mapping[str, str])
     facts = [
         boot,
         device if len(frameworks.of(framework).accelerators) > 1 else "",
-        variants.packed(variants.facts()),
+        choose.packed(choose.facts()),
         frameworks.of(framework).accelerators,
         [(str(folder), folder.stat().st_mtime_ns) for folder in sorted(packages)],
         [variables.get(name) for name in DECIDING],

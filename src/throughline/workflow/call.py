@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from throughline import files, handover, records, spelling, variants, workloads
+from throughline import files, handover, records, spelling, workloads
 from throughline.checks import convergence_check, equivalence, max_batch
 from throughline.corpus.targets import CorpusTargets, finished_shards
 from throughline.datasets.targets import ClicksTargets, FolderTargets
 from throughline.files import UserError
+from throughline.installation import choose
 from throughline.spec import Precision, RunSpec, Topology
 from throughline.study import runs
 from throughline.study.benchmark import Benchmark
@@ -167,8 +168,8 @@ def hand_over(config: Config, inside: Inside) -> None:
         models=config.model_files(),
         configuration=runs.packed(config),
         started_with=files.started_with(*inside.given, inside.snakefile),
-        gpu=variants.wanted(),
-        cards=variants.packed(variants.facts()),
+        gpu=choose.wanted(),
+        cards=choose.packed(choose.facts()),
         contact=config.corpus.contact,
         mirrors=config.corpus.mirrors,
     )

@@ -7,7 +7,9 @@ from typing import Any
 
 from snakemake.io import ancient
 
-from throughline import recipes, versions
+from throughline import versions
+from throughline.files import UserError
+from throughline.installation import choose, recipe
 from throughline.spec import RunSpec, canonical
 from throughline.study import runs
 from throughline.workflow.inputs import by_wildcards
@@ -45,12 +47,12 @@ class TrainingJobs:
 
     def environment_words(self, wildcards: Any) -> list[str]:
         """Return the names of these environments as arguments."""
-        return [f"--environment={name}={recipes.name_of(at)}" for name, at in self._markers(wildcards).items()]
+        return [f"--environment={name}={recipe.name_of(at)}" for name, at in self._markers(wildcards).items()]
 
     def _markers(self, wildcards: Any) -> dict[str, str]:
         """Map each framework with an environment to the file that is there when it has been built."""
         names = dict.fromkeys(spec.framework for spec in self.specs(wildcards))
-        return {name: str(marker) for name in names if (marker := recipes.ready(name))}
+        return {name: str(marker) for name in names if (marker := choose.ready(name))}
 
     @property
     def resources(self) -> dict[str, Any]:
@@ -83,7 +85,7 @@ class RunJobs(TrainingJobs):
         """Return the name of its environment as arguments. Without them its workers use the launcher's own."""
         if self._uses_conda:
             return ["--python", "python"]
-        return [word for at in self._markers(wildcards).values() for word in ("--environment", recipes.name_of(at))]
+        return [word for at in self._markers(wildcards).values() for word in ("--environment", recipe.name_of(at))]
 
     def _markers(self, wildcards: Any) -> dict[str, str]:
         return {} if self.slurm.inside.is_deployed else super()._markers(wildcards)
@@ -100,7 +102,7 @@ class RunJobs(TrainingJobs):
     def conda_file(self, wildcards: Any) -> str:
         """Return the file of conda for the framework. Only environments that we build ourselves have versions of it."""
         if self._uses_conda and versions.MARK in wildcards.framework:
-            by_wildcards(lambda framework, **_: versions.not_with_conda(framework))(wildcards)
+            by_wildcards(_not_with_conda)(wildcards)
         return str(self.slurm.inside.root / "envs" / f"{versions.base(wildcards.framework)}.yaml")
 
     @property
@@ -108,3 +110,11 @@ class RunJobs(TrainingJobs):
         nodes = self._largest(lambda spec: shape(spec).nodes)
         mpi = self._largest(lambda spec: "srun" if shape(spec).nodes > 1 else None)
         return {**super().resources, "nodes": nodes, "tasks": nodes, "mpi": mpi}
+
+
+def _not_with_conda(framework: str, **_: str) -> None:
+    raise UserError(
+        f"{framework} cannot run in an environment of conda",
+        why=f"conda's file has {versions.base(framework)} in one version only",
+        next_step="leave out --software-deployment-method: the workflow builds environments of its own",
+    )

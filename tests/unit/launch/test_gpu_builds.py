@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from throughline import handover, recipes, variants
+from throughline import handover
 from throughline.files import UserError
+from throughline.installation import choose
+from throughline.installation.choose import Card, Facts
 from throughline.launch import gpu_builds, lock, machine
 from throughline.launch.request import lacks_environment
 from throughline.spec import RunSpec, Topology
-from throughline.variants import Card, Facts
 from training_fixtures import spec
 
 H100 = Facts((Card("NVIDIA H100", (9, 0)),) * 2, "580.95.05")
@@ -23,11 +24,11 @@ H100 = Facts((Card("NVIDIA H100", (9, 0)),) * 2, "580.95.05")
 
 @pytest.fixture(autouse=True)
 def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (variants.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES"):
+    for name in (choose.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(variants, "facts", lambda: H100)
-    monkeypatch.setattr(recipes, "torch_cuda", lambda: "13.0")
+    monkeypatch.setattr(choose, "facts", lambda: H100)
+    monkeypatch.setattr(choose, "torch_cuda", lambda: "13.0")
     for name, folder in {"XDG_CACHE_HOME": "cache", "THROUGHLINE_LOCKS": "locks"}.items():
         monkeypatch.setenv(name, str(tmp_path / folder))
     monkeypatch.setenv(handover.VARIABLE, "")
@@ -37,13 +38,13 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def environment(monkeypatch: pytest.MonkeyPatch, framework: str, count: int) -> Path:
     """Build a framework's environment, whose Python says that it sees `count` devices. Return the file in which it
     counts how often it was asked."""
-    marker = recipes.ready(framework)
+    marker = choose.ready(framework)
     folder = marker.parent if marker else Path(sys.prefix)
     python = folder / "bin" / "python"
     python.parent.mkdir(parents=True, exist_ok=True)
     (folder / "lib/python3.11/site-packages").mkdir(parents=True, exist_ok=True)
     asked = folder / "asked"
-    answer = json.dumps({"count": count, "name": "NVIDIA H100", "fp16": True})
+    answer = json.dumps({"count": count, "name": "NVIDIA H100" if count else None, "fp16": True})
     python.write_text(f"#!/bin/sh\necho asked >> '{asked}'\necho '{answer}'\n")
     python.chmod(0o755)
     if marker:
@@ -57,19 +58,16 @@ def run_of(framework: str, device: str = "auto", topology: str = "1n1g") -> RunS
     return replace(spec(), framework=framework, device=device, topology=Topology.parse(topology))
 
 
-def test_a_framework_that_sees_no_gpu_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    python = tmp_path / "python"
-    python.write_text("""#!/bin/sh\necho '{"count": 0, "name": null, "fp16": null}'\n""")
-    python.chmod(0o755)
+def test_a_framework_that_sees_no_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    python = environment(monkeypatch, "jax", 0).parent / "bin/python"
     with pytest.raises(UserError, match=r"jax sees no GPU, and this machine has 2 \(NVIDIA H100\)") as error:
         machine.gpus("jax", str(python), os.environ)
     assert "make frameworks" in str(error.value.next_step) and "runs.device: cpu" in str(error.value.next_step)
     assert machine.gpus("jax", str(python), os.environ, "cpu") == machine.NO_GPUS
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert machine.gpus("jax", str(python), os.environ) == machine.NO_GPUS
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setenv(variants.WANTED, "none")
-    assert machine.gpus("jax", str(python), os.environ) == machine.NO_GPUS
+    for name, value in (("CUDA_VISIBLE_DEVICES", ""), (choose.WANTED, "none")):
+        with monkeypatch.context() as hidden:
+            hidden.setenv(name, value)
+            assert machine.gpus("jax", str(python), os.environ) == machine.NO_GPUS
 
 
 def test_a_framework_without_a_build_for_these_gpus_is_no_result_of_a_cpu() -> None:
@@ -82,9 +80,9 @@ def test_a_framework_without_a_build_for_these_gpus_is_no_result_of_a_cpu() -> N
 def test_before_anything_is_made_missing_builds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     environment(monkeypatch, "torch", 2)
     assert gpu_builds.check_here([run_of("jax"), run_of("torch"), run_of("hf-loop")]) == []
-    (line,) = gpu_builds.check_here([run_of("jax"), run_of("mxnet-horovod", topology="1n2g")])
+    (line,) = gpu_builds.check_here([run_of("jax"), run_of("mxnet-horovod", topology="1n4g")])
     assert line.startswith("mxnet-horovod has no build") and line.endswith("its runs say n/a")
-    monkeypatch.setattr(recipes, "torch_cuda", lambda: "")
+    monkeypatch.setattr(choose, "torch_cuda", lambda: "")
     with pytest.raises(UserError, match=r"torch-horovod gets the build for CPUs, and this machine has a GPU \(NV"):
         gpu_builds.check_here([run_of("jax"), run_of("torch-horovod")])
     assert gpu_builds.check_here([run_of("torch-horovod", "cpu")]) == []
@@ -98,15 +96,15 @@ def test_before_anything_is_made_a_topology_with_too_many_gpus_is_refused(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_builds.check_here([run_of("jax", topology=f"1n{there}g")]) == []
     with pytest.raises(UserError, match=f"topology 1n4g needs 4 GPUs a machine, and there are {there}"):
-        gpu_builds.check_here([run_of("jax", topology="1n4g")])
+        gpu_builds.check_here([run_of("jax", topology="1n4g"), run_of("jax")])
     assert gpu_builds.check_here([run_of("jax", "cpu", "1n4g")]) == []
 
 
 def test_a_cluster_is_told_what_its_head_node_cannot_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variants, "facts", Facts)
+    monkeypatch.setattr(choose, "facts", Facts)
     (line,) = gpu_builds.doubts_elsewhere(["jax", "jax", "torch"])
     assert "jax gets the build for CPUs (this machine has no NVIDIA GPU)" in line and "GPU=cuda13" in line
-    monkeypatch.setenv(variants.WANTED, "cuda13")
+    monkeypatch.setenv(choose.WANTED, "cuda13")
     assert gpu_builds.doubts_elsewhere(["jax", "torch"]) == []
 
 
@@ -114,7 +112,9 @@ def test_a_framework_that_sees_too_few_devices_is_refused_before_data_are_made(m
     """A good answer is kept until the environment changes. A bad one is not kept."""
     two = [run_of("jax", topology="1n1g"), run_of("jax", topology="1n2g")]
     asked = environment(monkeypatch, "jax", 1)
-    with pytest.raises(UserError, match="topology 1n2g needs 2 devices a machine, and jax sees 1 of the 2 here"):
+    with pytest.raises(
+        UserError, match=r"topology 1n2g needs 2 devices a machine, and jax sees 1\n.*nvidia-smi shows 2"
+    ):
         gpu_builds.check_here(two)
     assert gpu_builds.check_here(two[:1]) == [] and asked.read_text().count("asked") == 1
     environment(monkeypatch, "jax", 2)
@@ -148,7 +148,7 @@ def test_nobody_is_asked_while_another_run_has_the_devices(monkeypatch: pytest.M
 def test_a_gpu_that_is_asked_for_and_not_there_is_noticed_before_data_are_made(
     monkeypatch: pytest.MonkeyPatch, built: bool
 ) -> None:
-    monkeypatch.setattr(variants, "facts", Facts)
+    monkeypatch.setattr(choose, "facts", Facts)
     monkeypatch.setattr(machine, "DEVICE_FILES", {"cuda": ("/dev/no/such/file",)})
     asked = environment(monkeypatch, "jax", 2) if built else None
     with pytest.raises(UserError, match=r"runs\.device is cuda, but the framework sees no GPU here"):
@@ -157,9 +157,8 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_noticed_before_data_are_made(
 
 
 def test_topologies_of_more_machines_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     (line,) = gpu_builds.check_here([run_of("jax", "cpu", "1n4g"), run_of("jax", "cpu", "2n4g")])
     assert line.startswith("topologies of several nodes (2n4g): this machine is one, so their runs (1) will fail")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr(variants, "facts", Facts)
+    monkeypatch.setattr(choose, "facts", Facts)
     assert gpu_builds.check_here([run_of("jax", "cuda", "2n4g")]) == []

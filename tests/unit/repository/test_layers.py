@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from throughline import frameworks, recipes, sources
+from throughline import frameworks, sources
+from throughline.installation import recipe
 
 SOURCES = sources.ROOT
 ORDER = [
@@ -23,9 +24,6 @@ ORDER = [
         "gpus",
         "processes",
         "sources",
-        "recipes",
-        "variants",
-        "nvidia_smi",
         "versions",
         "memory",
         "numbers",
@@ -38,13 +36,13 @@ ORDER = [
         "spelling",
     },
     {"workloads"},
-    {"frameworks"},
+    {"frameworks", "installation"},
     {"study"},
     {"datasets"},
     {"records", "comparables", "corpus", "images", "clicks"},
     {"forms", "mechanics", "prediction"},
     {"rank", "observe"},
-    {"launch", "installation"},
+    {"launch"},
     {"checks", "report", "console", "acceptance"},
     {"archive"},
     {"workflow", "snakemake_command", "commands"},
@@ -157,9 +155,9 @@ def trained_by(path: Path) -> list[str]:
 
 def modules(framework: str) -> set[str]:
     """Return the modules that are certain to be in a framework's environment, because its pins name them."""
-    pinned = {re.split(r"[=\[ ]", line)[0].replace("-", "_") for line in recipes.requirements(framework)}
-    recipe = recipes.of(framework)
-    return pinned | {module.split(".")[0] for module in (recipe.modules if recipe else ())}
+    environment = recipe.read(framework)
+    pinned = {recipe.package(line).replace("-", "_") for line in environment.pinned}
+    return pinned | {module.split(".")[0] for module in environment.check}
 
 
 @pytest.mark.parametrize("path", rank_files(), ids=lambda path: str(path.relative_to(SOURCES)))

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from throughline import files, handover, variants
+from throughline import files, handover
 from throughline.files import UserError
+from throughline.installation import choose
 from throughline.launch import nodes
 from throughline.launch.auto_topologies import AutoTopologies
 from throughline.launch.request import is_strict
@@ -69,13 +70,13 @@ def test_jobs_are_handed_what_decides_no_result_and_keep_it(
     asked: WorkflowCall, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(handover.VARIABLE, "")
-    monkeypatch.setenv(variants.WANTED, "cuda12")
+    monkeypatch.setenv(choose.WANTED, "cuda12")
     inside: Any = SimpleNamespace(is_main=True, given=(["x.yaml"], {}), snakefile=None)
     call.hand_over(asked.config, inside)
-    monkeypatch.delenv(variants.WANTED)
+    monkeypatch.delenv(choose.WANTED)
     assert nodes.configured("far__aa") == ["indigo", "violet"] and nodes.configured("b") == []
     assert is_strict("far") and not is_strict("b")
-    assert variants.wanted() == "cuda12" and variants.deciding() == variants.facts()
+    assert choose.wanted() == "cuda12" and choose.deciding() == choose.facts()
     assert files.snakemake("all") == "snakemake all --configfile x.yaml"
     assert handover.get("mirrors") == ["https://mirror.example"] and handover.get("devices", 7) == 7
     document = os.environ[handover.VARIABLE]

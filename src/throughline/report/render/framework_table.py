@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from throughline import frameworks, recipes, workloads
+from throughline import frameworks, workloads
 from throughline.frameworks import reference
 from throughline.frameworks.description import FEATURES
+from throughline.installation import recipe
 from throughline.records import Summary
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
@@ -51,5 +52,5 @@ def _pins(name: str) -> str:
     """Return the file with the pins of a framework. The file of a version may be on another machine."""
     if MARK in name:
         return f"envs/{name}.txt"
-    recipe = recipes.of(name)
-    return f"envs/{recipe.framework}.txt" if recipe else "the workflow's, envs/torch.txt"
+    environment = recipe.read(name)
+    return f"envs/{environment.framework}.txt" if environment.python else "the workflow's, envs/torch.txt"

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from throughline import recipes
 from throughline.files import UserError
-from throughline.installation import build, cuda_packages, torch_build
-from throughline.variants import Card, Facts
+from throughline.installation import build, choose, horovod, recipe, torch_build
+from throughline.installation.choose import Card, Facts
 
 PIN = "torch==2.13.0"
 INDEX = "https://download.pytorch.org/whl"
@@ -24,9 +25,7 @@ INDEX = "https://download.pytorch.org/whl"
         ("none", (9, 0), "580.1", "cpu"),
         ("auto", (3, 7), "470.1", None),  # a machine of CPUs, for all that we install
         ("auto", (9, 0), "580.1", ""),
-        ("auto", (9, 0), "550.1", "cu126"),
         ("auto", (7, 0), "580.1", "cu126"),
-        ("cuda13", (), "", ""),
         ("cuda12", (9, 0), "580.1", "cu126"),
     ],
 )
@@ -37,66 +36,43 @@ def test_the_driver_and_the_card_decide_which_torch(
     assert torch_build.label(wants, Facts(cards, driver)) == label
 
 
-def test_the_usual_indexes_are_tried_first() -> None:
-    assert torch_build.attempts(PIN, None, "") == [[PIN]]
-    assert torch_build.attempts(PIN, "", "") == [["torch===2.13.0"]]
-    pin = f"{PIN}+cu126"
-    assert torch_build.attempts(PIN, "cu126", "") == [[pin], ["--extra-index-url", f"{INDEX}/cu126", pin]]
-    assert torch_build.attempts(PIN, None, "https://x/cpu") == [["--extra-index-url", "https://x/cpu", PIN]]
-    assert torch_build.attempts(PIN, "cu126", "https://x/cu") == [["--extra-index-url", "https://x/cu", pin]]
-    assert torch_build.attempts(PIN, "", "https://x/cu") == [["--extra-index-url", "https://x/cu", "torch===2.13.0"]]
-
-
-class Runner:
-    """Stand in for what runs the commands of a build."""
-
-    python = "python"
-
-    def __init__(self, run: Any, recipe: Any) -> None:
-        self.run, self.recipe = run, recipe
-
-    def __call__(self, *command: str) -> None:
-        self.run(*command)
-
-
 @pytest.mark.parametrize(
     ("workflow", "cuda", "variant", "index", "tried"),
     [
         ("cpu", "", None, "", [f"{PIN}+cpu", f"--extra-index-url {INDEX}/cpu {PIN}+cpu"]),
         ("cpu", "", None, "https://x/cpu", [f"--extra-index-url https://x/cpu {PIN}+cpu"]),
-        ("cpu", "", "12.6", "", [f"{PIN}+cu126", f"--extra-index-url {INDEX}/cu126 {PIN}+cu126"]),
+        ("cpu", "", "cuda126", "", [f"{PIN}+cu126", f"--extra-index-url {INDEX}/cu126 {PIN}+cu126"]),
         ("", "13.0", None, "", ["torch===2.13.0"]),
-        ("", None, "13", "", ["torch===2.13.0"]),
-        ("", None, None, "", [PIN]),
+        (None, None, "cuda13", "https://x/cu", ["--extra-index-url https://x/cu torch===2.13.0"]),
+        (None, None, None, "", [PIN]),
     ],
 )
-def test_an_environment_gets_the_torch_of_the_workflow_by_the_same_attempts(
+def test_an_environment_gets_the_torch_of_the_workflow_and_the_usual_indexes_are_tried_first(
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    workflow: str,
+    workflow: str | None,
     cuda: str | None,
     variant: str | None,
     index: str,
     tried: list[str],
 ) -> None:
     """Every attempt fails here, so all of them are made, and the last one's error is raised."""
-    monkeypatch.chdir(tmp_path)
-    Path("lock.txt").touch()
-    monkeypatch.setattr(recipes, "torch_build", lambda: workflow)
-    monkeypatch.setattr(recipes, "torch_cuda", lambda: cuda)
+    monkeypatch.setattr(choose, "torch_label", lambda: workflow)
+    monkeypatch.setattr(choose, "torch_cuda", lambda: cuda)
     monkeypatch.setenv("TORCH_INDEX", index)
     asked: list[str] = []
 
     def run(*command: str) -> None:
-        words = " ".join(command).partition("-c lock.txt ")[2]
-        if "torch" in words:
-            asked.append(words)
-            raise UserError(f"no {words}")
+        asked.append(" ".join(command).partition("lock/torch-horovod.txt ")[2])
+        raise UserError(f"no {asked[-1]}")
 
-    recipe = SimpleNamespace(variant=SimpleNamespace(cuda=variant) if variant else None)
-    runner: Any = Runner(run, recipe)
+    run.python = "python"  # type: ignore[attr-defined]
+    torch = recipe.read("torch-horovod")
+    run.recipe = replace(torch, build=variant and SimpleNamespace(  # type: ignore[attr-defined]
+        name="x", torch_label=next(one.torch_label for one in torch.builds if one.name == variant)
+    ))  # fmt: skip
+    runner: Any = run
     with pytest.raises(UserError, match="no ") as caught:
-        build._install_wheels(runner, recipes.Stage("wheels", False, [PIN]), Path("lock.txt"))
+        build._install_torch(runner, PIN)
     assert asked == tried and str(caught.value.what) == f"no {tried[-1]}"
 
 
@@ -106,13 +82,20 @@ def files(folder: Path, *names: str) -> None:
         (folder / name).write_text(name)
 
 
+@pytest.fixture(autouse=True)
+def no_flags(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("HOROVOD_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(horovod, "builds_mpi", lambda: True)
+
+
 def test_packages_get_the_shape_of_a_toolkit(tmp_path: Path) -> None:
     nvidia = tmp_path / "environment/lib/python3.11/site-packages/nvidia"
     files(nvidia / "cu13", "bin/nvcc", "bin/crt/link.stub", "include/cuda.h", "nvvm/bin/cicc", "lib/libcudart.so.13")
     files(nvidia / "nccl", "include/nccl.h", "lib/libnccl.so.2")
-    flags = cuda_packages.compiler_flags(tmp_path / "environment", None, tmp_path / "work", nccl=True)
+    flags = horovod.flags(tmp_path / "environment", "13", tmp_path / "work", nccl=True)
     home = Path(flags["HOROVOD_CUDA_HOME"])
-    assert home == tmp_path / "work/cuda" and flags["CUDA_HOME"] == str(home)
+    assert home == tmp_path / "work/cuda" and flags["CUDA_HOME"] == str(home) and flags["HOROVOD_WITH_MPI"] == "1"
     assert not (home / "bin/nvcc").is_symlink() and (home / "bin/crt/link.stub").is_file()
     assert (home / "include/cuda.h").is_file() and (home / "nvvm/bin/cicc").is_file()
     assert (home / "lib64/libcudart.so").read_text() == "lib/libcudart.so.13"
@@ -121,16 +104,23 @@ def test_packages_get_the_shape_of_a_toolkit(tmp_path: Path) -> None:
     assert Path(flags["HOROVOD_NCCL_LIB"], "libnccl.so").is_file()
 
 
-def test_without_the_compiler_among_the_packages_the_machines_toolkit_is_taken(tmp_path: Path) -> None:
+def test_without_the_compiler_among_the_packages_the_machines_toolkit_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files(tmp_path / "lib/python3.11/site-packages/nvidia/cublas", "lib/libcublas.so.12")
-    flags = cuda_packages.compiler_flags(tmp_path, "/usr/local/cuda", tmp_path / "work", nccl=False)
-    assert flags == {"HOROVOD_CUDA_HOME": "/usr/local/cuda", "CUDA_HOME": "/usr/local/cuda"}
+    monkeypatch.setattr(horovod, "toolkit", lambda cuda: "/usr/local/cuda")
+    monkeypatch.setattr(horovod, "builds_mpi", lambda: False)
+    monkeypatch.setenv("HOROVOD_CPU_OPERATIONS", "GLOO")
+    flags = {"HOROVOD_WITHOUT_MPI": "1", "HOROVOD_CPU_OPERATIONS": "GLOO"}
+    assert horovod.flags(tmp_path, "", tmp_path / "work", nccl=True) == flags
+    homes = {"HOROVOD_CUDA_HOME": "/usr/local/cuda", "CUDA_HOME": "/usr/local/cuda"}
+    assert horovod.flags(tmp_path, "12.6", tmp_path / "work", nccl=False) == flags | homes
 
 
 def test_a_package_finds_nvidias_libraries_in_its_own_folder(tmp_path: Path) -> None:
     packages = tmp_path / "lib/python3.11/site-packages"
     files(packages, "mxnet/libmxnet.so", "nvidia/cudnn/lib/libcudnn.so.8", "nvidia/cuda_runtime/lib/libcudart.so.11.0")
     for _ in range(2):
-        cuda_packages.link_beside(tmp_path, "mxnet")
+        build._link_libraries(tmp_path, "mxnet")
     linked = {path.name for path in (packages / "mxnet").iterdir() if path.is_symlink() and path.is_file()}
     assert linked == {"libcudnn.so.8", "libcudart.so.11.0"}

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from throughline import handover, recipes, variants
+from throughline import handover
+from throughline.installation import choose
+from throughline.installation.choose import Card, Facts
 from throughline.launch import machine
-from throughline.variants import Card, Facts
 
-ROOT = Path(__file__).parents[3]
-FILE = ROOT / "src/throughline/installation/doctor.py"
+FILE = Path(__file__).parents[3] / "src/throughline/commands/doctor.py"
 
 
 def ask(python: str, path: str, home: Path) -> str:
@@ -24,22 +24,23 @@ def ask(python: str, path: str, home: Path) -> str:
     return done.stdout
 
 
-def a_card(folder: Path) -> Path:
-    """Write an nvidia-smi that names one GPU, and return its folder."""
+def a_card(folder: Path) -> str:
+    """Write an nvidia-smi that names one GPU, and return a path with its folder."""
     program = folder / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0'\n")
     program.chmod(0o755)
-    return folder
+    return f"{folder}{os.pathsep}{os.environ['PATH']}"
 
 
 def test_what_is_missing_comes_with_the_command_that_installs_it(tmp_path: Path) -> None:
     text = ask(sys.executable, str(tmp_path), tmp_path)
-    assert "no environment built yet: make frameworks" in text
-    assert "yes  make run: Python" in text
+    assert "no environment built yet: make frameworks" in text and "yes  make run: Python" in text
     lines = [line for line in text.splitlines() if line.startswith("  no ")]
     assert len(lines) >= 6
     assert all(re.search(r": .+ missing; .*install \S+", line) for line in lines), lines
     assert any("Horovod over MPI: mpicxx, mpirun missing" in line for line in lines)
+    if not any(Path("/dev").glob("nvidia[0-9]*")) and "hf-loop" not in text:  # all on PyTorch's CUDA build have lines
+        assert "  all: for CPUs, this machine has no NVIDIA GPU\n" in text
 
 
 def test_what_is_there_is_seen(tmp_path: Path) -> None:
@@ -56,32 +57,24 @@ def test_every_framework_has_a_line_with_its_build_and_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It also says how many GPUs the framework sees. Here none of them has a device file."""
-    monkeypatch.setattr(variants, "facts", lambda: Facts((Card("NVIDIA H100", (9, 0)),), "580.95.05"))
-    for name in (variants.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES"):
+    monkeypatch.setattr(choose, "facts", lambda: Facts((Card("NVIDIA H100", (9, 0)),), "580.95.05"))
+    for name in (choose.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".cache"))
-    marker = recipes.ready("jax")
+    marker = choose.ready("jax")
     assert marker
     (marker.parent / "bin").mkdir(parents=True)
     for file in (marker, marker.parent / "bin" / "python"):
         file.touch()
-    path = f"{a_card(tmp_path)}{os.pathsep}{os.environ['PATH']}"
-    text = ask(sys.executable, path, tmp_path)
-    assert "NVIDIA H100, 81559 MiB, driver 580.95.05, compute capability 9.0" in text
+    text = ask(sys.executable, a_card(tmp_path), tmp_path)
     seen = "; it sees 0 of 1 GPUs" if not any(map(os.path.exists, machine.DEVICE_FILES["cuda"])) else ""
-    assert re.search(rf"\n  jax +cuda13: NVIDIA H100, driver 580\.95\.05{seen}", text)
-    assert re.search(r"\n  paddle +cuda13: NVIDIA H100, driver 580\.95\.05\n", text), "it is not built"
-    assert re.search(
-        r"\n  mxnet-horovod +for CPUs: NVIDIA H100 has compute capability 9\.0, .* up to 8\.6 only\n", text
-    )
-
-
-def test_without_a_gpu_one_line_says_that_all_get_the_build_for_cpus(tmp_path: Path) -> None:
-    if any(Path("/dev").glob("nvidia[0-9]*")):
-        pytest.skip("there is a GPU")
-    text = ask(sys.executable, str(tmp_path), tmp_path)
-    if "hf-loop" not in text:  # with PyTorch's CUDA build, all that is on torch has lines
-        assert "  all: for CPUs, this machine has no NVIDIA GPU\n" in text
+    for line in (
+        r"  GPU +NVIDIA H100, 81559 MiB, driver 580\.95\.05, compute capability 9\.0",
+        rf"  jax +cuda13: NVIDIA H100, driver 580\.95\.05{seen}",
+        r"  paddle +cuda13: NVIDIA H100, driver 580\.95\.05",  # it is not built
+        r"  mxnet-horovod +for CPUs: NVIDIA H100 has compute capability 9\.0, .* up to 8\.6 only",
+    ):
+        assert re.search(rf"\n{line}\n", text), line
 
 
 def test_another_python_is_told_which_ones_can_run_the_workflow(tmp_path: Path) -> None:
@@ -90,6 +83,6 @@ def test_another_python_is_told_which_ones_can_run_the_workflow(tmp_path: Path) 
     other_python = next((python for python in others if Path(python).is_file()), None)
     if other_python is None:
         pytest.skip("there is no Python here that cannot run the workflow")
-    text = ask(other_python, f"{a_card(tmp_path)}{os.pathsep}{os.environ['PATH']}", tmp_path)
+    text = ask(other_python, a_card(tmp_path), tmp_path)
     assert "no   make run: Python: Python 3.11, 3.12 or 3.13 missing" in text
     assert "NVIDIA H100, 81559 MiB, driver 580.95.05, compute capability 9.0" in text

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from throughline import frameworks, handover, recipes, variants
+from throughline import frameworks, handover
 from throughline.files import UserError
-from throughline.variants import Card, Facts
+from throughline.installation import choose, horovod, recipe
+from throughline.installation.choose import Card, Facts
 
 H100 = Facts((Card("NVIDIA H100 80GB HBM3", (9, 0)),) * 8, "580.95.05")
 OLD_DRIVER = Facts((Card("NVIDIA A100-SXM4-40GB", (8, 0)),), "550.90.07")
@@ -26,92 +27,77 @@ EXPECTED = {
     ("auto", H100): NEW, ("auto", B200): NEW, ("auto", OLD_DRIVER): OLD, ("auto", V100): OLD, ("auto", K80): HOROVOD,
     ("auto", NOTHING): {}, ("none", H100): {}, ("cuda13", NOTHING): NEW | HOROVOD, ("cuda12", H100): OLD,
 }  # fmt: skip
-"""Map what the user wants and the facts to the variant of each framework; the others get the CPU build."""
+"""Map what the user wants and the facts to the build of each framework; the others get the CPU build."""
 
 
 @pytest.fixture(autouse=True)
 def nothing_chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in (variants.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES", "HOROVOD_GPU_OPERATIONS"):
+    for name in (choose.WANTED, handover.VARIABLE, "CUDA_VISIBLE_DEVICES", "HOROVOD_GPU_OPERATIONS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    monkeypatch.setattr(recipes, "torch_cuda", lambda: None)
+    machine(monkeypatch, NOTHING, None)
 
 
-def machine(monkeypatch: pytest.MonkeyPatch, facts: Facts) -> None:
-    """Let this machine have other GPUs."""
-    monkeypatch.setattr(variants, "facts", lambda: facts)
+def machine(monkeypatch: pytest.MonkeyPatch, facts: Facts, torch: str | None = None) -> None:
+    """Let this machine have other GPUs, and the workflow's torch be for another CUDA."""
+    monkeypatch.setattr(choose, "facts", lambda: facts)
+    monkeypatch.setattr(choose, "torch_cuda", lambda: torch)
+
+
+def builds(framework: str) -> list[recipe.Build]:
+    return recipe.read(framework).builds
 
 
 @pytest.mark.parametrize(("wants", "facts"), EXPECTED, ids=lambda value: getattr(value, "driver", value) or "no GPU")
 def test_every_framework_gets_the_newest_build_that_runs(wants: str, facts: Facts) -> None:
     for framework in ("jax", "tensorflow", "paddle", "torch", "mxnet-horovod"):
-        chosen, reason = variants.choose(recipes.variants_of(framework), wants, facts)
+        chosen, reason = choose.choose(builds(framework), wants, facts)
         assert (chosen.name if chosen else None) == EXPECTED[wants, facts].get(framework), reason
         assert reason
+    assert all(builds(name) for name in frameworks.NAMES)
 
 
 def test_why_there_is_no_build_is_said_with_the_figures() -> None:
-    _, hopper = variants.choose(recipes.variants_of("mxnet-horovod"), "auto", H100)
+    _, hopper = choose.choose(builds("mxnet-horovod"), "auto", H100)
     assert "compute capability 9.0" in hopper and "CUDA 11.2 have code up to 8.6 only" in hopper
-    _, old = variants.choose(recipes.variants_of("jax"), "auto", K80)
+    _, old = choose.choose(builds("jax"), "auto", K80)
     assert "CUDA 13 needs driver 580 or newer, and 470.82.01 is installed" in old and "driver 525" in old
-    chosen, blackwell = variants.choose(recipes.variants_of("torch"), "auto", Facts(B200.cards, "570.1"))
+    chosen, blackwell = choose.choose(builds("torch"), "auto", Facts(B200.cards, "570.1"))
     assert chosen is None and "CUDA 12.6 have code up to 9.0 only" in blackwell
     assert blackwell.endswith("install NVIDIA's driver 580 or newer") and "install" not in hopper
 
 
 def test_all_that_is_on_torch_takes_the_build_of_the_workflows_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine(monkeypatch, H100)
     for cuda, build in (("13.0", "cuda13"), ("12.6", "cuda126"), ("", "none"), ("11.8", "none")):
-        monkeypatch.setattr(recipes, "torch_cuda", lambda cuda=cuda: cuda)
-        assert {recipes.build_of(name)[0] for name in ("torch-horovod", "hf-loop", "hf-trainer")} == {build}
-    monkeypatch.setattr(recipes, "torch_cuda", lambda: "")
-    assert "make run GPU=auto" in recipes.build_of("torch-horovod")[1]
+        machine(monkeypatch, H100, cuda)
+        assert {choose.build_of(name)[0] for name in ("torch-horovod", "hf-loop", "hf-trainer")} == {build}
+    machine(monkeypatch, H100, "")
+    assert "make run GPU=auto" in choose.build_of("torch-horovod")[1]
 
 
-def test_all_that_is_on_torch_has_the_same_builds() -> None:
-    def needs(name: str) -> list[tuple[object, ...]]:
-        return [(one.name, one.driver, one.lowest, one.highest) for one in recipes.variants_of(name)]
-
-    assert needs("torch") == needs("torch-horovod") == needs("hf-loop")
-    assert all(recipes.variants_of(name) for name in frameworks.NAMES)
-
-
-def test_finished_environments_of_cpu_builds_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine(monkeypatch, NOTHING)
+def test_finished_environments_of_cpu_builds_keep_their_names() -> None:
     before = {
         "jax": "b46c9d2e09b7", "tensorflow": "003e75bf3c7f", "paddle": "75b992321139",
         "mxnet-horovod": "9785da5d9a18", "torch-horovod": "ec06645ab4de", "hf-loop": "684d32edf72d",
     }  # fmt: skip
-    for name, pins in before.items():
-        found = recipes.of(name)
-        assert found is not None and found.variant is None
-        assert found.pins == pins, "a change of pins makes every environment again: then change the digest here"
+    found = {name: environment for name in before if (environment := choose.environment(name))}
+    assert {name: environment.build for name, environment in found.items()} == dict.fromkeys(before)
+    pins = {name: environment.pins for name, environment in found.items()}
+    assert pins == before, "a change of pins makes every environment again: then change the digest here"
 
 
 def test_what_make_was_told_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert variants.wanted() == "auto"
+    assert choose.wanted() == "auto"
     (tmp_path / "gpu").write_text("cuda13\n")
-    assert variants.wanted() == "cuda13"
-    monkeypatch.setenv(variants.WANTED, "none")
-    assert variants.wanted() == "none"
-    monkeypatch.setenv(variants.WANTED, "0")
+    assert choose.wanted() == "cuda13"
+    monkeypatch.setenv(choose.WANTED, "0")
     with pytest.raises(UserError, match=r"GPU=0 is no choice(.|\n)*GPU=auto, none, cuda12 or cuda13"):
-        variants.wanted()
+        choose.wanted()
 
 
 def test_jobs_on_other_machines_choose_what_the_first_machine_chose(monkeypatch: pytest.MonkeyPatch) -> None:
-    machine(monkeypatch, NOTHING)
-    monkeypatch.setenv(handover.VARIABLE, handover.packed(cards=variants.packed(H100)))
-    assert variants.deciding() == H100
-    assert recipes.build_of("jax")[0] == "cuda13"
-
-
-def smi(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = folder / "nvidia-smi"
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(cards=choose.packed(H100)))
+    assert choose.deciding() == H100 and choose.build_of("jax")[0] == "cuda13"
 
 
 @pytest.mark.parametrize(
@@ -127,26 +113,23 @@ def smi(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_drivers_program_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, facts: Facts
 ) -> None:
-    smi(tmp_path, script, monkeypatch)
-    variants.facts.cache_clear()
-    try:
-        assert variants.facts() == facts
-    finally:
-        variants.facts.cache_clear()
+    monkeypatch.undo()
+    (tmp_path / "nvidia-smi").write_text(f"#!/bin/sh\n{script}\n")
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert choose.facts.__wrapped__() == facts
 
 
 def test_a_framework_without_a_build_says_so_only_beside_others_with_one(monkeypatch: pytest.MonkeyPatch) -> None:
     machine(monkeypatch, H100)
-    assert "mxnet-horovod has no build for this machine's GPUs" in str(recipes.no_build("mxnet-horovod"))
-    assert recipes.no_build("jax") is None and recipes.no_build("hf-loop") is None
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert recipes.no_build("mxnet-horovod") is None
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    monkeypatch.setenv(variants.WANTED, "none")
-    assert recipes.no_build("mxnet-horovod") is None
-    monkeypatch.delenv(variants.WANTED)
+    assert "mxnet-horovod has no build for this machine's GPUs" in str(choose.no_build("mxnet-horovod"))
+    assert choose.no_build("jax") is None and choose.no_build("hf-loop") is None
+    for name, value in (("CUDA_VISIBLE_DEVICES", ""), (choose.WANTED, "none")):
+        with monkeypatch.context() as hidden:
+            hidden.setenv(name, value)
+            assert choose.no_build("mxnet-horovod") is None
     machine(monkeypatch, K80)  # too old for every framework of today, so it is a machine of CPUs
-    assert recipes.no_build("jax") is None and recipes.unused_gpus() is None
+    assert choose.no_build("jax") is None and choose.unused_gpus() is None
 
 
 @pytest.mark.parametrize(
@@ -164,11 +147,10 @@ def test_a_missing_compiler_is_named_before_anything_is_downloaded(
     monkeypatch: pytest.MonkeyPatch, build: str, torch: str, nvcc: str | None, lacks: str | None
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
-    monkeypatch.setattr(recipes, "interpreter", lambda version: sys.executable)
-    monkeypatch.setattr(recipes, "torch_cuda", lambda: torch)
-    monkeypatch.setattr(recipes, "nvcc_version", lambda: nvcc)
-    monkeypatch.setattr(recipes, "_nvcc", lambda: nvcc and "/usr/local/cuda/bin/nvcc")
-    machine(monkeypatch, H100)
-    assert recipes.build_of("torch-horovod")[0] == build
-    reason = recipes.lacking("torch-horovod")
+    monkeypatch.setattr(choose, "interpreter", lambda version: sys.executable)
+    monkeypatch.setattr(horovod, "nvcc_version", lambda: nvcc)
+    monkeypatch.setattr(horovod, "_nvcc", lambda: nvcc and "/usr/local/cuda/bin/nvcc")
+    machine(monkeypatch, H100, torch)
+    assert choose.build_of("torch-horovod")[0] == build
+    reason = choose.lacking("torch-horovod")
     assert lacks in reason if lacks and reason else lacks is reason is None

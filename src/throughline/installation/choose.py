@@ -1,0 +1,266 @@
+"""Which environment does a framework get on this machine: for CPUs, or a build for GPUs? And why?
+
+What the user wants (`wanted`), the GPUs of the machine (`facts`), and for all that is on PyTorch the build of the
+workflow's torch decide. docs/frameworks.md explains the choice to users. Standard library only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from throughline import handover
+from throughline.files import UserError
+from throughline.installation import horovod, nvidia_smi
+from throughline.installation.recipe import READY, Build, Recipe, read
+
+WANTED = "THROUGHLINE_GPU"
+"""The variable with the user's choice. Without it, the file `gpu` in the environment has what `make GPU=...` wrote."""
+CHOICE = re.compile(r"auto|none|cuda1[123]\d?")
+HIDDEN = ("", "-1", "NoDevFiles")
+"""Values of CUDA_VISIBLE_DEVICES with which no framework sees a GPU."""
+CPU_TORCH = "the workflow's PyTorch is a CPU build; make run GPU=auto installs the one for this machine"
+
+
+@dataclass(frozen=True)
+class Card:
+    """A GPU: its name, and its compute capability, such as (9, 0); () if the driver does not say it."""
+
+    name: str
+    capability: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Facts:
+    """NVIDIA's GPUs in a machine, and the version of their driver ("" if unknown)."""
+
+    cards: tuple[Card, ...] = ()
+    driver: str = ""
+
+
+@functools.cache
+def facts() -> Facts:
+    """Return the GPUs of this machine, as nvidia-smi names them. Without a GPU this takes no time."""
+    if shutil.which("nvidia-smi") is None:
+        return Facts()
+    try:
+        rows = nvidia_smi.rows()
+    except RuntimeError:
+        return Facts()
+    return Facts(tuple(Card(row.name, _numbers(row.capability)) for row in rows), rows[0].driver)
+
+
+def deciding() -> Facts:
+    """Return the GPUs that decide: those of the machine on which the workflow was started.
+
+    So every job of a workflow names the same environments.
+    """
+    given = handover.get("cards")
+    if not given:
+        return facts()
+    driver, cards = json.loads(given)
+    return Facts(tuple(Card(name, tuple(capability)) for name, capability in cards), driver)
+
+
+def packed(facts: Facts) -> str:
+    """Return the text that `deciding` reads."""
+    return json.dumps([facts.driver, [[card.name, list(card.capability)] for card in facts.cards]])
+
+
+def wanted() -> str:
+    """Return what the user wants: `auto`, `none` or a version of CUDA. Raise UserError if it is something else."""
+    choice = os.environ.get(WANTED) or handover.get("gpu", "")
+    if not choice:
+        with contextlib.suppress(OSError):
+            choice = Path(sys.prefix, "gpu").read_text().strip()
+    if choice and not CHOICE.fullmatch(choice):
+        raise UserError(f"GPU={choice} is no choice", next_step="take GPU=auto, none, cuda12 or cuda13")
+    return choice or "auto"
+
+
+def unfit(build: Build, facts: Facts) -> str | None:
+    """Return why a build does not run on these GPUs; None if it does."""
+    driver = re.match(r"\d+", facts.driver)
+    if driver and int(driver[0]) < build.driver:
+        return f"CUDA {build.cuda} needs driver {build.driver} or newer, and {facts.driver} is installed"
+    lowest, *highest = map(_numbers, build.capability)
+    for card in facts.cards:
+        capability = ".".join(map(str, card.capability))
+        has = f"{card.name} has compute capability {capability}, and the packages for CUDA {build.cuda} have code"
+        if card.capability and highest and card.capability > highest[0]:
+            return f"{has} up to {build.capability[1]} only"
+        if card.capability and card.capability < lowest:
+            return f"{has} from {build.capability[0]} on"
+    return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, re.findall(r"\d+", text)))
+
+
+def choose(builds: list[Build], wants: str, facts: Facts) -> tuple[Build | None, str]:
+    """Return the build for a machine, None for CPUs, and the reason in words.
+
+    wants: `auto` for the newest one that fits, `none`, or a version of CUDA such as `cuda12`: the newest one that is
+    not for a later major version, whether it fits this machine or not.
+    """
+    newest = sorted(builds, key=lambda build: (build.major, build.name), reverse=True)
+    if wants == "none":
+        return None, "GPU=none"
+    if wants != "auto":
+        major = int(wants[len("cuda") :][:2])
+        chosen = next((build for build in newest if build.major <= major), None)
+        return chosen, f"GPU={wants}" if chosen else f"it has no build for CUDA {major} or older"
+    if not facts.cards:
+        return None, "this machine has no NVIDIA GPU"
+    reasons = []
+    for build in newest:
+        reason = unfit(build, facts)
+        if reason is None:
+            return build, f"{facts.cards[0].name}, driver {facts.driver or 'unknown'}"
+        reasons.append(reason)
+    if needs := [build.driver for build in newest if unfit(build, replace(facts, driver="")) is None]:
+        reasons.append(f"install NVIDIA's driver {min(needs)} or newer")
+    return None, "; ".join(reasons) or "it has no build for GPUs"
+
+
+def chosen(recipe: Recipe) -> tuple[Build | None, str]:
+    """Return the build of an environment that this machine gets, None for CPUs, and the reason in words."""
+    cuda = torch_cuda() if recipe.torch else None
+    if cuda is None:
+        return choose(recipe.builds, wanted(), deciding())
+    if not cuda:
+        return None, CPU_TORCH
+    same = next((build for build in recipe.builds if cuda in (build.cuda, f"{build.cuda}.0")), None)
+    hidden = wanted() == "auto" and not deciding().cards and _is_ready(recipe)
+    if wanted() == "none" or same is None or hidden:
+        return None, f"the workflow's PyTorch, for CUDA {cuda}"
+    return same, f"as the workflow's PyTorch, for CUDA {cuda}"
+
+
+def environment(framework: str) -> Recipe | None:
+    """Return the recipe of the environment that a framework gets on this machine; None if it is the workflow's own."""
+    found = read(framework)
+    if not found.python:
+        return None
+    build, _ = chosen(found)
+    return found.for_gpus(build) if build else found
+
+
+def build_of(framework: str) -> tuple[str, str]:
+    """Return the build of a framework that this machine gets, `none` for CPUs, and the reason in words."""
+    found = read(framework)
+    if found.python:
+        build, reason = chosen(found)
+        return build.name if build else "none", reason
+    cuda = torch_cuda()
+    if cuda is None:
+        return "none", "there is no PyTorch yet: make run"
+    return (f"CUDA {cuda}", "the workflow's own environment") if cuda else ("none", CPU_TORCH)
+
+
+def unused_gpus() -> Facts | None:
+    """Return this machine's GPUs that a framework could use; None without any, or if the user hides or wants none.
+
+    GPUs that no build of PyTorch runs on do not count.
+    """
+    here = facts()
+    if not here.cards or os.environ.get("CUDA_VISIBLE_DEVICES", "0") in HIDDEN or wanted() == "none":
+        return None
+    return here if any(not unfit(build, here) for build in read("torch").builds) else None
+
+
+def no_build(framework: str) -> str | None:
+    """Return why no build of this framework runs on this machine's GPUs, although others do; None if there is one."""
+    here, builds = unused_gpus(), read(framework).builds
+    reasons = [unfit(build, here) for build in builds] if here else []
+    if not reasons or not all(reasons):
+        return None
+    return f"{framework} has no build for this machine's GPUs: {'; '.join(filter(None, reasons))}"
+
+
+def ready(framework: str) -> Path | None:
+    """Return the file whose existence says that the framework's environment is complete.
+
+    Return None if the framework runs in the workflow's own environment, or if this machine cannot build it (`lacking`).
+    """
+    found = environment(framework)
+    return found.folder / READY if found and not lacking(framework) else None
+
+
+def lacking(framework: str) -> str | None:
+    """Return why this machine cannot build the framework's environment; None if it can, or if it already exists."""
+    found = environment(framework)
+    if found is None or _is_ready(found):
+        return None
+    downloads = os.environ.get("UV_PYTHON_DOWNLOADS", "never") in ("automatic", "true", "1")
+    if not downloads and not interpreter(found.python):
+        return (
+            f"{framework} needs Python {found.python}, which was not found on this machine: install it, or let uv "
+            "download it with UV_PYTHON_DOWNLOADS=automatic make frameworks"
+        )
+    cuda = cuda_of(found)
+    if not found.source or not cuda or found.brings_nvcc or horovod.toolkit(cuda):
+        return None
+    here = f"this machine has nvcc {version}" if (version := horovod.nvcc_version()) else "there is no nvcc here"
+    return (
+        f"{found.framework} for CUDA {cuda} needs CUDA's compiler nvcc {cuda.partition('.')[0]}, and {here}: install "
+        "NVIDIA's CUDA toolkit of this version, or load its module"
+        + ("; for CUDA 13 the compiler comes with the pins: make frameworks GPU=cuda13" if found.torch else "")
+    )
+
+
+def _is_ready(recipe: Recipe) -> bool:
+    return (recipe.folder / READY).is_file()
+
+
+@functools.cache
+def interpreter(version: str) -> str | None:
+    """Return a Python of this version: the one that runs now, or one that uv finds on this machine; else None."""
+    if "{}.{}".format(*sys.version_info) == version:
+        return sys.executable
+    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
+    if uv is None:
+        return shutil.which(f"python{version}")
+    command = [uv, "python", "find", "--quiet", "--no-project", "--no-python-downloads", version]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or None
+
+
+def cuda_of(recipe: Recipe) -> str | None:
+    """Return the version of CUDA that an environment's framework is built for; "" or None: for CPUs."""
+    return recipe.build.cuda if recipe.build else torch_cuda() if recipe.torch else None
+
+
+def torch_cuda() -> str | None:
+    """Return the version of CUDA that the workflow's torch is built for, such as `13.0`; "" for a CPU build.
+
+    None means that there is no torch. It reads a file of the package, because the import of torch takes seconds.
+    """
+    return _of_torch(r"cuda\b[^=\n]*= *['\"]([\d.]+)['\"]")
+
+
+def torch_label() -> str | None:
+    """Return the label of the workflow's torch, such as `cpu` of 2.13.0+cpu; "" for a build without a label."""
+    return _of_torch(r"__version__ *= *['\"][^'\"+]*\+([^'\"]*)['\"]")
+
+
+def _of_torch(pattern: str) -> str | None:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return None
+    try:
+        text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
+    except OSError:
+        return ""
+    value = re.search(f"^{pattern}", text, re.MULTILINE)
+    return value[1] if value else ""
