@@ -137,9 +137,8 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
                 labels[row, position] = int(token)
     segments = batch["segments"].long()
     out = sharing(model)(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
-    table = model.bert.embeddings.word_embeddings.weight
-    own = [*model.transform.parameters(), *model.norm.parameters(), model.bias]
-    everywhere = in_torch.vocabulary_scores(out.last_hidden_state.flatten(0, 1), table, own)
+    hidden = torch.nn.functional.gelu(model.transform(out.last_hidden_state.flatten(0, 1)))
+    everywhere = model.norm(hidden) @ model.bert.embeddings.word_embeddings.weight.T + model.bias
     full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
     full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"].long())
     loss = model(**batch)
@@ -153,35 +152,23 @@ def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
     model, given = network().eval(), rows()
     batch = tensors(batch_of(given))
     segments = batch["segments"]
-    ours, _ = model.encode(batch["input_ids"], segments, batch["mask"])
+    ours = model.states(batch["input_ids"], segments, batch["mask"])[0].unflatten(0, (3, 16))
     mask = torch.from_numpy(given["input_mask"])
     other = sharing(model)(batch["input_ids"], token_type_ids=segments.long(), attention_mask=mask)
     torch.testing.assert_close(ours[0], other.last_hidden_state[0])
     torch.testing.assert_close(ours[1, :10], other.last_hidden_state[1, :10])
     changed = batch["input_ids"].clone()
     changed[1, 12] = 7  # padding must not matter
-    again, _ = model.encode(changed, segments, batch["mask"])
+    again = model.states(changed, segments, batch["mask"])[0].unflatten(0, (3, 16))
     torch.testing.assert_close(again[1, :10], ours[1, :10])
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_the_plain_forward_pass_is_hugging_faces(masked: bool) -> None:
-    """The model has dropout and is in training mode. The plain forward pass ignores both, because held-out data need
-    neither."""
-    torch.manual_seed(0)
-    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.5, activation_checkpointing=False)
-    batch = tensors(batch_of(rows()))
-    mask, segments = batch["mask"] if masked else None, batch["segments"].long()
-    with torch.no_grad():
-        hidden, pooled = in_torch.states(model.bert, model.heads, batch["input_ids"], segments, mask)
-        other = sharing(model)(batch["input_ids"], token_type_ids=segments, attention_mask=mask)
-    torch.testing.assert_close(hidden, other.last_hidden_state)
-    torch.testing.assert_close(pooled, other.pooler_output)
 
 
 def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() -> None:
     model, batch = network(), tensors(batch_of(rows()))
     free = in_torch.FORM.sums(model, batch)
+    for module in model.modules():
+        module.dropout = 0.5
+    model.half_type = torch.bfloat16
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.CUDNN_ATTENTION):
         pinned = in_torch.FORM.sums(model, batch)
     assert pinned == free and pinned["masked"] == 8
@@ -193,11 +180,11 @@ def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
         model, batch = network(activation_checkpointing), tensors(batch_of(rows()))
         calls.append(0)
 
-        def count(*given: Any) -> Any:
+        def count(*given: Any) -> None:
             calls[-1] += 1
-            return in_torch.layer(*given)
 
-        model.parts = (in_torch.embedded, count, in_torch.losses)
+        for layer in model.bert.encoder.layer:
+            layer.output.register_forward_pre_hook(count)
         model(**batch).backward()
         gradients.append([parameter.grad for parameter in model.parameters()])
     assert calls == [2, 4]
@@ -289,11 +276,9 @@ def test_packed_samples_neither_see_nor_hold_padding() -> None:
     full = bert.WORKLOAD.synthetic(2, spec_of(16, 4), 1)
     assert bert.without_padding(full) is full, "nothing to leave out"
     model = network().eval()
-    bounds = torch.tensor([0, 16, 32, 42], dtype=torch.int32)
-    apart = tensors(packed)
-    together, _ = model.encode(apart["input_ids"], apart["segments"], bounds=bounds)
-    alone, _ = model.encode(*(torch.from_numpy(padded[name][1:2, :10]) for name in ("input_ids", "segments")))
-    torch.testing.assert_close(together[32:], alone[0])
+    together, *_ = model.states(**tensors(packed))
+    alone, *_ = model.states(*(torch.from_numpy(padded[name][1:2, :10]) for name in ("input_ids", "segments")))
+    torch.testing.assert_close(together[32:], alone)
 
 
 @pytest.mark.parametrize(
@@ -312,8 +297,9 @@ def test_samples_that_cannot_be_packed_are_refused(real: np.ndarray, fault: str)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [None, torch.float16, torch.bfloat16])
-def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_tokens(kind: Any) -> None:
+def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_tokens(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The meta device checks the shapes and types that a GPU's kernels would get, also compiled. It has no numbers.
 
     The losses stay eager, because on that device a compiled cross entropy has no backward pass.
@@ -325,11 +311,10 @@ def test_a_gpus_kernels_take_packed_samples_and_one_code_serves_all_numbers_of_t
     model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.1, activation_checkpointing=False).to(
         "meta"
     )
-    model.half_type, model.longest = kind, 16
-    eager = model.parts
-    model.compile_parts(dynamic=True, backend=counter)
-    for parts in (eager, (*model.parts[:2], eager[2])):
-        model.parts = parts
+    model.longest, every = 16, model.parts()
+    for parts in ([], every[:-1]):
+        monkeypatch.setattr(model, "parts", lambda parts=parts: parts)
+        model.compile_parts(dynamic=True, backend=counter)
         for length in (10, 9, 12, 14):
             given = rows()
             given["input_mask"][1] = np.arange(16) < length

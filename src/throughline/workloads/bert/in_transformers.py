@@ -94,23 +94,19 @@ class BertInTransformers(TransformersForm[Parameters]):
             "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
         }
 
-    @torch.no_grad()
-    def sums(self, network: Pretrained, batch: dict[str, Tensor]) -> dict[str, float]:
-        """Return the sums of losses and right answers over masked tokens (mlm) and over samples (nsp)."""
-        network.eval()
+    def predicted(self, network: Pretrained, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return losses and right answers of masked tokens (mlm) and of samples (nsp)."""
         given = inputs(**batch)
         labels, following = given.pop("labels").flatten(), given.pop("next_sentence_label")
         output = network.model(**given)
-        network.train()
-        scores, order = output.prediction_logits.flatten(0, 1), output.seq_relationship_logits
-        every = {
-            "mlm_loss": cross_entropy(scores, labels, ignore_index=IGNORED, reduction="sum"),
-            "mlm_right": (scores.argmax(1) == labels).sum(),
-            "masked": (labels != IGNORED).sum(),
-            "nsp_loss": cross_entropy(order, following, reduction="sum"),
-            "nsp_right": (order.argmax(1) == following).sum(),
+        scores, follows = output.prediction_logits.flatten(0, 1), output.seq_relationship_logits
+        return {
+            "mlm_loss": cross_entropy(scores, labels, ignore_index=IGNORED, reduction="none"),
+            "mlm_right": scores.argmax(1) == labels,
+            "masked": labels != IGNORED,
+            "nsp_loss": cross_entropy(follows, following, reduction="none"),
+            "nsp_right": follows.argmax(1) == following,
         }
-        return {**{name: float(total) for name, total in every.items()}, "samples": float(len(following))}
 
 
 FORM = BertInTransformers()
