@@ -1,12 +1,7 @@
-"""ResNet in PyTorch: the published architecture, with our own operations.
-
-The forward pass is a few functions (stem, stage, loss), so a compiler sees each function as a whole. A test compares
-the forward pass with Hugging Face's.
-"""
+"""ResNet in PyTorch: the published architecture as plain modules. A test compares it with Hugging Face's."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,8 +10,7 @@ from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_p
 
 from throughline.spec import RunSpec
 from throughline.workloads import Values
-from throughline.workloads.in_torch_form import InParts, TorchForm
-from throughline.workloads.in_torch_half import HalfCopy, Halved, used
+from throughline.workloads.in_torch_form import Network, TorchForm
 from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 MANY = 512
@@ -43,12 +37,12 @@ class Convolution(nn.Module):
         self.register_buffer("running_mean", torch.zeros(outputs))
         self.register_buffer("running_var", torch.ones(outputs))
 
-    def forward(self, hidden: Tensor, weight: Tensor) -> Tensor:
-        """`weight` is this one's in the type of `hidden`."""
-        if hidden.device.type == "cpu" and hidden.stride(1) == 1 and (self.padding == 0 or weight.shape[1] >= MANY):
-            hidden = product(hidden, weight, self.stride)
+    def forward(self, hidden: Tensor) -> Tensor:
+        by_product = self.padding == 0 or self.weight.shape[1] >= MANY
+        if by_product and hidden.device.type == "cpu" and hidden.stride(1) == 1:
+            hidden = product(hidden, self.weight, self.stride)
         else:
-            hidden = conv2d(hidden, weight, stride=self.stride, padding=self.padding)
+            hidden = conv2d(hidden, self.weight, stride=self.stride, padding=self.padding)
         return batch_norm(
             hidden, self.running_mean, self.running_var, self.scale, self.shift, self.training, MOMENTUM, EPSILON
         )
@@ -64,22 +58,8 @@ def product(hidden: Tensor, weight: Tensor, stride: int) -> Tensor:
     return linear(columns, weight.permute(0, 2, 3, 1).flatten(1)).permute(0, 3, 1, 2)
 
 
-def in_type(kind: torch.dtype, weights: list[Tensor], halved: Halved | None) -> list[Tensor]:
-    """Return weights in a type: their copies if these have that type, otherwise the weights themselves, cast."""
-    if halved and halved.copies[0].dtype == kind:
-        return used(halved)
-    return [weight.to(kind) for weight in weights]
-
-
-def halved(weights: list[Tensor], copy: HalfCopy) -> Halved:
-    return copy.of(weights, tuple((place,) for place in range(len(weights))))
-
-
 class Residual(nn.Module):
     """A residual block: the output of its convolutions is added to its input."""
-
-    halved: Halved | None = None
-    """The weights of the convolutions with their copies in a 16-bit type, if there are such copies."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -88,33 +68,29 @@ class Residual(nn.Module):
         if block.has_shortcut:
             self.shortcut = Convolution(block.inputs, block.outputs, 1, block.stride)
 
-    def weights(self) -> list[Tensor]:
-        """Return the weights of the convolutions, and that of the shortcut, if there is one."""
-        every: Any = [*self.convolutions, *([self.shortcut] if self.shortcut else [])]
-        return [convolution.weight for convolution in every]
-
     def forward(self, hidden: Tensor) -> Tensor:
-        weights = in_type(hidden.dtype, self.weights(), self.halved)
-        residual = hidden if self.shortcut is None else self.shortcut(hidden, weights[-1])
+        residual = hidden if self.shortcut is None else self.shortcut(hidden)
         *first, last = self.convolutions
-        for convolution, weight in zip(first, weights, strict=False):
-            hidden = convolution(hidden, weight).relu_()
-        added: Tensor = last(hidden, weights[len(first)]).add_(residual)
+        for convolution in first:
+            hidden = convolution(hidden).relu_()
+        added: Tensor = last(hidden).add_(residual)
         return added.relu_()
 
 
-class ResNet(InParts):
-    """ResNet with its loss. `forward` takes the tensors of `resnet.batch` and returns the mean over all pictures.
+class Stage(nn.ModuleList):
+    """The blocks of one size. A stage is compiled by itself, so ranks can exchange its gradients early."""
 
-    With `half_type`, the weights keep their type and are cast where they are used. Convolutions, the last product and
-    the activations between them have the 16-bit type; batch norms and the loss are computed in the weights' type.
-    """
+    def forward(self, hidden: Tensor) -> Tensor:
+        for block in self:
+            hidden = block(hidden)
+        return hidden
+
+
+class ResNet(Network):
+    """ResNet with its loss. `forward` takes the tensors of `resnet.batch` and returns the mean over all pictures."""
 
     mean: Tensor
     deviation: Tensor
-    stages: Any
-    halved: tuple[Halved, Halved] | None = None
-    """The weights of the stem and of the head with their copies in a 16-bit type, if there are such copies."""
 
     def __init__(self, shape: Shape, given: Parameters) -> None:
         super().__init__()
@@ -123,65 +99,39 @@ class ResNet(InParts):
         self.register_buffer("deviation", torch.tensor(DEVIATION)[:, None, None], persistent=False)
         self.stem = Convolution(3, shape.width, 7, 2)
         blocks = iter(shape.blocks)
-        self.stages = nn.ModuleList(
-            nn.ModuleList(Residual(next(blocks)) for _ in range(count)) for count in shape.stages
-        )
+        self.stages = nn.ModuleList(Stage(Residual(next(blocks)) for _ in range(count)) for count in shape.stages)
         self.head = nn.Linear(shape.blocks[-1].outputs, given.classes)
-        # Stages are compiled apart, so that ranks can exchange the gradients of one while they compute others.
-        self.parts = (begun, through, loss)
 
-    def ends(self) -> tuple[list[Tensor], list[Tensor]]:
-        """Return the weights of the stem and of the head that products take."""
-        return [self.stem.weight], [self.head.weight, self.head.bias]
-
-    def halve(self, copy: HalfCopy) -> None:
-        """Keep copies of what convolutions and the last product take."""
-        stem, head = self.ends()
-        self.halved = halved(stem, copy), halved(head, copy)
-        for block in (block for blocks in self.stages for block in blocks):
-            block.halved = halved(block.weights(), copy)
+    def parts(self) -> list[tuple[nn.Module, str]]:
+        return [(self, "begun"), *((stage, "forward") for stage in self.stages), (self, "loss")]
 
     def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
-        begin, stage, end = self.parts
-        hidden = begin(self, pixels)
-        for blocks in self.stages:
-            hidden = stage(blocks, hidden)
-        return end(self, hidden, labels.long())
+        return self.loss(self.states(pixels), labels.long())
 
-    def scores(self, pixels: Tensor) -> Tensor:
+    def states(self, pixels: Tensor) -> Tensor:
+        """Return the states [B, C, h, w] after the last stage."""
+        with self.autocast():
+            hidden = self.begun(pixels)
+            for stage in self.stages:
+                hidden = stage(hidden)
+        return hidden
+
+    def begun(self, pixels: Tensor) -> Tensor:
+        """Compute the stem from bytes [B, S, S, 3]: normalization, convolution and maximum pooling."""
+        hidden = pixels.permute(0, 3, 1, 2).to(self.mean.dtype)  # still channels last in memory
+        hidden = hidden.sub_(self.mean).div_(self.deviation).to(self.half_type or hidden.dtype)
+        if not self.channels_last:
+            hidden = hidden.contiguous()
+        return max_pool2d(self.stem(hidden).relu_(), 3, stride=2, padding=1)
+
+    def scores(self, hidden: Tensor) -> Tensor:
         """Return the scores of all classes [B, C], in the weights' type."""
-        hidden = begun(self, pixels)
-        for blocks in self.stages:
-            hidden = through(blocks, hidden)
-        return scored(self, hidden)
+        with self.autocast():
+            scores: Tensor = self.head(hidden.mean((2, 3)))
+        return scores.to(self.head.weight.dtype)
 
-
-def begun(network: ResNet, pixels: Tensor) -> Tensor:
-    """Compute the stem from bytes [B, S, S, 3]: normalization, convolution and maximum pooling."""
-    hidden = pixels.permute(0, 3, 1, 2).to(network.mean.dtype)  # still channels last in memory
-    hidden = hidden.sub_(network.mean).div_(network.deviation).to(network.half_type or hidden.dtype)
-    if not network.channels_last:
-        hidden = hidden.contiguous()
-    (weight,) = in_type(hidden.dtype, network.ends()[0], network.halved[0] if network.halved else None)
-    hidden = network.stem(hidden, weight).relu_()
-    return max_pool2d(hidden, 3, stride=2, padding=1)
-
-
-def through(blocks: Iterable[nn.Module], hidden: Tensor) -> Tensor:
-    """Compute the blocks of a stage."""
-    for block in blocks:
-        hidden = block(hidden)
-    return hidden
-
-
-def scored(network: ResNet, hidden: Tensor) -> Tensor:
-    mean = hidden.mean((2, 3))
-    weight, bias = in_type(mean.dtype, network.ends()[1], network.halved[1] if network.halved else None)
-    return linear(mean, weight, bias).to(network.head.weight.dtype)
-
-
-def loss(network: ResNet, hidden: Tensor, labels: Tensor) -> Tensor:
-    return cross_entropy(scored(network, hidden), labels, label_smoothing=network.label_smoothing)
+    def loss(self, hidden: Tensor, labels: Tensor) -> Tensor:
+        return cross_entropy(self.scores(hidden), labels, label_smoothing=self.label_smoothing)
 
 
 class ResNetInTorch(TorchForm[Parameters, ResNet]):
@@ -195,9 +145,6 @@ class ResNetInTorch(TorchForm[Parameters, ResNet]):
         built: ResNet = network.to(memory_format=torch.channels_last) if network.channels_last else network
         return built
 
-    def halve(self, network: ResNet, copy: HalfCopy) -> None:
-        network.halve(copy)
-
     def settings(self, network: ResNet) -> dict[str, Any]:
         stem = network.stem.weight
         cudnn = "cuDNN's kernels, the fastest of those tried on the first batch"
@@ -205,7 +152,7 @@ class ResNetInTorch(TorchForm[Parameters, ResNet]):
         if network.channels_last:
             onednn += f"; matrix products for those of 1x1 and for {MANY} channels and more"
         return {
-            "parameters": sum(parameter.numel() for parameter in network.parameters()),
+            "parameters": self.parameters(network),
             "normalization": "of bytes, on the device",
             "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
             "label_smoothing": network.label_smoothing,
@@ -215,20 +162,13 @@ class ResNetInTorch(TorchForm[Parameters, ResNet]):
             "loss": "mean over all pictures, of each replica",
         }
 
-    @torch.no_grad()
-    def sums(self, network: ResNet, batch: dict[str, Tensor]) -> dict[str, float]:
-        """Return the loss without smoothing, and the pictures whose class has the highest score, over a batch.
+    def predicted(self, network: ResNet, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the losses without smoothing, and which pictures' class has the highest score.
 
-        They are computed in the weights' precision. Norms use their running statistics.
+        Norms use their running statistics.
         """
-        half, network.half_type = network.half_type, None
-        network.eval()
-        scores, labels = network.scores(batch["pixels"]), batch["labels"].long()
-        network.train()
-        network.half_type = half
-        loss = cross_entropy(scores, labels, reduction="sum").double()
-        right = (scores.argmax(1) == labels).sum()
-        return {"loss": float(loss), "found": float(right), "samples": float(len(labels))}
+        scores, labels = network.scores(network.states(batch["pixels"])), batch["labels"].long()
+        return {"loss": cross_entropy(scores, labels, reduction="none"), "found": scores.argmax(1) == labels}
 
 
 FORM = ResNetInTorch()
