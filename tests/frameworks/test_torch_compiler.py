@@ -26,9 +26,8 @@ def test_a_record_says_how_parts_were_compiled(monkeypatch: pytest.MonkeyPatch) 
     calls: list[dict[str, Any]] = []
     monkeypatch.setattr(torch, "compile", lambda part, **given: calls.append(given) or part)
     fixed, changing = (rank_of(compile=True, remove_padding=remove_padding) for remove_padding in (False, True))
-    assert [call["dynamic"] for call in calls] == [False] * len(fixed.network.parts) + [None] * len(
-        changing.network.parts
-    )
+    each = len(fixed.network.parts())
+    assert [call["dynamic"] for call in calls] == [False] * each + [None] * each
     assert {(call["mode"], call["fullgraph"], call["backend"]) for call in calls} == {("default", False, "inductor")}
     start = "torch.compile, mode default, fullgraph false, code for every shape"
     assert fixed.settings()["compiler"].startswith(f"{start}; Inductor: max_autotune false, ")
