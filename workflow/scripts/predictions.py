@@ -2,7 +2,7 @@
 
 summaries: bz<b>_<precision>.json of the benchmark
 output: predictions.json
-asked: the topologies to predict and the deadline, as JSON
+asked: the topologies to predict, as JSON
 extras: summaries of no_gradient_sync and synthetic
 """
 

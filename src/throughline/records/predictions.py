@@ -84,15 +84,11 @@ class PredictedSeries(Entry):
 
 
 class Predictions(Entry):
-    """The predictions of one benchmark. made_from: the summaries behind them, with their SHA-256.
-
-    deadline_hours: the time that the whole training may take, if the configuration states one.
-    """
+    """The predictions of one benchmark. made_from: the summaries behind them, with their SHA-256."""
 
     schema_: Schema
     benchmark: str
     asked: list[str]
-    deadline_hours: Positive | None
     made_from: dict[str, Sha256]
     series: list[PredictedSeries]
 

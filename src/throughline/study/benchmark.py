@@ -11,7 +11,6 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import (
     Field,
     NonNegativeInt,
-    PositiveFloat,
     ValidationInfo,
     create_model,
     field_validator,
@@ -191,11 +190,6 @@ class Benchmark(Runs):
     total_samples: PositiveInt | None = Field(
         None,
         description="samples of the whole training that you plan; the report says how long it takes and what it costs",
-    )
-    deadline_hours: PositiveFloat | None = Field(
-        None,
-        description="hours that the whole training may take; with `total_samples`. The report names the cheapest "
-        "topology that meets it, measured or predicted",
     )
     remarks: str | None = Field(None, description="text shown under the tables")
 

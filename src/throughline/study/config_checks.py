@@ -91,8 +91,6 @@ def _options(block: Benchmark) -> Iterator[str]:
             f"options.gradient_accumulation = {block.options.gradient_accumulation}: global_batch = "
             f"{block.global_batch} decides how many micro-batches a step has; remove one of the two keys"
         )
-    if block.deadline_hours is not None and block.task is None:
-        yield "deadline_hours: it is the time for total_samples, the samples of the whole training; set that key too"
 
 
 def _frameworks(block: Benchmark) -> Iterator[str]:

@@ -40,6 +40,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 }
 """Map each section, by its own key, to its old keys and their new names."""
 GONE: Mapping[str, Mapping[str, str]] = {
+    BLOCK: {"deadline_hours": "total_samples: the report has hours and price of the whole training on each topology"},
     "clicks": {
         "values": "nothing: synthetic clicks have 20,000 different categories; for others, logs as clicks.source",
         "malformed_at_most": "logs of which at most 1 % of the lines are malformed",

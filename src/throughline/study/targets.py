@@ -79,9 +79,9 @@ class Targets:
         for summary in self.summaries:
             self.by_benchmark.setdefault(summary.split("/")[1], []).append(summary)
         self.to_predict = {
-            name: {"topologies": block.predicted, "deadline_hours": block.deadline_hours}
+            name: {"topologies": predicted}
             for name in self.by_benchmark
-            if "__" not in name and ((block := config.block(name)).predicted or block.deadline_hours)
+            if "__" not in name and (predicted := config.block(name).predicted)
         }
         """Map a benchmark to what its predictions are asked for (report/analysis/predictions.py's `Asked`)."""
         self._priorities = dict(zip(self.specs, range(len(self.specs), 0, -1), strict=True))

@@ -328,7 +328,7 @@ def test_predictions_follow_from_the_summaries(unpacked: Files, tmp_path: Path) 
     for name, content in unpacked.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(content)
-    asked = {"topologies": ["1n4g"], "deadline_hours": None}
+    asked = {"topologies": ["1n4g"]}
     told = json.loads(unpacked[contents.NAME])
     names = told["benchmarks"]["bert"]["summaries"]
     own = {name: tmp_path / name for name in names}

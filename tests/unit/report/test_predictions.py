@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from report_fixture import jitter, write_series
+from report_fixture import V100, jitter, write_series
 from throughline.files import read_json, write_json
 from throughline.records import Predictions, read_predictions, read_summary
 from throughline.report.analysis import cells, predictions, summary
@@ -161,3 +161,22 @@ def test_names_below_the_ticks_leave_each_other_room(made: Predictions, root: Pa
     assert names[0].get_text() == "1\n1n1g" and names[-1].get_text() == "1024\n128n8g"
     boxes = [label.get_window_extent() for label in names]
     assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
+
+
+def test_hours_and_price_of_the_whole_training(tmp_path: Path) -> None:
+    terms = summary.read_terms(
+        '{"prices": {"V100": {"per_hour": 2.5, "currency": "EUR"}}, "total_samples": 1200000000}'
+    )
+    own = tmp_path / "results/bert/bz32_fp32.json"
+    series = {name: jitter(speed) for name, speed in SPEEDS.items()}
+    summary.write(write_series(tmp_path / "results", series, device_found=V100), own, repeats=5, terms=terms)
+    groups = cells.groups([read_summary(own)])
+    write_tables(Scope(groups, groups, predictions=derived(own)), tmp_path / "tables")
+    with (tmp_path / "tables/predictions.csv").open() as stream:
+        first, *_ = csv.DictReader(stream)
+    hours, least, most = (float(first[f"predicted_task_hours{end}"]) for end in ("", "_at_least", "_at_most"))
+    assert hours == pytest.approx(1.2e9 / float(first["predicted_samples_per_s"]) / 3600)
+    assert (
+        least == pytest.approx(1.2e9 / float(first["predicted_samples_per_s_at_most"]) / 3600) and least < hours < most
+    )
+    assert float(first["predicted_task_price"]) == pytest.approx(hours * 64 * 2.5)

@@ -96,7 +96,6 @@ JOB = "frameworks: [hf-trainer], batch: {fp32: [4]}, options: {gradient_accumula
         ("convergence: {}, options: {gradient_sync: false}", "convergence: it needs options.data: real and"),
         (f"{MATMUL}, convergence: {{}}", "convergence: matmul has no figures of held-out data"),
         ("predict: [3n1g], scaling: strong", "predict: 3n1g: a batch of 32 does not divide over the 3 replicas"),
-        ("deadline_hours: 3", "deadline_hours: it is the time for total_samples"),
         ("convergence: {begin_from: c}", "convergence.begin_from = 'c': allowed: "),
         ("convergence: {begin_from: b}", "convergence.begin_from: b would begin with its own weights"),
     ],

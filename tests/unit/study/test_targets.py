@@ -84,7 +84,7 @@ def test_of_many_targets_the_most_similar_are_named() -> None:
 
 
 def test_only_topologies_that_are_not_measured_are_predicted(targets: Targets) -> None:
-    assert targets.predicted("b") == {"topologies": ["4n8g"], "deadline_hours": None}
+    assert targets.predicted("b") == {"topologies": ["4n8g"]}
     assert targets.predictions("b") == targets.every_prediction == ["results/b/predictions.json"]
     assert targets.predictions("b__no_gradient_sync") == [] == targets.predictions("c")
     assert targets.some_predictions() == ["results/b/predictions.json", "results/b/tables", "results/b/plots"]

@@ -39,10 +39,9 @@ WAITS = 0.05
 
 
 class Asked(Section):
-    """What the configuration asks for: topologies to predict, and the deadline of the whole training."""
+    """What the configuration asks for: topologies to predict."""
 
     topologies: list[str] = Field(default_factory=list)
-    deadline_hours: float | None = None
 
 
 def read_asked(text: str) -> Asked:
@@ -50,7 +49,7 @@ def read_asked(text: str) -> Asked:
     try:
         return Asked.model_validate_json(text)
     except ValidationError as error:
-        form = '{"topologies": ["4n8g"], "deadline_hours": 24}'
+        form = '{"topologies": ["4n8g"]}'
         raise UserError("--asked has no valid topologies", why=str(error), next_step=f"write {form}") from None
 
 
@@ -68,7 +67,6 @@ def derive(own: Mapping[str, Path], extras: Mapping[str, Path], asked: Asked) ->
         schema_=SCHEMA,
         benchmark=benchmark,
         asked=asked.topologies,
-        deadline_hours=asked.deadline_hours,
         made_from={name: sha256({**own, **extras}[name]) for name in used},
         series=[
             _series(group, framework, groups, asked.topologies)

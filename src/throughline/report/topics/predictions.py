@@ -39,6 +39,10 @@ COLUMNS = (
     Column("predicted_efficiency", "efficiency", "predicted", by_value=True),
     Column("predicted_step_s", "step", "predicted, ms", by_value=True),
     *(Column(f"predicted_{term}_s", term, "predicted, ms", by_value=True) for term in TERMS),
+    Column("predicted_task_hours", "hours", "predicted, task", by_value=True),
+    Column("predicted_task_hours_at_least", forms=(CSV,)),
+    Column("predicted_task_hours_at_most", forms=(CSV,)),
+    Column("predicted_task_price", "price", "predicted, task", by_value=True),
     Column("predicted_times_measured_devices", "devices", "times the most measured", by_value=True),
     Column("predicted_warnings", forms=(CSV,)),
     Column("not_predicted_because", forms=(CSV,)),
@@ -75,6 +79,7 @@ def _lines(group: Group, one: PredictedSeries) -> Iterator[Line]:
                 Entry.of(efficiency(group, one, cell), percent, "the baseline has no valid repeat, or ran elsewhere"),
                 Entry.of(cell.step_s, milliseconds),
                 *(Entry.of(cell.terms.get(term), milliseconds, "not known") for term in TERMS),
+                *_task(group, one, cell),
                 Entry(f"{cell.times_beyond:.3g}", cell.times_beyond),
                 Entry.words("; ".join(cell.warnings)),
                 Entry.words(""),
@@ -82,6 +87,21 @@ def _lines(group: Group, one: PredictedSeries) -> Iterator[Line]:
             style=_colour(group, one),
             name=f"{cell.topology}, predicted",
         )
+
+
+def _task(group: Group, one: PredictedSeries, cell: PredictedCell) -> Iterator[Entry]:
+    """Yield the hours of the whole training with their ends, and its price, on devices like the measured ones."""
+    cost = next((row.cell.cost for row in group.series(one.framework) if row.cell), None)
+    samples, rate = (cost.total_samples, cost.price_per_device_hour) if cost else (None, None)
+    hours, most, least = (
+        samples / speed / 3600 if samples else None for speed in (cell.samples_per_s, cell.low, cell.high)
+    )
+    price = hours * rate * Topology.parse(cell.topology).world if hours and rate else None
+    unknown = cost.reasons.get("task_hours") if cost else None
+    yield Entry.of(hours, lambda middle: f"{reading(middle)} ({reading(least)} to {reading(most)})", unknown)
+    yield from (Entry(value=least), Entry(value=most))
+    money = cost.currency if cost and cost.currency else ""
+    yield Entry.of(price, lambda paid: f"{reading(paid)} {money}", cost.reasons.get("task_price") if cost else None)
 
 
 def _refused(group: Group, one: PredictedSeries) -> Iterator[Line]:
