@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,9 +14,10 @@ from throughline.messages import Gpus
 from throughline.observe import environment
 from throughline.study import runs
 from throughline.study.config import ConfigError, load
+from unit.launch.conftest import Program
 
 
-def settled(auto: AutoTopologies, **block: Any) -> list[str]:
+def topologies(auto: AutoTopologies, **block: Any) -> list[str]:
     config = load([], {"benchmarks": {"b": {"topologies": "auto", **block}}}, auto_topologies=auto)
     assert runs.unpacked(runs.packed(config), "b")["benchmarks"]["b"]["topologies"] == config.block("b").topologies  # type: ignore[index]
     assert {str(spec.topology) for spec in runs.expand(config)} == set(config.block("b").topologies)
@@ -60,74 +59,66 @@ def test_devices_double_up_to_all(nodes: int, devices: int, names: str) -> None:
 )
 def test_on_a_cpu_a_device_is_a_worker(machine: None, block: dict[str, Any], names: str) -> None:
     auto = AutoTopologies(variables={})
-    assert settled(auto, **block) == names.split()
+    assert topologies(auto, **block) == names.split()
     assert list(auto.lines) == [f"topologies: auto is {names.replace(' ', ', ')}: 6 CPU cores of this machine"]
 
 
 def test_gpus_come_first_and_a_device_that_is_not_there_is_an_error(machine: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="sees no device of kind cuda here"):
-        settled(AutoTopologies(variables={}), device="cuda")
+        topologies(AutoTopologies(variables={}), device="cuda")
     machine.setattr(seen_devices, "seen", lambda *_: Gpus(kind="cuda", count=4, name="H100", fp16=True))
     auto = AutoTopologies(variables={})
-    assert settled(auto) == ["1n1g", "1n2g", "1n4g"]
+    assert topologies(auto) == ["1n1g", "1n2g", "1n4g"]
     assert list(auto.lines) == ["topologies: auto is 1n1g, 1n2g, 1n4g: 4 GPUs of this machine"]
-    assert settled(AutoTopologies(variables={}), device="cpu") == ["1n1g", "1n2g", "1n4g", "1n6g"]
+    assert topologies(AutoTopologies(variables={}), device="cpu") == ["1n1g", "1n2g", "1n4g", "1n6g"]
 
 
 def test_jobs_get_the_answer_of_the_first_call(machine: pytest.MonkeyPatch) -> None:
     variables: dict[str, str] = {}
-    first = settled(AutoTopologies(variables=variables))
+    first = topologies(AutoTopologies(variables=variables))
     machine.setattr(environment, "cpu_cores", lambda: 64)
-    assert settled(AutoTopologies(variables=variables)) == first != settled(AutoTopologies(variables={}))
+    assert topologies(AutoTopologies(variables=variables)) == first != topologies(AutoTopologies(variables={}))
     assert handover.get("topologies", None, variables) == {"auto 1 8": [1, 6, "6 CPU cores of this machine"]}
 
 
-@pytest.mark.parametrize("hosts", ["simulated", ["first", "second"]])
-def test_hosts_have_to_be_given_topologies(machine: None, hosts: Any) -> None:
-    with pytest.raises(UserError, match=r"auto, and runs\.hosts is set"):
-        settled(AutoTopologies(variables={}), hosts=hosts)
-
-
-def test_a_step_that_has_no_size_anywhere_is_the_usual_mistake(machine: None) -> None:
+def test_a_block_that_auto_cannot_serve_is_an_error(machine: None) -> None:
+    for hosts in ("simulated", ["first", "second"]):
+        with pytest.raises(UserError, match=r"auto, and runs\.hosts is set"):
+            topologies(AutoTopologies(variables={}), hosts=hosts)
     with pytest.raises(ConfigError, match="the 1 devices of 1n1g do not divide into replicas of 5"):
-        settled(AutoTopologies(variables={}), options={"tensor_parallel": 5}, threads=2)
+        topologies(AutoTopologies(variables={}), options={"tensor_parallel": 5}, threads=2)
 
 
-NODES = """n1|gpu*|idle|gpu:a100:8|64|x
-n2|gpu*|allocated|gpu:a100:4,nvme:2|48|x
-n3|gpu*|down|gpu:2|8|x
-"""
-
-
-@pytest.fixture
-def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A synthetic sinfo: a file with the nodes that it prints."""
-    (tmp_path / "nodes").write_text(NODES)
-    (tmp_path / "sinfo").write_text(f"#!/bin/sh\ncat {tmp_path}/nodes\n")
-    (tmp_path / "sinfo").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    slurm_partition.nodes.cache_clear()
-    yield tmp_path / "nodes"
-    slurm_partition.nodes.cache_clear()
+NODES = ("n1|gpu*|idle|gpu:a100:8|64|x", "n2|gpu*|allocated|gpu:a100:4,nvme:2|48|x", "n3|gpu*|down|gpu:2|8|x")
 
 
 @pytest.mark.parametrize(
-    ("block", "names", "text"),
+    ("lines", "block", "names", "text"),
     [
-        ({}, "1n1g 1n2g 1n4g 2n4g", "2 nodes of the default partition with 4 GPUs each"),
-        ({"nodes_at_most": 1}, "1n1g 1n2g 1n4g", "with 4 GPUs each, of which runs.nodes_at_most takes 1"),
-        ({"device": "cpu", "threads": 12}, "1n1g 1n2g 1n4g 2n4g", "the default partition with 48 CPU cores each"),
+        (NODES, {}, "1n1g 1n2g 1n4g 2n4g", "2 nodes of the default partition with 4 GPUs each"),
+        (NODES, {"nodes_at_most": 1}, "1n1g 1n2g 1n4g", "with 4 GPUs each, of which runs.nodes_at_most takes 1"),
+        (
+            NODES,
+            {"device": "cpu", "threads": 12},
+            "1n1g 1n2g 1n4g 2n4g",
+            "the default partition with 48 CPU cores each",
+        ),
+        (("n1|cpu*|idle|(null)|64|x",), {"device": "cpu", "threads": 32}, "1n1g 1n2g", "64 CPU cores each"),
+        (("n1|cpu*|idle|(null)|64|x",), {"device": "cuda"}, None, "no node with GPUs of the default partition is up"),
     ],
 )
-def test_on_slurm_the_nodes_that_are_up_are_taken(sinfo: Path, block: dict[str, Any], names: str, text: str) -> None:
+def test_on_slurm_the_nodes_that_are_up_are_taken(
+    program: Program, lines: tuple[str, ...], block: dict[str, Any], names: str | None, text: str
+) -> None:
+    program("sinfo", "\n".join(f"echo '{line}'" for line in lines))
+    slurm_partition.nodes.cache_clear()
     auto = AutoTopologies(on_slurm=True, variables={})
-    assert settled(auto, **block) == names.split()
-    assert next(iter(auto.lines)).endswith(text)
-
-
-def test_a_partition_without_such_a_node_is_an_error(sinfo: Path) -> None:
-    sinfo.write_text("n1|cpu|idle|(null)|64|x\n")
-    auto = AutoTopologies(on_slurm=True, partition="cpu", variables={})
-    with pytest.raises(UserError, match="no node with GPUs of partition cpu is up"):
-        settled(auto, device="cuda")
-    assert settled(auto, device="cpu", threads=32) == ["1n1g", "1n2g"]
+    try:
+        if names is None:
+            with pytest.raises(UserError, match=text):
+                topologies(auto, **block)
+        else:
+            assert topologies(auto, **block) == names.split()
+            assert next(iter(auto.lines)).endswith(text)
+    finally:
+        slurm_partition.nodes.cache_clear()

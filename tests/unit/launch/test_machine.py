@@ -1,4 +1,7 @@
-"""Which GPUs a framework sees. If the question fails, an error repeats its words; the CPU is never used silently."""
+"""What a node answers about itself: the GPUs that a framework sees, and whether it can compile for them.
+
+If the question fails, an error repeats its words. The CPU is never used silently.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import training_fixtures
 from throughline.files import UserError
 from throughline.launch import machine
-from throughline.messages import Gpus, Question
+from throughline.messages import Fault, Gpus, Question
+from unit.launch.conftest import Program
+
+CARDS = Gpus(kind="cuda", count=1, name="NVIDIA H100", fp16=True)
 
 
 @pytest.fixture(autouse=True)
@@ -19,21 +26,23 @@ def a_machine_that_may_have_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "DEVICE_FILES", {"cuda": ("/dev/null",)})
 
 
-def python(folder: Path, script: str) -> str:
-    """Make a false Python of a framework's environment: it runs `script`, whatever it is asked to run."""
-    path = folder / "python"
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return str(path)
+def gpus(python: str) -> Gpus:
+    return machine.gpus("torch", python, os.environ)
 
 
-def asked(path: str, framework: str = "torch") -> Gpus:
-    return machine.gpus(framework, path, os.environ)
+def refusal(folder: Path, compiles: bool = False) -> Fault | None:
+    """Return why this machine refuses a run."""
+    (folder / "seen").touch()
+    question = Question(
+        framework="torch", model="bert-tiny", device="auto", seen=str(folder / "seen"), compiles=compiles,
+        record=str(folder / "run1.json"), ranks=1, threads=1, strict=False, rank_bytes=0,
+    )  # fmt: skip
+    return machine.answer(question).refused
 
 
-def test_what_a_framework_prints_before_its_answer_is_not_in_the_way(tmp_path: Path) -> None:
-    answer = """echo hello; echo '{"count": 2, "name": "H100", "fp16": true}'"""
-    assert asked(python(tmp_path, answer)) == Gpus("cuda", 2, "H100", True)
+def test_what_a_framework_prints_before_its_answer_is_not_in_the_way(program: Program) -> None:
+    python = program("python", """echo hello; echo '{"count": 2, "name": "H100", "fp16": true}'""")
+    assert gpus(python) == Gpus("cuda", 2, "H100", True)
 
 
 @pytest.mark.slow
@@ -41,19 +50,17 @@ def test_what_a_framework_prints_before_its_answer_is_not_in_the_way(tmp_path: P
     ("script", "words"),
     [
         ("echo 'Traceback ...' >&2; echo 'RuntimeError: the driver is too old' >&2; exit 1", "the driver is too old"),
-        ("exit 3", "its process ended with status 3"),
         ("kill -SEGV $$", "its process ended with status -11"),
         ("echo no answer", "its process ended with status 0"),
-        ("true", "its process ended with status 0"),
         ("exec sleep 30", "it did not answer within 1 s"),
     ],
 )
 def test_a_question_that_fails_is_an_error_with_its_words(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, words: str
+    program: Program, monkeypatch: pytest.MonkeyPatch, script: str, words: str
 ) -> None:
     monkeypatch.setattr(machine, "PROBE_S", 1.0 if "sleep" in script else 60.0)
     with pytest.raises(UserError, match="torch could not say which GPUs there are") as error:
-        asked(python(tmp_path, script))
+        gpus(program("python", script))
     assert words in str(error.value.why) and "runs.device: cpu" in str(error.value.next_step)
 
 
@@ -65,31 +72,22 @@ exec(sys.argv[1])
 
 
 @pytest.mark.slow
-def test_a_driver_that_fails_is_no_machine_without_gpus(tmp_path: Path) -> None:
+def test_a_driver_that_fails_is_no_machine_without_gpus(program: Program) -> None:
     """PyTorch only prints a warning in this case, and answers that there is no GPU."""
-    pytest.importorskip("torch")
-    with pytest.raises(UserError) as error:
-        asked(python(tmp_path, f'exec {sys.executable} -c {shlex.quote(BROKEN)} "$2"'))
-    assert "CUDA initialization: Error 803" in str(error.value.why)
-
-
-@pytest.mark.slow
-def test_a_real_framework_without_gpus_says_so() -> None:
     torch = pytest.importorskip("torch")
-    if torch.cuda.is_available():
-        pytest.skip("there is a GPU")
-    assert asked(sys.executable) == machine.NO_GPUS
+    with pytest.raises(UserError) as error:
+        gpus(program("python", f'exec {sys.executable} -c {shlex.quote(BROKEN)} "$2"'))
+    assert "CUDA initialization: Error 803" in str(error.value.why)
+    if not torch.cuda.is_available():
+        assert gpus(sys.executable) == machine.NO_GPUS
 
 
 @pytest.mark.slow
-def test_a_node_whose_gpus_cannot_be_asked_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "seen").touch()
-    monkeypatch.setattr(sys, "executable", python(tmp_path, "echo 'RuntimeError: no driver' >&2; exit 1"))
-    question = Question(
-        framework="torch", model="bert-tiny", device="auto", seen=str(tmp_path / "seen"),
-        record=str(tmp_path / "run1.json"), ranks=1, threads=1, strict=False, rank_bytes=0,
-    )  # fmt: skip
-    refused = machine.answer(question).refused
+def test_a_node_whose_gpus_cannot_be_asked_is_refused(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", program("python", "echo 'RuntimeError: no driver' >&2; exit 1"))
+    refused = refusal(tmp_path)
     assert refused is not None and refused.why == "RuntimeError: no driver"
 
 
@@ -106,8 +104,86 @@ def test_a_run_sees_only_its_devices(
     devices: tuple[int, ...] | None, given: dict[str, str], variables: dict[str, str]
 ) -> None:
     assert machine.only(devices, given) == variables
-
-
-def test_a_device_that_is_hidden_cannot_be_measured() -> None:
     with pytest.raises(UserError, match="GPU 2 is to be measured, and this process sees 2"):
         machine.only((2,), {"CUDA_VISIBLE_DEVICES": "0,1"})
+
+
+@pytest.mark.parametrize(
+    ("missing", "variables", "what"),
+    [
+        (None, {}, None),
+        ("gcc", {"CC": "cc-12 -O2"}, None),
+        ("gcc", {}, "neither gcc nor clang"),
+        (None, {"CC": "icc"}, "CC names icc"),
+        ("Python.h", {}, "Python.h does not exist"),
+        ("python", {}, "it does not say"),
+    ],
+)
+def test_compiling_needs_a_compiler_and_headers(
+    program: Program, tmp_path: Path, missing: str | None, variables: dict[str, str], what: str | None
+) -> None:
+    (tmp_path / "Python.h").touch()
+    for name, body in {"gcc": "", "cc-12": "", "python": f"echo {tmp_path}"}.items():
+        program(name, body)
+    if missing:
+        (tmp_path / missing).unlink()
+    node = {"PATH": str(tmp_path), **variables}
+    if what is None:
+        machine.check_compiler(str(tmp_path / "python"), node)
+        return
+    with pytest.raises(UserError, match=what) as error:
+        machine.check_compiler(str(tmp_path / "python"), node)
+    assert "apt install gcc python3-dev" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("framework", "compiles", "needed"),
+    [("torch", True, True), ("hf-trainer", True, True), ("torch", False, False), ("tensorflow", True, False)],
+)
+def test_only_what_compiles_with_triton_needs_a_compiler(framework: str, compiles: bool, needed: bool) -> None:
+    spec = training_fixtures.spec(framework=framework, options={"compile": compiles})
+    assert machine.needs_compiler(spec) == needed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("cards", "compiles", "refused"), [(CARDS, True, True), (CARDS, False, False), (machine.NO_GPUS, True, False)]
+)
+def test_a_node_without_a_compiler_says_so_in_its_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cards: Gpus, compiles: bool, refused: bool
+) -> None:
+    monkeypatch.setattr(machine, "gpus", lambda *_: cards)
+    monkeypatch.setenv("CC", "no-such-compiler")
+    fault = refusal(tmp_path, compiles)
+    assert (fault is not None and "C compiler" in fault.what) == refused
+    assert machine._headers(sys.executable, os.environ) is not None, "it is asked with the interpreter of the ranks"
+
+
+def test_without_padding_a_gpus_memory_grows_in_place_unless_the_user_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    grows = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+    for value, kind, expected in (
+        (True, "cuda", grows),
+        ("auto", "cuda", grows),
+        (False, "cuda", {}),
+        (True, "cpu", {}),
+    ):
+        spec = training_fixtures.spec(options={"remove_padding": value})
+        assert machine.allocator(spec, kind) == expected
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        with monkeypatch.context() as user:
+            user.setenv(name, "max_split_size_mb:64")
+            assert machine.allocator(training_fixtures.spec(options={"remove_padding": True}), "cuda") == {}
+
+
+def test_ranks_get_the_threads_of_the_specification_and_the_variables_of_networks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CUDA_VISIBLE_DEVICES belongs to this machine, not to another host."""
+    given = {"OMP_NUM_THREADS": "64", "RANK": "7", "CUDA_VISIBLE_DEVICES": "3", "NCCL_IB_HCA": "mlx5_0"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    variables = machine.worker_variables(training_fixtures.spec(threads=3))
+    assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "3"
+    assert not {"RANK", "CUDA_VISIBLE_DEVICES"} & variables.keys() and variables["NCCL_IB_HCA"] == "mlx5_0"

@@ -27,7 +27,7 @@ from throughline.study.config import Config
 CPU, GPUS = Fleet((0, 1), 1, "cpu"), Fleet((0, 3), 2, "cuda", hosts="ssh")
 
 
-def first_visit(fleet: Fleet) -> tuple[Path, list[Measurement]]:
+def first_job(fleet: Fleet) -> tuple[Path, list[Measurement]]:
     file, made = next(iter(acceptance.asked(Config(), fleet).visits().items()))
     return Path(file), made
 
@@ -57,10 +57,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
     return requests
 
 
-def test_a_failure_leaves_the_rest_and_the_next_visit_makes_only_what_is_missing(
+def test_a_failure_leaves_the_rest_and_the_next_call_makes_only_what_is_missing(
     asked: list[RunRequest], tmp_path: Path
 ) -> None:
-    file, made = first_visit(CPU)
+    file, made = first_job(CPU)
     with pytest.raises(UserError, match=r"matmul/run1\.json failed; 2 of 3 measurements are there"):
         node_job.measure_all(made, file)
     assert [request.spec.model for request in asked] == ["bert-tiny", "matmul", "vector"]
@@ -76,11 +76,18 @@ def test_a_failure_leaves_the_rest_and_the_next_visit_makes_only_what_is_missing
     assert len(asked) == 3
 
 
-def test_what_another_specification_has_left_is_measured_again(asked: list[RunRequest], tmp_path: Path) -> None:
-    file, made = first_visit(CPU)
+@pytest.mark.parametrize("old", [False, True])
+def test_what_is_old_or_of_another_specification_is_measured_again(
+    asked: list[RunRequest], tmp_path: Path, old: bool
+) -> None:
+    """A nightly acceptance must not take the figures of the night before."""
+    file, made = first_job(CPU)
     with pytest.raises(UserError):
         node_job.measure_all(made, file)
-    Path(made[0].record).write_text("another")
+    if old:
+        os.utime(made[0].record, (time.time() - 24 * 3600,) * 2)
+    else:
+        Path(made[0].record).write_text("another")
     asked.clear()
     (tmp_path / "fixed").touch()
     node_job.measure_all(made, file)
@@ -100,7 +107,7 @@ def test_an_outcome_that_may_change_is_tried_again(
         return run(request) | ({"status": status, "reason": "rank 0: no"} if product else {})
 
     monkeypatch.setattr(launcher, "run", refused)
-    file, made = first_visit(CPU)
+    file, made = first_job(CPU)
     if again:
         with pytest.raises(UserError, match="2 of 3 measurements are there"):
             node_job.measure_all(made, file)
@@ -112,28 +119,13 @@ def test_an_outcome_that_may_change_is_tried_again(
     assert len(asked) == (1 if again else 3)
 
 
-def test_what_a_visit_has_measured_long_ago_is_measured_again_with_the_rest(
-    asked: list[RunRequest], tmp_path: Path
-) -> None:
-    """A nightly acceptance must not take the figures of the night before."""
-    file, made = first_visit(CPU)
-    with pytest.raises(UserError):
-        node_job.measure_all(made, file)
-    yesterday = time.time() - 24 * 3600
-    os.utime(made[0].record, (yesterday, yesterday))
-    asked.clear()
-    (tmp_path / "fixed").touch()
-    node_job.measure_all(made, file)
-    assert [request.spec.model for request in asked] == ["bert-tiny", "matmul"]
-
-
-def test_a_visit_that_is_stopped_ends_at_once(asked: list[RunRequest], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_job_that_is_stopped_ends_at_once(asked: list[RunRequest], monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(request: RunRequest) -> dict[str, Any]:
         asked.append(request)
         raise launcher.Stopped("stopped from outside")
 
     monkeypatch.setattr(launcher, "run", stopped)
-    file, made = first_visit(CPU)
+    file, made = first_job(CPU)
     with pytest.raises(launcher.Stopped):
         node_job.measure_all(made, file)
     assert len(asked) == 1
@@ -152,16 +144,13 @@ def test_devices_are_measured_alone_on_their_host(asked: list[RunRequest], tmp_p
     pair = made["results/acceptance/pair_0_3/visit1.json"]
     request = node_job.request_of(pair[0], Path("x"), {})
     assert (request.hosts, request.visible) == (["first", "me@second"], None)
-
-
-def test_a_node_without_a_name_is_an_error(asked: list[RunRequest]) -> None:
-    made = acceptance.asked(Config(), GPUS).measurements()
+    Path(acceptance.LOCAL).unlink()
     with pytest.raises(UserError, match="the name of node 0"):
-        node_job.request_of(made[0], Path("x"), {})
+        node_job.request_of(pair[0], Path("x"), {})
 
 
 @pytest.mark.parametrize("fleet", [CPU, GPUS, Fleet((0, 1), 2, "cuda", hosts="simulated")])
-def test_a_visit_is_read_as_it_was_written(fleet: Fleet) -> None:
+def test_a_node_job_is_read_as_it_was_written(fleet: Fleet) -> None:
     for made in acceptance.asked(Config(), fleet).visits().values():
         assert acceptance.read_visit(acceptance.visit_text(made)) == made
 

@@ -19,23 +19,25 @@ from throughline.study.runs import read_spec
 from training_fixtures import measured, report, spec
 
 
+def assembled(topology: str = "1n1g", every_loss: bool = False, **changes: Any) -> outcome.Outcome:
+    """Return the outcome of a run whose first rank reports these changes."""
+    asked = spec(topology=topology)
+    reports = {rank: report(rank) for rank in range(1, asked.topology.world)}
+    return outcome.assemble(asked, {0: report(**changes), **reports}, asked.topology.devices, every_loss)
+
+
 def test_throughput_is_over_the_longest_common_window() -> None:
-    record = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1)}, 2)
+    record = assembled("1n2g", matmul_flops_per_s=3e12)
     assert record.window_s == pytest.approx(5.0)
     assert record.samples_per_s == pytest.approx(2 * 4 * 4 / 5.0)
     assert record.peak_memory_bytes == 101
     assert record.loader_stall_share == pytest.approx(0.4 / 4.9)
     assert record.utilization["cpu"] == pytest.approx((2 / 4 + 2 / 4.9) / 2)
     assert record.ranks[1].window_start_s == pytest.approx(0.1)
-
-
-def test_a_record_has_the_matrix_product_of_each_rank() -> None:
+    first, second = record.as_record()["ranks"]
+    assert first["matmul_flops_per_s"] == 3e12 and "matmul_flops_per_s" not in second
     reports = {rank: report(rank, matmul_flops_per_s=rate) for rank, rate in enumerate((3e12, 2e12))}
-    found = outcome.assemble(spec(topology="1n2g"), reports, 2).as_record()["ranks"]
-    assert [rank["matmul_flops_per_s"] for rank in found] == [3e12, 2e12] and work.measured(reports)[
-        "matmul_flops_per_s"
-    ] == 2e12
-    assert "matmul_flops_per_s" not in outcome.assemble(spec(), {0: report()}, 1).as_record()["ranks"][0]
+    assert work.measured(reports)["matmul_flops_per_s"] == 2e12
 
 
 def test_out_of_memory_on_any_rank_is_the_outcome_however_the_others_ended() -> None:
@@ -46,19 +48,29 @@ def test_out_of_memory_on_any_rank_is_the_outcome_however_the_others_ended() -> 
     assert (record.status, record.reason) == ("oom", "rank 1: MemoryError: too much")
 
 
-def test_the_first_to_fail_is_named() -> None:
-    reports = {rank: RankReport(rank, 5.0 - rank, "failed", f"r{rank}") for rank in (0, 1)}
-    assert outcome.failure(reports, {0: 1, 1: 1}, 2) == (1, "r1")
-    killed = outcome.failure({0: reports[0]}, {0: 1, 1: -9}, 2)
-    assert killed is not None and killed[0] == 1 and "signal 9" in killed[1]
-    assert outcome.failure({0: report()}, {0: 0, 1: None}, 2) == (1, "ended without a report")
-    lost = outcome.failure({0: reports[0]}, {0: 1}, 2, [1])
-    assert lost is not None and lost[0] == 1 and "its node" in lost[1]
-    assert outcome.failure({}, {}, 2, [1]) == lost, "the others wait for it"
-    assert outcome.failure({0: reports[0]}, {0: 1}, 2) == (0, "r0")
-    assert outcome.failure(reports, {0: 1, 1: -15}, 2) == (1, "r1")
-    assert outcome.failure({0: report(), 1: report(1)}, {0: 0, 1: -11}, 2) == (1, "killed by signal 11")
-    assert outcome.failure({0: report(), 1: report(1)}, {0: 0, 1: 0}, 2) is None
+FAILED = {rank: RankReport(rank, 5.0 - rank, "failed", f"r{rank}") for rank in (0, 1)}
+LOST = (1, "no word from it any more: its node, or the agent on it, is gone")
+
+
+@pytest.mark.parametrize(
+    ("reports", "ended", "lost", "first"),
+    [
+        (FAILED, {0: 1, 1: 1}, [], (1, "r1")),
+        (FAILED, {0: 1, 1: -15}, [], (1, "r1")),
+        ({0: FAILED[0]}, {0: 1, 1: -9}, [], (1, "killed by signal 9 (often by the system")),
+        ({0: FAILED[0]}, {0: 1}, [], (0, "r0")),
+        ({0: FAILED[0]}, {0: 1}, [1], LOST),
+        ({}, {}, [1], LOST),
+        ({0: report()}, {0: 0, 1: None}, [], (1, "ended without a report")),
+        ({0: report(), 1: report(1)}, {0: 0, 1: -11}, [], (1, "killed by signal 11")),
+        ({0: report(), 1: report(1)}, {0: 0, 1: 0}, [], None),
+    ],
+)
+def test_the_first_to_fail_is_named(
+    reports: dict[int, RankReport], ended: dict[int, int | None], lost: list[int], first: tuple[int, str] | None
+) -> None:
+    failure = outcome.failure(reports, ended, 2, lost)
+    assert failure == first or (failure and first and failure[0] == first[0] and failure[1].startswith(first[1]))
 
 
 BAD_ALLOC = ["terminate called after throwing an instance of 'std::bad_alloc'", "  what():  std::bad_alloc"]
@@ -104,39 +116,35 @@ def test_the_exception_of_a_program_in_c_says_more_than_its_stack() -> None:
     ],
 )
 def test_numbers_that_must_not_enter_a_median(changes: dict[str, Any], reason: str) -> None:
-    record = outcome.assemble(spec(), {0: report(**changes)}, 1)
-    assert record.status == "invalid" and record.samples_per_s is None
-    assert reason in (record.reason or "")
+    record = assembled(**changes)
+    assert record.status == "invalid" and record.samples_per_s is None and reason in (record.reason or "")
+    hundred = spec(steps={"timed": 100})
+    for skipped, valid in ((1, True), (2, False)):
+        fault = outcome.fault(hundred, [measured(steps_timed=100, scaler_skipped_steps=skipped)])
+        assert (fault is None) == valid, "one skipped step in a hundred is allowed"
 
 
 @pytest.mark.parametrize("status", ["ok", "oom", "unsupported"])
-def test_nothing_on_a_double_of_cuda_is_a_result(status: Any) -> None:
+def test_nothing_on_a_fake_cuda_driver_is_a_result(status: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also how much memory was too much there, and what it did not support, says nothing about a GPU."""
-    said = replace(report(), status=status, reason="why", double_of_cuda="a fake CUDA driver that computes nothing")
-    record = outcome.assemble(spec(), {0: said}, 1)
+    fake = replace(report(), status=status, reason="why", double_of_cuda="a fake CUDA driver that computes nothing")
+    record = outcome.assemble(spec(), {0: fake}, 1)
     assert (record.status, record.samples_per_s, record.window_s, record.loss) == ("invalid", None, None, [])
     assert record.reason == "rank 0 ran on a fake CUDA driver that computes nothing, so nothing of this run is a result"
+    monkeypatch.setattr(launcher, "_turn", lambda request: nullcontext(SimpleNamespace(conclude=lambda told: None)))
+    monkeypatch.setattr(launcher, "_attempt", lambda request, turn: SimpleNamespace(reports={0: fake}))
+    with pytest.raises(UserError, match="rank 0 ran on a fake CUDA driver"):
+        launcher.train(SimpleNamespace(target="curve.json"))  # type: ignore[arg-type]
 
 
 def test_what_diverges_from_given_weights_is_an_invalid_record_without_a_nan() -> None:
     """JSON has no NaN, so the losses of all ranks and the figures of a workload must not bring one into the record."""
     broken: dict[str, Any] = {"loss": [9.0, math.nan, math.inf, -math.inf]}
     broken["figures"] = [{"name": "auc", "unit": "", "better": "more", "at": None, "value": math.nan}]
-    outcome_of_run = outcome.assemble(spec(topology="1n2g"), {0: report(), 1: report(1, **broken)}, 2, every_loss=True)
-    assert (outcome_of_run.status, outcome_of_run.reason) == (
-        "invalid",
-        "the loss is not finite from step 4 on (rank 1)",
-    )
-    assert outcome_of_run.ranks[1].loss == [9.0, None, None, None]
-    first = outcome.assemble(spec(), {0: report(**broken)}, 1, every_loss=True)
-    assert first.figures[0]["value"] is None
-    json.dumps([outcome_of_run.as_record(), first.as_record()], allow_nan=False)
-
-
-def test_one_skipped_step_in_a_hundred_is_allowed() -> None:
-    hundred = spec(steps={"timed": 100})
-    assert outcome.fault(hundred, [measured(steps_timed=100, scaler_skipped_steps=1)]) is None
-    assert "skipped 2" in (outcome.fault(hundred, [measured(steps_timed=100, scaler_skipped_steps=2)]) or "")
+    record = assembled("1n2g", every_loss=True, **broken)
+    assert (record.status, record.reason) == ("invalid", "the loss is not finite from step 4 on (rank 0)")
+    assert record.ranks[0].loss == [9.0, None, None, None] and record.figures[0]["value"] is None
+    json.dumps(record.as_record(), allow_nan=False)
 
 
 def test_the_loss_has_to_fall_in_long_windows_on_real_data() -> None:
@@ -150,56 +158,39 @@ def test_the_loss_has_to_fall_in_long_windows_on_real_data() -> None:
     assert not outcome.falls([7.0 + step / 100 for step in range(100)])
 
 
-def test_a_cap_is_a_warning() -> None:
-    capped = spec(steps={"warmup": 20, "timed": 100, "max_total_seconds": 5.0})
-    record = outcome.assemble(capped, {0: report()}, 1)
-    assert record.status == "ok"
-    assert record.warnings == ["max_total_seconds 5: 2 of 20 warm-up and 4 of 100 timed steps"]
-
-
-def test_a_window_below_a_second_is_a_warning() -> None:
-    for window_s, warns in ((0.4, True), (1.0, False)):
-        found = outcome.assemble(spec(), {0: report(window=Window(0.0, window_s))}, 1)
-        assert any("below 1 s" in text for text in found.warnings) == warns
-    assert outcome.assemble(spec(), {0: report(window=Window(0.0, 0.4))}, 1, every_loss=True).warnings == []
-
-
-def test_a_window_that_the_read_ahead_could_feed_is_a_warning() -> None:
-    """Four timed steps of two micro-batches take eight batches."""
-    twice = spec(options={"gradient_accumulation": 2})
-    for ahead, warns in ((8, True), (5, True), (4, False), (0, False)):
-        found = outcome.assemble(twice, {0: report(batches_ahead=ahead)}, 1)
-        assert any("ready before it began" in text for text in found.warnings) == warns
-
-
 @pytest.mark.parametrize(
-    ("window_s", "settles", "changes", "warns"),
+    ("asked", "changes", "settles", "warning"),
     [
-        (29.9, True, {}, True),
-        (30.0, True, {}, False),
-        (4.0, False, {}, False),
-        (4.0, True, {"model": "matmul", "sequence_length": None, "predictions": None}, False),
+        ({"steps": {"warmup": 20, "timed": 100, "max_total_seconds": 5.0}}, {}, False, "max_total_seconds 5: 2 of 20 "),
+        ({}, {"window": Window(0.0, 0.4)}, False, "below 1 s"),
+        ({}, {"window": Window(0.0, 1.0)}, False, None),
+        ({"options": {"gradient_accumulation": 2}}, {"batches_ahead": 8}, False, "ready before it began"),
+        ({"options": {"gradient_accumulation": 2}}, {"batches_ahead": 5}, False, "ready before it began"),
+        ({"options": {"gradient_accumulation": 2}}, {"batches_ahead": 4}, False, None),
+        ({}, {"window": Window(0.0, 29.9)}, True, "below 30 s on a GPU"),
+        ({}, {"window": Window(0.0, 30.0)}, True, None),
+        ({}, {"window": Window(0.0, 4.0)}, False, None),
     ],
 )
-def test_a_short_window_on_a_gpu_is_a_warning(
-    window_s: float, settles: bool, changes: dict[str, Any], warns: bool
+def test_a_window_that_may_mislead_has_a_warning(
+    asked: dict[str, Any], changes: dict[str, Any], settles: bool, warning: str | None
 ) -> None:
-    asked = read_spec(json.dumps({key: value for key, value in (spec().values() | changes).items() if value is not None}
-                                 | ({"batch": 1} if changes else {})))  # fmt: skip
-    found = outcome.assemble(asked, {0: report(window=Window(0.0, window_s))}, 1, settles=settles)
-    assert found.status == "ok"
-    assert any("below 30 s on a GPU" in text for text in found.warnings) == warns
+    """A step of two micro-batches takes two of the batches that were ready."""
+    record = outcome.assemble(spec(**asked), {0: report(**changes)}, 1, settles=settles)
+    assert record.status == "ok"
+    assert record.warnings == [] if warning is None else any(warning in text for text in record.warnings)
+
+
+def test_windows_of_checks_and_of_microbenchmarks_have_no_warning() -> None:
+    assert assembled(every_loss=True, window=Window(0.0, 0.4)).warnings == []
+    values = spec().values() | {"model": "matmul", "batch": 1}
+    product = read_spec(
+        json.dumps({key: values[key] for key in values if key not in ("sequence_length", "predictions")})
+    )
+    short = {0: report(window=Window(0.0, 4.0))}
+    assert not any("30 s on a GPU" in text for text in outcome.assemble(product, short, 1, settles=True).warnings)
 
 
 def test_a_record_says_what_window_was_planned() -> None:
-    planned = outcome.assemble(spec(), {0: report(min_window_seconds=30.0)}, 1).as_record()
-    assert planned["min_window_seconds"] == 30.0
-    assert "min_window_seconds" not in outcome.assemble(spec(), {0: report()}, 1).as_record()
-
-
-def test_a_check_that_trains_on_a_double_of_cuda_ends_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    said = replace(report(), double_of_cuda="a fake CUDA driver that computes nothing")
-    monkeypatch.setattr(launcher, "_turn", lambda request: nullcontext(SimpleNamespace(conclude=lambda told: None)))
-    monkeypatch.setattr(launcher, "_attempt", lambda request, turn: SimpleNamespace(reports={0: said}))
-    with pytest.raises(UserError, match="rank 0 ran on a fake CUDA driver"):
-        launcher.train(SimpleNamespace(target="curve.json"))  # type: ignore[arg-type]
+    assert assembled(min_window_seconds=30.0).as_record()["min_window_seconds"] == 30.0
+    assert "min_window_seconds" not in assembled().as_record()

@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import os
+import functools
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from throughline.files import UserError
 from throughline.launch import slurm_partition
 from throughline.launch.slurm_partition import SlurmNode
-
-Sinfo = Callable[[str], None]
+from unit.launch.conftest import Program
 
 
 @pytest.fixture
-def sinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sinfo]:
+def sinfo(program: Program) -> Iterator[Callable[[str], str]]:
     """A function that makes a synthetic `sinfo` of a shell script."""
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-    def make(body: str) -> None:
-        (tmp_path / "sinfo").write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / "sinfo").chmod(0o755)
-
     slurm_partition.nodes.cache_clear()
-    yield make
+    yield functools.partial(program, "sinfo")
     slurm_partition.nodes.cache_clear()
 
 
@@ -34,7 +26,7 @@ def printed(*groups: str) -> str:
     return "\n".join(f"echo 'n{number}|{group}|(null)'" for number, group in enumerate(groups))
 
 
-def test_nodes_are_sorted_by_number_and_have_all_their_gpus(sinfo: Sinfo) -> None:
+def test_nodes_are_sorted_by_number_and_have_all_their_gpus(sinfo: Callable[[str], str]) -> None:
     sinfo("echo 'n10|gpu*|idle|gpu:a100:8(S:0-1),nvme:1|64|a100,ib'; " + printed("cpu|idle|(null)|8") +
           "\necho 'n9|gpu*|down*|gpu:8|32|(null)'")  # fmt: skip
     assert slurm_partition.nodes(None) == (
@@ -60,7 +52,7 @@ def test_nodes_are_sorted_by_number_and_have_all_their_gpus(sinfo: Sinfo) -> Non
     ],
 )
 def test_nodes_of_one_kind_decide_the_device(
-    sinfo: Sinfo, groups: tuple[str, ...], partition: str | None, expected: tuple[str, str]
+    sinfo: Callable[[str], str], groups: tuple[str, ...], partition: str | None, expected: tuple[str, str]
 ) -> None:
     sinfo(printed(*groups))
     assert slurm_partition.device(partition) == expected
@@ -74,14 +66,14 @@ def test_nodes_of_one_kind_decide_the_device(
         ("echo no controller >&2; exit 1", "`sinfo`: .*no controller"),
     ],
 )
-def test_what_cannot_be_decided_names_the_key(sinfo: Sinfo, body: str, words: str) -> None:
+def test_what_cannot_be_decided_names_the_key(sinfo: Callable[[str], str], body: str, words: str) -> None:
     sinfo(body)
     with pytest.raises(UserError, match=words) as error:
         slurm_partition.device(None)
     assert "runs.device" in str(error.value)
 
 
-def test_the_cores_are_those_of_the_smallest_node_with_gpus(sinfo: Sinfo) -> None:
+def test_the_cores_are_those_of_the_smallest_node_with_gpus(sinfo: Callable[[str], str]) -> None:
     sinfo(printed("gpu|idle|gpu:8|128", "gpu|idle|gpu:8|96", "gpu|idle|(null)|4", "main*|idle|(null)|8"))
     assert slurm_partition.cores("gpu") == 96
     sinfo(printed("main*|idle|(null)|8"))

@@ -225,3 +225,19 @@ def test_the_quota_of_the_control_groups(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert environment._cpu_quota_cores(tmp_path) == cores
+
+
+@pytest.mark.parametrize(
+    ("flags", "features", "has_fp16"),
+    [
+        ("fpu avx512f avx512_bf16", None, False),
+        ("fpu avx512_fp16", None, True),
+        (None, "fp asimd fphp asimdhp", True),
+        (None, None, None),
+    ],
+)
+def test_processors_without_half_precision_are_recognized(
+    monkeypatch: pytest.MonkeyPatch, flags: str | None, features: str | None, has_fp16: bool | None
+) -> None:
+    monkeypatch.setattr(environment, "_cpuinfo", {"flags": flags, "Features": features}.get)
+    assert environment.cpu_has_fp16() is has_fp16
