@@ -76,7 +76,7 @@ def names() -> str:
 
     A number without a name, or with one such as `node3` that tells nobody anything, has a dot.
     """
-    known = fleet.known()
+    known = fleet.node_names()
     told = {number: name for number, name in known.items() if not re.fullmatch(r"node\d+", name)}
     return " ".join(told.get(number, ".") for number in range(max(told, default=-1) + 1))
 

@@ -25,7 +25,7 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
         accepted = read_acceptance(file)
         status, lines = verdict.status(accepted), list(verdict.lines(accepted))
         if node:
-            status, lines = one_node.told(accepted, one_node.number(node, fleet.known(names)))
+            status, lines = one_node.told(accepted, one_node.number(node, fleet.node_names(names)))
     except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slow
         print(f"error: {error}", file=sys.stderr)
         return verdict.STATUS["not measured"]

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ FRAMEWORK = "torch"
 
 
 @dataclass(frozen=True)
-class Settled:
+class FleetNodes:
     """The nodes of an acceptance. names: by number; away: why nodes cannot be measured now, by number.
 
     Simulated nodes have no names.
@@ -48,14 +48,30 @@ class Settled:
         """
         if self.fleet.hosts == "simulated":
             return
-        names = {str(number): name for number, name in sorted({**known(path), **self.names}.items())}
-        if not path.is_file() or files.read_json(path) != {"nodes": names, "fleet": _plain(self.fleet)}:
-            files.write_json(path, {"nodes": names, "fleet": _plain(self.fleet)}, mode=0o600)
+        names = {str(number): name for number, name in sorted({**node_names(path), **self.names}.items())}
+        content = {"nodes": names, "fleet": asdict(self.fleet) | {"nodes": list(self.fleet.nodes)}}
+        if not path.is_file() or files.read_json(path) != content:
+            files.write_json(path, content, mode=0o600)
+
+    @property
+    def away_text(self) -> str:
+        """Why nodes cannot be measured now, as a JSON map by their numbers, on one line and without names.
+
+        The verdict states it, and names must not leave this machine.
+        """
+        return canonical({str(node): self._nameless(why) for node, why in sorted(self.away.items())})
+
+    def _nameless(self, text: str) -> str:
+        hosts = {number: name.rpartition("@")[2] for number, name in self.names.items()}
+        spellings = {name: number for number, host in hosts.items() for name in (host.split(".")[0], host)}
+        for name in sorted(spellings, key=len, reverse=True):
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", f"node {spellings[name]}", text)
+        return files.scrub(" ".join(text.split()))
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What one node has. gpus: how many, of this kind; away: why it cannot be measured now."""
+class NodeDevices:
+    """The devices of one node. gpus: how many, of this kind; away: why the node cannot be measured now."""
 
     name: str
     kind: str = "cpu"
@@ -63,8 +79,13 @@ class Seen:
     cores: int = 1
     away: str | None = None
 
+    def beside(self, other: "NodeDevices") -> str:
+        """Return the GPUs in words, with their kind if that of the other node is different."""
+        of_kind = f" of kind {self.kind}" if self.gpus and other.gpus and self.kind != other.kind else ""
+        return _gpus(self.gpus) + of_kind
 
-def known(path: Path = Path(LOCAL)) -> dict[int, str]:
+
+def node_names(path: Path = Path(LOCAL)) -> dict[int, str]:
     """Return the names of nodes by number, as an earlier call has written them."""
     if not path.is_file():
         return {}
@@ -79,160 +100,125 @@ def known(path: Path = Path(LOCAL)) -> dict[int, str]:
         ) from None
 
 
-def settled(path: Path = Path(LOCAL)) -> Settled:
-    """Return the nodes as the call that has submitted this job has found them."""
-    names = known(path)
+def read_nodes(path: Path = Path(LOCAL)) -> FleetNodes:
+    """Return the nodes as the call that has submitted this job has written them."""
+    names = node_names(path)
     if not names:
         raise UserError(f"{path} is not on this node", next_step="run Throughline from a folder that all nodes share")
-    return Settled(read(Fleet, files.read_json(path)["fleet"]), names)
+    return FleetNodes(read(Fleet, files.read_json(path)["fleet"]), names)
 
 
-def find(accept: Accept, on_slurm: bool, partition: str | None = None, path: Path = Path(LOCAL)) -> Settled:
+def find(accept: Accept, on_slurm: bool, partition: str | None = None, path: Path = Path(LOCAL)) -> FleetNodes:
     """Return the nodes that the section `accept` asks for. A node that is unlike most of the others is away.
 
     Raise UserError if there are too few nodes, or if no kind of node is in the majority. on_slurm: jobs run on the
     nodes of a partition, None for the default one.
     """
-    found = _found(accept, on_slurm, partition, path)
-    if found.fleet.hosts == "simulated":  # their numbers are those of no other acceptance
-        return found
-    return replace(found, fleet=replace(found.fleet, numbering=_numbering(path)))
+    if on_slurm:
+        candidates = _of_partition(accept, partition)
+    elif isinstance(accept.hosts, list):
+        candidates = _behind_ssh(accept)
+    elif accept.hosts == "simulated":
+        return _simulated(accept)
+    else:
+        candidates = [_this_machine(accept)]
+    numbers = {name: number for number, name in node_names(path).items()}
+    for node in candidates:
+        numbers.setdefault(node.name, max(numbers.values(), default=-1) + 1)
+    chosen = sorted(candidates, key=lambda node: numbers[node.name])[: accept.nodes]
+    if len(chosen) < (accept.nodes or 1):
+        raise UserError(
+            f"accept.nodes is {accept.nodes}, and the number of nodes here is {len(chosen)}",
+            next_step="ask for fewer, or say where the others are: snakemake --profile slurm (accept.partition, "
+            "accept.constraint), or accept.hosts: [names]; to try it on one machine: accept.hosts: simulated",
+        )
+    odd = _odd(accept, [node for node in chosen if node.away is None], numbers)
+    away = {numbers[node.name]: why for node in chosen if (why := node.away or odd.get(node.name))}
+    alike = [node for node in chosen if numbers[node.name] not in away]
+    if not alike:
+        raise UserError(f"none of the {len(chosen)} nodes can be measured now", why=chosen[0].away)
+    fewest = NodeDevices("", alike[0].kind, min(node.gpus for node in alike), min(node.cores for node in alike))
+    hosts = "ssh" if isinstance(accept.hosts, list) and not on_slurm else None
+    names = {numbers[node.name]: node.name for node in chosen}
+    return FleetNodes(_fleet(accept, list(names), fewest, hosts, _numbering(path)), names, away)
 
 
 def _numbering(path: Path) -> str:
     """Return the word for the numbers in a file of names. A new file begins with a new one."""
-    kept = files.read_json(path).get("fleet") if known(path) else None
+    kept = files.read_json(path).get("fleet") if node_names(path) else None
     word = kept.get("numbering") if isinstance(kept, dict) else None
     return str(word) if word else secrets.token_hex(8)
 
 
-def _found(accept: Accept, on_slurm: bool, partition: str | None, path: Path) -> Settled:
-    if on_slurm:
-        return _settle(accept, _of_partition(accept, partition), None, path)
-    if isinstance(accept.hosts, list):
-        return _settle(accept, _behind_ssh(accept), "ssh", path)
-    here = _here(accept)
-    if accept.hosts == "simulated":
-        count = accept.nodes or 2
-        devices = accept.devices or (here.gpus // count if here.gpus else 1)
-        if here.kind != "cpu" and count * devices > here.gpus:
-            raise UserError(
-                f"{devices} GPUs of each of {count} simulated nodes are to be measured, and this machine has "
-                f"{_gpus(here.gpus)}",
-                next_step="set accept.devices or accept.nodes to fewer",
-            )
-        return Settled(_fleet(accept, range(count), here, devices, "simulated"), {})
-    if (accept.nodes or 1) > 1:
-        raise UserError(
-            f"accept.nodes is {accept.nodes}, and this machine is one node",
-            why="nothing says where the others are: accept.hosts is not set, and nothing is submitted to Slurm",
-            next_step="on a cluster: snakemake --profile slurm; with ssh: accept.hosts: [names]; "
-            "to try it on one machine: accept.hosts: simulated",
-        )
-    return _settle(accept, [here], None, path)
+def _odd(accept: Accept, there: Sequence[NodeDevices], numbers: Mapping[str, int]) -> dict[str, str]:
+    """Map the nodes that cannot be compared with most of the others to the reason.
 
-
-def away_text(settled: Settled) -> str:
-    """Return why nodes cannot be measured now as a JSON map by their numbers, on one line and without names."""
-    return canonical({str(node): _nameless(why, settled.names) for node, why in sorted(settled.away.items())})
-
-
-def _nameless(text: str, names: Mapping[int, str]) -> str:
-    hosts = {number: name.rpartition("@")[2] for number, name in names.items()}
-    known = [(name, number) for number, host in hosts.items() for name in dict.fromkeys([host, host.split(".")[0]])]
-    for name, number in sorted(known, key=lambda pair: -len(pair[0])):
-        text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", f"node {number}", text)
-    return files.scrub(" ".join(text.split()))
-
-
-def _settle(accept: Accept, seen: Sequence[Seen], hosts: Any, path: Path) -> Settled:
-    """Number the nodes, take as many as are asked for, and return what they have in common."""
-    numbers = {name: number for number, name in known(path).items()}
-    for node in seen:
-        numbers.setdefault(node.name, max(numbers.values(), default=-1) + 1)
-    chosen = sorted(seen, key=lambda node: numbers[node.name])[: accept.nodes]
-    if len(chosen) < (accept.nodes or 1):
-        raise UserError(
-            f"accept.nodes is {accept.nodes}, and there are {len(chosen)} nodes",
-            next_step="ask for fewer, or check accept.partition, accept.constraint and accept.hosts",
-        )
-    there = [node for node in chosen if node.away is None]
+    If accept.devices is set, a node may have more GPUs than it needs. Raise UserError if no kind of node is in the
+    majority, or if all have too few GPUs.
+    """
     if not there:
-        raise UserError(f"none of the {len(chosen)} nodes can be measured now", why=chosen[0].away)
-    odd = _odd(accept, there, numbers)
-    alike = [node for node in there if node.name not in odd]
-    fewest = Seen("", alike[0].kind, min(node.gpus for node in alike), min(node.cores for node in alike))
-    fleet = _fleet(accept, [numbers[node.name] for node in chosen], fewest, accept.devices or fewest.gpus or 1, hosts)
-    names = {numbers[node.name]: node.name for node in chosen}
-    away = {numbers[node.name]: why for node in chosen if (why := node.away or odd.get(node.name))}
-    return Settled(fleet, names, away)
-
-
-def _odd(accept: Accept, there: Sequence[Seen], numbers: Mapping[str, int]) -> dict[str, str]:
-    """Map the nodes that cannot be compared with most of the others to the reason. Raise UserError if all have too few
-    GPUs."""
-    usual, wanted = _usual(accept, there, numbers), accept.devices or 0
-    found: dict[str, str] = {}
-    for node in there:
-        if _what(accept, node) != _what(accept, usual):
-            found[node.name] = f"it has {_has(node, usual)}, and most nodes have {_has(usual, node)}"
+        return {}
+    wanted = accept.devices or 0
+    kinds = [(node.kind, 0 if accept.devices else node.gpus) for node in there]
+    kind, count = Counter(kinds).most_common(1)[0]
+    usual = there[kinds.index(kind)]
+    if 2 * count <= len(there):
+        other = next(node for node, its in zip(there, kinds, strict=True) if its != kind)
+        raise UserError(
+            f"node {numbers[usual.name]} has {usual.beside(other)}, and node {numbers[other.name]} has "
+            f"{other.beside(usual)}",
+            why="nodes are compared with each other, so most of them should be alike",
+            next_step="choose alike nodes (accept.partition, accept.constraint, accept.hosts), or set accept.devices "
+            "or accept.device",
+        )
+    odd: dict[str, str] = {}
+    for node, its in zip(there, kinds, strict=True):
+        if its != kind:
+            odd[node.name] = f"it has {node.beside(usual)}, and most nodes have {usual.beside(node)}"
         elif node.kind != "cpu" and node.gpus < wanted:
-            found[node.name] = f"it has {_gpus(node.gpus)}, and accept.devices is {wanted}"
-    if len(found) == len(there):
+            odd[node.name] = f"it has {_gpus(node.gpus)}, and accept.devices is {wanted}"
+    if len(odd) == len(there):
         raise UserError(
             f"accept.devices is {wanted}, and node {numbers[usual.name]} has {_gpus(usual.gpus)}",
             next_step="set accept.devices to fewer",
         )
-    return found
-
-
-def _usual(accept: Accept, there: Sequence[Seen], numbers: Mapping[str, int]) -> Seen:
-    """Return a node that most of the others are like. Raise UserError if there is none."""
-    what, count = Counter(_what(accept, node) for node in there).most_common(1)[0]
-    usual = next(node for node in there if _what(accept, node) == what)
-    if 2 * count > len(there):
-        return usual
-    other = next(node for node in there if _what(accept, node) != what)
-    raise UserError(
-        f"node {numbers[usual.name]} has {_has(usual, other)}, and node {numbers[other.name]} has {_has(other, usual)}",
-        why="nodes are compared with each other, so most of them should be alike",
-        next_step="choose alike nodes (accept.partition, accept.constraint, accept.hosts), or set accept.devices or "
-        "accept.device",
-    )
-
-
-def _what(accept: Accept, node: Seen) -> tuple[str, int]:
-    """Return what alike nodes have in common. If accept.devices is set, a node may have more GPUs than it needs."""
-    return node.kind, 0 if accept.devices else node.gpus
-
-
-def _has(node: Seen, other: Seen) -> str:
-    """Return what a node has, beside another node."""
-    of_kind = f" of kind {node.kind}" if node.gpus and other.gpus and node.kind != other.kind else ""
-    return _gpus(node.gpus) + of_kind
+    return odd
 
 
 def _gpus(count: int) -> str:
     return f"{count or 'no'} GPU{'' if count < 2 else 's'}"
 
 
-def _fleet(accept: Accept, numbers: Sequence[int], seen: Seen, devices: int, hosts: Any) -> Fleet:
-    threads = accept.threads or max(1, seen.cores // devices)
-    return Fleet(tuple(numbers), devices, seen.kind, threads if seen.kind == "cpu" else 1, hosts)
+def _fleet(accept: Accept, numbers: Sequence[int], node: NodeDevices, hosts: Any, numbering: str | None) -> Fleet:
+    devices = accept.devices or node.gpus or 1
+    threads = accept.threads or max(1, node.cores // devices)
+    return Fleet(tuple(numbers), devices, node.kind, threads if node.kind == "cpu" else 1, hosts, numbering)
 
 
-def _here(accept: Accept) -> Seen:
-    """Return what this machine has."""
+def _simulated(accept: Accept) -> FleetNodes:
+    """Return simulated nodes, which share this machine. Their numbers are those of no other acceptance."""
+    here, count = _this_machine(accept), accept.nodes or 2
+    each = NodeDevices("", here.kind, accept.devices or here.gpus // count, here.cores)
+    if here.kind != "cpu" and not 0 < count * each.gpus <= here.gpus:
+        raise UserError(
+            f"{each.gpus or 1} GPUs of each of {count} simulated nodes are to be measured, and this machine has "
+            f"{_gpus(here.gpus)}",
+            next_step="set accept.devices or accept.nodes to fewer",
+        )
+    return FleetNodes(_fleet(accept, range(count), each, "simulated", None), {})
+
+
+def _this_machine(accept: Accept) -> NodeDevices:
     python, cores = seen_devices.python_of(FRAMEWORK) or sys.executable, environment.cpu_cores()
     if accept.device == "cpu":
-        return Seen(platform.node(), cores=cores)
+        return NodeDevices(platform.node(), cores=cores)
     gpus = seen_devices.seen(FRAMEWORK, python, accept.device, os.environ)
     if not gpus.count and accept.device != "auto":
         raise UserError(f"accept.device is {accept.device}, and there is none here", next_step="set accept.device: cpu")
-    return Seen(platform.node(), gpus.kind or "cpu", gpus.count, cores)
+    return NodeDevices(platform.node(), gpus.kind or "cpu", gpus.count, cores)
 
 
-def _of_partition(accept: Accept, partition: str | None) -> list[Seen]:
+def _of_partition(accept: Accept, partition: str | None) -> list[NodeDevices]:
     """Return the nodes of Slurm's partition."""
     wanted = frozenset(accept.constraint.split("&") if accept.constraint else ())
     listed = [node for node in slurm_partition.nodes(partition) if wanted <= node.features]
@@ -255,7 +241,7 @@ def _of_partition(accept: Accept, partition: str | None) -> list[Seen]:
             )
         kind = "cuda" if with_gpus else "cpu"
     return [
-        Seen(
+        NodeDevices(
             node.name,
             kind,
             node.gpus if kind != "cpu" else 0,
@@ -266,7 +252,7 @@ def _of_partition(accept: Accept, partition: str | None) -> list[Seen]:
     ]
 
 
-def _behind_ssh(accept: Accept) -> list[Seen]:
+def _behind_ssh(accept: Accept) -> list[NodeDevices]:
     """Ask the hosts of the list what they have."""
     assert isinstance(accept.hosts, list)
     question = Question(
@@ -287,18 +273,18 @@ def _behind_ssh(accept: Accept) -> list[Seen]:
     return [_answered(name, reply, accept.device) for name, reply in zip(accept.hosts, replies, strict=True)]
 
 
-def _answered(name: str, reply: Answer | str, device: str) -> Seen:
+def _answered(name: str, reply: Answer | str, device: str) -> NodeDevices:
     if isinstance(reply, str):
-        return Seen(name, away=f"it {reply}")
+        return NodeDevices(name, away=f"it {reply}")
     if not reply.sees_files:
-        return Seen(name, away="it does not see this project's files")
+        return NodeDevices(name, away="it does not see this project's files")
     if reply.refused:
-        return Seen(name, away=reply.refused.what)
+        return NodeDevices(name, away=reply.refused.what)
     if device not in ("auto", "cpu") and not reply.gpus.count:
-        return Seen(name, away=f"it has no {device}")
+        return NodeDevices(name, away=f"it has no {device}")
     on_cpu = device == "cpu" or not reply.gpus.count
     kind = "cpu" if on_cpu else str(reply.gpus.kind)
-    return Seen(name, kind, 0 if on_cpu else reply.gpus.count, reply.cpu.count)
+    return NodeDevices(name, kind, 0 if on_cpu else reply.gpus.count, reply.cpu.count)
 
 
 class NodeFiles:
@@ -321,7 +307,3 @@ class NodeFiles:
     def remove(self) -> None:
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _plain(fleet: Fleet) -> dict[str, Any]:
-    return asdict(fleet) | {"nodes": list(fleet.nodes)}

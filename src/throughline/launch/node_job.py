@@ -18,7 +18,7 @@ from typing import Any
 from throughline import files, records
 from throughline.files import UserError, now
 from throughline.launch import launcher
-from throughline.launch.fleet import known
+from throughline.launch.fleet import node_names
 from throughline.launch.machine import TooFewGpus
 from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
@@ -110,7 +110,7 @@ def request_of(measured: Measurement, output: Path, pythons: Mapping[str, str]) 
 
 
 def _names(nodes: Sequence[int]) -> list[str]:
-    names = known()
+    names = node_names()
     if missing := [node for node in nodes if node not in names]:
         raise UserError(
             f"nobody knows the name of node {missing[0]}",
@@ -160,7 +160,7 @@ def in_order(place: Place) -> list[int]:
     """Return the numbers of a run's nodes in the order of its ranks, which is Slurm's."""
     names = os.environ.get(files.NODES, "").split()
     with suppress(UserError):
-        numbers = {name.rpartition("@")[2]: number for number, name in known().items()}
+        numbers = {name.rpartition("@")[2]: number for number, name in node_names().items()}
         found = [numbers[name] for name in names if name in numbers]
         if sorted(found) == sorted(place.nodes):
             return found

@@ -34,18 +34,18 @@ class NodeJobs:
         atexit.register(self._node_files.remove)
 
     @cached_property
-    def settled(self) -> fleet.Settled:
+    def fleet_nodes(self) -> fleet.FleetNodes:
         """The nodes. The main process keeps their numbers and names for its jobs and for later calls."""
         if self.inside.is_submitted:
-            return or_exit(fleet.settled)
-        settled = or_exit(fleet.find, self.config.accept, self.inside.submits, self.partition)
+            return or_exit(fleet.read_nodes)
+        nodes = or_exit(fleet.find, self.config.accept, self.inside.submits, self.partition)
         if not self.inside.is_dry_run:
-            or_exit(settled.write)
-        return settled
+            or_exit(nodes.write)
+        return nodes
 
     @cached_property
     def asked(self) -> acceptance.Acceptance:
-        return or_exit(acceptance.asked, self.config, self.settled.fleet)
+        return or_exit(acceptance.asked, self.config, self.fleet_nodes.fleet)
 
     @property
     def partition(self) -> str | None:
@@ -55,7 +55,7 @@ class NodeJobs:
     @property
     def away(self) -> str:
         """Why nodes cannot be measured now, as JSON by their numbers."""
-        return fleet.away_text(self.settled)
+        return self.fleet_nodes.away_text
 
     def visit(self, wildcards: Any) -> Visit:
         """Return the measurements of a node job."""
@@ -71,9 +71,9 @@ class NodeJobs:
     def visits_now(self, _: Any) -> list[str]:
         """Return the files of all node jobs whose nodes are there. A later call makes those of nodes that are away."""
         visits = self.asked.visits().items()
-        files = [file for file, visit in visits if not self.settled.away.keys() & set(visit[0].place.nodes)]
+        files = [file for file, visit in visits if not self.fleet_nodes.away.keys() & set(visit[0].place.nodes)]
         if all(map(os.path.exists, files)):  # no plan is printed then, because there may be nothing to do
-            _say_who_is_away(tuple(self.settled.away.items()))
+            _say_who_is_away(tuple(self.fleet_nodes.away.items()))
         return files
 
     def nodes(self, wildcards: Any) -> int:
@@ -86,7 +86,7 @@ class NodeJobs:
         visit = self.visit(wildcards)
         if visit[0].spec.hosts != "ssh":
             return self.inside.cores
-        return max(1, self.inside.cores // len(self.settled.fleet.nodes) * len(visit[0].place.nodes))
+        return max(1, self.inside.cores // len(self.fleet_nodes.fleet.nodes) * len(visit[0].place.nodes))
 
     def _cores(self, wildcards: Any) -> int:
         """Return the cores of each node: one for each thread; with GPUs on Slurm, all that a node has."""
@@ -100,7 +100,7 @@ class NodeJobs:
         options = self.slurm.options(self.specs(**wildcards)[-1])
         if not self.inside.submits:
             return options
-        names = [self.settled.names[node] for node in self.visit(wildcards)[0].place.nodes]
+        names = [self.fleet_nodes.names[node] for node in self.visit(wildcards)[0].place.nodes]
         return f"{options} --nodefile={shlex.quote(str(self._node_files.file(names)))}"
 
     @property
@@ -126,12 +126,12 @@ class NodeJobs:
         made = {file for file in pending if file.startswith(acceptance.FOLDER) and Path(file).name.startswith("visit")}
         if not made:
             return None
-        visits, settled = self.asked.visits(), self.settled
+        visits, settled = self.asked.visits(), self.fleet_nodes
         return node_jobs.planned(visits, made, settled.fleet, settled.away, self.inside.submits)
 
     def watch(self) -> None:
         """Give up node jobs that wait for a node which goes down while they are in Slurm's queue."""
-        slurm_partition.watch_lost_nodes(self.settled.names, self.partition, logger.warning)
+        slurm_partition.watch_lost_nodes(self.fleet_nodes.names, self.partition, logger.warning)
 
     # What the comparison and the archive ask.
 

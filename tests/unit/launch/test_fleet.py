@@ -13,7 +13,7 @@ import pytest
 
 from throughline.files import UserError
 from throughline.launch import fleet, seen_devices, slurm_partition
-from throughline.launch.fleet import Seen, Settled
+from throughline.launch.fleet import FleetNodes, NodeDevices
 from throughline.launch.slurm_partition import SlurmNode
 from throughline.messages import Gpus
 from throughline.study.accept_section import Accept
@@ -37,7 +37,7 @@ def node(name: str, state: str = "idle", gpus: int = 0, features: str = "plain")
     return SlurmNode(name, state, gpus, 8, frozenset(features.split(",")))
 
 
-def find(local: Path, on_slurm: bool = True, **section: Any) -> Settled:
+def find(local: Path, on_slurm: bool = True, **section: Any) -> FleetNodes:
     """Return the nodes of an acceptance with these keys in its section."""
     return fleet.find(Accept.model_validate(section), on_slurm, path=local)
 
@@ -67,14 +67,14 @@ def test_a_node_keeps_its_number_when_others_come_and_go(
     simulated = find(local, False, hosts="simulated", nodes=3)
     simulated.write(local)
     assert local.read_bytes() == before and (simulated.names, simulated.fleet.numbering) == ({}, None)
-    assert fleet.settled(local).fleet == second.fleet and first.fleet.numbering == second.fleet.numbering
+    assert fleet.read_nodes(local).fleet == second.fleet and first.fleet.numbering == second.fleet.numbering
     local.unlink()
     assert find(local).fleet.numbering != first.fleet.numbering
     local.write_text('{"nodes": ["a"]}')
     with pytest.raises(UserError, match="does not say which number"):
-        fleet.known(local)
+        fleet.node_names(local)
     with pytest.raises(UserError, match="is not on this node"):
-        fleet.settled(local.with_name("none.json"))
+        fleet.read_nodes(local.with_name("none.json"))
 
 
 def test_nodes_of_a_partition(partition: list[SlurmNode], local: Path) -> None:
@@ -83,7 +83,7 @@ def test_nodes_of_a_partition(partition: list[SlurmNode], local: Path) -> None:
     assert (cpus.fleet.nodes, cpus.fleet.threads) == ((0, 1, 2), 8)
     assert dict(cpus.away) == {1: "Slurm says that it is down*"}
     assert find(local, nodes=1).fleet.nodes == (0,)
-    with pytest.raises(UserError, match=r"accept\.nodes is 4, and there are 3 nodes"):
+    with pytest.raises(UserError, match=r"accept\.nodes is 4, and the number of nodes here is 3"):
         find(local, nodes=4)
     partition[:] = [node(name, gpus=8, features="a100,ib") for name in "ab"] + [node("c", gpus=4)]
     assert find(local).away == {2: "it has 4 GPUs, and most nodes have 8 GPUs"}
@@ -115,7 +115,7 @@ def test_a_node_unlike_most_others_is_away_and_without_a_majority_nobody_can_tel
 ) -> None:
     """A node on which nothing finds a GPU counts as one without. A negative count is of GPUs of another kind."""
     kinds = ["cuda" if count > 0 else "rocm" if count < 0 else "cpu" for count in counts]
-    nodes = [Seen(f"host{number}", kinds[number], abs(count), 64) for number, count in enumerate(counts)]
+    nodes = [NodeDevices(f"host{number}", kinds[number], abs(count), 64) for number, count in enumerate(counts)]
     monkeypatch.setattr(fleet, "_behind_ssh", lambda _: nodes)
     if isinstance(away, str):
         with pytest.raises(UserError, match=away):
@@ -136,7 +136,7 @@ def test_this_machine_is_one_node(monkeypatch: pytest.MonkeyPatch, local: Path) 
     for section, what in (
         ({"devices": 9}, r"accept\.devices is 9, and node 0 has 8 GPUs"),
         ({"hosts": "simulated", "devices": 5}, r"5 GPUs of each of 2 simulated nodes .* has 8 GPUs"),
-        ({"nodes": 2}, "this machine is one node"),
+        ({"nodes": 2}, "accept.nodes is 2, and the number of nodes here is 1"),
     ):
         with pytest.raises(UserError, match=what):
             find(local, False, **section)
@@ -164,6 +164,6 @@ def test_the_reason_why_a_node_is_away_names_no_node() -> None:
     """The text is a parameter of the verdict's rule: another text makes the verdict again."""
     names = {0: "violet.rack.example", 1: "me@violet", 3: "violet-3"}
     reasons = {3: "it cannot be reached (violet-3: no route\nto 10.11.12.13)", 0: "violet.rack.example is down"}
-    text = fleet.away_text(Settled(fleet.Fleet((0, 1, 3), 1, "cpu"), names, reasons))
+    text = FleetNodes(fleet.Fleet((0, 1, 3), 1, "cpu"), names, reasons).away_text
     assert text == '{"0":"node 0 is down","3":"it cannot be reached (node 3: no route to ADDRESS)"}'
-    assert fleet.away_text(Settled(fleet.Fleet((0,), 1, "cpu"), {0: "violet"})) == "{}"
+    assert FleetNodes(fleet.Fleet((0,), 1, "cpu"), {0: "violet"}).away_text == "{}"
