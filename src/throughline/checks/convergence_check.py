@@ -127,7 +127,7 @@ def _data(spec: RunSpec, manifest: Path) -> Manifest:
     return data
 
 
-def _curve(request: RunRequest, order: Training, ended: launcher.Ended) -> dict[str, Any]:
+def _curve(request: RunRequest, order: Training, ended: launcher.FinishedRun) -> dict[str, Any]:
     """Return the record of a curve: the evaluations and losses of rank 0, or the reason why there are none."""
     refused = next((report for _, report in sorted(ended.reports.items()) if report.status != "ok"), None)
     trained = None if refused else ended.reports[0].trained
@@ -143,7 +143,7 @@ def _curve(request: RunRequest, order: Training, ended: launcher.Ended) -> dict[
         "device": ended.device,
         "data": ended.data,
         "environment": ended.environment,
-        "warnings": ended.site.warnings,
+        "warnings": ended.survey.warnings,
         "started": ended.started,
         "ended": ended.ended,
     }

@@ -14,7 +14,7 @@ from typing import Any
 from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
 from throughline.launch import lock, nodes, outcome
-from throughline.launch.nodes import IN_WORDS, Site, host_names, last_doubts, survey
+from throughline.launch.nodes import IN_WORDS, Survey, final_warnings, host_names
 from throughline.launch.request import Log, RunRequest, lacks_environment
 from throughline.launch.supervision import Agents, Interrupted, Progress, interruptible, supervise
 from throughline.messages import LaunchPlan, RankReport
@@ -35,15 +35,15 @@ class Stopped(UserError):
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A run whose ranks have ended with a measured outcome: their reports, the site, and the observations.
+class FinishedRun:
+    """A run whose ranks have ended with a measured outcome: their reports, the survey, and the observations.
 
     data: the identity of the data, None for synthetic data; environment: as the record has it.
     """
 
     reports: dict[int, RankReport]
     plan: LaunchPlan
-    site: Site
+    survey: Survey
     observations: list[Observation]
     data: dict[str, Any] | None
     environment: dict[str, Any]
@@ -53,7 +53,7 @@ class Ended:
     @property
     def device(self) -> dict[str, Any]:
         """The device as the record has it."""
-        return asdict(self.site.device)
+        return asdict(self.survey.device)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def run(request: RunRequest) -> dict[str, Any]:
         return record
 
 
-def train(request: RunRequest) -> Ended:
+def train(request: RunRequest) -> FinishedRun:
     """Train as `request.convergence` says, without a measurement or a record. Raise UserError as `run` does."""
     with _turn(request) as turn:
         ended = _attempt(request, turn)
@@ -131,32 +131,32 @@ def _turn(request: RunRequest) -> Iterator[Turn]:
             log.close()
 
 
-def _attempt(request: RunRequest, turn: Turn) -> Ended:
+def _attempt(request: RunRequest, turn: Turn) -> FinishedRun:
     """Survey the nodes, check the data, write the plan, and supervise the ranks until they end."""
     started = now()
     others = OtherProcesses()
-    site = survey(request)
+    survey = nodes.survey(request)
     manifest = _checked_data(request)
     data = _read(manifest) if manifest else None
-    site.warnings.extend(last_doubts(site, data, others))
-    plan = _plan(request, site)
-    for warning in site.warnings:
+    survey.warnings.extend(final_warnings(survey, data, others))
+    plan = _plan(request, survey)
+    for warning in survey.warnings:
         turn.log.write(f"warning: {warning}")
-    device = site.device
-    turn.log.write(f"device: {device.kind}, {device.name}; {plan.world} ranks on {IN_WORDS[site.nodes.kind]}")
+    device = survey.device
+    turn.log.write(f"device: {device.kind}, {device.name}; {plan.world} ranks on {IN_WORDS[survey.nodes.kind]}")
     with _work_folder(request, plan.distributed) as folder:
         no_telemetry: dict[int, str] = {}
         if lacking := lacks_environment(request.spec, request.python):
             reports = {0: RankReport(0, time.time(), "unsupported", lacking)}
         else:
-            agents = Agents(plan, folder, turn.log.write, site.nodes.names)
+            agents = Agents(plan, folder, turn.log.write, survey.nodes.names)
             reports = supervise(request, agents, turn.progress, turn.parent)
             no_telemetry = agents.no_telemetry
         observations = telemetry_record.observations(plan, folder, reports, no_telemetry)
     if manifest:
         _check_rest(request.spec, manifest, reports)
-    facts = _environment(request.spec, reports, site, observations)
-    return Ended(reports, plan, site, observations, data, facts, started, now())
+    facts = _environment(request.spec, reports, survey, observations)
+    return FinishedRun(reports, plan, survey, observations, data, facts, started, now())
 
 
 def _read(manifest: Manifest) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _read(manifest: Manifest) -> dict[str, Any]:
     return {"content_digest": content["content_digest"], "rows": manifest.all_rows, **dated}
 
 
-def _plan(request: RunRequest, site: Site) -> LaunchPlan:
+def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
     topology, spec = request.spec.topology, request.with_content
     manifest = None if spec.options.data == "synthetic" else request.manifest
     return LaunchPlan(
@@ -175,17 +175,17 @@ def _plan(request: RunRequest, site: Site) -> LaunchPlan:
         world=topology.world,
         nodes=topology.nodes,
         per_node=topology.devices,
-        agents=nodes.agents(request.spec.framework, topology.nodes, site.nodes.kind),
-        cores=site.nodes.cores,
-        kind=site.device.kind,
+        agents=nodes.agents(request.spec.framework, topology.nodes, survey.nodes.kind),
+        cores=survey.nodes.cores,
+        kind=survey.device.kind,
         manifest=str(manifest.resolve()) if manifest else None,
-        variables=site.variables,
-        reach=site.nodes.kind,
-        hosts=[name.rpartition("@")[2] for name in site.nodes.names],
+        variables=survey.variables,
+        reach=survey.nodes.kind,
+        hosts=[name.rpartition("@")[2] for name in survey.nodes.names],
         weights=str(request.weights.resolve()) if request.weights else None,
         workflow=sys.executable,
         telemetry=request.telemetry,
-        earlier_gpus=next((repeat.environment.get("gpus") or [] for repeat in reversed(site.earlier.values())), []),
+        earlier_gpus=next((repeat.environment.get("gpus") or [] for repeat in reversed(survey.earlier.values())), []),
         strict=request.strict,
         convergence=request.convergence,
         updates=str(request.updates.resolve()) if request.updates else None,
@@ -241,7 +241,7 @@ def _check_rest(spec: RunSpec, manifest: Manifest, reports: dict[int, RankReport
 
 
 def _environment(
-    spec: RunSpec, reports: dict[int, RankReport], site: Site, observations: list[Observation]
+    spec: RunSpec, reports: dict[int, RankReport], survey: Survey, observations: list[Observation]
 ) -> dict[str, Any]:
     """Return the record's `environment`."""
     software = reports[0].software if 0 in reports else None
@@ -250,20 +250,20 @@ def _environment(
         "python": software.python if software else None,
         "framework": software.versions if software else None,
         "packages": software.packages if software else None,
-        **site.environment,
+        **survey.environment,
         "gpus": sampled.cards or None if sampled else None,
-        "variables": environment.variables(dict(os.environ) | site.variables),
+        "variables": environment.variables(dict(os.environ) | survey.variables),
     }
     bound = {rank: report.software.bound for rank, report in sorted(reports.items()) if report.software}
     facts["binding"] = environment.binding(bound, facts["variables"], spec.binding)
     if any(report.double_of_cuda for report in reports.values()):
         facts["double_of_cuda"] = True
-    facts["digest"] = environment.digest(facts, asdict(site.device))
+    facts["digest"] = environment.digest(facts, asdict(survey.device))
     cards = sampled.reasons.devices if sampled else []
-    return {**facts, "reasons": environment.reasons(facts, site.device.kind, cards)}
+    return {**facts, "reasons": environment.reasons(facts, survey.device.kind, cards)}
 
 
-def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
+def _record(request: RunRequest, ended: FinishedRun) -> dict[str, Any]:
     """Return the validated record of a measured run."""
     plan, reports = ended.plan, ended.reports
     settles = plan.kind != "cpu" and not request.part_of
@@ -284,13 +284,13 @@ def _record(request: RunRequest, ended: Ended) -> dict[str, Any]:
         "ended": ended.ended,
         "work": work.of(spec, measured.samples_per_s, plan.world, ended.device, work.measured(reports)),
     }
-    record["warnings"] = ended.site.warnings + record["warnings"]
+    record["warnings"] = ended.survey.warnings + record["warnings"]
     record |= telemetry_record.parts(request.spec, plan, reports, ended.observations, record)
     records.RunRecord.model_validate(record)
     return record
 
 
-def _write(request: RunRequest, record: dict[str, Any], ended: Ended) -> None:
+def _write(request: RunRequest, record: dict[str, Any], ended: FinishedRun) -> None:
     """Write the record and its telemetry: either both or neither."""
     rows = telemetry_window.table((node.node, node.sampled, node.window) for node in ended.observations)
     files.write_json(request.record, files.scrubbed(record, but=AS_IT_IS))

@@ -64,7 +64,7 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Site:
+class Survey:
     """The nodes and the device of a run, and what is known about them.
 
     variables: the environment variables of every rank; environment: the first node's part of the record's environment;
@@ -81,14 +81,14 @@ class Site:
     warnings: list[str]
 
 
-def survey(request: RunRequest) -> Site:
+def survey(request: RunRequest) -> Survey:
     """Ask every node, and choose the device. Raise UserError if the run cannot take place on these nodes."""
     spec, topology = request.spec, request.spec.topology
     # Only an acceptance lets runs on several hosts go side by side. Its hosts are not those of runs.hosts.
-    found, earlier = find(spec, request.hosts, in_runs_hosts=not request.side_by_side), siblings(request.record)
-    names = os.environ[files.NODES] = host_names(found.names)  # from now on, logs and records say node0, node1, ...
+    nodes, earlier = find(spec, request.hosts, in_runs_hosts=not request.side_by_side), siblings(request.record)
+    names = os.environ[files.NODES] = host_names(nodes.names)  # from now on, logs and records say node0, node1, ...
     variables = machine.worker_variables(spec) | {files.NODES: names}
-    variables |= machine.only(request.visible, {} if found.elsewhere else os.environ)
+    variables |= machine.only(request.visible, {} if nodes.elsewhere else os.environ)
     on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
     lacking = lacks_environment(spec, request.python)
     question = Question(
@@ -98,15 +98,15 @@ def survey(request: RunRequest) -> Site:
         device="cpu" if lacking and torch_cuda() == "" else spec.device,
         seen=str(request.log.resolve()),
         record=str(request.record.resolve()),
-        ranks=topology.world if found.kind == "simulated" else topology.devices,
+        ranks=topology.world if nodes.kind == "simulated" else topology.devices,
         threads=spec.threads,
         strict=request.strict,
         rank_bytes=max(on_cpu, default=0),
         compiles=machine.needs_compiler(spec),
     )
-    doubts: list[str] = []
-    if found.elsewhere:
-        answer, doubts = ask(found, question, request.python, variables)
+    warnings: list[str] = []
+    if nodes.elsewhere:
+        answer, warnings = ask(nodes, question, request.python, variables)
         gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
     else:
         variables["GLOO_SOCKET_IFNAME"] = "lo"
@@ -115,21 +115,21 @@ def survey(request: RunRequest) -> Site:
     device = machine.choose(spec, gpus, cpu)
     if device.kind != "cpu":
         variables |= frameworks.of(spec.framework).on_gpus(os.environ)
-    if question.compiles and device.kind == "cuda" and not found.elsewhere:  # other machines have asked themselves
+    if question.compiles and device.kind == "cuda" and not nodes.elsewhere:  # other machines have asked themselves
         machine.check_compiler(request.python, os.environ | variables)
     variables |= machine.allocator(spec, device.kind) | machine.tf32(spec, device.kind)
-    warnings = machine.fits(spec, question.ranks, device)
-    if found.kind == "simulated":
-        warnings.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
-    return Site(found, variables, device, facts, question, earlier, [*warnings, *doubts])
+    shared = machine.fits(spec, question.ranks, device)
+    if nodes.kind == "simulated":
+        shared.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
+    return Survey(nodes, variables, device, facts, question, earlier, [*shared, *warnings])
 
 
-def last_doubts(site: Site, data: Mapping[str, Any] | None, others: OtherProcesses) -> list[str]:
+def final_warnings(survey: Survey, data: Mapping[str, Any] | None, others: OtherProcesses) -> list[str]:
     """Return the warnings just before the run, which reads `data`. Raise UserError if the run should not start."""
-    states = {name: repeat.environment | machine.of_data(repeat.data) for name, repeat in site.earlier.items()}
-    warnings = machine.changes_since(states, site.environment | machine.of_data(data), site.question.strict)
-    if not site.nodes.elsewhere:  # other machines have already checked themselves
-        warnings += machine.check_ready(site.question, others)
+    states = {name: repeat.environment | machine.of_data(repeat.data) for name, repeat in survey.earlier.items()}
+    warnings = machine.changes_since(states, survey.environment | machine.of_data(data), survey.question.strict)
+    if not survey.nodes.elsewhere:  # other machines have already checked themselves
+        warnings += machine.check_ready(survey.question, others)
     return warnings
 
 
