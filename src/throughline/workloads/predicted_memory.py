@@ -7,8 +7,7 @@ from dataclasses import dataclass
 class Memory:
     """weights, gradients, states (of the optimizer): what this rank keeps of them. gathered: whole weights that it has
     of other ranks at a time, and their gradients. activations: what the forward pass keeps for the backward pass. head,
-    layer: what the head with its loss, or the largest layer, needs only while it is computed. copies: what of the
-    activations and the head stays to the end of a step, because it is a copy of weights.
+    layer: what the head with its loss, or the largest layer, needs only while it is computed.
 
     With several micro-batches the gradients are there while a forward pass is made; otherwise they come into being as
     the activations go.
@@ -21,12 +20,11 @@ class Memory:
     activations: float
     head: float
     layer: float
-    copies: float = 0.0
     accumulates: bool = False
 
     @property
     def peak_bytes(self) -> float:
         """The most that is needed at a time: when the forward pass ends, or when the backward pass ends."""
         forward = self.activations + self.head + (self.gradients if self.accumulates else 0.0)
-        backward = self.gradients + self.layer + self.copies
+        backward = self.gradients + self.layer
         return self.weights + self.states + self.gathered + max(forward, backward)

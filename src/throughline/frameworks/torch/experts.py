@@ -1,6 +1,6 @@
 """`options.expert_parallel`: what the ranks that share experts do after the passes, and what they cannot do.
 
-Tokens travel within the passes (`workloads.hugging_face.in_torch_expert_parallel`), so a rank has the gradients of its
+Tokens travel within the passes (`workloads.hugging_face.in_torch_experts`), so a rank has the gradients of its
 experts from the samples of all ranks that share experts with it, as a mean over them.
 """
 

@@ -3,8 +3,6 @@ experts, and rows of the vocabulary. All else is whole on every rank."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 
 Cut = tuple[int, tuple[int, ...]]
@@ -45,11 +43,3 @@ def of_layer(layer: Layer) -> dict[str, Cut]:
 
 def _dense(matrix: str) -> tuple[str, str]:
     return f"mlp.{matrix}", f"mlp.shared_expert.{matrix}"
-
-
-def part(layer: Layer, ranks: int) -> Layer:
-    """Return what one of these ranks computes of a layer."""
-    sizes = {name: getattr(layer, name) // ranks for name in ("heads", "kv_heads", "intermediate")}
-    if experts := layer.experts:
-        experts = replace(experts, intermediate=experts.intermediate // ranks, shared=experts.shared // ranks)
-    return replace(layer, **sizes, experts=experts)

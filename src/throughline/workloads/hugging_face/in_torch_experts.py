@@ -1,22 +1,27 @@
-"""A mixture of experts in PyTorch: every token is computed by the experts that it chooses, and none is dropped.
+"""A mixture of experts in PyTorch: every token is computed by the experts that it takes, and none is dropped.
 
 The tokens are sorted by their experts, so that each expert multiplies one block of rows. On a GPU one grouped product
 does this for all experts, and its shapes do not depend on the routing, so nothing waits for the device.
+
+With expert parallelism (Lepikhin et al. 2021, GShard), ranks share the experts of every layer. Every rank has its own
+samples. It sends each token to the ranks that hold the experts which the token takes, and gets the results back: two
+exchanges of rows in the forward pass, and two in the backward pass. The ranks first tell each other how many rows they
+send, and a device waits once for these numbers in each layer.
 """
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import torch
-from torch import Tensor
+import torch.distributed as dist
+from torch import Tensor, nn
 from torch.nn.functional import gelu, grouped_mm, linear, relu, silu
 
 from throughline.workloads.hugging_face.architecture import Experts, Layer
-from throughline.workloads.hugging_face.in_torch_expert_parallel import elsewhere, inverse
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, gathered, scattered, sent
 
 ALIGNED_BYTES = 16
 """PyTorch's grouped product needs rows that begin at multiples of so many bytes."""
@@ -28,70 +33,114 @@ def activated(gate: Tensor, kind: str) -> Tensor:
     return relu(gate) if kind == "relu" else gelu(gate, approximate="tanh" if kind == "gelu_tanh" else "none")
 
 
-def mixed(
-    hidden: Tensor, own: dict[str, Tensor], layer: Layer, experts: Experts, holders: TensorGroup | None = None
-) -> Tensor:
-    """Return what the experts make of hidden [N, H]: the sum over the chosen experts, times their weights.
-
-    If ranks share a replica, each has some columns of every expert, and returns its share of the sum. holders: the
-    ranks that each hold a part of the experts; None: this rank has all of them.
-    """
-    weights, chosen = routed(hidden, own, experts)
-    numbers, order = chosen.flatten().sort(stable=True)
-    ends = torch.searchsorted(numbers, torch.arange(experts.count, device=numbers.device), right=True)
-    rows = hidden.index_select(0, order // experts.top_k)
-    compute = partial(_clamped if experts.limit is not None else _gated, own, layer, experts)
-    ends = ends.to(torch.int32)
-    results = elsewhere(rows, ends, holders, compute) if holders else compute(rows, numbers, ends)
-    each = results.index_select(0, inverse(order)).view(*chosen.shape, -1)
-    total = (each * weights[..., None].to(each.dtype)).sum(1)
-    if experts.shared:
-        total = total + _shared(hidden, own, layer)
-    return total
-
-
-def routed(hidden: Tensor, own: dict[str, Tensor], experts: Experts) -> tuple[Tensor, Tensor]:
-    """Return the weights [N, chosen] and the numbers [N, chosen] of each token's experts. Probabilities have at least
-    32 bits."""
-    if experts.limit is not None:  # gpt_oss: a softmax over the chosen ones only
-        router, bias = own["mlp.router.weight"], own["mlp.router.bias"]
-        scores, chosen = linear(hidden, router.to(hidden.dtype), bias.to(hidden.dtype)).topk(experts.top_k)
-        return wide(scores).softmax(-1), chosen
-    scores = linear(hidden, own["mlp.gate.weight"].to(hidden.dtype))
-    weights, chosen = wide(scores).softmax(-1).topk(experts.top_k)
-    return (weights / weights.sum(-1, keepdim=True) if experts.renormalised else weights), chosen
-
-
 def wide(tensor: Tensor) -> Tensor:
     """Return the tensor in fp32, or in its own type if that is wider."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _gated(
-    own: dict[str, Tensor], layer: Layer, experts: Experts, rows: Tensor, numbers: Tensor, ends: Tensor
-) -> Tensor:
-    both, down = (own[f"mlp.experts.{name}_proj"].to(rows.dtype).transpose(1, 2) for name in ("gate_up", "down"))
-    gate, up = grouped(rows, both, ends).chunk(2, -1)
-    return grouped(activated(gate, layer.activation) * up, down, ends)
+class GatedExperts(nn.Module):
+    """The weights of all experts, gate and up side by side. A call computes rows [M, H], which are sorted by their
+    experts. numbers [M]: each row's expert. ends [experts]: the end of each expert's rows."""
+
+    gate_up_proj: Tensor
+    gate_up_proj_bias: Tensor
+    down_proj: Tensor
+    down_proj_bias: Tensor
+
+    def __init__(self, layer: Layer, experts: Experts) -> None:
+        super().__init__()
+        self.activation, self.limit, self.alpha = layer.activation, experts.limit, experts.alpha
+        for name, shape in experts.shapes(layer.hidden).items():
+            if name.startswith("experts."):
+                self.register_parameter(name.removeprefix("experts."), nn.Parameter(torch.empty(shape)))
+
+    def forward(self, rows: Tensor, numbers: Tensor, ends: Tensor, ranks: TensorGroup | None = None) -> Tensor:
+        both, down = (weight.to(rows.dtype).transpose(1, 2) for weight in (self.gate_up_proj, self.down_proj))
+        gate, up = grouped(rows, both, ends).chunk(2, -1)
+        return grouped(activated(gate, self.activation) * up, down, ends)
 
 
-def _clamped(
-    own: dict[str, Tensor], layer: Layer, experts: Experts, rows: Tensor, numbers: Tensor, ends: Tensor
-) -> Tensor:
+class ClampedExperts(GatedExperts):
     """The experts of gpt_oss: biases, gate and up in turn, both clamped, and one is added to up."""
-    kind, limit = rows.dtype, experts.limit
-    both, down = (own[f"mlp.experts.{name}_proj"].to(kind) for name in ("gate_up", "down"))
-    biases = [own[f"mlp.experts.{name}_proj_bias"].to(kind).index_select(0, numbers) for name in ("gate_up", "down")]
-    pairs = grouped(rows, both, ends) + biases[0]
-    gate, up = pairs[:, ::2].clamp(max=limit), pairs[:, 1::2].clamp(min=-(limit or 0.0), max=limit)
-    return grouped((up + 1) * gate * torch.sigmoid(gate * experts.alpha), down, ends) + biases[1]
+
+    def forward(self, rows: Tensor, numbers: Tensor, ends: Tensor, ranks: TensorGroup | None = None) -> Tensor:
+        kind, limit = rows.dtype, self.limit
+        both, down = self.gate_up_proj.to(kind), self.down_proj.to(kind)
+        down_bias = entered(self.down_proj_bias, ranks) / (ranks.size if ranks else 1)  # each rank adds its share
+        biases = [bias.to(kind).index_select(0, numbers) for bias in (self.gate_up_proj_bias, down_bias)]
+        pairs = grouped(rows, both, ends) + biases[0]
+        gate, up = pairs[:, ::2].clamp(max=limit), pairs[:, 1::2].clamp(min=-(limit or 0.0), max=limit)
+        return grouped((up + 1) * gate * torch.sigmoid(gate * self.alpha), down, ends) + biases[1]
 
 
-def _shared(hidden: Tensor, own: dict[str, Tensor], layer: Layer) -> Tensor:
-    kind = hidden.dtype
-    gate, up, down = (own[f"mlp.shared_expert.{name}_proj.weight"].to(kind) for name in ("gate", "up", "down"))
-    share = torch.sigmoid(linear(hidden, own["mlp.shared_expert_gate.weight"].to(kind)))
-    return share * linear(activated(linear(hidden, gate), layer.activation) * linear(hidden, up), down)
+class SharedExpert(nn.Module):
+    """The expert that all tokens take."""
+
+    def __init__(self, layer: Layer, width: int) -> None:
+        super().__init__()
+        self.activation = layer.activation
+        self.gate_proj, self.up_proj = (nn.Linear(layer.hidden, width, bias=False) for _ in range(2))
+        self.down_proj = nn.Linear(width, layer.hidden, bias=False)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        result: Tensor = self.down_proj(activated(self.gate_proj(hidden), self.activation) * self.up_proj(hidden))
+        return result
+
+
+class Mixture(nn.Module):
+    """The sum of what a token's experts compute, times their weights.
+
+    ranks: those that share a replica; each has some columns of every expert, and its rows of the states. holders: those
+    that share the experts; each has some of them (expert parallelism). None: this rank has all.
+    """
+
+    ranks: TensorGroup | None = None
+    holders: TensorGroup | None = None
+
+    def __init__(self, layer: Layer, experts: Experts) -> None:
+        super().__init__()
+        self.sizes, softmax_last = experts, experts.limit is not None
+        if softmax_last:
+            self.router = nn.Linear(layer.hidden, experts.count)
+        else:
+            self.gate = nn.Linear(layer.hidden, experts.count, bias=False)
+        self.experts = (ClampedExperts if softmax_last else GatedExperts)(layer, experts)
+        if experts.shared:
+            self.shared_expert_gate = nn.Linear(layer.hidden, 1, bias=False)
+            self.shared_expert = SharedExpert(layer, experts.shared)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        if self.ranks:
+            return scattered(self.mixed(gathered(hidden, self.ranks)), self.ranks)
+        return self.mixed(hidden.flatten(0, -2)).view_as(hidden)
+
+    def mixed(self, hidden: Tensor) -> Tensor:
+        """Return the sum for hidden [N, H]; if ranks share a replica, this rank's share of it."""
+        weights, chosen = self.routed(hidden)
+        numbers, order = chosen.flatten().sort(stable=True)
+        ends = torch.searchsorted(numbers, torch.arange(self.sizes.count, device=numbers.device), right=True)
+        rows, ends = hidden.index_select(0, order // self.sizes.top_k), ends.to(torch.int32)
+        if self.holders:
+            results = dispatched(rows, ends, self.holders, self.experts)
+        else:
+            results = self.experts(rows, numbers, ends, self.ranks)
+        each = results.index_select(0, inverse(order)).view(*chosen.shape, -1)
+        total: Tensor = (each * weights[..., None].to(each.dtype)).sum(1).to(hidden.dtype)
+        if self.sizes.shared:
+            share = torch.sigmoid(linear(hidden, entered(self.shared_expert_gate.weight, self.ranks)))
+            total = total + share * self.shared_expert(hidden)
+        return total
+
+    def routed(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights [N, top_k] and the numbers [N, top_k] of each token's experts. Probabilities have at least
+        32 bits."""
+        if self.sizes.limit is not None:  # gpt_oss: a softmax over the chosen ones only
+            weight, bias = entered(self.router.weight, self.ranks), entered(self.router.bias, self.ranks)
+            scores, chosen = linear(hidden, weight, bias).topk(self.sizes.top_k)
+            return wide(scores).softmax(-1), chosen
+        scores = linear(hidden, entered(self.gate.weight, self.ranks))
+        weights, chosen = wide(scores).softmax(-1).topk(self.sizes.top_k)
+        return (weights / weights.sum(-1, keepdim=True) if self.sizes.renormalised else weights), chosen
 
 
 def grouped(rows: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
@@ -144,3 +193,49 @@ def _aligned(rows: Tensor, others: Tensor) -> bool:
 def _parts(rows: Tensor, ends: Tensor) -> list[Tensor]:
     starts = [0, *ends.tolist()]
     return [rows[begin:end] for begin, end in pairwise(starts)]
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def dispatched(rows: Tensor, ends: Tensor, holders: TensorGroup, experts: Callable[..., Tensor]) -> Tensor:
+    """Return what the experts of all holders compute of this rank's rows [M, H], which are sorted by their experts.
+
+    `ends` [all experts] are the ends of the experts' rows. Rank r of the N holders has the r-th of N equal parts of the
+    experts. Their gradients become means over the N ranks, as if all ranks had them. A compiler leaves this function
+    alone, because its shapes differ in every step.
+    """
+    counts = ends.diff(prepend=ends.new_zeros(1))
+    arriving = torch.empty_like(counts)
+    dist.all_to_all_single(arriving, counts, group=holders.group)
+    by_rank = torch.stack([counts, arriving]).view(2, holders.size, -1)
+    sizes, received = by_rank.sum(2).tolist()
+    here: Tensor = ALL_TO_ALL(rows, sizes, received, holders.group, float(holders.size))
+    local = torch.arange(by_rank.shape[2], device=rows.device)
+    numbers = local.repeat(holders.size).repeat_interleave(arriving, output_size=len(here))
+    numbers, order = numbers.sort(stable=True)
+    local_ends = torch.searchsorted(numbers, local, right=True)
+    results = experts(here.index_select(0, order), numbers, local_ends.to(ends.dtype))
+    back: Tensor = ALL_TO_ALL(results.index_select(0, inverse(order)), received, sizes, holders.group, 1 / holders.size)
+    return back
+
+
+def inverse(order: Tensor) -> Tensor:
+    """Return the permutation that undoes `order`."""
+    return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+
+
+class AllToAll(torch.autograd.Function):
+    """Rows that all ranks send to each other. In the backward pass their gradients travel back, times `factor`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup, factor: float
+    ) -> Tensor:
+        ctx.back, ctx.factor = (received, sizes, group), factor
+        return sent(rows.contiguous(), sizes, received, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return sent(gradient * ctx.factor, *ctx.back), None, None, None, None
+
+
+ALL_TO_ALL: Callable[..., Tensor] = AllToAll.apply

@@ -70,7 +70,8 @@ PRODUCT: Callable[..., Tensor] = Product.apply
 
 def product(hidden: Tensor, matrices: list[Tensor], recipe: str) -> Tensor:
     """Return hidden [..., k] times the transposed matrices, side by side."""
-    return PRODUCT(recipe == "rowwise", hidden.flatten(0, -2), *matrices).view(*hidden.shape[:-1], -1)
+    with torch.autocast(hidden.device.type, enabled=False):  # a CPU computes these products with others
+        return PRODUCT(recipe == "rowwise", hidden.flatten(0, -2), *matrices).view(*hidden.shape[:-1], -1)
 
 
 def refused(made: Architecture, tokens: int, parts: int) -> str | None:

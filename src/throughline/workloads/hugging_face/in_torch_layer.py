@@ -1,7 +1,7 @@
-"""One layer of a decoder in PyTorch, as a function of tensors: attention, then the feed-forward part.
+"""One layer of a decoder in PyTorch: attention, then the feed-forward part, added to the residual.
 
-`own` holds the layer's parameters by their names in transformers. Weights are cast to the type of the hidden states
-where they are used. Norms, softmax and rotary positions are computed in fp32 at least.
+Parameters have the names that they have in transformers. Norms, softmax and rotary positions are computed in fp32 at
+least; products have the type of the hidden states.
 """
 
 from __future__ import annotations
@@ -9,166 +9,219 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from throughline.workloads.hugging_face import cut
 from throughline.workloads.hugging_face.architecture import NORMS, Layer
-from throughline.workloads.hugging_face.in_torch_experts import activated, mixed, wide
+from throughline.workloads.hugging_face.in_torch_experts import Mixture, activated, wide
 from throughline.workloads.hugging_face.in_torch_fp8 import product
-from throughline.workloads.in_torch_half import Named, by_name
-from throughline.workloads.in_torch_tensor_parallel import (
-    TensorGroup,
-    entered,
-    gathered,
-    left,
-    scattered,
-    summed_gradients,
-)
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, gathered, left, scattered
 
-Own = dict[str, Tensor]
-SIDE_BY_SIDE = (("self_attn.q", "self_attn.k", "self_attn.v"), ("mlp.gate", "mlp.up"))
-"""The projections that one product computes."""
+ATEN = torch.ops.aten
+KEPT = [
+    ATEN.mm.default, ATEN.addmm.default, ATEN._scaled_mm.default, ATEN._grouped_mm.default,
+    torch.ops.throughline.grouped.default,
+    ATEN._scaled_dot_product_flash_attention.default,
+    ATEN._scaled_dot_product_efficient_attention.default, ATEN._scaled_dot_product_cudnn_attention.default,
+    ATEN._scaled_dot_product_flash_attention_for_cpu.default, torch.ops.torch_attn._varlen_attn.default,
+]  # fmt: skip
+"""What `activation_checkpointing: selective` keeps of a layer: products with weights, and attention."""
 
 
-def layer(
-    hidden: Tensor,
-    own: Own | Named,
-    angles: Tensor,
-    shape: Layer,
-    grouped: bool = True,
-    ranks: TensorGroup | None = None,
-    holders: TensorGroup | None = None,
-    documents: Tensor | None = None,
-) -> Tensor:
-    """Return hidden [B, S, H] after one layer; or, if ranks share it, this rank's rows [B x S / ranks, H].
+class Norm(nn.Module):
+    """Divide by the root of the mean square, and multiply by a gain (Zhang and Sennrich 2019).
 
-    angles: cosines and sines [2, S, pairs]. grouped: attention takes fewer heads of keys and values than of queries;
-    otherwise they are repeated for it. ranks: they share the layer, and each has some of its heads. holders: they
-    share the layer's experts, and each has some of them. documents: those of a sample do not see each other. [B, S]:
-    the number of each token's document; or [documents + 1]: where they begin if all samples lie in a row, and where the
-    last one ends, for FlashAttention.
+    ranks: those that share the replica. Each has some rows of the states; or, with `over_ranks`, some of their columns.
     """
-    before, after, before_feed, after_feed = NORMS[shape.norms]
-    own = by_name(own)
-    own = shared(own, shape, ranks) if ranks else own
-    branch = attention(_norm(hidden, own, before, shape), own, angles, shape, grouped, ranks, documents)
-    hidden = hidden + _norm(branch, own, after, shape)
-    branch = feed_forward(_norm(hidden, own, before_feed, shape), own, shape, ranks, holders)
-    return hidden + _norm(branch, own, after_feed, shape)
+
+    ranks: TensorGroup | None = None
+
+    def __init__(self, size: int, layer: Layer, over_ranks: bool = False) -> None:
+        super().__init__()
+        self.epsilon, self.unit_offset, self.over_ranks = layer.epsilon, layer.unit_offset, over_ranks
+        self.weight = nn.Parameter(torch.empty(size))
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        inside, ranks = wide(hidden), self.ranks
+        if ranks and self.over_ranks:
+            squares = entered(left(inside.square().sum(-1, keepdim=True), ranks), ranks)
+            scale = torch.rsqrt(squares / (inside.shape[-1] * ranks.size) + self.epsilon)
+            return (inside * scale * wide(self.weight)).to(hidden.dtype)
+        gain = wide(entered(self.weight, ranks))
+        return rms_norm(inside, gain.shape, gain + 1 if self.unit_offset else gain, self.epsilon).to(hidden.dtype)
 
 
-def shared(own: Own, shape: Layer, ranks: TensorGroup) -> Own:
-    """Return the parameters of a layer that ranks share. Those that are whole on every rank see only its part of the
-    activations, so their gradients are added up. Biases of experts' results are added on every rank: each adds its
-    share."""
-    whole = [name for name in own if name not in cut.of_layer(shape)]
-    own = own | dict(zip(whole, summed_gradients([own[name] for name in whole], ranks), strict=True))
-    if (name := "mlp.experts.down_proj_bias") in own:
-        own[name] = own[name] / ranks.size
-    return own
+class Output(nn.Linear):
+    """The product whose result is added to the residual. Ranks add up their parts of it, and each keeps its rows."""
+
+    ranks: TensorGroup | None = None
+    fp8: str | None = None
+
+    def forward(self, part: Tensor) -> Tensor:
+        weight = self.weight
+        whole = product(part, [weight], self.fp8) if self.fp8 else linear(part, weight)
+        if self.ranks:
+            whole = scattered(whole.flatten(0, -2), self.ranks)
+        return whole if self.bias is None else whole + entered(self.bias, self.ranks).to(whole.dtype)
 
 
-def normed(hidden: Tensor, gain: Tensor, epsilon: float, plus_one: bool) -> Tensor:
-    """Return hidden divided by the root of its mean square, times the gain (Zhang and Sennrich 2019)."""
-    inside, gain = wide(hidden), wide(gain)
-    return rms_norm(inside, gain.shape, gain + 1 if plus_one else gain, epsilon).to(hidden.dtype)
-
-
-def _norm(hidden: Tensor, own: Own, name: str | None, shape: Layer) -> Tensor:
-    return hidden if name is None else normed(hidden, own[f"{name}.weight"], shape.epsilon, shape.unit_offset)
-
-
-def projected(hidden: Tensor, own: Own, names: list[str], fp8: str | None) -> Tensor:
-    """Return one product of hidden with several matrices side by side, and with their biases if they have some."""
-    bias = _together(own, names, "bias", hidden.dtype) if f"{names[0]}_proj.bias" in own else None
+def projected(hidden: Tensor, projections: list[nn.Linear], fp8: str | None) -> Tensor:
+    """Return one product of hidden with the matrices of several projections side by side, and with their biases."""
+    weights, biases = [one.weight for one in projections], [one.bias for one in projections]
+    bias = None if biases[0] is None else torch.cat([one.to(hidden.dtype) for one in biases])
     if fp8:
-        result = product(hidden, [own[f"{name}_proj.weight"] for name in names], fp8)
+        result = product(hidden, weights, fp8)
         return result if bias is None else result + bias
-    return linear(hidden, _together(own, names, "weight", hidden.dtype), bias)
+    cast = [weight.to(hidden.dtype) for weight in weights]
+    return linear(hidden, cast[0] if len(cast) == 1 else torch.cat(cast), bias)
 
 
-def _together(own: Own, names: list[str], last: str, kind: torch.dtype) -> Tensor:
-    """Return the weights or biases of projections in one tensor. A copy in a 16-bit type has them so already, under the
-    first name."""
-    keys = [f"{name}_proj.{last}" for name in names]
-    parts = [own[key].to(kind) for key in keys if key in own]
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+class Attention(nn.Module):
+    """Causal attention: every position sees itself and the positions before it, or the last ones in its window.
+
+    grouped: its kernel takes fewer heads of keys and values than of queries; otherwise they are repeated for it.
+    """
+
+    ranks: TensorGroup | None = None
+    grouped = True
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        query, key, self.layer = layer.query_width, layer.key_width, layer
+        if layer.sinks:
+            self.sinks = nn.Parameter(torch.empty(layer.heads))
+        widths = {"qkv": query + 2 * key} if layer.packed else {"q": query, "k": key, "v": key}
+        self.projections = [f"{name}_proj" for name in widths]
+        for name, width in widths.items():
+            self.add_module(f"{name}_proj", nn.Linear(layer.hidden, width, name in layer.biased))
+        self.o_proj = Output(query, layer.hidden, "o" in layer.biased)
+        self.o_proj.fp8 = layer.fp8
+        if layer.head_norms != "none":
+            over_all = layer.head_norms == "all"
+            self.q_norm = Norm(query if over_all else layer.head_dim, layer, over_all)
+            self.k_norm = Norm(key if over_all else layer.head_dim, layer, over_all)
+
+    def forward(self, hidden: Tensor, angles: Tensor, documents: Tensor | None) -> Tensor:
+        layer = self.layer
+        if self.ranks:
+            hidden = gathered(hidden, self.ranks).view(-1, angles.shape[1], layer.hidden)
+        both = projected(hidden, [self.get_submodule(name) for name in self.projections], layer.fp8)  # type: ignore[misc]
+        share = both.shape[-1] // (layer.heads + 2 * layer.kv_heads)  # the width of a head, or of a rank's part of it
+        query, key, value = torch.split(both, [share * n for n in (layer.heads, layer.kv_heads, layer.kv_heads)], -1)
+        if layer.head_norms == "all":
+            query, key = self.q_norm(query), self.k_norm(key)
+        query, key, value = (part.view(*part.shape[:-1], -1, layer.head_dim) for part in (query, key, value))
+        if layer.head_norms == "each":
+            query, key = self.q_norm(query), self.k_norm(key)
+        query, key, value = (part.transpose(1, 2) for part in (query, key, value))
+        query, key = rotated(query, angles), rotated(key, angles)
+        mixed = attended(query, key, value, self.sinks if layer.sinks else None, layer, self.grouped, documents)
+        result: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(-2))
+        return result
 
 
-def attention(
-    hidden: Tensor, own: Own, angles: Tensor, shape: Layer, grouped: bool, ranks: TensorGroup | None,
-    documents: Tensor | None,
-) -> Tensor:  # fmt: skip
-    """Causal attention: every position sees itself and the positions before it, or the last ones in its window."""
-    names = ["self_attn.qkv"] if shape.packed else list(SIDE_BY_SIDE[0])
-    sizes = [shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim, shape.kv_heads * shape.head_dim]
-    if ranks:
-        hidden = gathered(hidden, ranks).view(-1, angles.shape[1], shape.hidden)
-    query, key, value = torch.split(projected(hidden, own, names, shape.fp8), sizes, -1)
-    if shape.head_norms == "all":
-        pairs = (query, "q"), (key, "k")
-        query, key = (_over_all_heads(part, own[f"self_attn.{name}_norm.weight"], shape, ranks) for part, name in pairs)
-    query, key, value = (part.view(*part.shape[:-1], -1, shape.head_dim) for part in (query, key, value))
-    if shape.head_norms == "each":
-        gains = [own[f"self_attn.{name}_norm.weight"] for name in "qk"]
-        query, key = (
-            normed(part, gain, shape.epsilon, shape.unit_offset) for part, gain in zip((query, key), gains, strict=True)
+class FeedForward(nn.Module):
+    ranks: TensorGroup | None = None
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__()
+        hidden, inner, self.layer = layer.hidden, layer.intermediate, layer
+        widths = {"gate_up": 2 * inner} if layer.packed else {"gate": inner, "up": inner}
+        self.projections = [f"{name}_proj" for name in widths]
+        for name, width in widths.items():
+            self.add_module(f"{name}_proj", nn.Linear(hidden, width, name in layer.biased))
+        self.down_proj = Output(inner, hidden, "down" in layer.biased)
+        self.down_proj.fp8 = layer.fp8
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        hidden = gathered(hidden, self.ranks) if self.ranks else hidden
+        both = projected(hidden, [self.get_submodule(name) for name in self.projections], self.layer.fp8)  # type: ignore[misc]
+        gate, up = both.chunk(2, -1)
+        result: Tensor = self.down_proj(activated(gate, self.layer.activation) * up)
+        return result
+
+
+class Block(nn.Module):
+    """A layer of states [B, S, H]. If ranks share a replica, each has its rows [B x S / ranks, H] of the states.
+
+    angles: cosines and sines [2, S, pairs]. documents: those of a sample do not see each other. [B, S]: the number of
+    each token's document; or [documents + 1]: where they begin if all samples lie in a row, and where the last one
+    ends, for FlashAttention. selective: products and attention are kept for the backward pass, which computes all else
+    again.
+    """
+
+    def __init__(self, layer: Layer, selective: bool) -> None:
+        super().__init__()
+        self.layer, self.selective = layer, selective
+        self.self_attn = Attention(layer)
+        self.mlp = Mixture(layer, layer.experts) if layer.experts else FeedForward(layer)
+        for name in filter(None, NORMS[layer.norms]):
+            self.add_module(name, Norm(layer.hidden, layer))
+
+    def forward(self, hidden: Tensor, angles: Tensor, documents: Tensor | None = None) -> Tensor:
+        if not self.selective:
+            return self.computed(hidden, angles, documents)
+        result: Tensor = checkpoint(
+            self.computed, hidden, angles, documents, use_reentrant=False, context_fn=_keep_products
         )
-    query, key, value = (part.transpose(1, 2) for part in (query, key, value))
-    query, key = turned(query, angles), turned(key, angles)
-    seen = attended(query, key, value, own.get("self_attn.sinks"), shape, grouped, documents)
-    return _added(seen.transpose(1, 2).flatten(-2), own, "self_attn.o", shape.fp8, ranks)
+        return result
+
+    def computed(self, hidden: Tensor, angles: Tensor, documents: Tensor | None) -> Tensor:
+        before, after, before_feed, after_feed = NORMS[self.layer.norms]
+        branch = self.self_attn(self.normed(before, hidden), angles, documents)
+        hidden = hidden + self.normed(after, branch)
+        branch = self.mlp(self.normed(before_feed, hidden))
+        return hidden + self.normed(after_feed, branch)
+
+    def normed(self, name: str | None, hidden: Tensor) -> Tensor:
+        result: Tensor = self.get_submodule(name)(hidden) if name else hidden
+        return result
 
 
-def _over_all_heads(part: Tensor, gain: Tensor, shape: Layer, ranks: TensorGroup | None) -> Tensor:
-    """The norm of all heads of a position together. Ranks that have some of them exchange the sums of their squares."""
-    if ranks is None:
-        return normed(part, gain, shape.epsilon, shape.unit_offset)
-    inside, length = wide(part), part.shape[-1] * ranks.size
-    squares = entered(left(inside.square().sum(-1, keepdim=True), ranks), ranks)
-    return (inside * torch.rsqrt(squares / length + shape.epsilon) * wide(gain)).to(part.dtype)
+def _keep_products() -> Any:
+    made: Any = create_selective_checkpoint_contexts  # it has no types
+    return made(KEPT)
 
 
-def turned(heads: Tensor, angles: Tensor) -> Tensor:
+def rotated(heads: Tensor, angles: Tensor) -> Tensor:
     """Return heads [B, heads, S, width] with rotary positions: dimension i and i + pairs are turned together."""
     cosines, sines = angles.unbind()
     pairs = cosines.shape[-1]
     first, second = heads[..., :pairs], heads[..., pairs : 2 * pairs]
-    parts = [first * cosines - second * sines, second * cosines + first * sines]
-    turned_ones = torch.cat(parts, -1).to(heads.dtype)
-    return turned_ones if heads.shape[-1] == 2 * pairs else torch.cat([turned_ones, heads[..., 2 * pairs :]], -1)
+    turned = torch.cat([first * cosines - second * sines, second * cosines + first * sines], -1).to(heads.dtype)
+    return turned if heads.shape[-1] == 2 * pairs else torch.cat([turned, heads[..., 2 * pairs :]], -1)
 
 
 def attended(
-    query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer, grouped: bool,
+    query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, layer: Layer, grouped: bool,
     documents: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """Return the attention [B, heads, S, width]. A soft cap and sinks are in no kernel of PyTorch, so such scores are
     computed by single products."""
-    if shape.softcap is not None or sinks is not None:
-        return by_products(query, key, value, sinks, shape, documents)
+    if layer.softcap is not None or sinks is not None:
+        return by_products(query, key, value, sinks, layer, documents)
     if documents is not None and documents.ndim == 1:
-        return in_a_row(query, key, value, shape, documents)
+        return in_a_row(query, key, value, layer, documents)
     if not grouped:
-        times = shape.heads // shape.kv_heads
+        times = layer.heads // layer.kv_heads
         key, value = (part.repeat_interleave(times, 1) for part in (key, value))
-    mask = None if shape.window is None and documents is None else visible(query, shape.window, documents)
-    causal, several = mask is None, grouped and shape.heads != shape.kv_heads
+    mask = None if layer.window is None and documents is None else visible(query, layer.window, documents)
+    causal, several = mask is None, grouped and layer.heads != layer.kv_heads
     return scaled_dot_product_attention(
-        query, key, value, mask, is_causal=causal, scale=shape.scale, enable_gqa=several
+        query, key, value, mask, is_causal=causal, scale=layer.scale, enable_gqa=several
     )
 
 
-def in_a_row(query: Tensor, key: Tensor, value: Tensor, shape: Layer, bounds: Tensor) -> Tensor:
+def in_a_row(query: Tensor, key: Tensor, value: Tensor, layer: Layer, bounds: Tensor) -> Tensor:
     """Return what FlashAttention computes within documents that lie between `bounds`, whatever their number."""
-    longest, before = query.shape[2], -1 if shape.window is None else shape.window - 1
+    longest, before = query.shape[2], -1 if layer.window is None else layer.window - 1
     rows = [part.transpose(1, 2).flatten(0, 1) for part in (query, key, value)]
     kernel: Any = varlen_attn
-    several = shape.heads != shape.kv_heads
+    several = layer.heads != layer.kv_heads
     seen: Tensor = kernel(
-        *rows, bounds, bounds, longest, longest, scale=shape.scale, window_size=(before, 0), enable_gqa=several
+        *rows, bounds, bounds, longest, longest, scale=layer.scale, window_size=(before, 0), enable_gqa=several
     )
     return seen.view(len(query), longest, *seen.shape[1:]).transpose(1, 2)
 
@@ -182,42 +235,18 @@ def visible(query: Tensor, window: int | None, documents: Tensor | None = None) 
 
 
 def by_products(
-    query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, shape: Layer, documents: Tensor | None = None
+    query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, layer: Layer, documents: Tensor | None = None
 ) -> Tensor:
-    grouped = query.view(len(query), shape.kv_heads, -1, *query.shape[2:])
-    scores = wide(grouped @ key[:, :, None].transpose(-1, -2)) * shape.scale
-    if shape.softcap is not None:
-        scores = shape.softcap * torch.tanh(scores / shape.softcap)
-    seen = visible(query, shape.window, documents)
+    grouped = query.view(len(query), key.shape[1], -1, *query.shape[2:])
+    scores = wide(grouped @ key[:, :, None].transpose(-1, -2)) * layer.scale
+    if layer.softcap is not None:
+        scores = layer.softcap * torch.tanh(scores / layer.softcap)
+    seen = visible(query, layer.window, documents)
     scores = scores.masked_fill(~(seen if documents is None else seen[:, None]), float("-inf"))
     if sinks is not None:
-        last = sinks.to(scores.dtype).view(1, shape.kv_heads, -1, 1, 1).expand(*scores.shape[:-1], 1)
+        last = sinks.to(scores.dtype).view(1, key.shape[1], -1, 1, 1).expand(*scores.shape[:-1], 1)
         scores = torch.cat([scores, last], -1)
     shares = scores.softmax(-1).to(query.dtype)
     if sinks is not None:
         shares = shares[..., :-1]
     return (shares @ value[:, :, None]).flatten(1, 2)
-
-
-def feed_forward(
-    hidden: Tensor, own: Own, shape: Layer, ranks: TensorGroup | None, holders: TensorGroup | None
-) -> Tensor:
-    if ranks:
-        hidden = gathered(hidden, ranks)
-    if shape.experts:
-        total = mixed(hidden.flatten(0, -2), own, shape, shape.experts, holders)
-        return scattered(total, ranks) if ranks else total.view_as(hidden)
-    names = ["mlp.gate_up"] if shape.packed else list(SIDE_BY_SIDE[1])
-    both = projected(hidden, own, names, shape.fp8)
-    gate, up = both.chunk(2, -1)
-    return _added(activated(gate, shape.activation) * up, own, "mlp.down", shape.fp8, ranks)
-
-
-def _added(part: Tensor, own: Own, name: str, fp8: str | None, ranks: TensorGroup | None) -> Tensor:
-    """Return the product with a matrix whose result is added to the residual. Ranks add up their parts of it, and each
-    keeps its rows."""
-    matrix = own[f"{name}_proj.weight"]
-    whole = product(part, [matrix], fp8) if fp8 else linear(part, matrix.to(part.dtype))
-    whole = scattered(whole.flatten(0, -2), ranks) if ranks else whole
-    bias = own.get(f"{name}_proj.bias")
-    return whole if bias is None else whole + bias.to(part.dtype)

@@ -50,7 +50,6 @@ def predicted(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
         activations=activations,
         head=_head(made, tokens, half, ranks, gpu),
         layer=max(each),
-        copies=_copies(made, spec, half) if gpu and kept == own else 0.0,
         accumulates=options.gradient_accumulation > 1,
     )
 
@@ -79,15 +78,6 @@ def _cast(layer: Layer, half: int) -> float:
     return 4.0 * sum(
         math.prod(shape) for name, shape in named if any(f"{part}.weight" in name for part in side_by_side)
     )
-
-
-def _copies(made: Architecture, spec: RunSpec, half: int) -> float:
-    """Return the bytes of the half copy of the weights that a rank with whole weights makes (`Decoder.halve`)."""
-    options = spec.options
-    in_parts = options.tensor_parallel > 1 or options.expert_parallel > 1
-    if half == 4 or in_parts or options.activation_checkpointing:
-        return 0.0
-    return sum(_cast(layer, half) for layer in made.layers) + half * made.hidden * made.vocabulary
 
 
 def _products(layer: Layer, tokens: int, half: int, ranks: int) -> float:
