@@ -18,6 +18,7 @@ from throughline.workloads import Arrays
 from throughline.workloads.in_torch_operations import all_gather_single, by_rows, reduce_scatter_single
 
 Sections = tuple[int, ...]
+Function = Callable[[Tensor, dist.ProcessGroup], Tensor]
 
 
 class TensorGroup:
@@ -115,12 +116,23 @@ class TensorGroup:
 
 def entered(hidden: Tensor, ranks: TensorGroup | None) -> Tensor:
     """Return the same tensor. The backward pass adds up the gradients of all ranks."""
-    return ENTER(hidden, ranks.group) if ranks else hidden
+    return EXCHANGE(hidden, same, summed, ranks.group) if ranks else hidden
 
 
 def left(part: Tensor, ranks: TensorGroup | None) -> Tensor:
     """Return the sum of the tensors of all ranks."""
-    return LEAVE(part, ranks.group) if ranks else part
+    return EXCHANGE(part, summed, same, ranks.group) if ranks else part
+
+
+def gathered(rows: Tensor, ranks: TensorGroup) -> Tensor:
+    """Return the rows [N x R, ...] of all N ranks. In the backward pass each rank gets the sum of the gradients of its
+    R rows."""
+    return EXCHANGE(rows, all_gathered, reduce_scattered, ranks.group)
+
+
+def scattered(part: Tensor, ranks: TensorGroup) -> Tensor:
+    """Return this rank's rows [R, ...] of the sum of the tensors [N x R, ...] of all ranks."""
+    return EXCHANGE(part, reduce_scattered, all_gathered, ranks.group)
 
 
 def summed_gradients(tensors: list[Tensor], ranks: TensorGroup) -> list[Tensor]:
@@ -128,81 +140,19 @@ def summed_gradients(tensors: list[Tensor], ranks: TensorGroup) -> list[Tensor]:
     return list(ENTER_TOGETHER(ranks.group, *tensors))
 
 
-def gathered(rows: Tensor, ranks: TensorGroup) -> Tensor:
-    """Return the rows [N x R, ...] of all N ranks. In the backward pass each rank gets the sum of the gradients of its
-    R rows."""
-    return GATHER(rows, ranks.group)
-
-
-def scattered(part: Tensor, ranks: TensorGroup) -> Tensor:
-    """Return this rank's rows [R, ...] of the sum of the tensors [N x R, ...] of all ranks."""
-    return SCATTER(part, ranks.group)
-
-
 def linear_by_rows(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
     """A linear layer whose matrix is cut by rows. The bias is whole and is added once."""
     return left(linear(part, weight), ranks) + bias.to(part.dtype) if ranks else linear(part, weight, bias)
+
+
+def same(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
+    return tensor.view_as(tensor)
 
 
 def summed(tensor: Tensor, group: dist.ProcessGroup) -> Tensor:
     total = tensor.clone(memory_format=torch.contiguous_format)
     dist.all_reduce(total, group=group)
     return total
-
-
-def sent(rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
-    """All-to-all: send the first `sizes[0]` rows to the first rank, and so on. `received` is how many come from each
-    rank."""
-    here = rows.new_empty((sum(received), *rows.shape[1:]))
-    dist.all_to_all_single(here, rows, received, sizes, group=group)
-    return here
-
-
-class Enter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
-        return hidden.view_as(hidden)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return summed(gradient, ctx.group), None
-
-
-class EnterTogether(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, group: dist.ProcessGroup, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.group = group
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat, group=ctx.group)
-        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
-        return None, *(part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True))
-
-
-class Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
-        return all_gathered(rows, group)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return reduce_scattered(gradient, ctx.group), None
-
-
-class Scatter(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, part: Tensor, group: dist.ProcessGroup) -> Tensor:
-        ctx.group = group
-        return reduce_scattered(part, group)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return all_gathered(gradient, ctx.group), None
 
 
 def all_gathered(rows: Tensor, group: dist.ProcessGroup) -> Tensor:
@@ -217,14 +167,39 @@ def reduce_scattered(part: Tensor, group: dist.ProcessGroup) -> Tensor:
     return own
 
 
-class Leave(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, part: Tensor, group: dist.ProcessGroup) -> Tensor:
-        return summed(part, group)
+def sent(rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup) -> Tensor:
+    """All-to-all: send the first `sizes[0]` rows to the first rank, and so on. `received` is how many come from each
+    rank."""
+    here = rows.new_empty((sum(received), *rows.shape[1:]))
+    dist.all_to_all_single(here, rows, received, sizes, group=group)
+    return here
+
+
+class Exchange(torch.autograd.Function):
+    """A function of a tensor and a group of ranks, and in the backward pass another function of the gradient."""
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        return gradient, None
+    def forward(ctx: Any, tensor: Tensor, forward: Function, backward: Function, group: dist.ProcessGroup) -> Tensor:
+        ctx.function, ctx.group = backward, group
+        return forward(tensor, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.function(gradient, ctx.group), None, None, None
+
+
+class EnterTogether(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, group: dist.ProcessGroup, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.group = group
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat, group=ctx.group)
+        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
+        return None, *(part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True))
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -262,9 +237,6 @@ def some_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return by_rows(*tensors) if eager_on_cpu else iter([tensors])
 
 
-ENTER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Enter.apply
+EXCHANGE: Callable[[Tensor, Function, Function, dist.ProcessGroup], Tensor] = Exchange.apply
 ENTER_TOGETHER: Callable[..., tuple[Tensor, ...]] = EnterTogether.apply
-GATHER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Gather.apply
-SCATTER: Callable[[Tensor, dist.ProcessGroup], Tensor] = Scatter.apply
-LEAVE: Callable[[Tensor, dist.ProcessGroup], Tensor] = Leave.apply
 CROSS_ENTROPY: Callable[..., Tensor] = CrossEntropy.apply

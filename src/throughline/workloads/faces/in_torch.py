@@ -12,11 +12,11 @@ from throughline.workloads import Arrays, Unsupported, Values
 from throughline.workloads.faces import MARGINS, NETWORKS, SCALE, Parameters
 from throughline.workloads.faces.in_torch_classifier import Classifier
 from throughline.workloads.faces.in_torch_networks import iresnet, mobilefacenet
-from throughline.workloads.in_torch_form import InParts, TorchForm
+from throughline.workloads.in_torch_form import Network, TorchForm
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 
-class Faces(InParts):
+class Faces(Network):
     """The network for embeddings, and the classifier. `forward` takes the tensors of a batch and returns the loss.
 
     With `half_type`, PyTorch's autocast chooses the operations of the network that have this type. The last layer and
@@ -27,17 +27,19 @@ class Faces(InParts):
         super().__init__()
         self.layers: Any = layers.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.classifier = classifier
-        self.parts = (self.embed,)  # the classifier, with its exchange, is not compiled
+
+    def parts(self) -> list[tuple[nn.Module, str]]:
+        return [(self, "embed")]  # the classifier, with its exchange, is not compiled
 
     def forward(self, pixels: Tensor, labels: Tensor) -> Tensor:
-        loss: Tensor = self.classifier(self.parts[0](pixels), labels.long(), self.half_type)
+        loss: Tensor = self.classifier(self.embed(pixels), labels.long(), self.half_type)
         return loss
 
     def embed(self, pixels: Tensor) -> Tensor:
         """Return the embeddings [B, D] of pixels u1 [B, 112, 112, 3], which are first scaled to -1 to 1."""
         *first, last, norm = self.layers.children()
         faces = (pixels.permute(0, 3, 1, 2).to(last.weight.dtype) - 127.5) / 127.5
-        with torch.autocast(pixels.device.type, self.half_type, enabled=self.half_type is not None):
+        with self.autocast():
             for layer in first:
                 faces = layer(faces)
         embeddings: Tensor = norm(last(faces.to(last.weight.dtype)))

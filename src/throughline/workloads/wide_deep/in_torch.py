@@ -7,18 +7,18 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, linear, relu
+from torch.nn.functional import binary_cross_entropy_with_logits, relu
 
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
-from throughline.workloads.in_torch_form import InParts, TorchForm
+from throughline.workloads.in_torch_form import Network, TorchForm
 from throughline.workloads.in_torch_operations import dropped
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 from throughline.workloads.wide_deep import BINS, CROSSES, FIELDS, NUMBERS, Parameters
 from throughline.workloads.wide_deep.in_torch_tables import Table
 
 
-class WideDeep(InParts):
+class WideDeep(Network):
     """Wide & deep with its loss. `forward` takes the tensors of a batch and returns the mean over its samples.
 
     With `half_type`, the products of the layers have that type; tables and loss are computed in the weights' type.
@@ -37,36 +37,32 @@ class WideDeep(InParts):
             nn.init.xavier_uniform_(layer.weight)
             nn.init.zeros_(layer.bias)
         self.layers, self.dropout = nn.ModuleList(layers), dropout
-        self.parts = (through,)  # looking up rows is already one kernel
+
+    def parts(self) -> list[tuple[nn.Module, str]]:
+        return [(self, "added")]  # looking up rows is already one kernel
 
     def forward(self, ids: Tensor, numbers: Tensor, labels: Tensor) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits(ids, numbers), labels)
 
     def logits(self, ids: Tensor, numbers: Tensor) -> Tensor:
         rows = self.deep(ids.long())
-        wide = self.wide(crossed(ids.long(), self.wide.rows))
-        p = self.dropout if self.training else 0.0
-        kind = self.half_type or rows.dtype
-        return self.parts[0](rows, numbers, wide, list(self.layers.parameters()), p, kind)
+        return self.added(rows, numbers, self.wide(crossed(ids.long(), self.wide.rows)))
+
+    def added(self, rows: Tensor, numbers: Tensor, wide: Tensor) -> Tensor:
+        """Return the logits [B] of rows [B, 26, E], numbers [B, 13] and wide [B, crosses, 1]."""
+        p, hidden = self.dropout if self.training else 0.0, torch.cat([rows.flatten(1), numbers], 1)
+        hidden = hidden.to(self.half_type or rows.dtype)
+        *layers, last = self.layers
+        with self.autocast():
+            for layer in layers:
+                hidden = dropped(relu(layer(hidden)), p)
+            deep: Tensor = last(hidden)
+        return deep[:, 0].to(wide.dtype) + wide.sum((1, 2))
 
 
 def crossed(ids: Tensor, rows: int) -> Tensor:
     """Return rows of the wide table [B, crosses]: each is a hash of two ids."""
     return torch.stack([(ids[:, first] * 0x7FEB352D + ids[:, second]) % rows for first, second in CROSSES], 1)
-
-
-def through(
-    rows: Tensor, numbers: Tensor, wide: Tensor, parameters: list[Tensor], p: float, kind: torch.dtype
-) -> Tensor:
-    """Return the logits [B] of rows [B, 26, E], numbers [B, 13] and wide [B, crosses, 1].
-
-    `own` are the parameters of the layers, in order.
-    """
-    hidden = torch.cat([rows.flatten(1), numbers], 1).to(kind)
-    for weight, bias in zip(parameters[:-2:2], parameters[1:-2:2], strict=True):
-        hidden = dropped(relu(linear(hidden, weight.to(kind), bias.to(kind))), p)
-    deep = linear(hidden, parameters[-2].to(kind), parameters[-1].to(kind))
-    return deep[:, 0].to(wide.dtype) + wide.sum((1, 2))
 
 
 class WideDeepInTorch(TorchForm[Parameters, WideDeep]):
