@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from framework_lab import NAMES, ROOT
 from throughline import frameworks
 from throughline.files import UserError, write_json
 from throughline.frameworks import reference
-from throughline.installation import build, choose, conda_files, recipe, uv
+from throughline.installation import build, choose, conda_files, horovod, recipe, uv
 
 OWN = [name for name in frameworks.NAMES if recipe.read(name).python]
 LOCKS = recipe.locks()
@@ -40,23 +40,23 @@ def write(folder: Path, more: str = "", requirements: str = "", python: str = "3
     return recipe.read("try")
 
 
-def test_which_frameworks_have_an_environment_of_their_own() -> None:
-    assert [name for name in frameworks.NAMES if name != "torch"] == OWN
-    for name in OWN:
-        own = recipe.read(name)
-        assert own.python == "3.11" and own.check and own.lock
-        assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in own.pinned)
-        packages = frameworks.of(name).packages
-        assert any(package in line for package in packages for line in own.pinned), "a package that no pin names"
-    assert "fake" in NAMES
+@pytest.mark.parametrize("name", OWN)
+def test_every_package_of_an_environment_has_one_version(name: str) -> None:
+    own, packages = recipe.read(name), frameworks.of(name).packages
+    assert own.check and own.lock and {*OWN, "torch", "fake"} == {*NAMES}
+    assert all(re.match(r"[\w.-]+==[\w.]+( --hash=sha256:[0-9a-f]{64})?$", line) for line in own.pinned)
+    assert any(package in line for package in packages for line in own.pinned), "a package that no pin names"
 
 
-@pytest.mark.parametrize("name", conda_files.NAMES)
-def test_the_files_of_conda_are_up_to_date(name: str) -> None:
-    made = conda_files.files(name)
+def test_the_files_of_conda_are_up_to_date() -> None:
+    made = {path: text for name in conda_files.NAMES for path, text in conda_files.files(name).items()}
     assert {path: path.read_text() for path in made} == made, "make lock"
-    endings = {"yaml", "post-deploy.sh"} if name in OWN else {"yaml"}
-    assert set(made) == {ROOT / "envs" / f"{name}.{ending}" for ending in endings}
+    names = [*(f"{name}.yaml" for name in conda_files.NAMES), *(f"{name}.post-deploy.sh" for name in OWN)]
+    assert set(made) == {ROOT / "envs" / name for name in names}
+    words = made[ROOT / "envs/torch-horovod.yaml"].splitlines()
+    assert {"  - python=3.11", "  - cxx-compiler", "  - make", "  - patch", "  - openmpi"} <= set(words)
+    assert f"# pins: {recipe.read('torch-horovod').pins}" in words, "the conda file has to change with the pins"
+    assert "environment.py torch-horovod --here" in made[ROOT / "envs/torch-horovod.post-deploy.sh"]
 
 
 def pinned(*names: str) -> dict[str, str]:
@@ -155,7 +155,12 @@ def test_a_damaged_description_names_its_file(pins: Path, text: str) -> None:
         write(pins, text)
 
 
-def test_it_is_built_once_and_says_how_far_it_is(pins: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_it_is_built_once_and_says_how_far_it_is(
+    pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MAKEFLAGS", " -- PYTHON=python3.11")  # `make frameworks PYTHON=python3.11` sets this
+    flags = build._Runner(write(pins), tmp_path, sys.stderr, tmp_path / "log").variables["MAKEFLAGS"]
+    assert re.fullmatch(r"-j\d", flags), "a build compiles side by side"
     log = tmp_path / "logs" / "try.log"
     folder = write(pins).folder
     folder.mkdir(parents=True)
@@ -190,6 +195,8 @@ def test_a_failed_build_leaves_nothing_and_its_log(pins: Path, tmp_path: Path, m
         build.build("try", log)
     assert "this-is-not-there was not found" in str(failed.value) and "pip's index" in str(failed.value)
     assert not folder.exists() and "this-is-not-there" in log.read_text()
+    unknown = str(build.failure("try", ["before", "g++: error: something", "after"], log))
+    assert "g++: error: something" in unknown and "nothing half made is left behind" in unknown
 
 
 def test_what_is_missing_is_named_before_anything_starts(
@@ -202,50 +209,20 @@ def test_what_is_missing_is_named_before_anything_starts(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError) as failed:
         build.build("try", tmp_path / "try.log")
-    assert "install g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++), make" in str(failed.value)
-    assert "thing 1.0 is compiled from its source" in str(failed.value)
+    assert "packages that are compiled (thing 1.0), and this machine lacks g++, make" in str(failed.value)
     assert not folder.exists()
 
 
-@pytest.mark.parametrize(
-    ("line", "advice"),
-    [
-        ("CMake Error: Could NOT find MPI (missing: MPI_CXX_FOUND)", "HOROVOD_WITHOUT_MPI=1"),
-        ("g++: error: something else", "nothing half made is left behind"),
-    ],
-)
-def test_what_a_build_fails_on_is_said_with_what_to_do(line: str, advice: str) -> None:
-    error = build.failure("try", ["before", line, "after"], Path("logs/try.log"))
-    assert line in str(error) and advice in str(error)
-
-
-def test_a_build_compiles_side_by_side_under_make(pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MAKEFLAGS", " -- PYTHON=python3.11")  # `make frameworks PYTHON=python3.11` sets this
-    with (tmp_path / "log").open("w") as log:
-        run = build._Runner(write(pins), tmp_path, log, tmp_path / "log")
-    assert re.fullmatch(r"-j\d", run.variables["MAKEFLAGS"])
-
-
+@pytest.mark.parametrize(("before", "now", "again"), [(False, False, False), (False, True, True), (True, True, False)])
 def test_horovod_without_mpi_is_built_again_when_mpi_is_there(
-    pins: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pins: Path, monkeypatch: pytest.MonkeyPatch, before: bool, now: bool, again: bool
 ) -> None:
-    environment = write(pins, '[[source]]\nrequirement = "x==1"\n')
-    made: list[Path] = []
-    monkeypatch.setattr(build, "_make", lambda recipe, folder, log: made.append(folder))
-    monkeypatch.delenv("HOROVOD_WITHOUT_MPI", raising=False)
-    programs = {"g++", "make", "patch"}
-    monkeypatch.setattr(shutil, "which", lambda name, path=None: name if name in programs else None)
-    for mpi, program, builds in ((False, "make", 0), (False, "mpicxx", 1), (True, "mpicxx", 0)):
-        programs.add(program)
-        environment.folder.mkdir(parents=True, exist_ok=True)
-        write_json(environment.folder / recipe.BUILT, {"mpi": mpi})
-        made.clear()
-        if builds:
-            with pytest.raises(FileNotFoundError):  # nothing was made, so there is no folder
-                build.build("try", tmp_path / "log")
-        else:
-            build.build("try", tmp_path / "log")
-        assert len(made) == builds
+    own = write(pins, '[[source]]\nrequirement = "x==1"\n')
+    monkeypatch.setattr(horovod, "builds_mpi", lambda: now)
+    monkeypatch.setattr(build, "_make", lambda recipe, folder, log: folder.mkdir())
+    write_json(own.folder / recipe.BUILT, {"mpi": before})
+    build.build("try", pins / "log")
+    assert (own.folder / recipe.BUILT).exists() != again and (own.folder / recipe.READY).exists()
 
 
 def test_another_home_folder_measures_nothing_again(tmp_path: Path) -> None:

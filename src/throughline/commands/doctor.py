@@ -1,8 +1,7 @@
 """Say what this machine can do, what is missing for the rest, and how to get it.
 
-`make doctor` runs this file before any installation, in every Python from 3.7 on. So it uses the standard library and
-one file of ours (nvidia_smi.py). Only which build a framework gets is asked of the rest of the library, which needs
-Python 3.11.
+`make doctor` runs this file before any installation, with the standard library only. A Python from 3.7 on that is too
+old says only that.
 """
 
 from __future__ import annotations
@@ -41,40 +40,70 @@ Of programs with `|` between them one is enough.
 
 
 def main() -> None:
+    if tuple(sys.version_info) < (3, 11):
+        print(
+            f"this is Python {platform.python_version()}, and Throughline needs Python 3.11, 3.12 or 3.13: install it"
+        )
+        return
+    venv = ROOT / ".venv"
+    for folder in (*venv.glob("lib/python*/site-packages"), ROOT / "src"):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+    if (venv / "gpu").is_file() and not os.environ.get("THROUGHLINE_GPU"):
+        os.environ["THROUGHLINE_GPU"] = (venv / "gpu").read_text().strip()
     print("This machine")
     for name, fact in facts():
         print(f"  {name:<12} {fact}")
     print("\nWhat it can do")
     for purpose, lacks, command in answers():
         print(f"  {'no ' if lacks else 'yes'}  {purpose}" + (f": {lacks} missing; {command}" if lacks else ""))
-    if tuple(sys.version_info) >= (3, 11):
-        print("\nWhich build each framework gets (GPU=cuda13 or GPU=none make frameworks chooses another)")
-        for line in builds():
-            print(f"  {line}")
+    print("\nWhich build each framework gets (GPU=cuda13 or GPU=none make frameworks chooses another)")
+    for line in builds():
+        print(f"  {line}")
 
 
 def facts() -> list[tuple[str, str]]:
     """Return (name, fact) for everything that we tell about this machine."""
+    from throughline.installation import recipe
+
     cores = len(os.sched_getaffinity(0))
-    total, free = memory("MemTotal"), memory("MemAvailable")
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "throughline", "environments")
-    built = sorted({re.sub("-[0-9a-f]{12}", "", marker.parent.name) for marker in cache.glob("*/.ready")})
+    kilobytes = dict(re.findall(r"^(\w+): +(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE))
+    total, free = (int(kilobytes[name]) * 1024 / 1e9 for name in ("MemTotal", "MemAvailable"))
+    built = {re.sub("-[0-9a-f]{12}", "", marker.parent.name) for marker in recipe.environments().glob("*/.ready")}
     return [
         ("system", f"{release().get('PRETTY_NAME', platform.system())}, {platform.machine()}"),
         ("Python", f"{platform.python_version()} ({sys.executable})"),
         ("cores", str(cores) if cores == os.cpu_count() else f"{cores} of {os.cpu_count()}, this process may use"),
-        ("memory", f"{total:.0f} GB, {free:.0f} GB of it free" if total else "unknown"),
+        ("memory", f"{total:.0f} GB, {free:.0f} GB of it free"),
         ("disk", f"{shutil.disk_usage(ROOT).free / 1e9:.0f} GB free in {ROOT}"),
         *[("GPU", line) for line in gpus()],
         ("set up", "yes" if (ROOT / ".venv/main.ready").exists() else "not yet: make run, or make test"),
-        ("frameworks", ", ".join(built) or "no environment built yet: make frameworks"),
+        ("frameworks", ", ".join(sorted(built)) or "no environment built yet: make frameworks"),
+    ]
+
+
+def gpus() -> list[str]:
+    """Return a line for each GPU, or one line that says why there is none."""
+    from throughline.installation import choose
+
+    if shutil.which("nvidia-smi") is None:
+        there = any(Path("/dev").glob("nvidia[0-9]*"))
+        return ["there is one, but no nvidia-smi: install the driver's tools" if there else "none: runs are on the CPU"]
+    try:
+        found = choose.nvidia_smi()
+    except RuntimeError as error:
+        return [f"nvidia-smi fails: {str(error)[:200]}"]
+    capabilities = (".".join(map(str, card.capability)) or "unknown" for card in found.cards)
+    return [
+        f"{card.name}, {card.memory}, driver {found.driver}, compute capability {capability}"
+        for card, capability in zip(found.cards, capabilities, strict=True)
     ]
 
 
 def answers() -> list[tuple[str, str, str]]:
     """Return (purpose, what is missing, how to install it) for every purpose. If nothing is missing, it is possible."""
     modules = [name for name in ("venv", "ensurepip") if not importlib.util.find_spec(name)]
-    lacks = ", ".join(modules) if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Python 3.11, 3.12 or 3.13"
+    lacks = ", ".join(modules) if sys.version_info[:2] <= (3, 13) else "Python 3.11, 3.12 or 3.13"
     full = shutil.disk_usage(ROOT).free < FREE_GB * 1e9
     found = [
         ("make run: Python", lacks, install("python3 python3-venv python3-pip", "python3.11 python3.11-pip")),
@@ -88,13 +117,30 @@ def answers() -> list[tuple[str, str, str]]:
     return [*found, ("compiling against Python", lacks, install("python3-dev", "python3-devel"))]
 
 
+def which(program: str) -> str | None:
+    """Return the path of a program. We also look in the folders of daemons, which a user's path often lacks."""
+    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
+
+
+def install(debian: str, fedora: str) -> str:
+    """Return the command that installs packages on this distribution."""
+    likes = f"{release().get('ID', '')} {release().get('ID_LIKE', '')}".split()
+    if {"debian", "ubuntu"} & set(likes):
+        return f"sudo apt-get install {debian}"
+    return f"sudo dnf install {fedora}" if {"fedora", "rhel"} & set(likes) else f"install {debian} (Debian's names)"
+
+
+def release() -> dict[str, str]:
+    """Return what the system says about its distribution; empty if it says nothing."""
+    try:
+        return platform.freedesktop_os_release()
+    except OSError:
+        return {}
+
+
 def builds() -> list[str]:
-    """Return a line for each framework: its build and the reason, and what is missing to build it. If all get the build
-    for CPUs for the same reason, it is one line."""
-    venv = ROOT / ".venv"
-    sys.path[:0] = [str(ROOT / "src"), *map(str, venv.glob("lib/python*/site-packages"))]
-    if (venv / "gpu").is_file() and not os.environ.get("THROUGHLINE_GPU"):
-        os.environ["THROUGHLINE_GPU"] = (venv / "gpu").read_text().strip()
+    """Return a line for each framework: its build and the reason, what is missing to build it, and how many GPUs it
+    sees. If all get the build for CPUs for the same reason, it is one line."""
     from throughline import frameworks
     from throughline.files import UserError
     from throughline.installation import choose
@@ -137,57 +183,6 @@ def devices(names: list[str]) -> dict[str, str]:
 
     with ThreadPoolExecutor() as pool:
         return dict(zip(built, pool.map(answer, built.items()), strict=True))
-
-
-def gpus() -> list[str]:
-    """Return a line for each GPU, or one line that says why there is none."""
-    program = which("nvidia-smi")
-    if program is None:
-        there = any(Path("/dev").glob("nvidia[0-9]*"))
-        return ["there is one, but no nvidia-smi: install the driver's tools" if there else "none: runs are on the CPU"]
-    if str(ROOT / "src") not in sys.path:
-        sys.path.insert(0, str(ROOT / "src"))
-    from throughline.installation import nvidia_smi
-
-    try:
-        rows = nvidia_smi.rows(program)
-    except RuntimeError as error:
-        return [f"nvidia-smi fails: {str(error)[:200]}"]
-    return [
-        f"{name}, {memory}, driver {driver}, compute capability {capability or 'unknown'}"
-        for name, memory, driver, capability in rows
-    ]
-
-
-def which(program: str) -> str | None:
-    """Return the path of a program. We also look in the folders of daemons, which a user's path often lacks."""
-    return shutil.which(program) or shutil.which(program, path="/usr/sbin:/sbin")
-
-
-def install(debian: str, fedora: str) -> str:
-    """Return the command that installs packages on this distribution."""
-    likes = f"{release().get('ID', '')} {release().get('ID_LIKE', '')}".split()
-    if {"debian", "ubuntu"} & set(likes):
-        return f"sudo apt-get install {debian}"
-    return f"sudo dnf install {fedora}" if {"fedora", "rhel"} & set(likes) else f"install {debian} (Debian's names)"
-
-
-def release() -> dict[str, str]:
-    """Return the content of /etc/os-release; empty if the file does not exist."""
-    try:
-        lines = Path("/etc/os-release").read_text().splitlines()
-    except OSError:
-        return {}
-    return {name: value.strip('"') for name, _, value in (line.partition("=") for line in lines)}
-
-
-def memory(name: str) -> float:
-    """Return the value of a line of /proc/meminfo in GB; 0 if there is no such line."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 0.0
-    return next((int(line.split()[1]) * 1024 / 1e9 for line in lines if line.startswith(name + ":")), 0.0)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,6 @@ from throughline.files import UserError, write_json
 from throughline.installation import choose, horovod, torch_build, uv
 from throughline.installation.recipe import BUILT, PINS, READY, Recipe, Source
 
-PROGRAMS = {"g++": "g++ (Debian, Ubuntu: g++; Fedora, RHEL: gcc-c++)", "make": "make", "patch": "patch"}
-"""Map each program that compiling needs from the system to the advice which package has it."""
-
 HINTS = {
     "Python.h: No such file": "install Python's headers (Debian, Ubuntu: python3-dev; Fedora, RHEL: python3-devel)",
     "No space left on device": "free space, or set XDG_CACHE_HOME to a larger disk",
@@ -48,9 +45,7 @@ def build(framework: str, log: Path) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder, framework):
         if not (folder / BUILT).is_file() or _lacks_mpi(recipe):
-            _check_programs(recipe)
-            if lacking := choose.lacking(framework):
-                raise UserError(f"the environment of {framework} cannot be built", next_step=lacking)
+            _check(framework)
             build, reason = choose.build_of(framework)
             which = "the build for CPUs" if build == "none" else f"the build for GPUs with {build}"
             _say(f"environment of {framework}: {folder}\n  {which}: {reason}")
@@ -69,7 +64,7 @@ def build(framework: str, log: Path) -> Path:
 def fill(framework: str, log: Path) -> None:
     """Install what the framework needs into the environment of this Python (an environment of conda or a container)."""
     recipe = _recipe(framework)
-    _check_programs(recipe)
+    _check(framework)
     _make(recipe, Path(sys.prefix), log)
 
 
@@ -86,13 +81,9 @@ def _lacks_mpi(recipe: Recipe) -> bool:
     return bool(recipe.source) and not built["mpi"] and horovod.builds_mpi()
 
 
-def _check_programs(recipe: Recipe) -> None:
-    if missing := [text for name, text in PROGRAMS.items() if recipe.source and shutil.which(name) is None]:
-        raise UserError(
-            f"the environment of {recipe.framework} cannot be built: a system package is missing",
-            why=f"{', '.join(source.title for source in recipe.source)} is compiled from its source",
-            next_step="install " + ", ".join(missing),
-        )
+def _check(framework: str) -> None:
+    if lacking := choose.lacking(framework):
+        raise UserError(f"the environment of {framework} cannot be built", next_step=lacking)
 
 
 @contextlib.contextmanager
@@ -187,7 +178,7 @@ def _stages(run: _Runner) -> dict[str, Callable[[], None]]:
         stages["PyTorch"] = partial(_install_torch, run, recipe.torch)
     for source in recipe.source:
         stages[f"{source.title}, compiled from its source"] = partial(_compile, run, source)
-    return {**stages, "check": partial(_check, run)}
+    return {**stages, "check": partial(_import, run)}
 
 
 def _install(run: _Runner) -> None:
@@ -222,13 +213,8 @@ def _install_torch(run: _Runner, requirement: str) -> None:
     other = build.torch_label if build else ""  # where only PyTorch's own index has the build
     label = other or choose.torch_label() or ("" if build or choose.torch_cuda() else None)
     locked = ["-c", str(run.recipe.lock)] if run.recipe.lock else []
-    *tries, last = torch_build.attempts(requirement, label, os.environ.get("TORCH_INDEX", ""))
     install = partial(run, *uv.command("pip", "install", "--python", run.python), *locked)
-    for words in tries:
-        with contextlib.suppress(UserError):
-            install(*words)
-            return
-    install(*last)
+    torch_build.install(install, requirement, label, os.environ.get("TORCH_INDEX", ""))
 
 
 def _compile(run: _Runner, source: Source) -> None:
@@ -254,7 +240,8 @@ def _compile(run: _Runner, source: Source) -> None:
         run(run.python, "-m", "pip", "install", *alone, "--no-cache-dir", "-v", str(folder), **variables)
 
 
-def _check(run: _Runner) -> None:
+def _import(run: _Runner) -> None:
+    """Check that the requirements of all packages are there, and that the modules can be imported."""
     if run.recipe.source:  # compiled packages are installed without dependencies; uv resolves those of wheels
         run(*uv.command("pip", "check", "--python", run.python))
     run(run.python, "-c", "import " + ", ".join(run.recipe.check))

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from throughline import handover
 from throughline.files import UserError
-from throughline.installation import horovod, nvidia_smi
-from throughline.installation.recipe import READY, Build, Recipe, read
+from throughline.installation import horovod
+from throughline.installation.recipe import READY, Build, Recipe, package, read
 
 WANTED = "THROUGHLINE_GPU"
 """The variable with the user's choice. Without it, the file `gpu` in the environment has what `make GPU=...` wrote."""
@@ -33,10 +33,11 @@ CPU_TORCH = "the workflow's PyTorch is a CPU build; make run GPU=auto installs t
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU: its name, and its compute capability, such as (9, 0); () if the driver does not say it."""
+    """A GPU: its name, its compute capability, such as (9, 0), and its memory; () and "" if unknown."""
 
     name: str
     capability: tuple[int, ...] = ()
+    memory: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,30 @@ class Facts:
 
 @functools.cache
 def facts() -> Facts:
-    """Return the GPUs of this machine, as nvidia-smi names them. Without a GPU this takes no time."""
-    if shutil.which("nvidia-smi") is None:
-        return Facts()
+    """Return the GPUs of this machine, none if NVIDIA's program does not name any. Without a GPU this takes no time."""
     try:
-        rows = nvidia_smi.rows()
+        return nvidia_smi() if shutil.which("nvidia-smi") else Facts()
     except RuntimeError:
         return Facts()
-    return Facts(tuple(Card(row.name, _numbers(row.capability)) for row in rows), rows[0].driver)
+
+
+def nvidia_smi() -> Facts:
+    """Ask NVIDIA's program for the GPUs of this machine. Raise RuntimeError with what it says if it fails."""
+    fields, output = ["name", "driver_version", "memory.total", "compute_cap"], ""
+    for asked in (fields, fields[:-1]):  # old drivers do not know the last field
+        command = ["nvidia-smi", f"--query-gpu={','.join(asked)}", "--format=csv,noheader"]
+        try:
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RuntimeError(str(error)) from None
+        rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == len(asked) - 1]
+        if done.returncode == 0 and rows:
+            cards = (Card(name, _numbers("".join(capability)), memory) for name, _, memory, *capability in rows)
+            return Facts(tuple(cards), rows[0][1])
+        output = output or " ".join(done.stdout.split())
+    raise RuntimeError(output or "it names no GPU")
 
 
 def deciding() -> Facts:
@@ -141,8 +158,7 @@ def chosen(recipe: Recipe) -> tuple[Build | None, str]:
     if not cuda:
         return None, CPU_TORCH
     same = next((build for build in recipe.builds if cuda in (build.cuda, f"{build.cuda}.0")), None)
-    hidden = wanted() == "auto" and not deciding().cards and _is_ready(recipe)
-    if wanted() == "none" or same is None or hidden:
+    if wanted() == "none" or same is None:
         return None, f"the workflow's PyTorch, for CUDA {cuda}"
     return same, f"as the workflow's PyTorch, for CUDA {cuda}"
 
@@ -208,8 +224,14 @@ def lacking(framework: str) -> str | None:
             f"{framework} needs Python {found.python}, which was not found on this machine: install it, or let uv "
             "download it with UV_PYTHON_DOWNLOADS=automatic make frameworks"
         )
-    cuda = cuda_of(found)
-    if not found.source or not cuda or found.brings_nvcc or horovod.toolkit(cuda):
+    missing = [name for name in ("g++", "make", "patch") if found.source and shutil.which(name) is None]
+    if missing:
+        return (
+            f"{framework} has packages that are compiled ({', '.join(source.title for source in found.source)}), and "
+            f"this machine lacks {', '.join(missing)}: install them (Fedora, RHEL: g++ is in gcc-c++)"
+        )
+    cuda, pins = cuda_of(found), map(package, found.requirements)
+    if not found.source or not cuda or "nvidia-cuda-nvcc" in pins or horovod.toolkit(cuda):
         return None
     here = f"this machine has nvcc {version}" if (version := horovod.nvcc_version()) else "there is no nvcc here"
     return (

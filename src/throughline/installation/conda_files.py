@@ -31,8 +31,8 @@ def files(name: str) -> dict[Path, str]:
     installs = f"{script.name} installs the pins of {recipe.framework}.txt into it."
     title = [f"An environment for snakemake --sdm conda: {installs}", f"pins: {recipe.pins}"]
     uv = next(line for line in lines(PINS / "main.txt") if line.startswith("uv==")).replace("==", "=")
-    compilers = ["cxx-compiler", "make", "patch"] if recipe.source else []
-    packages = [f"python={recipe.python}", "pip", *compilers, uv, *recipe.conda]
+    compilers, mpi = (["cxx-compiler", "make", "patch"], ["openmpi"]) if recipe.source else ([], [])
+    packages = [f"python={recipe.python}", "pip", *compilers, uv, *mpi]
     return {path: _yaml(title, packages), script: POST_DEPLOY.format(name=name)}
 
 

@@ -99,16 +99,14 @@ class Recipe:
     """An environment, in its build for CPUs or in a build for GPUs.
 
     framework: the name of the framework, or the name that several frameworks share (`environment` in their TOML files);
-    python: the version of its interpreter; check: modules that must be importable at the end; conda: packages of conda
-    that its compiler needs in addition, if conda makes the environment; source: what is compiled; builds: the builds
-    for GPUs that there are; build: the one of this recipe (None: for CPUs, and on torch what the workflow's torch is);
-    requirements: what comes from the usual indexes, apart from `source`.
+    python: the version of its interpreter; check: modules that must be importable at the end; source: what is compiled;
+    requirements: the packages that come from the usual indexes as wheels; builds: the builds for GPUs that there are
+    (`[gpu.NAME]`); build: the one of this recipe (None: for CPUs, and on torch what the workflow's torch is).
     """
 
     framework: str
     python: str = ""
     check: list[str] = field(default_factory=list)
-    conda: list[str] = field(default_factory=list)
     source: list[Source] = field(default_factory=list)
     requirements: list[str] = field(default_factory=list)
     builds: list[Build] = field(default_factory=list)
@@ -170,11 +168,6 @@ class Recipe:
     def torch(self) -> str | None:
         """The requirement of torch, which is installed in a step of its own; None without torch."""
         return next((line for line in self.requirements if line.startswith("torch==")), None)
-
-    @property
-    def brings_nvcc(self) -> bool:
-        """True if CUDA's compiler is among the pins."""
-        return any(line.startswith("nvidia-cuda-nvcc==") for line in self.requirements)
 
     def for_gpus(self, build: Build) -> "Recipe":
         """Return the recipe of a build for GPUs."""

@@ -52,8 +52,6 @@ def variables(target: Path) -> dict[str, str]:
     # pip compiles all modules to bytecode when it installs them. With uv, Python does that at the first import.
     if sys.dont_write_bytecode:  # Python may not store the bytecode here, so every rank would compile PyTorch again
         chosen["UV_COMPILE_BYTECODE"] = "1"
-    if _disk(_cache()) != _disk(target):  # uv can only link files from its cache on the same disk; otherwise it warns
-        chosen["UV_LINK_MODE"] = "copy"
     return handed_on | chosen | os.environ | {"VIRTUAL_ENV": str(target)}
 
 
@@ -69,16 +67,6 @@ def _pip() -> dict[str, str]:
         section, _, option = key.rpartition(".")
         sections.setdefault(section, {})[option.removeprefix("default-")] = str(ast.literal_eval(value))
     return {**sections.get("global", {}), **sections.get("install", {}), **sections.get(":env:", {})}
-
-
-def _cache() -> Path:
-    """Return the folder of uv's downloads."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("UV_CACHE_DIR") or Path(caches, "uv"))
-
-
-def _disk(folder: Path) -> int:
-    return next(path for path in (folder, *folder.absolute().parents) if path.exists()).stat().st_dev
 
 
 if __name__ == "__main__":

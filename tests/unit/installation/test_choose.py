@@ -67,14 +67,6 @@ def test_why_there_is_no_build_is_said_with_the_figures() -> None:
     assert blackwell.endswith("install NVIDIA's driver 580 or newer") and "install" not in hopper
 
 
-def test_all_that_is_on_torch_takes_the_build_of_the_workflows_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    for cuda, build in (("13.0", "cuda13"), ("12.6", "cuda126"), ("", "none"), ("11.8", "none")):
-        machine(monkeypatch, H100, cuda)
-        assert {choose.build_of(name)[0] for name in ("torch-horovod", "hf-loop", "hf-trainer")} == {build}
-    machine(monkeypatch, H100, "")
-    assert "make run GPU=auto" in choose.build_of("torch-horovod")[1]
-
-
 def test_finished_environments_of_cpu_builds_keep_their_names() -> None:
     before = {
         "jax": "b46c9d2e09b7", "tensorflow": "003e75bf3c7f", "paddle": "75b992321139",
@@ -86,27 +78,25 @@ def test_finished_environments_of_cpu_builds_keep_their_names() -> None:
     assert pins == before, "a change of pins makes every environment again: then change the digest here"
 
 
-def test_what_make_was_told_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_the_user_wants_and_which_machine_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What `make` was told stays. Jobs on other machines choose what the first machine chose."""
     assert choose.wanted() == "auto"
-    (tmp_path / "gpu").write_text("cuda13\n")
-    assert choose.wanted() == "cuda13"
+    monkeypatch.setenv(handover.VARIABLE, handover.packed(cards=choose.packed(H100)))
+    assert choose.deciding() == H100 and choose.build_of("jax")[0] == "cuda13"
+    (tmp_path / "gpu").write_text("cuda12\n")
+    assert choose.wanted() == "cuda12" and choose.build_of("jax")[0] == "cuda12"
     monkeypatch.setenv(choose.WANTED, "0")
     with pytest.raises(UserError, match=r"GPU=0 is no choice(.|\n)*GPU=auto, none, cuda12 or cuda13"):
         choose.wanted()
 
 
-def test_jobs_on_other_machines_choose_what_the_first_machine_chose(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(handover.VARIABLE, handover.packed(cards=choose.packed(H100)))
-    assert choose.deciding() == H100 and choose.build_of("jax")[0] == "cuda13"
-
-
 @pytest.mark.parametrize(
     ("script", "facts"),
     [
-        ("printf 'NVIDIA H100, 81559 MiB, 580.95.05, 9.0\\nNVIDIA H100, 81559 MiB, 580.95.05, 9.0\\n'",
-         Facts((Card("NVIDIA H100", (9, 0)),) * 2, "580.95.05")),
-        ("case $1 in *cap*) echo 'not a valid field' >&2; exit 2;; esac; echo 'Tesla K80, 11441 MiB, 470.1'",
-         Facts((Card("Tesla K80"),), "470.1")),
+        ("printf 'NVIDIA H100, 580.95.05, 81559 MiB, 9.0\\nNVIDIA H100, 580.95.05, 81559 MiB, 9.0\\n'",
+         Facts((Card("NVIDIA H100", (9, 0), "81559 MiB"),) * 2, "580.95.05")),
+        ("case $1 in *cap*) echo 'not a valid field' >&2; exit 2;; esac; echo 'Tesla K80, 470.1, 11441 MiB'",
+         Facts((Card("Tesla K80", (), "11441 MiB"),), "470.1")),
         ("echo 'NVIDIA-SMI has failed' ; exit 9", NOTHING),
     ],
 )  # fmt: skip
@@ -141,9 +131,10 @@ def test_a_framework_without_a_build_says_so_only_beside_others_with_one(monkeyp
         ("cuda13", "13.0", None, None),  # its compiler is among the pins
         ("none", "13.2", None, "torch-horovod for CUDA 13.2 needs CUDA's compiler nvcc 13"),
         ("none", "", None, None),
+        ("none", "11.8", "11.8", None),
     ],
 )
-def test_a_missing_compiler_is_named_before_anything_is_downloaded(
+def test_all_on_torch_follows_the_workflows_torch_and_a_missing_compiler_is_named(
     monkeypatch: pytest.MonkeyPatch, build: str, torch: str, nvcc: str | None, lacks: str | None
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
@@ -151,6 +142,7 @@ def test_a_missing_compiler_is_named_before_anything_is_downloaded(
     monkeypatch.setattr(horovod, "nvcc_version", lambda: nvcc)
     monkeypatch.setattr(horovod, "_nvcc", lambda: nvcc and "/usr/local/cuda/bin/nvcc")
     machine(monkeypatch, H100, torch)
-    assert choose.build_of("torch-horovod")[0] == build
+    assert choose.build_of("torch-horovod")[0] == choose.build_of("hf-loop")[0] == build
+    assert torch or "make run GPU=auto" in choose.build_of("torch-horovod")[1]
     reason = choose.lacking("torch-horovod")
     assert lacks in reason if lacks and reason else lacks is reason is None
