@@ -106,7 +106,7 @@ def test_products_that_a_processor_rounds_to_bf16_are_no_fp32() -> None:
         for precision in ("highest", "medium"):
             torch.set_float32_matmul_precision(precision)
             measured = replace(training_fixtures.measured(), rounding=rounding.probe(rank))
-            shown[precision] = judged.of(spec, [measured])
+            shown[precision] = judged.summary(spec, [measured])
     finally:
         torch.set_float32_matmul_precision(before)
     assert shown["highest"]["shows"] == "fp32" and judged.fault(shown["highest"]) is None

@@ -98,7 +98,7 @@ def train(request: RunRequest) -> FinishedRun:
     """Train as `request.convergence` says, without a measurement or a record. Raise UserError as `run` does."""
     with _turn(request) as turn:
         ended = _attempt(request, turn)
-        if invalid := outcome.double(ended.reports):
+        if invalid := outcome.fake_cuda(ended.reports):
             raise UserError(f"{request.target}: {invalid}", next_step="train without the fake driver in front of CUDA")
         turn.conclude("trained to the end")
         return ended

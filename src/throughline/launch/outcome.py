@@ -120,7 +120,7 @@ def assemble(
     settle.
     """
     steps = spec.timed
-    if invalid := double(reports):
+    if invalid := fake_cuda(reports):
         return Outcome(status="invalid", reason=invalid, steps_asked=steps.timed)
     for status in ("oom", "unsupported"):
         if refused := [report for _, report in sorted(reports.items()) if report.status == status]:
@@ -138,13 +138,12 @@ def assemble(
             f"and {outcome.steps_timed} of {steps.timed} timed steps"
         )
     if workloads.of(spec.model).trains and not every_loss and not spec.job:
-        warnings += _short(spec, ranks[0], outcome.window_s or 0.0)
-        warnings += _unsettled(outcome.window_s or 0.0) if settles else []
+        warnings += _window_warnings(spec, ranks[0], outcome.window_s or 0.0, settles)
     samples = spec.size.global_batch * outcome.steps_timed
     return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
 
 
-def _short(spec: RunSpec, rank: Measured, window_s: float) -> Iterator[str]:
+def _window_warnings(spec: RunSpec, rank: Measured, window_s: float, settles: bool) -> Iterator[str]:
     """Yield a warning about a window that is too short for its figures to mean what they say."""
     if window_s < LEAST_WINDOW_S:
         yield (
@@ -158,16 +157,11 @@ def _short(spec: RunSpec, rank: Measured, window_s: float) -> Iterator[str]:
             f"hardly counts in it; {math.ceil(2 * rank.batches_ahead / spec.options.gradient_accumulation)} timed "
             "steps would do"
         )
-
-
-def _unsettled(window_s: float) -> list[str]:
-    """Return a warning about a window on a GPU that is too short."""
-    if window_s >= SETTLED_S:
-        return []
-    return [
-        f"the window of {window_s:.1f} s is below {SETTLED_S:.0f} s on a GPU: its clocks and power had hardly settled, "
-        "so the figure can be too high; leave `steps` out, or set runs.steps.min_window_seconds: 30"
-    ]
+    if settles and window_s < SETTLED_S:
+        yield (
+            f"the window of {window_s:.1f} s is below {SETTLED_S:.0f} s on a GPU: its clocks and power had hardly "
+            "settled, so the figure can be too high; leave `steps` out, or set runs.steps.min_window_seconds: 30"
+        )
 
 
 def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_loss: bool) -> Outcome:
@@ -205,8 +199,8 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds if spec.job else _slowest(ranks),  # a job's own figures are those of rank 0
         figures=[figure | {"value": _finite([figure["value"]])[0]} for figure in first.figures]
-        + _of_steps(spec, ranks)
-        + _of_counts(spec, ranks),
+        + _step_percentiles(spec, ranks)
+        + _counted_figures(spec, ranks),
         loss=_finite(first.loss) if first.loss is not None else None,
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         ranks=entries,
@@ -215,12 +209,12 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         network=asdict(first.network) if first.network else None,
         utilization={"cpu": sum(busy) / len(busy), "gpu": None},
         min_window_seconds=first.min_window_seconds or None,
-        rounding=rounding.of(spec, ranks),
-        equivalence=_of_proof([rank.proof for rank in ranks if rank.proof]),
+        rounding=rounding.summary(spec, ranks),
+        equivalence=_equivalence([rank.proof for rank in ranks if rank.proof]),
     )
 
 
-def _of_proof(ranks: Sequence[Proven]) -> dict[str, Any] | None:
+def _equivalence(ranks: Sequence[Proven]) -> dict[str, Any] | None:
     """Return what the ranks of an equivalence check report: of every tensor the update that is furthest off on any
     rank."""
     if not ranks:
@@ -246,7 +240,7 @@ def _distance(update: Update) -> float:
     return update.difference / update.update if update.update else math.copysign(math.inf, update.difference or -1)
 
 
-def _of_steps(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+def _step_percentiles(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     """Return the percentiles of step times that the workload declares, in milliseconds.
 
     A whole job has none: it states its own figures, and evaluations interrupt its steps.
@@ -279,7 +273,7 @@ def _slowest(ranks: Sequence[Measured]) -> list[float]:
     return [max(seconds) for seconds in zip(*(rank.step_seconds for rank in ranks), strict=False)]
 
 
-def _of_counts(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+def _counted_figures(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     """Return the figures that the ranks counted in their batches, as means over the ranks."""
     return [
         _entry(figure, sum(rank.counted[figure.name] for rank in ranks) / len(ranks))
@@ -296,7 +290,7 @@ def _finite(values: Iterable[float | None]) -> list[float | None]:
     return [value if value is not None and math.isfinite(value) else None for value in values]
 
 
-def double(reports: Mapping[int, RankReport]) -> str | None:
+def fake_cuda(reports: Mapping[int, RankReport]) -> str | None:
     """Return why nothing of this run is a result, if a rank ran on a fake CUDA driver; else None."""
     for rank, report in sorted(reports.items()):
         if report.double_of_cuda:

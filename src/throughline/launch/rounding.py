@@ -11,6 +11,7 @@ about 0.6 x 2^-p. A 16-bit type rounds the product too. These are the errors, an
 A larger error than the limit of the claim is no rounding of that type.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,63 +22,43 @@ LIMITS: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1.5e-3, "fp16": 1.5e-3, 
 """Map each precision to the largest relative error of its products. fp8 scales its operands, so it has none."""
 SHOWN = ((1e-5, "fp32"), (1.5e-3, "TF32 or fp16"), (1e-2, "bf16"))
 """Limits in rising order, and what an error up to each of them shows."""
-COARSER = "something coarser than bf16"
-WORDS: dict[Precision, str] = {"tf32": "TF32", "fp16": "fp16"}
 
 
-def of(spec: RunSpec, ranks: Sequence[Measured]) -> dict[str, Any] | None:
-    """Return the record's `rounding`, from the rank with the largest error; None if no rank has looked."""
-    looked = [rank.rounding for rank in ranks if rank.rounding]
-    if not looked or len(looked) < len(ranks):
+def summary(spec: RunSpec, ranks: Sequence[Measured]) -> dict[str, Any] | None:
+    """Return the record's `rounding`, from the rank with the largest error; None unless all ranks have looked."""
+    measured = [rank.rounding for rank in ranks if rank.rounding]
+    if not measured or len(measured) < len(ranks):
         return None
-    worst = max(looked, key=lambda one: (one.relative_error is None, one.relative_error or 0.0))
-    error, claim = worst.relative_error, spec.precision
-    return {
-        "size": worst.size,
-        "relative_error": error,
-        "claims": claim,
-        "shows": None if error is None else _shown(error, claim),
-        "reason": worst.reason,
-    }
-
-
-def _shown(error: float, claim: Precision) -> str:
-    """Return the type whose rounding an error is. TF32 and fp16 have equally many bits, so the claim names them."""
-    name = next((name for limit, name in SHOWN if error <= limit), COARSER)
-    return WORDS.get(claim, name) if name == "TF32 or fp16" else name
+    worst = max(measured, key=lambda each: (each.relative_error is None, each.relative_error or 0.0))
+    error, claim, shows = worst.relative_error, spec.precision, None
+    if error is not None:
+        shows = next((name for limit, name in SHOWN if error <= limit), "something coarser than bf16")
+        if shows == "TF32 or fp16" and claim in ("tf32", "fp16"):  # equally many bits, so the claim names them
+            shows = claim.replace("tf", "TF")
+    return {"size": worst.size, "relative_error": error, "claims": claim, "shows": shows, "reason": worst.reason}
 
 
 def fault(rounding: dict[str, Any] | None) -> str | None:
     """Return why a run does not compute in the precision that it claims; None if it does, or if that is not known."""
-    error, limit = _compared(rounding)
-    if rounding is None or error is None or error <= limit:
+    error, claim = (rounding["relative_error"], rounding["claims"]) if rounding else (None, "")
+    if rounding is None or error is None or error <= LIMITS.get(claim, math.inf):
         return None
-    claim, size = rounding["claims"], rounding["size"]
+    size, shows = rounding["size"], rounding["shows"]
+    instead = ", or ask for tf32" if claim == "fp32" and shows.startswith("TF32") else ""
     return (
-        f"{claim} was asked for, and a product of {size:,} x {size:,} matrices has the rounding of "
-        f"{rounding['shows']}: its relative error is {error:.1e}, and in {claim} it is {limit:g} at most. So the "
-        "figure would stand under a wrong precision. Look for a variable or a setting that lowers it (the record's "
-        f"environment.variables names those that are set, such as NVIDIA_TF32_OVERRIDE){_instead(rounding)}"
+        f"{claim} was asked for, and a product of {size:,} x {size:,} matrices has the rounding of {shows}: its "
+        f"relative error is {error:.1e}, and in {claim} it is {LIMITS[claim]:g} at most. So the figure would stand "
+        "under a wrong precision. Look for a variable or a setting that lowers it (the record's "
+        f"environment.variables names those that are set, such as NVIDIA_TF32_OVERRIDE){instead}"
     )
 
 
 def warnings(rounding: dict[str, Any] | None) -> list[str]:
     """Return the warning about a run that was to compute in TF32, and whose products have all digits of fp32."""
-    error, _ = _compared(rounding)
-    if rounding is None or rounding["claims"] != "tf32" or error is None or error > LIMITS["fp32"]:
+    error = rounding["relative_error"] if rounding and rounding["claims"] == "tf32" else None
+    if error is None or error > LIMITS["fp32"]:
         return []
     return [
         f"tf32 was asked for, and a large product has the rounding of fp32 (relative error {error:.1e}): the device "
         "did not use TF32, so this is a figure of fp32; unset NVIDIA_TF32_OVERRIDE, or ask for fp32"
     ]
-
-
-def _compared(rounding: dict[str, Any] | None) -> tuple[float | None, float]:
-    """Return the error and the limit of the claim."""
-    if rounding is None or rounding["claims"] not in LIMITS:
-        return None, 0.0
-    return rounding["relative_error"], LIMITS[rounding["claims"]]
-
-
-def _instead(rounding: dict[str, Any]) -> str:
-    return ", or ask for tf32" if rounding["claims"] == "fp32" and rounding["shows"].startswith("TF32") else ""

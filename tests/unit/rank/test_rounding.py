@@ -53,7 +53,7 @@ def measured(rounded: Rounding | None) -> Any:
 
 
 def told(error: float | None, precision: Any = "fp32", reason: str | None = None) -> dict[str, Any]:
-    found = judged.of(training_fixtures.spec(precision=precision), [measured(Rounding(SIZE, error, reason))])
+    found = judged.summary(training_fixtures.spec(precision=precision), [measured(Rounding(SIZE, error, reason))])
     assert found is not None
     return found
 
