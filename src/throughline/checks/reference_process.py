@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from throughline import processes
 from throughline.files import UserError
-from throughline.launch import lock, machine
+from throughline.launch import lock, survey
 from throughline.launch.supervision import Interrupted, interruptible
 from throughline.spec import RunSpec
 
@@ -56,7 +56,7 @@ def train(spec: RunSpec, manifest: Path | None, weights: Path, target: str, aske
 
 
 def _answer(what: str, spec: RunSpec, manifest: Path | None, weights: Path, target: str, asked: Asked) -> Any:
-    variables = machine.worker_variables(spec)
+    variables = survey.worker_variables(spec)
     words = [what, json.dumps(spec.values()), str(weights), json.dumps(asked._asdict())]
     words += [str(manifest)] if manifest else []
     command = processes.module(sys.executable, "throughline.checks.reference", *words)

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from throughline import frameworks, handover
 from throughline.files import UserError
 from throughline.installation import choose, recipe
-from throughline.launch import lock, machine, seen_devices
+from throughline.launch import lock, machine, seen_devices, survey
 from throughline.spec import RunSpec
 from throughline.study.runs import read_spec
 
@@ -82,7 +82,7 @@ def _check_builds(largest: Mapping[str, RunSpec], gpus: choose.Facts) -> list[st
                 "runs.device: cpu",
             )
         elif _needed(spec) > (there := min(count, len(gpus.cards))):
-            raise machine.TooFewGpus(spec.topology, _needed(spec), there)
+            raise survey.TooFewGpus(spec.topology, _needed(spec), there)
     return lines
 
 
@@ -100,7 +100,7 @@ def _check_seen(largest: Mapping[str, RunSpec]) -> None:
         spec = largest[name]
         files = machine.DEVICE_FILES.get(spec.device)
         if files and spec.device in frameworks.of(name).accelerators and not any(map(os.path.exists, files)):
-            machine.choose(spec, machine.NO_GPUS, machine.processor())  # it raises the error
+            survey.choose_device(spec, machine.NO_GPUS, machine.processor())  # it raises the error
     try:
         with (
             lock.device("which devices the frameworks see", lambda text: None, lambda: True),
@@ -112,8 +112,8 @@ def _check_seen(largest: Mapping[str, RunSpec]) -> None:
 
 
 def _check(spec: RunSpec, python: str) -> None:
-    gpus = seen_devices.seen(spec.framework, python, spec.device, os.environ | machine.worker_variables(spec))
-    machine.choose(spec, gpus, machine.processor())
+    gpus = seen_devices.seen(spec.framework, python, spec.device, os.environ | survey.worker_variables(spec))
+    survey.choose_device(spec, gpus, machine.processor())
     if gpus.count and _needed(spec) > gpus.count:
         raise UserError(
             f"topology {spec.topology} needs {_needed(spec)} devices a machine, and {spec.framework} sees {gpus.count}",

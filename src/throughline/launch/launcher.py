@@ -14,9 +14,9 @@ from typing import Any
 from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
 from throughline.launch import lock, nodes, outcome
-from throughline.launch.nodes import IN_WORDS, Survey, final_warnings, host_names
 from throughline.launch.request import Log, RunRequest, lacks_environment
 from throughline.launch.supervision import Agents, Interrupted, Progress, interruptible, supervise
+from throughline.launch.survey import IN_WORDS, Survey, final_warnings, host_names, survey_nodes
 from throughline.messages import LaunchPlan, RankReport
 from throughline.observe import environment, telemetry_record, telemetry_window, work
 from throughline.observe.other_processes import OtherProcesses
@@ -135,7 +135,7 @@ def _attempt(request: RunRequest, turn: Turn) -> FinishedRun:
     """Survey the nodes, check the data, write the plan, and supervise the ranks until they end."""
     started = now()
     others = OtherProcesses()
-    survey = nodes.survey(request)
+    survey = survey_nodes(request)
     manifest = _checked_data(request)
     data = _read(manifest) if manifest else None
     survey.warnings.extend(final_warnings(survey, data, others))

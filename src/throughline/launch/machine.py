@@ -10,16 +10,14 @@ import contextlib
 import json
 import os
 import platform
-import re
 import resource
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from throughline import frameworks, messages
 from throughline.files import UserError
@@ -29,7 +27,7 @@ from throughline.messages import Answer, Device, Fault, Gpus, Question
 from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses, crowded
 from throughline.processes import wait_until
-from throughline.spec import RunSpec, Topology, read
+from throughline.spec import RunSpec, read
 
 DEVICE_FILES = {"cuda": ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg", "/dev/kfd")}
 """Device files of a kind of accelerator. If none of them exists there is none, and we need not import a framework to
@@ -37,14 +35,6 @@ ask it."""
 PROBE_S = 300.0
 """How long a framework may take to say which GPUs it sees."""
 NO_GPUS = Gpus(kind=None, count=0, name=None, fp16=False)
-NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH|PYTHONPATH")
-"""Variables that ranks need to find each other and their libraries, in addition to those in a record."""
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
-"""Variables that hide devices. AMD's runtime knows the first one too, and prefers the second."""
-CONTENT = "the content of the data"
-"""The name of what `of_data` returns, as warnings print it."""
-TF32 = "NVIDIA_TF32_OVERRIDE"
-"""With 0, NVIDIA's libraries never round an operand to TF32, whatever a framework asks for."""
 WORKER_BYTES = 384 << 20
 """The memory of a rank of any framework, with its libraries loaded, on the smallest model."""
 DISK_BYTES = 16 << 20
@@ -60,18 +50,6 @@ INCLUDE = (
     "print(sysconfig.get_paths('posix_prefix' if scheme == 'posix_local' else scheme)['include'])"
 )
 """Print the folder in which Triton looks for Python's headers."""
-
-
-class TooFewGpus(UserError):
-    """A machine has fewer GPUs than a run has ranks there."""
-
-    def __init__(self, topology: Topology, ranks: int, gpus: int) -> None:
-        self.ranks, self.gpus = ranks, gpus
-        super().__init__(
-            f"topology {topology} needs {ranks} GPUs a machine, and there are {gpus}",
-            why=f"CUDA_VISIBLE_DEVICES is {os.environ.get('CUDA_VISIBLE_DEVICES', 'not set')}",
-            next_step="choose a smaller topology, or runs.device: cpu",
-        )
 
 
 def gpus(framework: str, python: str, variables: Mapping[str, str], device: str = "auto") -> Gpus:
@@ -118,102 +96,6 @@ def processor() -> Device:
     return Device("cpu", environment.cpu_name(), environment.cpu_cores(), environment.cpu_has_fp16())
 
 
-def choose(spec: RunSpec, seen: Gpus, cpu: Device) -> Device:
-    """Return the device for `runs.device`. Raise UserError if it is an accelerator and the framework sees none."""
-    if spec.device == "cpu" or (spec.device == "auto" and not seen.count):
-        return cpu
-    if seen.kind is None:
-        raise UserError(
-            f"runs.device is {spec.device}, but the framework sees no GPU here",
-            why=f"the environment of {spec.framework} finds none (driver, container or a CPU-only build)",
-            next_step=f"set runs.device: auto or cpu, or install the framework's {spec.device.upper()} build",
-        )
-    return Device(seen.kind, str(seen.name), seen.count, seen.fp16)
-
-
-def fits(spec: RunSpec, per_machine: int, device: Device) -> list[str]:
-    """Return warnings about `per_machine` ranks on one machine. Raise UserError if the machine cannot run them."""
-    if device.kind != "cpu":
-        if per_machine > device.count:
-            raise TooFewGpus(spec.topology, per_machine, device.count)
-        return []
-    warnings = []
-    if per_machine * spec.threads > device.count:
-        warnings.append(
-            f"{per_machine} workers x {spec.threads} threads on {device.count} cores: they share cores, "
-            "so the speedup says nothing about scaling"
-        )
-    if spec.precision == "fp16" and device.fp16_native is False:
-        warnings.append("this CPU has no fp16 units: fp16 is emulated and gains nothing")
-    return warnings
-
-
-def worker_variables(spec: RunSpec) -> dict[str, str]:
-    """Return the environment variables of every rank on every node.
-
-    They are the user's variables that a record keeps or that a network needs, and the number of threads of the
-    specification.
-    """
-    return {
-        **{name: value for name, value in os.environ.items() if _is_handed_on(name)},
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(spec.threads)),
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # number devices as NVML does, and so nvidia-smi and our telemetry
-        "PYTHONUNBUFFERED": "1",
-    }
-
-
-def only(devices: Sequence[int] | None, given: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with which ranks and telemetry see only these devices of their machine; None: all.
-
-    A device is named by its index among those that the variables in `given` let a process see. Raise UserError if
-    there are too few.
-    """
-    if devices is None:
-        return {}
-    variables = {}
-    for name in [name for name in VISIBLE if given.get(name)] or VISIBLE[:1]:
-        seen = given[name].split(",") if given.get(name) else None
-        if seen is not None and max(devices) >= len(seen):
-            raise UserError(
-                f"GPU {max(devices)} is to be measured, and this process sees {len(seen)}",
-                why=f"{name} is {given[name]}",
-                next_step="let it see all GPUs, or measure fewer (accept.devices)",
-            )
-        variables[name] = ",".join(str(device) if seen is None else seen[device].strip() for device in devices)
-    return variables
-
-
-def allocator(spec: RunSpec, kind: str) -> dict[str, str]:
-    """Return the variable for PyTorch's allocator on a GPU, if batches have different sizes and the user set none.
-
-    Activations then have another size in every step. Without expandable segments, the allocator would ask the driver
-    for memory again within the timed window.
-    """
-    set_by_user = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"} & os.environ.keys()
-    left_out = frameworks.resolved(spec, kind).options.remove_padding is True
-    if kind != "cuda" or set_by_user or not left_out or frameworks.of(spec.framework).library != "torch":
-        return {}
-    return {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-
-
-def tf32(spec: RunSpec, kind: str) -> dict[str, str]:
-    """Return the variable that keeps NVIDIA's libraries from computing fp32 in TF32, unless the run is to, or the user
-    has set it.
-
-    Frameworks have switches of their own, and their ranks set them. Some parts have none: MXNet asks cuDNN for its
-    usual mathematics, which is TF32 for convolutions on compute capability 8.0 and later.
-    """
-    if kind != "cuda" or spec.precision == "tf32" or TF32 in os.environ:
-        return {}
-    return {TF32: "0"}
-
-
-def _is_handed_on(name: str) -> bool:
-    """True if ranks on other machines need this variable. Each machine keeps its own devices and its own name."""
-    decides = environment.VARIABLES.fullmatch(name) and name not in environment.ASSIGNED
-    return bool(decides or NETWORK.fullmatch(name))
-
-
 def check_ready(question: Question, others: OtherProcesses) -> list[str]:
     """Return warnings about this machine just before ranks start on it. Raise UserError if they should not start.
 
@@ -233,34 +115,6 @@ def check_ready(question: Question, others: OtherProcesses) -> list[str]:
             next_step="end them (see `top`), or set runs.strict: false to measure with a warning",
         )
     return [warning] if warning else []
-
-
-def changes_since(earlier: Mapping[str, Mapping[str, Any]], now: Mapping[str, Any], strict: bool) -> list[str]:
-    """Return a warning for each difference to the machine's state and the data at the latest earlier repeat.
-
-    `earlier`: the environment and `of_data` of each earlier repeat by name, oldest first. With `strict`, raise
-    UserError instead.
-    """
-    if not earlier:
-        return []
-    name, before = list(earlier.items())[-1]
-    known = [key for key in (*environment.DECIDES, CONTENT) if key in now and key in before]
-    changed = [f"{key} was {before[key]} and is {now[key]}" for key in known if now[key] != before[key]]
-    if changed and strict:
-        raise UserError(
-            f"this machine is not as it was for {name}: {'; '.join(changed)}",
-            why="repeats from different environments are never pooled, and runs.strict is on",
-            next_step="undo the change, or make the earlier repeats again: the first line of their logs says how",
-        )
-    return [f"since {name}, {text}: the repeats will not be pooled" for text in changed]
-
-
-def of_data(data: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return what `changes_since` compares of the data of a run, as its record has them; nothing without data."""
-    if not data:
-        return {}
-    dumps = ", ".join((data.get("dumps") or {}).values())
-    return {CONTENT: data["content_digest"][:12] + (f" ({dumps})" if dumps else "")}
 
 
 def _check_room(record: Path, ranks: int, rank_bytes: int) -> None:

@@ -19,9 +19,9 @@ from throughline import files, records
 from throughline.files import UserError, now
 from throughline.launch import launcher
 from throughline.launch.fleet import node_names
-from throughline.launch.machine import TooFewGpus
 from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
+from throughline.launch.survey import TooFewGpus
 from throughline.observe import telemetry_cards
 from throughline.records.visit import Broken, Failure, Unfinished, unfinished
 from throughline.study.acceptance import Measurement, Place

@@ -1,4 +1,4 @@
-"""Where a run takes place: find its nodes, ask each of them whether it is fit for the run, and choose the device.
+"""The nodes of a run: find them, reach them, and ask each of them whether it is fit for the run.
 
 A node is this machine, a simulated node, a node of a Slurm job or a host behind ssh. Only the way to reach its agent
 differs between them. We use the names of nodes only to reach them. Every text says `entry 2 of runs.hosts` or `node 1`
@@ -9,32 +9,19 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from throughline import files, frameworks, handover, messages, processes
 from throughline.files import UserError
 from throughline.frameworks.starters import srun
-from throughline.installation.choose import torch_cuda
-from throughline.launch import machine
-from throughline.launch.request import RunRequest, lacks_environment
-from throughline.messages import Answer, Device, LaunchPlan, Question
-from throughline.observe import environment
+from throughline.messages import Answer, LaunchPlan, Question
 from throughline.observe.environment import DECIDES
-from throughline.observe.other_processes import OtherProcesses
-from throughline.records.glance import Glance, siblings
 from throughline.spec import RunSpec, read
 
-IN_WORDS = {
-    "here": "this machine",
-    "simulated": "simulated nodes of this machine",
-    "slurm": "the nodes of this Slurm job",
-    "ssh": "hosts behind ssh",
-}
-"""Map each kind of nodes to its words in the log."""
 TRY = {
     "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/slurm.md",
     "slurm": "try it in a job of your own: srun <the Python of this run> --version on every node",
@@ -61,76 +48,6 @@ class Nodes:
     def elsewhere(self) -> bool:
         """True if other machines take part. Then all of them have to see the run's files."""
         return bool(self.names)
-
-
-@dataclass(frozen=True)
-class Survey:
-    """The nodes and the device of a run, and what is known about them.
-
-    variables: the environment variables of every rank; environment: the first node's part of the record's environment;
-    question: what every machine of the run is asked; earlier: records of other repeats of this configuration, oldest
-    first.
-    """
-
-    nodes: Nodes
-    variables: dict[str, str]
-    device: Device
-    environment: dict[str, Any]
-    question: Question
-    earlier: dict[str, Glance]
-    warnings: list[str]
-
-
-def survey(request: RunRequest) -> Survey:
-    """Ask every node, and choose the device. Raise UserError if the run cannot take place on these nodes."""
-    spec, topology = request.spec, request.spec.topology
-    # Only an acceptance lets runs on several hosts go side by side. Its hosts are not those of runs.hosts.
-    nodes, earlier = find(spec, request.hosts, in_runs_hosts=not request.side_by_side), siblings(request.record)
-    names = os.environ[files.NODES] = host_names(nodes.names)  # from now on, logs and records say node0, node1, ...
-    variables = machine.worker_variables(spec) | {files.NODES: names}
-    variables |= machine.only(request.visible, {} if nodes.elsewhere else os.environ)
-    on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
-    lacking = lacks_environment(spec, request.python)
-    question = Question(
-        # In the workflow's own environment, torch can tell which devices there are. Its CPU build sees no GPU.
-        framework="torch" if lacking else spec.framework,
-        model=spec.model,
-        device="cpu" if lacking and torch_cuda() == "" else spec.device,
-        seen=str(request.log.resolve()),
-        record=str(request.record.resolve()),
-        ranks=topology.world if nodes.kind == "simulated" else topology.devices,
-        threads=spec.threads,
-        strict=request.strict,
-        rank_bytes=max(on_cpu, default=0),
-        compiles=machine.needs_compiler(spec),
-    )
-    warnings: list[str] = []
-    if nodes.elsewhere:
-        answer, warnings = ask(nodes, question, request.python, variables)
-        gpus, cpu, facts = answer.gpus, answer.cpu, answer.environment
-    else:
-        variables["GLOO_SOCKET_IFNAME"] = "lo"
-        gpus = machine.gpus(question.framework, request.python, os.environ | variables, question.device)
-        cpu, facts = machine.processor(), environment.describe(question.framework, spec.model)
-    device = machine.choose(spec, gpus, cpu)
-    if device.kind != "cpu":
-        variables |= frameworks.of(spec.framework).on_gpus(os.environ)
-    if question.compiles and device.kind == "cuda" and not nodes.elsewhere:  # other machines have asked themselves
-        machine.check_compiler(request.python, os.environ | variables)
-    variables |= machine.allocator(spec, device.kind) | machine.tf32(spec, device.kind)
-    shared = machine.fits(spec, question.ranks, device)
-    if nodes.kind == "simulated":
-        shared.append(f"{topology.nodes} nodes simulated on one machine: there is no network between them")
-    return Survey(nodes, variables, device, facts, question, earlier, [*shared, *warnings])
-
-
-def final_warnings(survey: Survey, data: Mapping[str, Any] | None, others: OtherProcesses) -> list[str]:
-    """Return the warnings just before the run, which reads `data`. Raise UserError if the run should not start."""
-    states = {name: repeat.environment | machine.of_data(repeat.data) for name, repeat in survey.earlier.items()}
-    warnings = machine.changes_since(states, survey.environment | machine.of_data(data), survey.question.strict)
-    if not survey.nodes.elsewhere:  # other machines have already checked themselves
-        warnings += machine.check_ready(survey.question, others)
-    return warnings
 
 
 def configured(benchmark: str) -> list[str]:
@@ -349,7 +266,3 @@ def _parsed(line: str) -> Answer | str:
         return read(Answer, json.loads(line))
     except ValueError as error:
         return f"gives an unexpected answer ({error})"
-
-
-def host_names(names: Iterable[str]) -> str:
-    return " ".join(name.rpartition("@")[2] for name in names)

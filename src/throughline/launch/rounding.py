@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from throughline.messages import Measured
-from throughline.spec import Precision, RunSpec
+from throughline.spec import RunSpec
 
-LIMITS: dict[Precision, float] = {"fp32": 1e-5, "tf32": 1.5e-3, "fp16": 1.5e-3, "bf16": 1e-2}
+LIMITS: dict[str, float] = {"fp32": 1e-5, "tf32": 1.5e-3, "fp16": 1.5e-3, "bf16": 1e-2}
 """Map each precision to the largest relative error of its products. fp8 scales its operands, so it has none."""
 SHOWN = ((1e-5, "fp32"), (1.5e-3, "TF32 or fp16"), (1e-2, "bf16"))
 """Limits in rising order, and what an error up to each of them shows."""

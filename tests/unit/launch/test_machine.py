@@ -14,7 +14,7 @@ import pytest
 
 import training_fixtures
 from throughline.files import UserError
-from throughline.launch import machine
+from throughline.launch import machine, survey
 from throughline.messages import Fault, Gpus, Question
 from unit.launch.conftest import Program
 
@@ -103,9 +103,9 @@ def test_a_node_whose_gpus_cannot_be_asked_is_refused(
 def test_a_run_sees_only_its_devices(
     devices: tuple[int, ...] | None, given: dict[str, str], variables: dict[str, str]
 ) -> None:
-    assert machine.only(devices, given) == variables
+    assert survey.only_devices(devices, given) == variables
     with pytest.raises(UserError, match="GPU 2 is to be measured, and this process sees 2"):
-        machine.only((2,), {"CUDA_VISIBLE_DEVICES": "0,1"})
+        survey.only_devices((2,), {"CUDA_VISIBLE_DEVICES": "0,1"})
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_without_padding_a_gpus_memory_grows_in_place_unless_the_user_decides(mo
         (True, "cpu", {}),
     ):
         spec = training_fixtures.spec(options={"remove_padding": value})
-        assert machine.allocator(spec, kind) == expected
+        assert survey.allocator(spec, kind) == expected
     for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
         with monkeypatch.context() as user:
             user.setenv(name, "max_split_size_mb:64")
-            assert machine.allocator(training_fixtures.spec(options={"remove_padding": True}), "cuda") == {}
+            assert survey.allocator(training_fixtures.spec(options={"remove_padding": True}), "cuda") == {}
 
 
 def test_ranks_get_the_threads_of_the_specification_and_the_variables_of_networks(
@@ -184,6 +184,6 @@ def test_ranks_get_the_threads_of_the_specification_and_the_variables_of_network
     given = {"OMP_NUM_THREADS": "64", "RANK": "7", "CUDA_VISIBLE_DEVICES": "3", "NCCL_IB_HCA": "mlx5_0"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
-    variables = machine.worker_variables(training_fixtures.spec(threads=3))
+    variables = survey.worker_variables(training_fixtures.spec(threads=3))
     assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "3"
     assert not {"RANK", "CUDA_VISIBLE_DEVICES"} & variables.keys() and variables["NCCL_IB_HCA"] == "mlx5_0"

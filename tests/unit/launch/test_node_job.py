@@ -15,9 +15,9 @@ import pytest
 from throughline import records
 from throughline.files import UserError
 from throughline.launch import launcher, node_job
-from throughline.launch.machine import TooFewGpus
 from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
+from throughline.launch.survey import TooFewGpus
 from throughline.records.visit import unfinished
 from throughline.spec import Topology
 from throughline.study import acceptance

@@ -16,6 +16,7 @@ from throughline import frameworks
 from throughline.files import UserError
 from throughline.launch import agent, nodes
 from throughline.launch.request import RunRequest
+from throughline.launch.survey import survey_nodes
 from throughline.messages import LaunchPlan, Question
 from throughline.processes import START
 from throughline.rank import ranks
@@ -173,7 +174,7 @@ def test_hosts_are_checked_before_anything_runs(program: Program, body: str, mes
     assert f"entry 2 of runs.hosts {message}" in str(error.value) and "host two" not in str(error.value)
     request = RunRequest(spec, Path("a.json"), Path("a.log"), hosts=BOTH.names, side_by_side=True)
     with pytest.raises(UserError) as error:
-        nodes.survey(request)
+        survey_nodes(request)
     assert f"node 1 {message}" in str(error.value)
 
 

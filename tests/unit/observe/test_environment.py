@@ -15,7 +15,7 @@ import pytest
 
 import training_fixtures
 from throughline import sources
-from throughline.launch import machine
+from throughline.launch import survey
 from throughline.observe import environment, other_processes
 from throughline.rank import report
 from throughline.study import config, runs
@@ -199,7 +199,7 @@ def test_variables_that_change_speed_are_recorded_and_reach_ranks_on_other_machi
     assert set(environment.variables(values)) == set(SPEED)
     for name, value in values.items():
         monkeypatch.setenv(name, value)
-    handed_on = machine.worker_variables(training_fixtures.spec(threads=1))
+    handed_on = survey.worker_variables(training_fixtures.spec(threads=1))
     assert {name for name in values if handed_on.get(name) == values[name]} == set(SPEED)
 
 

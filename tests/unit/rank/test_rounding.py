@@ -13,7 +13,7 @@ import pytest
 
 import training_fixtures
 from throughline import messages
-from throughline.launch import machine, outcome
+from throughline.launch import outcome, survey
 from throughline.launch import rounding as judged
 from throughline.messages import Rounding
 from throughline.rank import rounding
@@ -140,11 +140,11 @@ def test_a_report_without_it_can_be_read() -> None:
 
 
 def test_ranks_on_gpus_compute_in_tf32_only_if_they_are_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(machine.TF32, raising=False)
+    monkeypatch.delenv(survey.TF32, raising=False)
     off = {"NVIDIA_TF32_OVERRIDE": "0"}
     for precision, kind, expected in (
         ("fp32", "cuda", off), ("bf16", "cuda", off), ("tf32", "cuda", {}), ("fp32", "cpu", {}),
     ):  # fmt: skip
-        assert machine.tf32(training_fixtures.spec(precision=precision), kind) == expected
-    monkeypatch.setenv(machine.TF32, "1")
-    assert machine.tf32(training_fixtures.spec(), "cuda") == {}, "the user's own setting stays, and the product tells"
+        assert survey.tf32(training_fixtures.spec(precision=precision), kind) == expected
+    monkeypatch.setenv(survey.TF32, "1")
+    assert survey.tf32(training_fixtures.spec(), "cuda") == {}, "the user's own setting stays, and the product tells"
