@@ -288,11 +288,11 @@ class Agent:
         return heartbeat.place(rank, self.folder, self.path.parent)
 
     def tell_progress(self, over: bool = False) -> None:
-        _tell(Alive(self.node, over))
         for rank in self.ranks:
             if (beat := heartbeat.read(self.beat(rank))) != self.beats.get(rank):
                 self.beats[rank] = beat
                 _tell(RankProgress(rank, beat))
+        _tell(Alive(self.node, over))
 
     def tell_end(self, rank: int, status: int | None) -> None:
         if not self.ending:  # otherwise the agent itself has ended the rank

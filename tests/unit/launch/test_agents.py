@@ -35,11 +35,18 @@ def agents_of(folder: Path, topology: str, reach: str, **changes: Any) -> Iterat
 
 
 def run(folder: Path, program: Program, topology: str, rank: str) -> tuple[dict[int, int | None], list[str]]:
-    """Run agents whose ranks are the shell script `rank`; return how each rank ended, and the printed lines."""
-    agent = f'exec {shlex.quote(sys.executable)} "$@"'
-    python = program("python", f'case "$2" in *.worker) {rank} ;; *) {agent} ;; esac')
-    with agents_of(folder, topology, "simulated", python=python, telemetry=False) as (agents, output):
+    """Run agents whose ranks are the shell script `rank`; return how each rank ended, and the printed lines.
+
+    The agents themselves go on with the workflow's interpreter.
+    """
+    python, workflow = f'exec {shlex.quote(sys.executable)} "$@"', f"touch {shlex.quote(str(folder))}/workflow-ran; "
+    pythons = {
+        "python": program("python", f'case "$2" in *.worker) {rank} ;; *) {python} ;; esac'),
+        "workflow": program("workflow", workflow + python),
+    }
+    with agents_of(folder, topology, "simulated", telemetry=False, **pythons) as (agents, output):
         assert wait_until(agents.are_over, 60), output
+    assert (folder / "workflow-ran").exists()
     return agents.ended, output
 
 
