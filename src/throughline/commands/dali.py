@@ -39,7 +39,6 @@ def command(framework: str) -> tuple[list[str], Path]:
             f"the environment of {framework} is not built", next_step=f"make frameworks FRAMEWORKS={framework}"
         )
     target = environment.folder if environment else Path(sys.prefix)
-    lock = environment.lock if environment else recipe.PINS / "lock" / "main.txt"
-    locked = ["-c", str(lock)] if lock else []
+    locked = environment.constraints if environment else ["-c", str(recipe.PINS / "lock" / "main.txt")]
     install = uv.command("pip", "install", "--python", str(target / "bin" / "python"), *locked)
     return [*install, "-r", str(recipe.PINS / "dali.txt")], target

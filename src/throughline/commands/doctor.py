@@ -90,13 +90,13 @@ def gpus() -> list[str]:
         there = any(Path("/dev").glob("nvidia[0-9]*"))
         return ["there is one, but no nvidia-smi: install the driver's tools" if there else "none: runs are on the CPU"]
     try:
-        found = choose.nvidia_smi()
+        seen = choose.nvidia_smi()
     except RuntimeError as error:
         return [f"nvidia-smi fails: {str(error)[:200]}"]
-    capabilities = (".".join(map(str, card.capability)) or "unknown" for card in found.cards)
+    capabilities = (".".join(map(str, card.capability)) or "unknown" for card in seen.cards)
     return [
-        f"{card.name}, {card.memory}, driver {found.driver}, compute capability {capability}"
-        for card, capability in zip(found.cards, capabilities, strict=True)
+        f"{card.name}, {card.memory}, driver {seen.driver}, compute capability {capability}"
+        for card, capability in zip(seen.cards, capabilities, strict=True)
     ]
 
 
@@ -105,16 +105,16 @@ def answers() -> list[tuple[str, str, str]]:
     modules = [name for name in ("venv", "ensurepip") if not importlib.util.find_spec(name)]
     lacks = ", ".join(modules) if sys.version_info[:2] <= (3, 13) else "Python 3.11, 3.12 or 3.13"
     full = shutil.disk_usage(ROOT).free < FREE_GB * 1e9
-    found = [
+    rows = [
         ("make run: Python", lacks, install("python3 python3-venv python3-pip", "python3.11 python3.11-pip")),
         ("make run: room on the disk", f"{FREE_GB} GB" * full, "free some, or clone on a larger disk"),
     ]
     for purpose, (programs, debian, fedora) in NEEDS.items():
         missing = [names.replace("|", " or ") for names in programs.split() if not any(map(which, names.split("|")))]
-        found.append((purpose, ", ".join(missing), install(debian, fedora)))
+        rows.append((purpose, ", ".join(missing), install(debian, fedora)))
     header = Path(sysconfig.get_path("include"), "Python.h")
     lacks = "" if header.is_file() else "Python.h"
-    return [*found, ("compiling against Python", lacks, install("python3-dev", "python3-devel"))]
+    return [*rows, ("compiling against Python", lacks, install("python3-dev", "python3-devel"))]
 
 
 def which(program: str) -> str | None:

@@ -189,11 +189,11 @@ def _install(run: _Runner) -> None:
     """
     recipe, install = run.recipe, uv.command("pip", "install", "--python", run.python)
     words = ["--excludes", str(PINS / "apart.txt"), "--only-binary", ":all:"]
-    words += ["--require-hashes", "-c", str(recipe.lock)] if recipe.lock else []
+    words += ["--require-hashes", *recipe.constraints] if recipe.lock else []
     wheels = (line for line in recipe.requirements if line != recipe.torch)
     run(*install, *words, "-r", "-", text="\n".join(wheels))
     if recipe.build and recipe.from_index:
-        run(*install, "-c", str(recipe.lock), "--extra-index-url", recipe.build.index, *recipe.from_index)
+        run(*install, *recipe.constraints, "--extra-index-url", recipe.build.index, *recipe.from_index)
     if recipe.build and recipe.build.link:
         _link_libraries(run.folder, recipe.build.link)
 
@@ -212,8 +212,7 @@ def _install_torch(run: _Runner, requirement: str) -> None:
     build = run.recipe.build
     other = build.torch_label if build else ""  # where only PyTorch's own index has the build
     label = other or choose.torch_label() or ("" if build or choose.torch_cuda() else None)
-    locked = ["-c", str(run.recipe.lock)] if run.recipe.lock else []
-    install = partial(run, *uv.command("pip", "install", "--python", run.python), *locked)
+    install = partial(run, *uv.command("pip", "install", "--python", run.python), *run.recipe.constraints)
     torch_build.install(install, requirement, label, os.environ.get("TORCH_INDEX", ""))
 
 

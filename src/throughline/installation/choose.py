@@ -150,7 +150,7 @@ def choose(builds: list[Build], wants: str, facts: Facts) -> tuple[Build | None,
     return None, "; ".join(reasons) or "it has no build for GPUs"
 
 
-def chosen(recipe: Recipe) -> tuple[Build | None, str]:
+def _build_for(recipe: Recipe) -> tuple[Build | None, str]:
     """Return the build of an environment that this machine gets, None for CPUs, and the reason in words."""
     cuda = torch_cuda() if recipe.torch else None
     if cuda is None:
@@ -165,18 +165,18 @@ def chosen(recipe: Recipe) -> tuple[Build | None, str]:
 
 def environment(framework: str) -> Recipe | None:
     """Return the recipe of the environment that a framework gets on this machine; None if it is the workflow's own."""
-    found = read(framework)
-    if not found.python:
+    recipe = read(framework)
+    if not recipe.python:
         return None
-    build, _ = chosen(found)
-    return found.for_gpus(build) if build else found
+    build, _ = _build_for(recipe)
+    return recipe.for_gpus(build) if build else recipe
 
 
 def build_of(framework: str) -> tuple[str, str]:
     """Return the build of a framework that this machine gets, `none` for CPUs, and the reason in words."""
-    found = read(framework)
-    if found.python:
-        build, reason = chosen(found)
+    recipe = read(framework)
+    if recipe.python:
+        build, reason = _build_for(recipe)
         return build.name if build else "none", reason
     cuda = torch_cuda()
     if cuda is None:
@@ -209,35 +209,35 @@ def ready(framework: str) -> Path | None:
 
     Return None if the framework runs in the workflow's own environment, or if this machine cannot build it (`lacking`).
     """
-    found = environment(framework)
-    return found.folder / READY if found and not lacking(framework) else None
+    recipe = environment(framework)
+    return recipe.folder / READY if recipe and not lacking(framework) else None
 
 
 def lacking(framework: str) -> str | None:
     """Return why this machine cannot build the framework's environment; None if it can, or if it already exists."""
-    found = environment(framework)
-    if found is None or _is_ready(found):
+    recipe = environment(framework)
+    if recipe is None or _is_ready(recipe):
         return None
     downloads = os.environ.get("UV_PYTHON_DOWNLOADS", "never") in ("automatic", "true", "1")
-    if not downloads and not interpreter(found.python):
+    if not downloads and not interpreter(recipe.python):
         return (
-            f"{framework} needs Python {found.python}, which was not found on this machine: install it, or let uv "
+            f"{framework} needs Python {recipe.python}, which was not found on this machine: install it, or let uv "
             "download it with UV_PYTHON_DOWNLOADS=automatic make frameworks"
         )
-    missing = [name for name in ("g++", "make", "patch") if found.source and shutil.which(name) is None]
+    missing = [name for name in ("g++", "make", "patch") if recipe.source and shutil.which(name) is None]
     if missing:
         return (
-            f"{framework} has packages that are compiled ({', '.join(source.title for source in found.source)}), and "
+            f"{framework} has packages that are compiled ({', '.join(source.title for source in recipe.source)}), and "
             f"this machine lacks {', '.join(missing)}: install them (Fedora, RHEL: g++ is in gcc-c++)"
         )
-    cuda, pins = cuda_of(found), map(package, found.requirements)
-    if not found.source or not cuda or "nvidia-cuda-nvcc" in pins or horovod.toolkit(cuda):
+    cuda, pins = cuda_of(recipe), map(package, recipe.requirements)
+    if not recipe.source or not cuda or "nvidia-cuda-nvcc" in pins or horovod.toolkit(cuda):
         return None
     here = f"this machine has nvcc {version}" if (version := horovod.nvcc_version()) else "there is no nvcc here"
     return (
-        f"{found.framework} for CUDA {cuda} needs CUDA's compiler nvcc {cuda.partition('.')[0]}, and {here}: install "
+        f"{recipe.framework} for CUDA {cuda} needs CUDA's compiler nvcc {cuda.partition('.')[0]}, and {here}: install "
         "NVIDIA's CUDA toolkit of this version, or load its module"
-        + ("; for CUDA 13 the compiler comes with the pins: make frameworks GPU=cuda13" if found.torch else "")
+        + ("; for CUDA 13 the compiler comes with the pins: make frameworks GPU=cuda13" if recipe.torch else "")
     )
 
 
@@ -268,15 +268,15 @@ def torch_cuda() -> str | None:
 
     None means that there is no torch. It reads a file of the package, because the import of torch takes seconds.
     """
-    return _of_torch(r"cuda\b[^=\n]*= *['\"]([\d.]+)['\"]")
+    return _in_torch(r"cuda\b[^=\n]*= *['\"]([\d.]+)['\"]")
 
 
 def torch_label() -> str | None:
     """Return the label of the workflow's torch, such as `cpu` of 2.13.0+cpu; "" for a build without a label."""
-    return _of_torch(r"__version__ *= *['\"][^'\"+]*\+([^'\"]*)['\"]")
+    return _in_torch(r"__version__ *= *['\"][^'\"+]*\+([^'\"]*)['\"]")
 
 
-def _of_torch(pattern: str) -> str | None:
+def _in_torch(pattern: str) -> str | None:
     spec = importlib.util.find_spec("torch")
     if spec is None or spec.origin is None:
         return None

@@ -150,6 +150,11 @@ class Recipe:
         return next((path for path in locks if path.is_file()), None)
 
     @property
+    def constraints(self) -> list[str]:
+        """The words for uv that keep the versions of the lock; none for a version, which has no lock."""
+        return ["-c", str(self.lock)] if self.lock else []
+
+    @property
     def from_index(self) -> list[str]:
         """The requirements of a build that come from an index of their own."""
         return self.build.requirements if self.build and self.build.index else []

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from throughline.files import UserError
-from throughline.installation import build, choose, horovod, recipe, torch_build
+from throughline.installation import choose, horovod, recipe, torch_build
+from throughline.installation.build import _install_torch, _link_libraries
 from throughline.installation.choose import Card, Facts
 
 PIN = "torch==2.13.0"
@@ -26,7 +25,6 @@ INDEX = "https://download.pytorch.org/whl"
         ("auto", (3, 7), "470.1", None),  # a machine of CPUs, for all that we install
         ("auto", (9, 0), "580.1", ""),
         ("auto", (7, 0), "580.1", "cu126"),
-        ("cuda12", (9, 0), "580.1", "cu126"),
     ],
 )
 def test_the_driver_and_the_card_decide_which_torch(
@@ -37,42 +35,35 @@ def test_the_driver_and_the_card_decide_which_torch(
 
 
 @pytest.mark.parametrize(
-    ("workflow", "cuda", "variant", "index", "tried"),
+    ("workflow", "build", "index", "tried"),
     [
-        ("cpu", "", None, "", [f"{PIN}+cpu", f"--extra-index-url {INDEX}/cpu {PIN}+cpu"]),
-        ("cpu", "", None, "https://x/cpu", [f"--extra-index-url https://x/cpu {PIN}+cpu"]),
-        ("cpu", "", "cuda126", "", [f"{PIN}+cu126", f"--extra-index-url {INDEX}/cu126 {PIN}+cu126"]),
-        ("", "13.0", None, "", ["torch===2.13.0"]),
-        (None, None, "cuda13", "https://x/cu", ["--extra-index-url https://x/cu torch===2.13.0"]),
-        (None, None, None, "", [PIN]),
+        (("cpu", ""), None, "", [f"{PIN}+cpu", f"--extra-index-url {INDEX}/cpu {PIN}+cpu"]),
+        (("cpu", ""), None, "https://x/cpu", [f"--extra-index-url https://x/cpu {PIN}+cpu"]),
+        (("cpu", ""), "cuda126", "", [f"{PIN}+cu126", f"--extra-index-url {INDEX}/cu126 {PIN}+cu126"]),
+        (("", "13.0"), None, "", ["torch===2.13.0"]),
+        ((None, None), "cuda13", "https://x/cu", ["--extra-index-url https://x/cu torch===2.13.0"]),
+        ((None, None), None, "", [PIN]),
     ],
 )
 def test_an_environment_gets_the_torch_of_the_workflow_and_the_usual_indexes_are_tried_first(
-    monkeypatch: pytest.MonkeyPatch,
-    workflow: str | None,
-    cuda: str | None,
-    variant: str | None,
-    index: str,
-    tried: list[str],
+    monkeypatch: pytest.MonkeyPatch, workflow: tuple[Any, Any], build: str | None, index: str, tried: list[str]
 ) -> None:
     """Every attempt fails here, so all of them are made, and the last one's error is raised."""
-    monkeypatch.setattr(choose, "torch_label", lambda: workflow)
-    monkeypatch.setattr(choose, "torch_cuda", lambda: cuda)
+    monkeypatch.setattr(choose, "torch_label", lambda: workflow[0])
+    monkeypatch.setattr(choose, "torch_cuda", lambda: workflow[1])
     monkeypatch.setenv("TORCH_INDEX", index)
     asked: list[str] = []
 
     def run(*command: str) -> None:
-        asked.append(" ".join(command).partition("lock/torch-horovod.txt ")[2])
+        asked.append(" ".join(command).rpartition(".txt ")[2])
         raise UserError(f"no {asked[-1]}")
 
-    run.python = "python"  # type: ignore[attr-defined]
-    torch = recipe.read("torch-horovod")
-    run.recipe = replace(torch, build=variant and SimpleNamespace(  # type: ignore[attr-defined]
-        name="x", torch_label=next(one.torch_label for one in torch.builds if one.name == variant)
-    ))  # fmt: skip
     runner: Any = run
+    runner.python, runner.recipe = "python", recipe.read("torch-horovod")
+    for one in runner.recipe.builds:
+        runner.recipe = runner.recipe.for_gpus(one) if one.name == build else runner.recipe
     with pytest.raises(UserError, match="no ") as caught:
-        build._install_torch(runner, PIN)
+        _install_torch(runner, PIN)
     assert asked == tried and str(caught.value.what) == f"no {tried[-1]}"
 
 
@@ -121,6 +112,6 @@ def test_a_package_finds_nvidias_libraries_in_its_own_folder(tmp_path: Path) -> 
     packages = tmp_path / "lib/python3.11/site-packages"
     files(packages, "mxnet/libmxnet.so", "nvidia/cudnn/lib/libcudnn.so.8", "nvidia/cuda_runtime/lib/libcudart.so.11.0")
     for _ in range(2):
-        build._link_libraries(tmp_path, "mxnet")
+        _link_libraries(tmp_path, "mxnet")
     linked = {path.name for path in (packages / "mxnet").iterdir() if path.is_symlink() and path.is_file()}
     assert linked == {"libcudnn.so.8", "libcudart.so.11.0"}

@@ -55,6 +55,9 @@ def test_pips_settings_are_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (variables["UV_INSECURE_HOST"], variables["UV_HTTP_TIMEOUT"]) == ("one", "99")
     assert variables["SSL_CERT_FILE"] == "/b/cert.pem"
     assert (variables["UV_INDEX_STRATEGY"], variables["UV_PYTHON_DOWNLOADS"]) == ("unsafe-best-match", "never")
+    for forbidden in (True, False):  # where Python may not keep compiled modules, uv does
+        monkeypatch.setattr(sys, "dont_write_bytecode", forbidden)
+        assert ("UV_COMPILE_BYTECODE" in uv.variables(tmp_path)) == forbidden
 
 
 @pytest.mark.slow
@@ -68,11 +71,3 @@ def test_a_package_comes_from_where_pip_is_told_to_look(tmp_path: Path, monkeypa
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "there/tiny.py").is_file()
-
-
-@pytest.mark.parametrize("forbidden", ["", "1"])
-def test_modules_are_compiled_where_python_may_not_keep_them_later(tmp_path: Path, forbidden: str) -> None:
-    wheel(tmp_path / "wheels")
-    command = [*INSTALL, str(tmp_path / "there"), "--find-links", str(tmp_path / "wheels"), "--no-index", "tiny"]
-    subprocess.run(command, env=os.environ | {"PYTHONDONTWRITEBYTECODE": forbidden}, capture_output=True, check=True)
-    assert bool(list((tmp_path / "there").glob("__pycache__/tiny.*.pyc"))) == bool(forbidden)

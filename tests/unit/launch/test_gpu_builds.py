@@ -80,8 +80,9 @@ def test_a_framework_without_a_build_for_these_gpus_is_no_result_of_a_cpu() -> N
 def test_before_anything_is_made_missing_builds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     environment(monkeypatch, "torch", 2)
     assert gpu_builds.check_here([run_of("jax"), run_of("torch"), run_of("hf-loop")]) == []
-    (line,) = gpu_builds.check_here([run_of("jax"), run_of("mxnet-horovod", topology="1n4g")])
-    assert line.startswith("mxnet-horovod has no build") and line.endswith("its runs say n/a")
+    none, nodes = gpu_builds.check_here([run_of("mxnet-horovod", topology="1n4g"), run_of("jax", "cpu", "2n4g")])
+    assert none.startswith("mxnet-horovod has no build") and none.endswith("its runs say n/a")
+    assert nodes.startswith("topologies of several nodes (2n4g): this machine is one, so their runs (1) will fail")
     monkeypatch.setattr(choose, "torch_cuda", lambda: "")
     with pytest.raises(UserError, match=r"torch-horovod gets the build for CPUs, and this machine has a GPU \(NV"):
         gpu_builds.check_here([run_of("jax"), run_of("torch-horovod")])
@@ -94,10 +95,9 @@ def test_before_anything_is_made_a_topology_with_too_many_gpus_is_refused(
 ) -> None:
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert gpu_builds.check_here([run_of("jax", topology=f"1n{there}g")]) == []
+    assert gpu_builds.check_here([run_of("jax", topology=f"1n{there}g"), run_of("jax", "cpu", "1n4g")]) == []
     with pytest.raises(UserError, match=f"topology 1n4g needs 4 GPUs a machine, and there are {there}"):
         gpu_builds.check_here([run_of("jax", topology="1n4g"), run_of("jax")])
-    assert gpu_builds.check_here([run_of("jax", "cpu", "1n4g")]) == []
 
 
 def test_a_cluster_is_told_what_its_head_node_cannot_see(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +106,18 @@ def test_a_cluster_is_told_what_its_head_node_cannot_see(monkeypatch: pytest.Mon
     assert "jax gets the build for CPUs (this machine has no NVIDIA GPU)" in line and "GPU=cuda13" in line
     monkeypatch.setenv(choose.WANTED, "cuda13")
     assert gpu_builds.doubts_elsewhere(["jax", "torch"]) == []
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    assert gpu_builds.check_here([run_of("jax", "cuda", "2n4g")]) == [], "the nodes of a job are not this machine"
 
 
 def test_a_framework_that_sees_too_few_devices_is_refused_before_data_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """A good answer is kept until the environment changes. A bad one is not kept."""
     two = [run_of("jax", topology="1n1g"), run_of("jax", topology="1n2g")]
+    assert gpu_builds.check_here(two) == [], "it is not built, and asked later"
     asked = environment(monkeypatch, "jax", 1)
+    gpu_builds.check_built("paddle")
+    with pytest.raises(UserError, match="topology 1n2g needs 2 devices a machine, and jax sees 1"):
+        gpu_builds.check_built("jax")
     with pytest.raises(
         UserError, match=r"topology 1n2g needs 2 devices a machine, and jax sees 1\n.*nvidia-smi shows 2"
     ):
@@ -127,14 +133,6 @@ def test_a_framework_that_sees_too_few_devices_is_refused_before_data_are_made(m
         with pytest.raises(UserError, match=r"jax sees no GPU, and this machine has 2"):
             gpu_builds.check_here(two)
         assert asked.read_text().count("asked") == times
-
-
-def test_an_environment_that_is_built_later_is_asked_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert gpu_builds.check_here([run_of("jax", topology="1n2g")]) == []
-    environment(monkeypatch, "jax", 1)
-    gpu_builds.check_built("paddle")
-    with pytest.raises(UserError, match="topology 1n2g needs 2 devices a machine, and jax sees 1"):
-        gpu_builds.check_built("jax")
 
 
 def test_nobody_is_asked_while_another_run_has_the_devices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +152,3 @@ def test_a_gpu_that_is_asked_for_and_not_there_is_noticed_before_data_are_made(
     with pytest.raises(UserError, match=r"runs\.device is cuda, but the framework sees no GPU here"):
         gpu_builds.check_here([run_of("jax", "cuda")])
     assert gpu_builds.check_here([run_of("jax")]) == [] and not (asked and asked.exists())
-
-
-def test_topologies_of_more_machines_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    (line,) = gpu_builds.check_here([run_of("jax", "cpu", "1n4g"), run_of("jax", "cpu", "2n4g")])
-    assert line.startswith("topologies of several nodes (2n4g): this machine is one, so their runs (1) will fail")
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    monkeypatch.setattr(choose, "facts", Facts)
-    assert gpu_builds.check_here([run_of("jax", "cuda", "2n4g")]) == []
