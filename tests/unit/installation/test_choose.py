@@ -16,6 +16,7 @@ from throughline.installation.choose import Card, Facts
 H100 = Facts((Card("NVIDIA H100 80GB HBM3", (9, 0)),) * 8, "580.95.05")
 OLD_DRIVER = Facts((Card("NVIDIA A100-SXM4-40GB", (8, 0)),), "550.90.07")
 V100 = Facts((Card("Tesla V100-SXM2-16GB", (7, 0)),), "580.95.05")
+A40 = Facts((Card("NVIDIA A40", (8, 6)),), "580.95.05")
 B200 = Facts((Card("NVIDIA B200", (10, 0)),), "580.95.05")
 K80 = Facts((Card("Tesla K80", (3, 7)),), "470.82.01")
 NOTHING = Facts()
@@ -24,8 +25,9 @@ NEW = {"jax": "cuda13", "tensorflow": "cuda12", "paddle": "cuda13", "torch": "cu
 HOROVOD = {"mxnet-horovod": "cuda112"}
 OLD = HOROVOD | {"jax": "cuda12", "tensorflow": "cuda12", "paddle": "cuda126", "torch": "cuda126"}
 EXPECTED = {
-    ("auto", H100): NEW, ("auto", B200): NEW, ("auto", OLD_DRIVER): OLD, ("auto", V100): OLD, ("auto", K80): HOROVOD,
-    ("auto", NOTHING): {}, ("none", H100): {}, ("cuda13", NOTHING): NEW | HOROVOD, ("cuda12", H100): OLD,
+    ("auto", H100): NEW, ("auto", B200): NEW, ("auto", A40): NEW | HOROVOD, ("auto", OLD_DRIVER): OLD,
+    ("auto", V100): OLD, ("auto", K80): HOROVOD, ("auto", NOTHING): {}, ("none", H100): {},
+    ("cuda13", NOTHING): NEW | HOROVOD, ("cuda12", H100): OLD,
 }  # fmt: skip
 """Map what the user wants and the facts to the build of each framework; the others get the CPU build."""
 
@@ -67,7 +69,7 @@ def test_why_there_is_no_build_is_said_with_the_figures() -> None:
     assert blackwell.endswith("install NVIDIA's driver 580 or newer") and "install" not in hopper
 
 
-def test_finished_environments_of_cpu_builds_keep_their_names() -> None:
+def test_finished_environments_keep_their_names() -> None:
     before = {
         "jax": "b46c9d2e09b7", "tensorflow": "003e75bf3c7f", "paddle": "75b992321139",
         "mxnet-horovod": "9785da5d9a18", "torch-horovod": "ec06645ab4de", "hf-loop": "684d32edf72d",
@@ -76,6 +78,8 @@ def test_finished_environments_of_cpu_builds_keep_their_names() -> None:
     assert {name: environment.build for name, environment in found.items()} == dict.fromkeys(before)
     pins = {name: environment.pins for name, environment in found.items()}
     assert pins == before, "a change of pins makes every environment again: then change the digest here"
+    gpus = {"jax": "5d1b7ae1ac66", "paddle": "cbef60e00430", "mxnet-horovod": "d42d0fcd507f"}
+    assert {name: recipe.read(name).for_gpus(builds(name)[0]).pins for name in gpus} == gpus
 
 
 def test_what_the_user_wants_and_which_machine_decides(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
