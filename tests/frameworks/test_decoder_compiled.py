@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,15 +25,6 @@ MIXTURE = {
 WINDOWS = {"model_type": "gemma3_text", "head_dim": 16, "sliding_window": 16, "sliding_window_pattern": 2, **SIZES}
 
 
-@pytest.fixture(autouse=True)
-def compiled_anew() -> Iterator[None]:
-    import torch._dynamo
-
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
 @pytest.mark.parametrize(
     ("content", "precision", "activation_checkpointing", "attention", "kinds"),
     [
@@ -48,9 +38,11 @@ def compiled_anew() -> Iterator[None]:
 def test_one_graph_for_all_equal_layers(
     content: Any, precision: str, activation_checkpointing: Any, attention: str, kinds: int
 ) -> None:
+    import torch._dynamo
     from torch._dynamo.testing import CompileCounterWithBackend
     from torch._dynamo.utils import counters
 
+    torch._dynamo.reset()
     counters.clear()
     spec = training_fixtures.spec(
         model="llama-3.1-8b", task="clm", config_sha256="ab" * 32, sequence_length=64, precision=precision,

@@ -13,8 +13,9 @@ import pytest
 
 import rank_helpers
 from throughline import frameworks
+from throughline.checks import equivalence
 from throughline.frameworks.rank import load
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, Topology
 from throughline.workloads import Unsupported
 from throughline.workloads.hugging_face import architecture
 
@@ -52,15 +53,19 @@ def test_it_trains_like_one_process_with_the_whole_model(told: dict[str, list[di
         assert max(rank["off"].values()) < 1e-9, max(rank["off"].items(), key=lambda pair: pair[1])
 
 
-def reason(kind: str, sharding: str, tensor: int, experts: int, hybrid_shard_groups: int) -> str | None:
+def reason(kind: str, sharding: str, tensor: int, experts: int, groups: int) -> str | None:
     """Return a part of the reason why these options do not go together; None if they do."""
-    if hybrid_shard_groups > 1 and sharding == "none":
+    if groups > 1 and sharding == "none":
         return "every replica keeps a copy anyway"
-    if experts > 1 and tensor > 1:
-        return "choose one of them"
-    if experts > 1 and sharding == "zero1":
-        return "hold different experts"
-    return "has no experts" if experts > 1 and kind not in MIXTURES else None
+    if experts > 1:
+        return (
+            "choose one of them"
+            if tensor > 1
+            else "hold different experts"
+            if sharding == "zero1"
+            else (None if kind in MIXTURES else "has no experts")
+        )
+    return None
 
 
 def refused(spec: RunSpec) -> str | None:
@@ -112,3 +117,22 @@ def test_ranks_of_a_replica_share_the_activations_between_layers(told: dict[str,
     rows = decoder_layouts.BATCH * decoder_layouts.SEQUENCE * 32
     assert sent["_reduce_scatter_base_"] == sent["_allgather_base_"] == [rows] * 10
     assert sorted(sent["allreduce_"]) == 2 * 2 * [8] + (2 * 4 + 1) * [32]
+
+
+@pytest.mark.parametrize(
+    ("kind", "topology", "options"),
+    [
+        ("qwen3_moe", "1n2g", {"sharding": "shard_grad_op", "gradient_accumulation": 2}),
+        ("llama", "1n4g", {"tensor_parallel": 2, "sharding": "full_shard", "clip": "global_norm"}),
+    ],
+)
+def test_the_equivalence_check_finds_it_equal(
+    kind: str, topology: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in decoder_layouts.described(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(equivalence, "STEPS", 10)
+    spec = replace(decoder_layouts.spec(kind, 1, options), topology=Topology.parse(topology), batch=4)
+    frameworks_found = equivalence.prove([spec], None, {}, tmp_path / "proof")["frameworks"]
+    found = frameworks_found["torch"][topology]
+    assert (found["verdict"], found["updates"]["verdict"]) == ("equal", "equal"), found
