@@ -69,6 +69,8 @@ def test_a_node_needs_a_compiler_only_if_the_run_would_compile_there() -> None:
     asked = spec(options={"compile": "auto"})
     assert machine.needs_compiler(asked)
     assert not machine.needs_compiler(replace(asked, **SHORT))
+    assert machine.needs_compiler(spec(framework="hf-trainer", options={"compile": True}))
+    assert not machine.needs_compiler(spec(options={"compile": False}))
     assert not machine.needs_compiler(spec(framework="tensorflow", options={"compile": "auto"}))
 
 

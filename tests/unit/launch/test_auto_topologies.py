@@ -36,10 +36,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     ("nodes", "devices", "names"),
     [
         (1, 1, "1n1g"),
-        (1, 2, "1n1g 1n2g"),
-        (1, 6, "1n1g 1n2g 1n4g 1n6g"),
         (4, 8, "1n1g 1n2g 1n4g 1n8g 2n8g 4n8g"),
-        (3, 1, "1n1g 2n1g 3n1g"),
         (125, 8, "1n1g 1n2g 1n4g 1n8g 2n8g 4n8g 8n8g 16n8g 32n8g 64n8g 125n8g"),
     ],
 )

@@ -136,15 +136,6 @@ def test_compiling_needs_a_compiler_and_headers(
     assert "apt install gcc python3-dev" in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("framework", "compiles", "needed"),
-    [("torch", True, True), ("hf-trainer", True, True), ("torch", False, False), ("tensorflow", True, False)],
-)
-def test_only_what_compiles_with_triton_needs_a_compiler(framework: str, compiles: bool, needed: bool) -> None:
-    spec = training_fixtures.spec(framework=framework, options={"compile": compiles})
-    assert machine.needs_compiler(spec) == needed
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("cards", "compiles", "refused"), [(CARDS, True, True), (CARDS, False, False), (machine.NO_GPUS, True, False)]
@@ -175,15 +166,3 @@ def test_without_padding_a_gpus_memory_grows_in_place_unless_the_user_decides(mo
         with monkeypatch.context() as user:
             user.setenv(name, "max_split_size_mb:64")
             assert survey.allocator(training_fixtures.spec(options={"remove_padding": True}), "cuda") == {}
-
-
-def test_ranks_get_the_threads_of_the_specification_and_the_variables_of_networks(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """CUDA_VISIBLE_DEVICES belongs to this machine, not to another host."""
-    given = {"OMP_NUM_THREADS": "64", "RANK": "7", "CUDA_VISIBLE_DEVICES": "3", "NCCL_IB_HCA": "mlx5_0"}
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
-    variables = survey.worker_variables(training_fixtures.spec(threads=3))
-    assert variables["OMP_NUM_THREADS"] == variables["MKL_NUM_THREADS"] == "3"
-    assert not {"RANK", "CUDA_VISIBLE_DEVICES"} & variables.keys() and variables["NCCL_IB_HCA"] == "mlx5_0"

@@ -32,115 +32,98 @@ def first_job(fleet: Fleet) -> tuple[Path, list[Measurement]]:
     return Path(file), made
 
 
-@pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[RunRequest]:
-    """What the launcher is asked for. A record counts as whole if it holds the specification."""
-    requests: list[RunRequest] = []
+class Launcher:
+    """A launcher that only notes what it is asked for. product: the outcome of a matrix product, or why it fails."""
 
-    def run(request: RunRequest) -> dict[str, Any]:
-        requests.append(request)
-        if "matmul" in str(request.record) and not (tmp_path / "fixed").exists():
-            raise UserError("the product failed")
+    def __init__(self) -> None:
+        self.asked: list[RunRequest] = []
+        self.product: dict[str, Any] | UserError = {"status": "ok", "reason": None}
+
+    def run(self, request: RunRequest) -> dict[str, Any]:
+        self.asked.append(request)
+        outcome = self.product if request.spec.model == "matmul" else {"status": "ok", "reason": None}
+        if isinstance(outcome, UserError):
+            raise outcome
         request.record.parent.mkdir(parents=True, exist_ok=True)
         request.record.write_text(request.spec.canonical)
-        return {"status": "ok", "reason": None}
+        return outcome
+
+    def models(self) -> list[str]:
+        """Return what was asked for since the last call."""
+        models, self.asked = [request.spec.model for request in self.asked], []
+        return models
+
+
+@pytest.fixture
+def noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Launcher:
+    """A record counts as whole if it holds the specification."""
 
     def read(path: str, spec: Any) -> SimpleNamespace:
         if not Path(path).is_file() or Path(path).read_text() != spec.canonical:
             raise UserError("another one's")
-        written = datetime.fromtimestamp(Path(path).stat().st_mtime, UTC)
-        return SimpleNamespace(ended=written.isoformat())
+        return SimpleNamespace(ended=datetime.fromtimestamp(Path(path).stat().st_mtime, UTC).isoformat())
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(launcher, "run", run)
+    noted = Launcher()
+    monkeypatch.setattr(launcher, "run", noted.run)
     monkeypatch.setattr(records, "read_run_of", read)
-    return requests
+    return noted
 
 
-def test_a_failure_leaves_the_rest_and_the_next_call_makes_only_what_is_missing(
-    asked: list[RunRequest], tmp_path: Path
+@pytest.mark.parametrize(
+    ("product", "reason", "damage", "again"),
+    [
+        (UserError("the product failed"), "the product failed", None, ["matmul"]),
+        (UserError("the product failed"), "the product failed", "old", ["bert-tiny", "matmul"]),
+        (UserError("the product failed"), "the product failed", "another", ["bert-tiny", "matmul"]),
+        ({"status": "oom", "reason": "rank 0: no"}, "oom: rank 0: no", None, ["matmul"]),
+        ({"status": "invalid", "reason": "rank 0: no"}, "invalid: rank 0: no", None, ["matmul"]),
+        ({"status": "unsupported", "reason": "rank 0: no"}, None, None, ["bert-tiny", "matmul", "vector"]),
+    ],
+)
+def test_a_failure_leaves_the_rest_and_the_next_call_makes_what_is_missing_old_or_anothers(
+    noted: Launcher, product: dict[str, Any] | UserError, reason: str | None, damage: str | None, again: list[str]
 ) -> None:
+    """An outcome that may change is tried again, because otherwise its run would be missing for ever. A nightly
+    acceptance must not take the figures of the night before. A finished node job measures everything again."""
     file, made = first_job(CPU)
-    with pytest.raises(UserError, match=r"matmul/run1\.json failed; 2 of 3 measurements are there"):
-        node_job.measure_all(made, file)
-    assert [request.spec.model for request in asked] == ["bert-tiny", "matmul", "vector"]
-    assert {request.target for request in asked} == {"results/acceptance/node0/visit1.json"}
-    asked.clear()
-    (tmp_path / "fixed").touch()
-    done = node_job.measure_all(made, file)
-    assert [request.spec.model for request in asked] == ["matmul"]
-    assert done["records"] == [measured.record for measured in made]
-    assert not unfinished(file).exists(), "a finished node job leaves no note, so a forced one measures everything"
-    asked.clear()
-    node_job.measure_all(made, file)
-    assert len(asked) == 3
-
-
-@pytest.mark.parametrize("old", [False, True])
-def test_what_is_old_or_of_another_specification_is_measured_again(
-    asked: list[RunRequest], tmp_path: Path, old: bool
-) -> None:
-    """A nightly acceptance must not take the figures of the night before."""
-    file, made = first_job(CPU)
-    with pytest.raises(UserError):
-        node_job.measure_all(made, file)
-    if old:
-        os.utime(made[0].record, (time.time() - 24 * 3600,) * 2)
-    else:
-        Path(made[0].record).write_text("another")
-    asked.clear()
-    (tmp_path / "fixed").touch()
-    node_job.measure_all(made, file)
-    assert [request.spec.model for request in asked] == ["bert-tiny", "matmul"]
-
-
-@pytest.mark.parametrize(("status", "again"), [("oom", True), ("invalid", True), ("unsupported", False)])
-def test_an_outcome_that_may_change_is_tried_again(
-    asked: list[RunRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: str, again: bool
-) -> None:
-    """Otherwise the node job would be over, and its run missing for ever."""
-    (tmp_path / "fixed").touch()
-    run = launcher.run
-
-    def refused(request: RunRequest) -> dict[str, Any]:
-        product = request.spec.model == "matmul"
-        return run(request) | ({"status": status, "reason": "rank 0: no"} if product else {})
-
-    monkeypatch.setattr(launcher, "run", refused)
-    file, made = first_job(CPU)
-    if again:
-        with pytest.raises(UserError, match="2 of 3 measurements are there"):
+    noted.product = product
+    if reason:
+        with pytest.raises(UserError, match=r"matmul/run1\.json failed; 2 of 3 measurements are there"):
             node_job.measure_all(made, file)
-        product = next(measured.record for measured in made if measured.what == "matmul")
-        assert records.read_unfinished(unfinished(file)).failed[product].reason == f"{status}: rank 0: no"
-        monkeypatch.setattr(launcher, "run", run)
-        asked.clear()
-    node_job.measure_all(made, file)
-    assert len(asked) == (1 if again else 3)
+        record = next(measured.record for measured in made if measured.what == "matmul")
+        assert records.read_unfinished(unfinished(file)).failed[record].reason == reason
+    else:
+        node_job.measure_all(made, file)
+    assert {request.target for request in noted.asked} == {"results/acceptance/node0/visit1.json"}
+    assert noted.models() == ["bert-tiny", "matmul", "vector"]
+    if damage == "old":
+        os.utime(made[0].record, (time.time() - 24 * 3600,) * 2)
+    elif damage == "another":
+        Path(made[0].record).write_text("another")
+    noted.product = {"status": "ok", "reason": None}
+    done = node_job.measure_all(made, file)
+    assert noted.models() == again and not unfinished(file).exists()
+    assert done["records"] == [measured.record for measured in made]
 
 
-def test_a_node_job_that_is_stopped_ends_at_once(asked: list[RunRequest], monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(request: RunRequest) -> dict[str, Any]:
-        asked.append(request)
-        raise launcher.Stopped("stopped from outside")
-
-    monkeypatch.setattr(launcher, "run", stopped)
+def test_a_node_job_that_is_stopped_ends_at_once(noted: Launcher) -> None:
+    noted.product = launcher.Stopped("stopped from outside")
     file, made = first_job(CPU)
     with pytest.raises(launcher.Stopped):
         node_job.measure_all(made, file)
-    assert len(asked) == 1
+    assert noted.models() == ["bert-tiny", "matmul"]
 
 
-def test_devices_are_measured_alone_on_their_host(asked: list[RunRequest], tmp_path: Path) -> None:
-    (tmp_path / "fixed").touch()
+def test_devices_are_measured_alone_on_their_host(noted: Launcher) -> None:
     Path("results").mkdir()
     Path(acceptance.LOCAL).write_text(json.dumps({"nodes": {"0": "first", "3": "me@second"}}))
     made = acceptance.asked(Config(), GPUS).visits()
     node_job.measure_all(made["results/acceptance/node3/visit1.json"], Path("results/acceptance/node3/visit1.json"))
-    alone = {(str(request.record.parent), request.visible) for request in asked if request.spec.model == "vector"}
+    alone = {(str(request.record.parent), request.visible) for request in noted.asked if request.spec.model == "vector"}
     assert alone == {(f"results/acceptance/node3/device{device}/memory", (device,)) for device in (0, 1)}
-    assert {tuple(request.hosts) for request in asked} == {("me@second",)}
-    assert all(request.side_by_side for request in asked)
+    assert {tuple(request.hosts) for request in noted.asked} == {("me@second",)}
+    assert all(request.side_by_side for request in noted.asked)
     pair = made["results/acceptance/pair_0_3/visit1.json"]
     request = node_job.request_of(pair[0], Path("x"), {})
     assert (request.hosts, request.visible) == (["first", "me@second"], None)
