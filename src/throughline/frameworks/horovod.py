@@ -18,7 +18,7 @@ from throughline.messages import LaunchPlan
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Unsupported
 
-OF_JOB = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID")
+JOB_VARIABLES = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID")
 """The variables of Slurm with which srun finds the job."""
 ASYNCHRONOUS = "HOROVOD_ENABLE_ASYNC_COMPLETION"
 """The variable that lets `synchronize` return as soon as the exchange is queued on the device."""
@@ -36,7 +36,7 @@ class HorovodOptions(Part):
     )
 
 
-def started(spec: RunSpec, plan: LaunchPlan, path: str, folder: str) -> list[str]:
+def command(spec: RunSpec, plan: LaunchPlan, path: str, folder: str) -> list[str]:
     """Return the command of horovodrun, or of mpirun if the options ask for MPI.
 
     Both reach the other nodes through `ssh`.
@@ -60,7 +60,7 @@ def started(spec: RunSpec, plan: LaunchPlan, path: str, folder: str) -> list[str
 
 def _without_step() -> list[str]:
     """Return options of `env` that hide the agent's own step of Slurm. Its settings would bind the steps of srun."""
-    of_step = sorted(name for name in os.environ if name.startswith("SLURM_") and name not in OF_JOB)
+    of_step = sorted(name for name in os.environ if name.startswith("SLURM_") and name not in JOB_VARIABLES)
     return [word for name in of_step for word in ("-u", name)]
 
 
@@ -86,7 +86,7 @@ def _srun_as_ssh(plan: LaunchPlan, folder: str) -> str:
 
 STARTER = Starter(
     "horovod",
-    started,
+    command,
     (
         ("HOROVOD_RANK", "HOROVOD_LOCAL_RANK", "HOROVOD_SIZE"),
         ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),

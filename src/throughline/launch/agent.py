@@ -115,7 +115,7 @@ class Agent:
         if starter is None:
             await self.start_ranks()
             return
-        ranks.note(self.path.parent, self.node).write_text(str(self.folder))
+        ranks.folder_file(self.path.parent, self.node).write_text(str(self.folder))
         watched = [create_task(self.watch(rank)) for rank in self.ranks]
         _tell(NodeReady(self.node, []))
         await self.start
@@ -169,7 +169,7 @@ class Agent:
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", buffering=0)
         )
         self.outputs.append(create_task(_pass_on(reader, f"[rank {rank}] ")))
-        while (pid := heartbeat.process(self.beat(rank))) is None:
+        while (pid := heartbeat.process_id(self.beat(rank))) is None:
             if self.finish.is_set():
                 return
             await asyncio.sleep(0.1)
@@ -285,7 +285,7 @@ class Agent:
             await asyncio.sleep(EVERY_S)
 
     def beat(self, rank: int) -> Path:
-        return heartbeat.place(rank, self.folder, self.path.parent)
+        return heartbeat.file(rank, self.folder, self.path.parent)
 
     def tell_progress(self, over: bool = False) -> None:
         for rank in self.ranks:

@@ -164,7 +164,7 @@ class Sampler:
     def sample(self) -> None:
         now = time.monotonic()
         if now - self.discovered > DISCOVER_S or self.phase == "start":
-            self.processes.discover(filter(None, (heartbeat.process(self._beat(rank)) for rank in self.ranks)))
+            self.processes.discover(filter(None, (heartbeat.process_id(self._beat(rank)) for rank in self.ranks)))
             self.discovered = now
         cost = time.thread_time()
         self.samples.append(Sample(now, cost, self.machine.read(), self.processes.read(), self.cards.read()))
@@ -184,7 +184,7 @@ class Sampler:
         return before != self.phase and "training" in (before, self.phase)
 
     def _beat(self, rank: int) -> Path:
-        return heartbeat.place(rank, self.folder, self.work)
+        return heartbeat.file(rank, self.folder, self.work)
 
     def run(self, closing: threading.Event) -> None:
         """Take samples until `closing` is set, and write them."""

@@ -47,7 +47,7 @@ class Heart:
         return taken
 
 
-def place(rank: int, *folders: Path) -> Path:
+def file(rank: int, *folders: Path) -> Path:
     """Return the file of a rank's progress: in the first of these folders that has it, else in the first folder."""
     name = f"rank_{rank}.beat"
     return next((path for folder in folders if (path := folder / name).exists()), folders[0] / name)
@@ -59,7 +59,7 @@ def read(path: Path) -> Beat:
     return Beat(name.rstrip(b"\0").decode("ascii", "replace") or "start", step, steps)
 
 
-def process(path: Path) -> int | None:
+def process_id(path: Path) -> int | None:
     """Return the rank's process id; None if it has not written it yet."""
     return _content(path)[3] or None
 

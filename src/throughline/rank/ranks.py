@@ -17,7 +17,7 @@ VARIABLES = (OURS, *dict.fromkeys(names for starter in STARTERS for names in sta
 NAMES = frozenset(name for names in VARIABLES for name in names)
 
 
-def of(environment: Mapping[str, str]) -> tuple[int, int, int]:
+def read_place(environment: Mapping[str, str]) -> tuple[int, int, int]:
     """Return this process's rank, its rank on the node, and the world size. Raise RuntimeError if they are not set."""
     for names in VARIABLES:
         if all(name in environment for name in names):
@@ -33,7 +33,7 @@ def variables(rank: int, local_rank: int, addresses: Sequence[str]) -> dict[str,
     return {**numbers, "MASTER_ADDR": host, "MASTER_PORT": port, "RANK_ADDRESSES": ",".join(addresses)}
 
 
-def note(work: Path, agent: int) -> Path:
+def folder_file(work: Path, agent: int) -> Path:
     """Return the file in which an agent names its folder to the ranks that a starter starts on its node."""
     return work / f"agent_{agent}.folder"
 
@@ -47,11 +47,11 @@ def folder(work: Path, agent: int) -> Path:
     named = os.environ.get(NODE_FOLDER)
     if not named:
         with contextlib.suppress(OSError):
-            named = note(work, agent).read_text()
+            named = folder_file(work, agent).read_text()
     return Path(named) if named and Path(named).is_dir() else work
 
 
-def speak_through(pipe: Path) -> None:
+def redirect_output(pipe: Path) -> None:
     """Send this process's output through the named pipe, if it exists. The agent adds the rank to each line."""
     if pipe.is_fifo():
         descriptor = os.open(pipe, os.O_WRONLY)

@@ -29,9 +29,9 @@ def main() -> int:
     die_with_parent(os.getppid(), signal.SIGKILL)
     path = Path(sys.argv[1])
     plan, work = messages.read(LaunchPlan, path), path.parent
-    rank, _, world = ranks.of(os.environ)
+    rank, _, world = ranks.read_place(os.environ)
     here = ranks.folder(work, plan.agent_of(rank))
-    ranks.speak_through(here / f"rank_{rank}.out")
+    ranks.redirect_output(here / f"rank_{rank}.out")
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=True)
     heart = Heart(here / f"rank_{rank}.beat")

@@ -43,7 +43,7 @@ def test_a_slurm_job_starts_one_agent_a_node_and_every_rank_gets_its_place(topol
     assert [rank for node in range(shape.nodes) for rank in plan.ranks_of(node)] == list(range(shape.world))
     addresses = [f"host{node}:{5000 + rank}" for node in range(shape.nodes) for rank in range(shape.devices)]
     variables = ranks.variables(shape.world - 1, shape.devices - 1, addresses)
-    assert ranks.of(variables) == (shape.world - 1, shape.devices - 1, shape.world)
+    assert ranks.read_place(variables) == (shape.world - 1, shape.devices - 1, shape.world)
     assert (variables["MASTER_ADDR"], variables["MASTER_PORT"]) == ("host0", "5000")
     assert variables["RANK_ADDRESSES"].split(",") == addresses
 
@@ -111,9 +111,9 @@ def test_hosts_are_reached_without_a_question_and_without_a_way_into_the_shell()
     ],
 )
 def test_a_rank_reads_its_place_from_its_starter(given: dict[str, str], place: tuple[int, int, int]) -> None:
-    assert ranks.of(given) == place
+    assert ranks.read_place(given) == place
     with pytest.raises(RuntimeError, match="no starter"):
-        ranks.of({"RANK": "3"})
+        ranks.read_place({"RANK": "3"})
 
 
 def test_several_nodes_need_a_place(program: Program) -> None:
