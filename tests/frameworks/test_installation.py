@@ -98,12 +98,8 @@ def test_the_lock_is_complete_for_every_python(version: str, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["torch-horovod", "transformers"])
 def test_all_that_is_on_torch_trains_on_the_same_one(name: str) -> None:
-    def needs(environment: recipe.Recipe) -> list[object]:
-        return [(one.name, one.driver, one.capability) for one in environment.builds]
-
-    torch, other = recipe.read("torch"), recipe.read(name)
     assert pinned("torch").items() <= pinned(name).items()
-    assert torch.torch == other.torch is not None and needs(torch) == needs(other)
+    assert recipe.read("torch").torch == recipe.read(name).torch is not None
 
 
 def test_the_feature_matrix_is_up_to_date() -> None:

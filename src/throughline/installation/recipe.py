@@ -7,7 +7,7 @@
     lock/jax.txt      versions and hashes of all packages; lock/jax.cuda12.txt: those of the build (`make lock`)
 
 A framework whose TOML file has no `python`, or that has no such file, runs in the workflow's own environment. The file
-of torch then says which builds of PyTorch there are.
+of torch says which builds of PyTorch there are, for all environments that have it.
 
 An environment is built in its final folder, because its programs contain the path of that folder. Its name has a
 digest of everything that determines its content. So another clone with the same pins uses the same environment, and a
@@ -194,14 +194,16 @@ def read(framework: str) -> Recipe:
         if "environment" in keys:
             return read(keys["environment"])
         keys["source"] = [Source(**source) for source in keys.get("source", [])]
-        keys["builds"] = [
-            Build(name, **build, requirements=lines(PINS / f"{framework}.{name}.txt"))
-            for name, build in keys.pop("gpu", {}).items()
-        ]
-        return Recipe(framework, **keys, requirements=lines(PINS / f"{framework}.txt"))
+        builds = [Build(name, **build) for name, build in keys.pop("gpu", {}).items()]
+        recipe = Recipe(framework, **keys, requirements=lines(PINS / f"{framework}.txt"))
     except (tomllib.TOMLDecodeError, TypeError, AttributeError) as error:
         where = "src/throughline/installation/recipe.py"
         raise UserError(f"{path.name} describes no environment", why=str(error), next_step=f"see {where}") from None
+    if recipe.python and recipe.torch:
+        builds = read("torch").builds
+    files = (PINS / f"{framework}.{build.name}.txt" for build in builds)
+    builds = [replace(build, requirements=lines(file)) for build, file in zip(builds, files, strict=True)]
+    return replace(recipe, builds=builds)
 
 
 def _version(recipe: Recipe, framework: str, changes: list[str]) -> Recipe:
