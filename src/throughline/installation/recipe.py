@@ -176,8 +176,8 @@ class Recipe:
 
     def for_gpus(self, build: Build) -> "Recipe":
         """Return the recipe of a build for GPUs."""
-        changed = {*build.without, *map(package, build.requirements)}
-        kept = [line for line in self.requirements if package(line) not in changed]
+        others = {*build.without, *map(package, build.requirements)}
+        kept = [line for line in self.requirements if package(line) not in others]
         return replace(self, requirements=kept + ([] if build.index else build.requirements), build=build)
 
 
@@ -201,8 +201,7 @@ def read(framework: str) -> Recipe:
         raise UserError(f"{path.name} describes no environment", why=str(error), next_step=f"see {where}") from None
     if recipe.python and recipe.torch:
         builds = read("torch").builds
-    files = (PINS / f"{framework}.{build.name}.txt" for build in builds)
-    builds = [replace(build, requirements=lines(file)) for build, file in zip(builds, files, strict=True)]
+    builds = [replace(build, requirements=lines(PINS / f"{framework}.{build.name}.txt")) for build in builds]
     return replace(recipe, builds=builds)
 
 
