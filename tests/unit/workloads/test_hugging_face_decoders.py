@@ -65,17 +65,13 @@ def test_other_models_name_what_trains_them(model: str, has: str) -> None:
 )
 def test_what_our_step_does_not_compute_is_said(changes: dict[str, Any], reason: str) -> None:
     assert reason in (WORKLOAD.lacks_form(spec(CONTENT | changes), "torch") or "")
-    assert WORKLOAD.lacks_form(spec(CONTENT), "torch") is None
 
 
-def test_a_file_without_a_number_says_which() -> None:
+def test_what_our_step_computes() -> None:
+    without_dropout = spec(CONTENT | {"attention_dropout": 0.1}, options={"data": "synthetic", "dropout": 0.0})
+    assert WORKLOAD.lacks_form(spec(CONTENT), "torch") is WORKLOAD.lacks_form(without_dropout, "torch") is None
     content = {name: value for name, value in CONTENT.items() if name != "hidden_size"}
     assert WORKLOAD.lacks_form(spec(content), "torch") == "its config.json does not state hidden_size"
-
-
-def test_without_dropout_its_rates_do_not_matter() -> None:
-    asked = spec(CONTENT | {"attention_dropout": 0.1}, options={"data": "synthetic", "dropout": 0.0})
-    assert WORKLOAD.lacks_form(asked, "torch") is None
 
 
 def test_a_window_that_is_as_long_as_the_sample_is_none() -> None:
@@ -132,23 +128,18 @@ def test_documents_in_a_row_see_what_a_mask_lets_them_see(window: int | None, mo
     """FlashAttention is on GPUs only, so here its documented result is computed document by document."""
     from throughline.workloads.hugging_face import in_torch_layer
 
-    def by_document(
-        query: Any, key: Any, value: Any, begins: Any, ends: Any, *longest: int,
-        scale: float, window_size: tuple[int, int], enable_gqa: bool,
-    ) -> Any:  # fmt: skip
-        assert longest == (12, 12) and window_size == (-1 if window is None else window - 1, 0) and enable_gqa
+    shape = replace(architecture.from_config(CONTENT | {"num_key_value_heads": 2}, 12).layers[0], window=window)
+
+    def by_document(query: Any, key: Any, value: Any, begins: Any, ends: Any, *longest: int, **given: Any) -> Any:
+        before = -1 if window is None else window - 1
+        assert longest == (12, 12) and given == {"scale": shape.scale, "window_size": (before, 0), "enable_gqa": True}
         parts = []
         for begin, end in itertools.pairwise(begins.tolist()):
-            three = [part[begin:end].transpose(0, 1) for part in (query, key, value)]
-            scores = three[0] @ three[1].repeat_interleave(2, 0).transpose(1, 2) * scale
-            back = torch.arange(end - begin)[:, None] - torch.arange(end - begin)
-            seen = (back >= 0) & (back <= (window_size[0] if window else end))
-            shares = scores.masked_fill(~seen, -torch.inf).softmax(-1)
-            parts.append((shares @ three[2].repeat_interleave(2, 0)).transpose(0, 1))
+            three = (part[None, begin:end].transpose(1, 2) for part in (query, key, value))
+            parts.append(in_torch_layer.attended(*three, None, shape, True)[0].transpose(0, 1))
         return torch.cat(parts)
 
     monkeypatch.setattr(in_torch_layer, "varlen_attn", by_document)
-    shape = replace(architecture.from_config(CONTENT | {"num_key_value_heads": 2}, 12).layers[0], window=window)
     torch.manual_seed(1)
     query, key, value = (torch.randn(2, heads, 12, 8, dtype=torch.float64) for heads in (4, 2, 2))
     position_ids = torch.tensor([[0, 1, 2, 3, 4, 0, 1, 0, 1, 2, 3, 4], [*range(10), 0, 1]])

@@ -135,7 +135,6 @@ def test_the_search_for_the_largest_batch_begins_where_nine_tenths_are_filled(tm
     assert max_batch._Search(other, None, "python", tmp_path, (), max_batch.BATCH).start == 8
 
 
-@pytest.mark.slow
 def test_a_record_has_what_was_predicted() -> None:
     spec = asked(CONTENT)
     predicted = WORKLOAD.memory(spec, False)
