@@ -279,7 +279,7 @@ def test_a_loss_that_is_not_finite_makes_a_run_invalid(launched: Callable[..., L
     assert None in record.loss
 
 
-@pytest.mark.parametrize("room", [12 << 10, 1])
+@pytest.mark.parametrize("room", [6 << 10, 1])
 def test_a_disk_that_fills_up_during_a_run(launched: Callable[..., Launched], room: int) -> None:
     """First there is room for the log but not for the record, then for neither."""
     run = launched(steps=SECONDS)
