@@ -83,9 +83,6 @@ class Form(ABC, Generic[P, N]):
         """Return a batch as the network takes it."""
         return arrays
 
-    def halve(self, network: N, copy: Any) -> None:
-        """In PyTorch: let `copy`, a HalfCopy, keep a copy of what is cast in every pass. Without this, all is cast."""
-
     def blocks(self, network: N) -> list[Any]:
         """Return the modules, such as layers, whose weights are gathered one module at a time (`sharding`)."""
         raise NotImplementedError

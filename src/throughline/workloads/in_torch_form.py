@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
@@ -61,41 +60,6 @@ class Network(nn.Module):
         self.dynamic = dynamic
         for module, name in self.parts():
             setattr(module, name, compiled(getattr(module, name), None if dynamic else False, backend))
-
-    def of_any_length(self, *tensors: Tensor) -> None:
-        """Say, before a compiled part takes these tensors, that their first dimension changes from batch to batch.
-
-        So the first batch makes the code for all lengths. Otherwise the second length would compile every part again.
-        """
-        if self.dynamic:
-            for tensor in tensors:
-                torch._dynamo.mark_dynamic(tensor, 0)
-
-
-class InParts(nn.Module):
-    """A network whose forward pass calls a few functions of tensors, so that a compiler sees each function as a whole.
-
-    With `half_type`, the weights keep their type, and are cast where they are used.
-    """
-
-    half_type: torch.dtype | None = None
-    several_lengths = False
-    """True if a tensor of a batch has another length in every batch (see `of_any_length`)."""
-    dynamic = False
-    parts: tuple[Callable[..., Tensor], ...]
-
-    def compile_parts(self, dynamic: bool, backend: Any = "inductor") -> None:
-        """Compile each part by itself. So one that is called several times, such as a layer, is compiled once.
-
-        `dynamic`: the tensors that `of_any_length` gets have another length in every batch. Several ranks run the same
-        program as one: otherwise PyTorch cuts the parts under DistributedDataParallel, which hides the exchange within
-        one large graph. Our parts are small, and their gradients are exchanged between them.
-        """
-        import torch._dynamo  # only here, because it takes a second
-
-        torch._dynamo.config.optimize_ddp = False
-        self.dynamic = dynamic
-        self.parts = tuple(compiled(part, None if dynamic else False, backend) for part in self.parts)
 
     def of_any_length(self, *tensors: Tensor) -> None:
         """Say, before a compiled part takes these tensors, that their first dimension changes from batch to batch.

@@ -5,14 +5,13 @@ All are functions of tensors, so that a compiler sees through them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import dropout, embedding, layer_norm, linear, scaled_dot_product_attention
+from torch.nn.functional import dropout, embedding, linear, scaled_dot_product_attention
 
 # torch 2.11 and 2.12 have these two under other names, which torch 2.13 warns about.
 all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -43,23 +42,6 @@ def projected(hidden: Tensor, layers: Sequence[nn.Linear], width: int) -> Tensor
     return linear(hidden, weight, bias).view(*hidden.shape[:-1], len(layers), -1, width)
 
 
-def plain_attention(projections: Iterable[Any], hidden: Tensor, heads: int, **given: Any) -> Tensor:
-    """Return the attention [B, S, H] of `hidden`, with the layers for query, key and value. `given`: a mask, or
-    `is_causal`.
-
-    Any kernel computes it, even if the training step is pinned to one.
-    """
-    query, key, value = (layer(hidden).unflatten(-1, (heads, -1)).transpose(1, 2) for layer in projections)
-    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
-        return scaled_dot_product_attention(query, key, value, **given).transpose(1, 2).flatten(-2)
-
-
-def normed(hidden: Tensor, weight: Tensor, bias: Tensor, epsilon: float) -> Tensor:
-    """Layer norm, computed in the type of the weights. On a CPU the kernel itself does so."""
-    inside = hidden if hidden.device.type == "cpu" else hidden.to(weight.dtype)
-    return layer_norm(inside, hidden.shape[-1:], weight, bias, epsilon).to(hidden.dtype)
-
-
 def dropped(hidden: Tensor, p: float) -> Tensor:
     """Dropout. PyTorch makes one draw for each element. On a CPU we use one draw for four elements; this rounds p to
     1 / 65,536."""
@@ -74,21 +56,19 @@ def dropped(hidden: Tensor, p: float) -> Tensor:
 class Shared(torch.autograd.Function):
     """Look up rows of a table of embeddings [B, S, H], and convert the whole table to another type.
 
-    `made`: the converted table, if it exists already. The backward pass adds both gradients in one tensor. PyTorch
-    itself would make a table of zeros for the gradient of the rows, and then add the two tables.
+    The backward pass adds both gradients in one tensor. PyTorch itself would make a table of zeros for the gradient of
+    the rows, and then add the two tables.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, table: Tensor, ids: Tensor, kind: torch.dtype, made: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, table: Tensor, ids: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(ids)
-        return embedding(ids, table), table.to(kind, copy=True) if made is None else made.view_as(made)
+        return embedding(ids, table), table.to(kind, copy=True)
 
     @staticmethod
-    def backward(ctx: Any, rows: Tensor, table: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, rows: Tensor, table: Tensor) -> tuple[Tensor, None, None]:
         whole = table.to(rows.dtype, copy=True)
-        return whole.index_add_(0, ctx.saved_tensors[0].flatten(), rows.flatten(0, -2)), None, None, None
+        return whole.index_add_(0, ctx.saved_tensors[0].flatten(), rows.flatten(0, -2)), None, None
 
 
 class Mean(torch.autograd.Function):

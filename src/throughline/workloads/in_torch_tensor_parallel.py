@@ -135,11 +135,6 @@ def scattered(part: Tensor, ranks: TensorGroup) -> Tensor:
     return EXCHANGE(part, reduce_scattered, all_gathered, ranks.group)
 
 
-def summed_gradients(tensors: list[Tensor], ranks: TensorGroup) -> list[Tensor]:
-    """Return the same tensors. The backward pass adds up the gradients of all ranks, in one message."""
-    return list(ENTER_TOGETHER(ranks.group, *tensors))
-
-
 def linear_by_rows(part: Tensor, weight: Tensor, bias: Tensor, ranks: TensorGroup | None) -> Tensor:
     """A linear layer whose matrix is cut by rows. The bias is whole and is added once."""
     return left(linear(part, weight), ranks) + bias.to(part.dtype) if ranks else linear(part, weight, bias)
@@ -188,20 +183,6 @@ class Exchange(torch.autograd.Function):
         return ctx.function(gradient, ctx.group), None, None, None
 
 
-class EnterTogether(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, group: dist.ProcessGroup, *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.group = group
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        flat = torch.cat([gradient.flatten() for gradient in gradients])
-        dist.all_reduce(flat, group=ctx.group)
-        parts = torch.split(flat, [gradient.numel() for gradient in gradients])
-        return None, *(part.view_as(gradient) for part, gradient in zip(parts, gradients, strict=True))
-
-
 class CrossEntropy(torch.autograd.Function):
     """Cross entropies of scores whose columns are cut. A CPU computes some rows at a time: they stay in its caches, and
     no second tensor of the size of the scores is needed."""
@@ -238,5 +219,4 @@ def some_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 EXCHANGE: Callable[[Tensor, Function, Function, dist.ProcessGroup], Tensor] = Exchange.apply
-ENTER_TOGETHER: Callable[..., tuple[Tensor, ...]] = EnterTogether.apply
 CROSS_ENTROPY: Callable[..., Tensor] = CrossEntropy.apply

@@ -343,7 +343,6 @@ def test_kernels_of_attention_are_of_each_framework_and_no_other_work() -> None:
     stated["other"] |= {"memory_format": "channels first"}
     stated["torch"] |= {
         "emulated_products": "in fp32",
-        "half_copy": "1 weight",
         "recorded": "a step",
         "compiler": "Inductor",
         "compiling": "compiled",

@@ -19,7 +19,6 @@ from throughline.workloads import in_torch_compiler
 
 class HfLoop(TorchDDP):
     keeps_freed_memory = False
-    copies_weights_on = ()  # autocast casts them where they are used
 
     def model(self, facts: dict[str, Any]) -> None:
         self.facts = facts

@@ -25,7 +25,6 @@ from throughline.frameworks.torch.recorded import Batch, ReplayedStep, rate_of, 
 from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
 from throughline.workloads import in_torch_compiler, in_torch_timed
-from throughline.workloads.in_torch_half import HalfCopy
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 HALF = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp8": torch.bfloat16}
@@ -53,10 +52,6 @@ class TorchRank(Rank):
     """A function that makes an optimizer that is divided among the ranks (see `optimizers.build`), or None."""
     recorded: ReplayedStep | None = None
     """What replays whole steps as a CUDA graph, or None."""
-    copies_weights_on: tuple[str, ...] = ("cuda",)
-    """Where a step reads its weights from a copy in the 16-bit type. On a CPU a cast costs no launch."""
-    copied: HalfCopy | None = None
-    """This copy, or None."""
     in_parts = False
     """True if this rank has only a part of each weight, and gathers whole ones for a pass."""
     compiler: Callable[[], str] | None = None
@@ -182,15 +177,9 @@ class TorchRank(Rank):
         fp16 = self.spec.precision == "fp16"
         self.scaler = torch.amp.GradScaler(self.kind, enabled=fp16, growth_interval=2**31 - 1)
         self.first_scale = self.scaler.get_scale()
-        if self.kind in self.copies_weights_on and not self.in_parts and self.network.half_type:
-            copy = HalfCopy(self.network.half_type)
-            self.form.halve(self.network, copy)
-            self.copied = copy if copy.parts else None
 
     def passes(self, batches: list[Batch]) -> Tensor:
         """Run forward and backward for all micro-batches. Return the mean loss; the gradients are in the parameters."""
-        if self.copied:
-            self.copied.refresh()
         total = torch.zeros((), device=self.at)
         for number, batch in enumerate(batches, 1):
             with self.exchange(number == len(batches)):
@@ -201,7 +190,7 @@ class TorchRank(Rank):
         return total
 
     def cast(self) -> AbstractContextManager[Any]:
-        """Return the context of a forward pass. It casts nothing: our networks cast by themselves (`half_type`)."""
+        """Return the context of a forward pass. It casts nothing: our networks enter autocast themselves."""
         return nullcontext()
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:
@@ -289,9 +278,8 @@ class TorchRank(Rank):
 
     def settings(self) -> dict[str, Any]:
         compiler = {"compiler": self.compiler()} if self.compiler else {}
-        copied = {"half_copy": self.copied.words} if self.copied else {}
         multiplied = {"emulated_products": products.words(HALF[self.spec.precision])} if self.emulates else {}
-        return {**super().settings(), **compiler, **copied, **multiplied}
+        return {**super().settings(), **compiler, **multiplied}
 
     def update_settings(self) -> dict[str, Any]:
         matrices, vectors, *_ = self.update.param_groups

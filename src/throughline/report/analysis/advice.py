@@ -25,7 +25,7 @@ UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
 BY_TOPOLOGY = tuple(
     f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
 )  # differs between topologies for good reasons; a commit in between need not change what is measured
-KERNELS = ("attention", "convolutions", "emulated_products", "memory_format", "half_copy", "recorded",
+KERNELS = ("attention", "convolutions", "emulated_products", "memory_format", "recorded",
            "compiler", "compiling")  # fmt: skip
 """Settings of how each framework computes, which say nothing about what it computes. Only some frameworks have them."""
 CORES = ("environment.cpu_cores", "environment.cpu_quota_cores")
