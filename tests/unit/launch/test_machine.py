@@ -15,7 +15,7 @@ import pytest
 import training_fixtures
 from throughline.files import UserError
 from throughline.launch import machine, survey
-from throughline.messages import Fault, Gpus, Question
+from throughline.messages import Gpus, Question
 from unit.launch.conftest import Program
 
 CARDS = Gpus(kind="cuda", count=1, name="NVIDIA H100", fp16=True)
@@ -28,16 +28,6 @@ def a_machine_that_may_have_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def gpus(python: str) -> Gpus:
     return machine.gpus("torch", python, os.environ)
-
-
-def refusal(folder: Path, compiles: bool = False) -> Fault | None:
-    """Return why this machine refuses a run."""
-    (folder / "seen").touch()
-    question = Question(
-        framework="torch", model="bert-tiny", device="auto", seen=str(folder / "seen"), compiles=compiles,
-        record=str(folder / "run1.json"), ranks=1, threads=1, strict=False, rank_bytes=0,
-    )  # fmt: skip
-    return machine.answer(question).refused
 
 
 def test_what_a_framework_prints_before_its_answer_is_not_in_the_way(program: Program) -> None:
@@ -80,15 +70,6 @@ def test_a_driver_that_fails_is_no_machine_without_gpus(program: Program) -> Non
     assert "CUDA initialization: Error 803" in str(error.value.why)
     if not torch.cuda.is_available():
         assert gpus(sys.executable) == machine.NO_GPUS
-
-
-@pytest.mark.slow
-def test_a_node_whose_gpus_cannot_be_asked_is_refused(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "executable", program("python", "echo 'RuntimeError: no driver' >&2; exit 1"))
-    refused = refusal(tmp_path)
-    assert refused is not None and refused.why == "RuntimeError: no driver"
 
 
 @pytest.mark.parametrize(
@@ -138,16 +119,31 @@ def test_compiling_needs_a_compiler_and_headers(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("cards", "compiles", "refused"), [(CARDS, True, True), (CARDS, False, False), (machine.NO_GPUS, True, False)]
+    ("cards", "compiles", "why"),
+    [(CARDS, True, "C compiler"), (CARDS, False, None), (machine.NO_GPUS, True, None), (None, False, "no driver")],
 )
-def test_a_node_without_a_compiler_says_so_in_its_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cards: Gpus, compiles: bool, refused: bool
+def test_a_node_says_in_its_answer_why_it_is_not_fit(
+    program: Program,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cards: Gpus | None,
+    compiles: bool,
+    why: str | None,
 ) -> None:
-    monkeypatch.setattr(machine, "gpus", lambda *_: cards)
+    """It is asked with the interpreter of the ranks. Without `cards`, they cannot be asked for."""
+    assert machine._headers(sys.executable, os.environ) is not None
+    if cards is None:
+        monkeypatch.setattr(sys, "executable", program("python", "echo 'RuntimeError: no driver' >&2; exit 1"))
+    else:
+        monkeypatch.setattr(machine, "gpus", lambda *_: cards)
     monkeypatch.setenv("CC", "no-such-compiler")
-    fault = refusal(tmp_path, compiles)
-    assert (fault is not None and "C compiler" in fault.what) == refused
-    assert machine._headers(sys.executable, os.environ) is not None, "it is asked with the interpreter of the ranks"
+    (tmp_path / "seen").touch()
+    question = Question(
+        framework="torch", model="bert-tiny", device="auto", seen=str(tmp_path / "seen"), compiles=compiles,
+        record=str(tmp_path / "run1.json"), ranks=1, threads=1, strict=False, rank_bytes=0,
+    )  # fmt: skip
+    refused = machine.answer(question).refused
+    assert refused is None if why is None else refused and why in f"{refused.what} {refused.why}"
 
 
 def test_without_padding_a_gpus_memory_grows_in_place_unless_the_user_decides(monkeypatch: pytest.MonkeyPatch) -> None:
