@@ -17,7 +17,6 @@ imports only the standard library.
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import signal
 import socket
@@ -67,7 +66,6 @@ class Agent:
         self.children: list[asyncio.subprocess.Process] = []
         self.outputs: list[Task[None]] = []
         self.pipes = contextlib.ExitStack()
-        self.found: dict[int, int] = {}
         self.beats: dict[int, Beat] = {}
         self.checked: asyncio.Future[list[str] | None] = self.loop.create_future()
         self.closing, self.sampled = threading.Event(), asyncio.Event()
@@ -173,11 +171,10 @@ class Agent:
             if self.finish.is_set():
                 return
             await asyncio.sleep(0.1)
-        self.found[rank] = pid
         try:
             process = os.pidfd_open(pid)
         except OSError:  # the rank has ended already, or Linux is older than 5.3
-            while pid in self.found_ranks():
+            while pid in self.rank_processes():
                 await asyncio.sleep(0.1)
             process = None
         if process is not None:
@@ -190,10 +187,10 @@ class Agent:
                 os.close(process)
         self.tell_end(rank, _exit_status(pid))
 
-    def found_ranks(self) -> list[int]:
-        """Return the process ids of those ranks of a starter that run on this node."""
-        path = os.fsencode(self.path)
-        return [pid for pid in self.found.values() if path in processes.command_line(pid).split(b"\0")]
+    def rank_processes(self) -> list[int]:
+        """Return the process ids of the ranks that run on this node, whoever has started them."""
+        path, pids = os.fsencode(self.path), [heartbeat.process_id(self.beat(rank)) for rank in self.ranks]
+        return [pid for pid in pids if pid and path in processes.command_line(pid).split(b"\0")]
 
     def sample(self) -> None:
         """Sample this node until the end, in a thread of its own. If that fails, say why there are no figures.
@@ -276,7 +273,7 @@ class Agent:
                 case Finish():
                     self.finish.set()
                 case Stacks():
-                    for pid in filter(_is_worker, {*processes.descendants(os.getpid()), *self.found_ranks()}):
+                    for pid in self.rank_processes():  # they handle the signal since before their first heartbeat
                         os.kill(pid, signal.SIGUSR1)
 
     async def report(self) -> None:
@@ -303,7 +300,7 @@ class Agent:
         """Kill all descendants of this process, however they were started, and the ranks of a starter."""
         self.pipes.close()
         deadline = time.monotonic() + 5
-        while time.monotonic() < deadline and (pids := {*processes.descendants(os.getpid()), *self.found_ranks()}):
+        while time.monotonic() < deadline and (pids := {*processes.descendants(os.getpid()), *self.rank_processes()}):
             for pid in pids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -350,14 +347,6 @@ def _tell(message: messages.Line) -> None:
 def _say(line: str) -> None:
     with contextlib.suppress(BrokenPipeError):  # the launcher has gone, so the input ends as well
         os.write(1, f"{line}\n".encode())
-
-
-def _is_worker(pid: int) -> bool:
-    """True if this is a rank that handles the signal for its stacks. A starter or a shell would end at the signal."""
-    if WORKER.encode() not in processes.command_line(pid).split(b"\0"):
-        return False
-    caught = re.search(r"^SigCgt:\s*(\w+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    return caught is not None and bool(int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1)
 
 
 def _exit_status(pid: int) -> int | None:
