@@ -123,7 +123,6 @@ def plan(
     value: dict[str, Any] = {
         "spec": asked.values(),
         "python": "/env/bin/python",
-        "world": shape.world,
         "nodes": shape.nodes,
         "per_node": shape.devices,
         "agents": nodes.agents(asked.framework, shape.nodes, reach),

@@ -91,7 +91,6 @@ class LaunchPlan(Message):
 
     spec: dict[str, Any]
     python: str
-    world: int
     nodes: int
     per_node: int
     agents: int
@@ -108,6 +107,11 @@ class LaunchPlan(Message):
     strict: bool
     convergence: Training | None
     updates: str | None = None
+
+    @property
+    def world(self) -> int:
+        """The number of ranks."""
+        return self.nodes * self.per_node
 
     def ranks_of(self, agent: int) -> range:
         """Return the ranks that an agent is responsible for."""

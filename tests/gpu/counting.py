@@ -103,9 +103,8 @@ def alone(case: dict[str, Any], answer: Path) -> None:
 
 def plan(case: dict[str, Any]) -> LaunchPlan:
     """Return the plan of a run with the case's specification."""
-    world = case["world"]
     return LaunchPlan(
-        spec=case["spec"], python=sys.executable, world=world, nodes=1, per_node=world, agents=1, cores=0, kind="cuda",
+        spec=case["spec"], python=sys.executable, nodes=1, per_node=case["world"], agents=1, cores=0, kind="cuda",
         manifest=case.get("manifest"), variables={}, reach="here", hosts=[], weights=None,
         workflow=sys.executable, telemetry=False, earlier_gpus=[], strict=False, convergence=None,
     )  # fmt: skip

@@ -172,7 +172,6 @@ def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
     return LaunchPlan(
         spec=spec.values() | ({} if spec.content is None else {"content": spec.content}),
         python=request.python,
-        world=topology.world,
         nodes=topology.nodes,
         per_node=topology.devices,
         agents=nodes.agents(request.spec.framework, topology.nodes, survey.nodes.kind),
