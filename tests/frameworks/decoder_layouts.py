@@ -141,15 +141,15 @@ def trained(asked: RunSpec, case: str, folder: Path, losses: list[float], number
     rank.load(initial)
     rank.optimizer()
     own, count = batches(asked, rank.replica), asked.options.gradient_accumulation
-    every = [own[step * count : (step + 1) * count] for step in range(STEPS)]
+    delivered = [rank.deliver(rank.data(batch)) for batch in own]
+    steps = [delivered[step * count : (step + 1) * count] for step in range(STEPS)]
     with Sent() as sent:
-        found = [rank.step([rank.deliver(rank.data(batch)) for batch in step]) for step in every[:1]]
-    found += [rank.step([rank.deliver(rank.data(batch)) for batch in step]) for step in every[1:]]
-    held = sum(getattr(p, "_local_tensor", p).numel() for p in rank.parameters)
+        found = [rank.step(steps[0])]
+    found += map(rank.step, steps[1:])
     ends = {name: array.copy() for name, array in rank.snapshot().items()}
     rank.load(right)  # so each rank keeps the parts that it holds of the right weights
     off = {name: float(np.abs(ends[name] - array).max(initial=0.0)) for name, array in rank.snapshot().items()}
-    told = {"losses": rank.losses(found), "right": losses, "off": off, "held": held, "sent": sent.found}
+    told = {"losses": rank.losses(found), "right": losses, "off": off, "sent": sent.found}
     rank_helpers.tell(folder, case, number, told)
     rank.close()
 

@@ -27,12 +27,12 @@ CPU = {"device": "cpu", "repeats": 1, "steps": {"warmup": 2, "timed": 4}}
 
 def tokens(folder: Path) -> Path:
     """Make a manifest of GPT-2's tokens, with ids up to the end of the vocabulary."""
-    made = np.random.default_rng(1).integers(0, 50257, 4096).astype(np.uint16)
-    made.tofile(folder / "training_0000.bin")
-    shard = {"file": "training_0000.bin", "split": "training", "type": "uint16", "offset": 0, "tokens": len(made)}
-    shard |= {"sha256": files.sha256(folder / "training_0000.bin")}
-    content = {"kind": "tokens", "tokens": len(made), "vocabulary": {"size": 50257}, "content_digest": "ab" * 32}
-    (folder / "manifest.json").write_text(json.dumps({**content, "schema": 1, "shards": [shard]}))
+    file = folder / "training_0000.bin"
+    np.random.default_rng(1).integers(0, 50257, 4096).astype(np.uint16).tofile(file)
+    shard = {"file": file.name, "split": "training", "type": "uint16", "offset": 0, "tokens": 4096}
+    content = {"kind": "tokens", "tokens": 4096, "vocabulary": {"size": 50257}, "content_digest": "ab" * 32}
+    shards = [{**shard, "sha256": files.sha256(file)}]
+    (folder / "manifest.json").write_text(json.dumps({**content, "schema": 1, "shards": shards}))
     return folder / "manifest.json"
 
 

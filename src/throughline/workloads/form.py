@@ -94,7 +94,7 @@ class Form(ABC, Generic[P, N]):
         """
         raise NotImplementedError
 
-    def deal(self, network: N, ranks: Any) -> frozenset[str]:
+    def split_experts(self, network: N, ranks: Any) -> frozenset[str]:
         """Keep this rank's experts (`expert_parallel`); `ranks` is a TensorGroup of those that share them.
 
         Return the names of their parameters. From then on `load` takes whole weights, and `weights` gathers them.

@@ -129,7 +129,7 @@ class TorchRank(Rank):
         if self.tensor:
             self.form.split(network, self.tensor)
         if self.experts:
-            self.spread = self.form.deal(network, self.experts)
+            self.spread = self.form.split_experts(network, self.experts)
         if self.together:
             self.spread = self.form.spread(network, self.together)
 

@@ -5,7 +5,7 @@ tokens. If the data's vocabulary is larger than the model's, each id is taken mo
 name other words, but the work is the same. With `corpus.tokenizer` such a model is refused.
 The rates of dropout are those of config.json. `options.dropout: 0` turns them all off.
 
-hf-loop and hf-trainer train transformers' own model. torch trains the same model with our own operations, if it is a
+hf-loop and hf-trainer train transformers' own model. torch trains the same model as modules of our own, if it is a
 decoder of an architecture that `architecture.py` knows.
 """
 
@@ -60,20 +60,20 @@ def data_of(parameters: Parameters) -> tuple[Workload[Any], Any]:
     return gpt2.WORKLOAD, gpt2.Parameters(parameters.sequence_length)
 
 
-def places(rows: Arrays) -> Any:
+def positions_in_documents(rows: Arrays) -> Any:
     """Return the place of every token in its document [B, S], i4. A window may begin within a document: its first
     place is 0 as well."""
     import numpy as np
 
-    tokens, every = rows["tokens"], np.arange(rows["tokens"].shape[1] - 1, dtype=np.int32)
-    begins = np.zeros((len(tokens), len(every)), np.int32)
-    begins[:, 1:] = np.where(tokens[:, :-2] == rows["end_of_text"][:, None], every[1:], 0)
-    return every - np.maximum.accumulate(begins, 1)
+    tokens, positions = rows["tokens"], np.arange(rows["tokens"].shape[1] - 1, dtype=np.int32)
+    begins = np.zeros((len(tokens), len(positions)), np.int32)
+    begins[:, 1:] = np.where(tokens[:, :-2] == rows["end_of_text"][:, None], positions[1:], 0)
+    return positions - np.maximum.accumulate(begins, 1)
 
 
-def apart(position_ids: Any) -> Arrays:
-    """Return what tells the documents of a batch apart: position_ids [B, S], and their bounds [documents + 1] if all
-    samples lie in a row, i4."""
+def with_bounds(position_ids: Any) -> Arrays:
+    """Return position_ids [B, S], which tell documents apart, and the documents' bounds [documents + 1] if all samples
+    lie in a row, i4."""
     import numpy as np
 
     begins = np.flatnonzero(position_ids == 0)
@@ -195,15 +195,15 @@ class HuggingFace(Workload[Parameters]):
     def batch(self, rows: Arrays, options: Options) -> Arrays:
         """Return the arrays that one step needs, by transformers' names.
 
-        For the next word: input_ids [B, S], and what `apart` returns if documents do not see each other. For masked
-        words: input_ids, attention_mask, token_type_ids and labels, all [B, S]. A label is IGNORED unless its word is
-        predicted.
+        For the next word: input_ids [B, S], and what `with_bounds` returns if documents do not see each other. For
+        masked words: input_ids, attention_mask, token_type_ids and labels, all [B, S]. A label is IGNORED unless its
+        word is predicted.
         """
         import numpy as np
 
         if "tokens" in rows:
             read = {"input_ids": rows["tokens"][:, :-1]}
-            return read | apart(places(rows)) if "end_of_text" in rows else read
+            return read | with_bounds(positions_in_documents(rows)) if "end_of_text" in rows else read
         labels = np.full(rows["input_ids"].shape, IGNORED, np.int32)
         sample, position = np.nonzero(rows["masked_lm_positions"])
         labels[sample, rows["masked_lm_positions"][sample, position]] = rows["masked_lm_ids"][sample, position]
@@ -225,15 +225,19 @@ class HuggingFace(Workload[Parameters]):
             predicted = draw.permuted(np.tile(np.arange(given.sequence_length), (count, 1)), axis=1) < given.predictions
             arrays["labels"] = np.where(predicted, draw.integers(0, vocabulary, shape, np.int32), np.int32(IGNORED))
         if given.attention == "document":
-            every = [np.arange(length, dtype=np.int32) for length in synthetic_lengths(given.sequence_length)]
-            arrays |= apart(np.tile(np.concatenate(every), (count, 1)))
+            documents = [np.arange(length, dtype=np.int32) for length in synthetic_lengths(given.sequence_length)]
+            arrays |= with_bounds(np.tile(np.concatenate(documents), (count, 1)))
         return arrays
 
     def counts(self, rows: Arrays) -> tuple[int, ...]:
         """Count the pairs of tokens that see each other, if documents do not; and for masked words what BERT counts."""
         if "tokens" not in rows:
             return bert.WORKLOAD.counts(rows)
-        return (int(places(rows).sum(dtype="int64")) + rows["tokens"][:, :-1].size,) if "end_of_text" in rows else ()
+        return (
+            (int(positions_in_documents(rows).sum(dtype="int64")) + rows["tokens"][:, :-1].size,)
+            if "end_of_text" in rows
+            else ()
+        )
 
     def counted(self, sums: tuple[int, ...], samples: int, spec: RunSpec[Parameters]) -> dict[str, float]:
         if spec.parameters.task == "mlm":

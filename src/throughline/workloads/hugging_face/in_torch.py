@@ -14,8 +14,7 @@ instead. And a sample has to fit one replica: 128k tokens do not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -24,14 +23,14 @@ from torch.nn.functional import linear
 
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
-from throughline.workloads.hugging_face import WORKLOAD, Parameters, cut, in_torch_fp8
-from throughline.workloads.hugging_face.architecture import Architecture
+from throughline.workloads.hugging_face import WORKLOAD, Parameters, in_torch_fp8
+from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import Block, Norm
 from throughline.workloads.in_torch_attention import HALF, Asked, Attention, pin
 from throughline.workloads.in_torch_form import Network, TorchForm, put
 from throughline.workloads.in_torch_head import HEAD_LOSS, ROWS, errors
 from throughline.workloads.in_torch_operations import MEAN, SHARED
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, gathered, scattered
+from throughline.workloads.in_torch_tensor_parallel import Sections, TensorGroup, gathered, scattered
 
 GROUPED_KERNELS = ("flash", "cudnn")
 """The kernels of attention that take fewer heads of keys and values than of queries."""
@@ -179,17 +178,17 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         if reason := WORKLOAD.lacks_form(spec, "torch"):
             raise Unsupported(reason)
         made = WORKLOAD.architecture(spec)
-        positions = spec.size.batch_per_replica * spec.parameters.sequence_length
-        if positions % spec.options.tensor_parallel:
-            ranks = spec.options.tensor_parallel
-            raise Unsupported(f"options.tensor_parallel: {ranks} ranks cannot have equal parts of {positions} tokens")
-        if spec.options.expert_parallel > 1 and (reason := _unspreadable(made, spec.options.expert_parallel)):
-            raise Unsupported(reason)
+        options, tokens = spec.options, spec.size.batch_per_replica * spec.parameters.sequence_length
+        if tokens % options.tensor_parallel:
+            ranks = options.tensor_parallel
+            raise Unsupported(f"options.tensor_parallel: {ranks} ranks cannot have equal parts of {tokens} tokens")
+        if options.expert_parallel > 1:
+            _refuse_experts(made, options.expert_parallel)
         if spec.precision == "fp8":
-            made = _in_fp8(made, spec)
+            made = in_torch_fp8.with_products(made, tokens, options)
         entries = made.vocabulary if (facts.get("vocabulary") or 0) > made.vocabulary else None
         with torch.device("meta"):
-            network = Decoder(made, spec.parameters.sequence_length, entries, spec.options.activation_checkpointing)
+            network = Decoder(made, spec.parameters.sequence_length, entries, options.activation_checkpointing)
         if at is None or at.type != "meta":
             self.draw(network, spec, at)
         return network
@@ -198,9 +197,9 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         network.to_empty(device=at or "cpu")
         network.draw()
         if at:
-            self._pin(network, spec, at)
+            self.pin(network, spec, at)
 
-    def _pin(self, network: Decoder, spec: RunSpec[Parameters], at: torch.device) -> None:
+    def pin(self, network: Decoder, spec: RunSpec[Parameters], at: torch.device) -> None:
         asked = _asked(spec, network.made)
         network.attention = pin(at, asked)
         network.several_lengths = asked.several_lengths and at.type == "cuda" and network.attention.name == "flash"
@@ -211,15 +210,14 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         return list(network.model.layers)
 
     def split(self, network: Decoder, ranks: TensorGroup) -> None:
-        cuts = cut.of(network.made)
-        ranks.cut(
-            network, {name: axis for name, (axis, _) in cuts.items()}, {name: of for name, (_, of) in cuts.items()}
-        )
+        cuts = tensor_cuts(network.made)
+        dimensions = {name: dimension for name, (dimension, _) in cuts.items()}
+        ranks.cut(network, dimensions, {name: sections for name, (_, sections) in cuts.items()})
         for module in network.modules():
             if hasattr(module, "ranks"):
                 module.ranks = ranks  # type: ignore[assignment]
 
-    def deal(self, network: Decoder, ranks: TensorGroup) -> frozenset[str]:
+    def split_experts(self, network: Decoder, ranks: TensorGroup) -> frozenset[str]:
         ranks.cut(network, {name: 0 for name, _ in network.named_parameters() if ".mlp.experts." in name})
         for module in network.modules():
             if hasattr(module, "holders"):
@@ -235,59 +233,85 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
 
     def settings(self, network: Decoder) -> dict[str, Any]:
         made, tied = network.made, network.made.tied
-        apart = "" if network.keeps_scores() else f"; {ROWS:,} at a time, with their gradients, and no scores are kept"
-        return {
+        in_parts = (
+            "" if network.keeps_scores() else f"; {ROWS:,} at a time, with their gradients, and no scores are kept"
+        )
+        settings = {
             "parameters": made.parameters,
             "architecture": f"{made.kind}, our own step",
             "vocabulary_rows": made.vocabulary,
             "vocabulary_head": "all positions but the last, "
             + ("sharing the token embeddings" if tied else "with a table of its own")
-            + apart,
+            + in_parts,
             "norm_epsilon": made.epsilon,
             "attention": network.attention and _words(network.attention, made),
-            **({"experts": _travel(network.holders)} if network.holders else {}),
             "dropout": [],
             "loss": "mean over the predicted words, of each replica",
-        } | ({"products": in_torch_fp8.WORDS[fp8] + in_torch_fp8.REST} if (fp8 := made.layers[0].fp8) else {})
+        }
+        if holders := network.holders:
+            travel = f"each of {holders.size} ranks holds a part, and tokens travel by all-to-all; none is dropped"
+            settings["experts"] = travel
+        if fp8 := made.layers[0].fp8:
+            settings["products"] = in_torch_fp8.WORDS[fp8]
+        return settings
 
 
-def _in_fp8(made: Architecture, spec: RunSpec[Parameters]) -> Architecture:
-    """Return the architecture with its layers' products in fp8; Unsupported if they cannot be."""
-    tokens = spec.size.batch_per_replica * spec.parameters.sequence_length
-    if reason := in_torch_fp8.refused(made, tokens, spec.options.tensor_parallel):
-        raise Unsupported(reason)
-    in_fp8 = {layer: replace(layer, fp8=spec.options.fp8_scaling) for layer in made.layers}  # equal layers stay one
-    return replace(made, layers=tuple(in_fp8[layer] for layer in made.layers))
+def tensor_cuts(made: Architecture) -> dict[str, tuple[int, Sections]]:
+    """Map each parameter that ranks of a replica split to the dimension of the cut, and to the sizes of its sections
+    there, each of which is cut; (): it is one matrix. All else is whole on every rank."""
+    cuts: dict[str, tuple[int, Sections]] = {"model.embed_tokens.weight": (0, ()), "lm_head.weight": (0, ())}
+    for number, layer in enumerate(made.layers):
+        cuts |= {f"model.layers.{number}.{name}": how for name, how in _layer_cuts(layer).items()}
+    return {name: cuts[name] for name in made.shapes() if name in cuts}
 
 
-def _unspreadable(made: Architecture, ranks: int) -> str | None:
-    """Return why ranks cannot share a decoder's experts; None if they can."""
-    counts = {shape.experts.count for shape in made.layers if shape.experts}
+@cache
+def _layer_cuts(layer: Layer) -> dict[str, tuple[int, Sections]]:
+    """By heads, by columns of the feed-forward part, and by columns of every expert."""
+    query, key, inner = layer.query_width, layer.key_width, layer.intermediate
+    cuts: dict[str, tuple[int, Sections]] = {"self_attn.sinks": (0, ()), "self_attn.o_proj.weight": (1, ())}
+    for name in ("self_attn.q", "self_attn.k", "self_attn.v", "mlp.gate", "mlp.up"):
+        cuts |= {f"{name}_proj.weight": (0, ()), f"{name}_proj.bias": (0, ())}
+    for name in ("mlp", "mlp.shared_expert"):
+        cuts |= {f"{name}.gate_proj.weight": (0, ()), f"{name}.up_proj.weight": (0, ())}
+        cuts[f"{name}.down_proj.weight"] = 1, ()
+    if layer.packed:
+        cuts["self_attn.qkv_proj.weight"], cuts["mlp.gate_up_proj.weight"] = (0, (query, key, key)), (0, (inner, inner))
+    if layer.head_norms == "all":
+        cuts["self_attn.q_norm.weight"] = cuts["self_attn.k_norm.weight"] = 0, ()
+    if experts := layer.experts:
+        in_turn, width = experts.limit is not None, experts.intermediate  # gpt_oss: [inputs, outputs], gate, up in turn
+        cuts["mlp.experts.gate_up_proj"] = (2, ()) if in_turn else (1, (width, width))
+        cuts["mlp.experts.gate_up_proj_bias"] = 1, ()
+        cuts["mlp.experts.down_proj"] = (1 if in_turn else 2), ()
+    return cuts
+
+
+def _refuse_experts(made: Architecture, ranks: int) -> None:
+    """Raise Unsupported if ranks cannot share a decoder's experts."""
+    counts = {layer.experts.count for layer in made.layers if layer.experts}
     if not counts:
-        return f"options.expert_parallel: {made.kind} has no experts in its layers"
-    uneven = [count for count in counts if count % ranks]
-    return f"options.expert_parallel: {ranks} ranks cannot hold equal parts of {uneven[0]} experts" if uneven else None
+        raise Unsupported(f"options.expert_parallel: {made.kind} has no experts in its layers")
+    for count in counts:
+        if count % ranks:
+            raise Unsupported(f"options.expert_parallel: {ranks} ranks cannot hold equal parts of {count} experts")
 
 
 def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
     first = made.layers[0]
     precision = "bf16" if spec.precision == "fp8" else spec.precision
-    apart = spec.parameters.attention == "document"
-    in_a_row = apart and precision in HALF and first.softcap is None and not first.sinks
-    masked = (apart or any(shape.window is not None for shape in made.layers)) and not in_a_row
+    within = spec.parameters.attention == "document"
+    in_a_row = within and precision in HALF and first.softcap is None and not first.sinks
+    masked = (within or any(layer.window is not None for layer in made.layers)) and not in_a_row
     return Asked(precision, first.heads, first.head_dim, spec.parameters.sequence_length, 0.0, masked, in_a_row)
-
-
-def _travel(ranks: TensorGroup) -> str:
-    return f"each of {ranks.size} ranks holds a part, and tokens travel by all-to-all; none is dropped"
 
 
 def _words(attention: Attention, made: Architecture) -> str:
     """Return the words of a record for how attention is computed."""
-    apart = [shape for shape in made.layers if shape.softcap is not None or shape.sinks]
-    if not apart:
+    layers = [layer for layer in made.layers if layer.softcap is not None or layer.sinks]
+    if not layers:
         return attention.words
-    what = "sinks" if apart[0].sinks else "a soft cap"
+    what = "sinks" if layers[0].sinks else "a soft cap"
     return f"single products and a softmax, because no kernel here has {what}"
 
 

@@ -125,7 +125,7 @@ class Mixture(nn.Module):
         else:
             results = self.experts(rows, numbers, ends, self.ranks)
         each = results.index_select(0, inverse(order)).view(*chosen.shape, -1)
-        total: Tensor = (each * weights[..., None].to(each.dtype)).sum(1).to(hidden.dtype)
+        total: Tensor = (each * weights[..., None].to(each.dtype)).sum(1, dtype=each.dtype)
         if self.sizes.shared:
             share = torch.sigmoid(linear(hidden, entered(self.shared_expert_gate.weight, self.ranks)))
             total = total + share * self.shared_expert(hidden)

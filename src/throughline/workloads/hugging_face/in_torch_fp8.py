@@ -9,20 +9,23 @@ of a layer for each pass keep none of them between the passes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from throughline.spec import Options
+from throughline.workloads import Unsupported
 from throughline.workloads.hugging_face.architecture import Architecture
 from throughline.workloads.in_torch_fp8 import ALIGNED, BACKWARD, FORWARD, Scaled, scaled, scaled_by_row, times
 
+_REST = "; scales from the largest values, computed in every pass; the head, attention and all else in bf16"
 WORDS = {
-    "tensorwise": "fp8, tensorwise: e4m3 forward, e5m2 for gradients of results, a scale for each operand",
-    "rowwise": "fp8, rowwise: e4m3 for all, a scale for each row of an operand, a power of two",
+    "tensorwise": f"fp8, tensorwise: e4m3 forward, e5m2 for gradients of results, a scale for each operand{_REST}",
+    "rowwise": f"fp8, rowwise: e4m3 for all, a scale for each row of an operand, a power of two{_REST}",
 }
 """Map each value of `options.fp8_scaling` to words for the products of the layers."""
-REST = "; scales from the largest values, computed in every pass; the head, attention and all else in bf16"
 
 
 class Product(torch.autograd.Function):
@@ -74,16 +77,17 @@ def product(hidden: Tensor, matrices: list[Tensor], recipe: str) -> Tensor:
         return PRODUCT(recipe == "rowwise", hidden.flatten(0, -2), *matrices).view(*hidden.shape[:-1], -1)
 
 
-def refused(made: Architecture, tokens: int, parts: int) -> str | None:
-    """Return why the products of a replica's layers cannot be in fp8; None if they can. `parts`: the ranks that share
-    the replica."""
+def with_products(made: Architecture, tokens: int, options: Options) -> Architecture:
+    """Return the architecture with its layers' products in fp8; raise Unsupported if they cannot be."""
     if any(layer.experts for layer in made.layers):
-        return "the products of experts are not written in fp8: use bf16"
-    sizes = {f"batch x sequence_length = {tokens}": tokens}
+        raise Unsupported("the products of experts are not written in fp8: use bf16")
+    ranks, sizes = options.tensor_parallel, {f"batch x sequence_length = {tokens}": tokens}
     for layer in made.layers:
-        inside = {"queries": layer.heads, "keys": layer.kv_heads}
-        sizes[f"hidden_size = {layer.hidden}"] = layer.hidden
-        sizes |= {f"{name} of {n * layer.head_dim // parts}": n * layer.head_dim // parts for name, n in inside.items()}
-        sizes[f"a feed-forward part of {layer.intermediate // parts}"] = layer.intermediate // parts
-    uneven = [name for name, size in sizes.items() if size % ALIGNED]
-    return f"products in fp8 need rows and columns in multiples of {ALIGNED}: {uneven[0]}" if uneven else None
+        query, key, inner = (size // ranks for size in (layer.query_width, layer.key_width, layer.intermediate))
+        sizes |= {f"hidden_size = {layer.hidden}": layer.hidden, f"queries of {query}": query, f"keys of {key}": key}
+        sizes[f"a feed-forward part of {inner}"] = inner
+    for name, size in sizes.items():
+        if size % ALIGNED:
+            raise Unsupported(f"products in fp8 need rows and columns in multiples of {ALIGNED}: {name}")
+    in_fp8 = {layer: replace(layer, fp8=options.fp8_scaling) for layer in made.layers}  # equal layers stay one
+    return replace(made, layers=tuple(in_fp8[layer] for layer in made.layers))
