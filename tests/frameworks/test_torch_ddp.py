@@ -78,33 +78,6 @@ def test_two_ranks_with_accumulation(tmp_path: Path, manifest: Path) -> None:
     assert record.samples_per_s == pytest.approx(2 * 4 * 2 * 4 / record.window_s)
 
 
-OPTIONS: list[dict[str, Any]] = [
-    {
-        "precision": "bf16",
-        "optimizer": {"name": "lamb"},
-        "options": {"clip": "value", "activation_checkpointing": True},
-    },
-    {
-        "precision": "fp16",
-        "optimizer": {"name": "adam"},
-        "options": {"clip": "norm", "gradient_accumulation": 2, "data": "synthetic", "dropout": 0.0},
-    },
-]
-
-
-@pytest.mark.parametrize("changes", OPTIONS, ids=lambda changes: "-".join(map(str, changes)))
-def test_every_option_trains(tmp_path: Path, manifest: Path, changes: dict[str, Any]) -> None:
-    record = measure(tmp_path, manifest, **changes)
-    assert record.status == "ok", record.reason
-    assert record.scaler_skipped_steps == 0
-    assert (record.data is None) == (record.spec.options.data == "synthetic")
-    emulated = any("fp16" in warning for warning in record.warnings)
-    assert record.device is not None
-    assert emulated == (record.spec.precision == "fp16" and record.device.fp16_native is False)
-    if emulated:
-        assert "rounded to float16" in (record.settings or {})["emulated_products"]
-
-
 def test_without_padding_a_run_learns_the_same_from_real_tokens_alone(tmp_path: Path, manifest: Path) -> None:
     padded, packed = (
         measure(tmp_path / str(left_out), manifest, options={"dropout": 0.0, "remove_padding": left_out})

@@ -122,20 +122,6 @@ def test_products_of_fp32_stay_what_they_are(computed: Callable[[bool], None]) -
         assert all(torch.equal(*pair) for pair in zip(*every, strict=True))
 
 
-@pytest.mark.parametrize("kinds", [(torch.float32, torch.float16), (torch.float16, torch.bfloat16)])
-def test_operands_of_several_types_are_refused_as_always(
-    computed: Callable[[bool], None], kinds: tuple[torch.dtype, torch.dtype]
-) -> None:
-    """Such a product is a mistake of an implementation, which a GPU would not compute either."""
-    computed(True)
-    left, right = (torch.ones(4, 4, dtype=kind) for kind in kinds)
-    for multiply in (torch.mm, functional.linear):
-        with pytest.raises(RuntimeError):
-            multiply(left, right)
-    with pytest.raises(RuntimeError):
-        torch.mm(left, left, out=torch.empty(4, 4, dtype=kinds[1]))
-
-
 @pytest.mark.parametrize("kind", HALVES, ids=str)
 def test_compiled_and_under_autocast(computed: Callable[[bool], None], kind: torch.dtype) -> None:
     def two_layers(inputs: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -151,13 +137,6 @@ def test_compiled_and_under_autocast(computed: Callable[[bool], None], kind: tor
     assert cast[0].dtype == kind and all(gradient.dtype == torch.float32 for gradient in cast[1:])
     for one, other in zip(eager, cast, strict=True):
         torch.testing.assert_close(one.float(), other.float(), rtol=0.05, atol=8 * torch.finfo(kind).eps)
-
-
-def test_an_operand_that_needs_no_gradient_gets_none(computed: Callable[[bool], None]) -> None:
-    computed(True)
-    pixels, weights = torch.ones(1, 2, 4, 4).half(), torch.ones(3, 2, 3, 3).half().requires_grad_()
-    functional.conv2d(pixels, weights).sum().backward()
-    assert pixels.grad is None and weights.grad is not None and weights.grad.dtype == torch.float16
 
 
 @pytest.mark.parametrize("wide", [True, False])

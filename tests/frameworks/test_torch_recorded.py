@@ -78,17 +78,6 @@ def test_a_recorded_step_trains_as_one_that_is_not(case: str) -> None:
         torch.testing.assert_close(state(replayed)[name], tensor, rtol=0, atol=0, msg=name)
 
 
-def test_the_same_work_is_done_by_a_step_and_its_recording() -> None:
-    """The first call makes a step without a graph. Every later one replays, and reads its batch in the same memory."""
-    rank = rank_of({})
-    made, calls = torch_again.whole_step(rank), []
-    step = made.step
-    made.step = lambda batches: calls.append(next(iter(batches[0].values())).data_ptr()) or step(batches)  # type: ignore[func-returns-value]
-    train(rank)
-    assert len(calls) == STEPS
-    assert len(set(calls)) == 1
-
-
 @pytest.mark.parametrize("options", [{}, {"gradient_accumulation": 2}, {"sharding": "zero1"}, {"reduce_dtype": "bf16"}])
 def test_replicas_are_recorded_after_the_passes_that_pytorch_asks_for(options: dict[str, Any]) -> None:
     with training_fixtures.group_of_one():

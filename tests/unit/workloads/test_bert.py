@@ -148,21 +148,6 @@ def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_the_mask_equals_hugging_faces_own_reading_of_it() -> None:
-    model, given = network().eval(), rows()
-    batch = tensors(batch_of(given))
-    segments = batch["segments"]
-    ours = model.states(batch["input_ids"], segments, batch["mask"])[0].unflatten(0, (3, 16))
-    mask = torch.from_numpy(given["input_mask"])
-    other = sharing(model)(batch["input_ids"], token_type_ids=segments.long(), attention_mask=mask)
-    torch.testing.assert_close(ours[0], other.last_hidden_state[0])
-    torch.testing.assert_close(ours[1, :10], other.last_hidden_state[1, :10])
-    changed = batch["input_ids"].clone()
-    changed[1, 12] = 7  # padding must not matter
-    again = model.states(changed, segments, batch["mask"])[0].unflatten(0, (3, 16))
-    torch.testing.assert_close(again[1, :10], ours[1, :10])
-
-
 def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() -> None:
     model, batch = network(), tensors(batch_of(rows()))
     free = in_torch.FORM.sums(model, batch)
