@@ -4,6 +4,7 @@ kernels."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -32,20 +33,15 @@ def masked(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(*heads, hidden)
 
 
-def written(left: Tensor, right: Tensor) -> Tensor:
-    """What compiled code calls, without gradients."""
-    with torch.no_grad():
-        return torch.mm(left, right, out=left.new_empty(len(left), right.shape[1]))
+def written(multiply: Any) -> Callable[..., Tensor]:
+    """Return what compiled code calls, without gradients."""
 
+    def into(*operands: Tensor) -> Tensor:
+        with torch.no_grad():
+            result: Tensor = multiply(*operands, out=operands[0].new_empty(0))
+        return result
 
-def written_with_bias(bias: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    with torch.no_grad():
-        return torch.addmm(bias, left, right, out=left.new_empty(0))
-
-
-def written_batch(left: Tensor, right: Tensor) -> Tensor:
-    with torch.no_grad():
-        return torch.bmm(left, right, out=left.new_empty(len(left), left.shape[1], right.shape[2]))
+    return into
 
 
 def channels_last(pixels: Tensor, weights: Tensor) -> Tensor:
@@ -63,9 +59,9 @@ CASES: dict[str, tuple[Callable[..., Tensor], list[tuple[int, ...]]]] = {
     "convolution": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3), (16,)]),
     "convolution without bias": (functional.conv2d, [(2, 8, 9, 9), (16, 8, 3, 3)]),
     "convolution, channels last": (channels_last, [(2, 8, 9, 9), (16, 8, 3, 3)]),
-    "written": (written, [(24, 40), (40, 16)]),
-    "written, with a bias": (written_with_bias, [(16,), (24, 40), (40, 16)]),
-    "written, a batch": (written_batch, [(3, 8, 40), (3, 40, 16)]),
+    "written": (written(torch.mm), [(24, 40), (40, 16)]),
+    "written, with a bias": (written(torch.addmm), [(16,), (24, 40), (40, 16)]),
+    "written, a batch": (written(torch.bmm), [(3, 8, 40), (3, 40, 16)]),
 }
 
 

@@ -169,12 +169,13 @@ def test_a_replica_on_two_nodes_counts_its_samples_once(tmp_path: Path, monkeypa
             {"framework": "torch-horovod", "model": "gpt2-tiny", "sequence_length": 16},
             "Horovod averages over all ranks",
         ),
+        ({"framework": "torch-horovod", "options": {"sharding": "zero1"}}, "Horovod gives every rank all gradients"),
         ({"model": "bert-tiny"}, "the layers of bert models cannot be cut"),
     ],
 )
 def test_where_it_is_missing_a_run_says_why(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(workloads.Unsupported, match=why):
-        frameworks.refuse(training_fixtures.spec(topology="1n4g", options={"tensor_parallel": 2}, **changes))
+        frameworks.refuse(training_fixtures.spec(**{"topology": "1n4g", "options": {"tensor_parallel": 2}, **changes}))
 
 
 def test_a_convergence_check_needs_whole_replicas() -> None:
