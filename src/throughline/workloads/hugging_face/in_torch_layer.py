@@ -69,12 +69,13 @@ class Output(nn.Linear):
 
 def projected(hidden: Tensor, projections: list[nn.Linear], fp8: str | None) -> Tensor:
     """Return one product of hidden with the matrices of several projections side by side, and with their biases."""
-    weights, biases = [one.weight for one in projections], [one.bias for one in projections]
-    bias = None if biases[0] is None else torch.cat([one.to(hidden.dtype) for one in biases])
+    weights, kind = [projection.weight for projection in projections], hidden.dtype
+    biases = [projection.bias.to(kind) for projection in projections if projection.bias is not None]
+    bias = torch.cat(biases) if biases else None
     if fp8:
         result = product(hidden, weights, fp8)
         return result if bias is None else result + bias
-    cast = [weight.to(hidden.dtype) for weight in weights]
+    cast = [weight.to(kind) for weight in weights]
     return linear(hidden, cast[0] if len(cast) == 1 else torch.cat(cast), bias)
 
 

@@ -26,35 +26,35 @@ def predicted(made: Architecture, spec: RunSpec, gpu: bool) -> Memory:
     options, size = spec.options, spec.size
     half, tokens = BYTES[spec.precision], size.batch_per_replica * spec.parameters.sequence_length
     ranks, replicas = options.tensor_parallel, size.replicas // options.layout.groups(spec.topology)
-    own = made.parameters / ranks
+    share = made.parameters / ranks
     blocks = [sum(map(math.prod, layer.shapes().values())) for layer in made.layers]
     outside = made.parameters - sum(blocks)
-    kept = own / replicas if options.sharding in ("shard_grad_op", "full_shard") else own
+    kept = share / replicas if options.sharding in ("shard_grad_op", "full_shard") else share
     gathered = 0.0
-    if kept < own:
+    if kept < share:
         sent = half if gpu else 4
         whole = sum(blocks) if options.sharding == "shard_grad_op" else 2 * max(blocks)
         gathered = (whole * sent + max(blocks) * 4 + outside * 4) / ranks
-    each = [_kept(layer, tokens, half, ranks, gpu) for layer in made.layers]
+    by_layer = [_layer_activations(layer, tokens, half, ranks, gpu) for layer in made.layers]
     inputs = tokens / ranks * made.hidden * half
-    activations = sum(each)
+    activations = sum(by_layer)
     if options.activation_checkpointing is True:
         activations = inputs * len(made.layers)
     elif options.activation_checkpointing == "selective":
-        activations = sum(inputs + _products(layer, tokens, half, ranks) for layer in made.layers)
+        activations = sum(inputs + _layer_products(layer, tokens, half, ranks) for layer in made.layers)
     return Memory(
         weights=4 * kept,
         gradients=4 * kept,
-        states=8 * (own / replicas if options.sharding != "none" else own),
+        states=8 * (share / replicas if options.sharding != "none" else share),
         gathered=gathered,
         activations=activations,
         head=_head(made, tokens, half, ranks, gpu),
-        layer=max(each),
+        layer=max(by_layer),
         accumulates=options.gradient_accumulation > 1,
     )
 
 
-def _kept(layer: Layer, tokens: int, half: int, ranks: int, gpu: bool) -> float:
+def _layer_activations(layer: Layer, tokens: int, half: int, ranks: int, gpu: bool) -> float:
     """Return the bytes that one layer keeps for its backward pass, its cast weights included."""
     queries, keys = layer.query_width / ranks, layer.key_width / ranks
     norms = sum(1 for name in layer.shapes() if name.endswith("layernorm.weight"))
@@ -80,7 +80,7 @@ def _cast(layer: Layer, half: int) -> float:
     )
 
 
-def _products(layer: Layer, tokens: int, half: int, ranks: int) -> float:
+def _layer_products(layer: Layer, tokens: int, half: int, ranks: int) -> float:
     """Return the bytes of a layer's products and attention, which `activation_checkpointing: selective` keeps."""
     queries, keys = layer.query_width / ranks, layer.key_width / ranks
     wide: float = 2 * queries + 2 * keys + layer.hidden
