@@ -51,7 +51,8 @@ def wrapper(folder: Path) -> Path:
     ours = {name: value for name, value in given.items() if os.environ.get(name) != value and name != "PYTHONPATH"}
     path = ours.pop("LD_LIBRARY_PATH")
     lines = [f"export {name}={shlex.quote(value)}" for name, value in sorted(ours.items())]
-    lines += [f'export LD_LIBRARY_PATH={shlex.quote(path)}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"']
+    # After the caller's folders: an agent, which this program starts too, asks the NVML that a test has put there.
+    lines += [f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}"{shlex.quote(path)}']
     program = folder / "python-on-a-double"
     program.write_text("\n".join(["#!/usr/bin/env bash", *lines, f'exec {shlex.quote(str(python()))} "$@"', ""]))
     program.chmod(0o755)
