@@ -197,19 +197,17 @@ def test_several_ranks_compile_the_same_program_as_one() -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("kind", ["cpu", pytest.param("cuda", marks=NEEDS_GPU)])
-def test_batches_with_and_without_a_mask_take_the_same_kernel(kind: str, precision: str) -> None:
-    rank = framework(kind, precision=precision, options={"dropout": 0.0})
+def test_batches_with_and_without_a_mask_take_the_same_kernel(precision: str) -> None:
+    rank = framework(precision=precision, options={"dropout": 0.0})
     called = []
     for masked in (False, True):
         given = rank.deliver(batch(rank, 1, masked))
         with Reading() as reading:
             rank.step([given])
         called.append({name for name in reading.every if "attention" in name})
-    name = {"cpu": "flash_attention_for_cpu", "cuda": "efficient_attention"}[kind]
-    ours = f"_scaled_dot_product_{name}"
+    ours = "_scaled_dot_product_flash_attention_for_cpu"
     assert called == [{ours, f"{ours}_backward"}] * 2
-    assert rank.settings()["attention"].startswith({"cpu": "PyTorch's flash", "cuda": "memory-efficient"}[kind])
+    assert rank.settings()["attention"].startswith("PyTorch's flash")
 
 
 def test_a_step_leaves_no_gradients() -> None:
@@ -242,32 +240,18 @@ def test_the_loaders_thread_is_on_its_ranks_gpu(monkeypatch: pytest.MonkeyPatch)
 @NEEDS_GPU
 @pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_a_recorded_step_trains_as_one_that_is_not(precision: str, compiled: bool) -> None:
+@pytest.mark.parametrize("other", [{"cuda_graph": "step"}, {"remove_padding": True}], ids=str)
+def test_a_gpu_trains_the_same_recorded_and_without_padding(
+    precision: str, compiled: bool, other: dict[str, Any]
+) -> None:
     found = []
-    for options in ({}, {"compile": compiled, "cuda_graph": "step"}):
-        usual = {"dropout": 0.0, "gradient_accumulation": 2}
-        rank = framework("cuda", precision=precision, options={**usual, **options})
-        assert (rank.recorded is not None) == bool(options)
-        losses = [rank.step([rank.deliver(batch(rank, 2 * step + turn)) for turn in (0, 1)]) for step in range(6)]
-        rank.sync()
-        found.append(rank.losses(losses))
-    assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)
-
-
-@NEEDS_GPU
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
-def test_a_gpu_trains_the_same_without_padding(precision: str, compiled: bool) -> None:
-    found = []
-    for options in ({}, {"remove_padding": True, "compile": compiled}):
-        rank = framework("cuda", precision=precision, options={"dropout": 0.0, **options})
-        losses = []
-        for seed in range(6):
-            arrays = bert.WORKLOAD.synthetic(4, rank.spec, seed)
-            lengths = torch.tensor([32, 20 + seed, 32, 30 - seed])
-            arrays["mask"] = (torch.arange(32) < lengths[:, None]).to(torch.int8).numpy()
-            arrays["positions"][arrays["positions"] >= lengths.numpy()[:, None]] = 0
-            losses.append(rank.step([rank.deliver(rank.data(bert.without_padding(arrays) if options else arrays))]))
+    for options in ({}, {"compile": compiled, **other}):
+        rank = framework("cuda", precision=precision, options={"dropout": 0.0, "gradient_accumulation": 2, **options})
+        assert (rank.recorded is not None) == ("cuda_graph" in options)
+        masked = "remove_padding" in other
+        losses = [
+            rank.step([rank.deliver(batch(rank, 2 * step + turn, masked)) for turn in (0, 1)]) for step in range(6)
+        ]
         rank.sync()
         found.append(rank.losses(losses))
     assert found[1] == pytest.approx(found[0], rel=1e-4 if precision == "fp32" else 5e-3)

@@ -159,6 +159,18 @@ def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() ->
     assert pinned == free and pinned["masked"] == 8
 
 
+def test_dropout_is_behind_embeddings_attention_and_both_parts_of_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+    attended = in_torch.attended
+    monkeypatch.setattr(in_torch, "dropped", lambda hidden, p: drawn.append(p) or hidden)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(in_torch, "attended", lambda *given: drawn.append(given[4]) or attended(*given))  # type: ignore[func-returns-value]
+    model = in_torch.BertForPretraining(bert.SHAPES["bert-tiny"], 1000, dropout=0.25, activation_checkpointing=False)
+    for training, p in ((True, 0.25), (False, 0.0)):
+        drawn.clear()
+        model.train(training)(**tensors(batch_of(rows())))
+        assert drawn == [p] * (1 + 3 * bert.SHAPES["bert-tiny"].layers)
+
+
 def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
     gradients, calls = [], []
     for activation_checkpointing in (False, True):

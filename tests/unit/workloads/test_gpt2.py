@@ -127,6 +127,18 @@ def test_no_position_sees_what_is_behind_it() -> None:
         assert torch.equal(found[0][:, :10], found[1][:, :10]) and not torch.equal(found[0][:, 10:], found[1][:, 10:])
 
 
+def test_dropout_is_behind_embeddings_attention_and_both_parts_of_a_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[float] = []
+    attended = in_torch.attended
+    monkeypatch.setattr(in_torch, "dropped", lambda hidden, p: drawn.append(p) or hidden)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(in_torch, "attended", lambda *given: drawn.append(given[4]) or attended(*given))  # type: ignore[func-returns-value]
+    model = network(dropout=0.25)
+    for training, p in ((True, 0.25), (False, 0.0)):
+        drawn.clear()
+        model.train(training)(tokens())
+        assert drawn == [p] * (1 + 3 * MADE.layers)
+
+
 def test_checkpointing_computes_layers_twice_and_the_same_gradients() -> None:
     gradients, calls = [], []
     for activation_checkpointing in (False, True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -10,8 +9,6 @@ import numpy as np
 import pytest
 
 from throughline.spec import Optimizer, Options, RunSpec, example
-from throughline.study import runs
-from throughline.study.config import load
 from throughline.workloads import resnet
 
 torch = pytest.importorskip("torch")
@@ -247,13 +244,3 @@ def test_more_classes_than_the_model_tells_apart_are_refused() -> None:
     fits = resnet.WORKLOAD.fits
     assert fits(resnet.Parameters(classes=9), {"classes": 10}) == "holds 10 classes; the model tells 9 apart"
     assert fits(resnet.Parameters(), {"classes": 10}) is None
-
-
-def test_a_blocks_keys_and_its_optimizer_make_its_specification() -> None:
-    optimizer = {"name": "sgd", "momentum": 0.875}
-    block = {"model": "resnet50", "classes": 10, "optimizer": optimizer, "options": {"data": "synthetic"}}
-    (spec, *_) = runs.expand(load([], {"benchmarks": {"b": block}}))
-    plain = json.loads(spec.canonical)
-    assert (plain["image"], plain["classes"], plain["optimizer"]) == (224, 10, optimizer)
-    assert not {"label_smoothing", "channels_last", "parameters"} & plain.keys()
-    assert spec.parameters == resnet.Parameters(classes=10)

@@ -17,10 +17,10 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from throughline import workloads
 from throughline.frameworks.rank import refuse_if
-from throughline.frameworks.torch import experts, recorded, sharding
+from throughline.frameworks.torch import recorded, sharding
+from throughline.frameworks.torch.parallel import average_experts, norms_of_whole, refuse_experts
 from throughline.frameworks.torch.rank import HALF, TorchRank
 from throughline.frameworks.torch.recorded import Batch
-from throughline.frameworks.torch.tensor import norms_of_whole
 from throughline.workloads import in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
@@ -73,7 +73,7 @@ class TorchDDP(TorchRank):
         if self.options.cuda_graph == "step":
             recorded.refuse(self.options, self.kind)
         sharding.refuse(self.options, self.replicas, self.groups)
-        experts.refuse(self.options)
+        refuse_experts(self.options)
         refuse_if(
             self.options.reduce_dtype != "fp32" and self.options.sharding in sharding.WEIGHTS,
             "FSDP2 sums the parts of gradients in fp32: with options.reduce_dtype, options.sharding can only be "
@@ -146,7 +146,7 @@ class TorchDDP(TorchRank):
         total = super().passes(batches)
         if self.experts and not self.in_parts:
             own = [self.network.get_parameter(name).grad for name in sorted(self.spread)]
-            experts.average(own, self.holding.get_group())
+            average_experts(own, self.holding.get_group())
         return total
 
     def exchange(self, last: bool) -> AbstractContextManager[Any]:

@@ -21,8 +21,8 @@ from throughline.frameworks.torch import products
 from throughline.frameworks.torch.building import on_device
 from throughline.frameworks.torch.norms import clip, norms_here
 from throughline.frameworks.torch.optimizers import build
+from throughline.frameworks.torch.parallel import norms_of_whole, share_overflow
 from throughline.frameworks.torch.recorded import Batch, ReplayedStep, rate_of, set_rate
-from throughline.frameworks.torch.tensor import norms_of_whole, share_overflow
 from throughline.spec import RunSpec
 from throughline.workloads import in_torch_compiler, in_torch_timed
 from throughline.workloads.in_torch_tensor_parallel import TensorGroup
