@@ -112,8 +112,7 @@ def faces() -> Iterator[str]:
 
 
 def decoders() -> Iterator[str]:
-    """Decoders with and without a copy of their weights in 16 bits, and their layouts. Which experts a token chooses
-    depends on values, and the fake driver has none."""
+    """Decoders and their layouts. Which experts a token chooses depends on values, and the fake driver has none."""
     for precision, option in product(("fp32", *HALF), ("", "gradient_accumulation=2", "activation_checkpointing=true")):
         yield f"llama-tiny {precision} {option}"
         yield f"mixture-tiny {precision} {option}"
@@ -127,6 +126,8 @@ def decoders() -> Iterator[str]:
         yield f"llama-tiny bf16 ranks=8 {option}"
     yield "mixture-tiny bf16 ranks=8 sharding=full_shard"
     yield "llama-tiny fp8"
+    for option in ("", " attention_kernel=flex", " attention=document attention_kernel=flex"):
+        yield f"llama-tiny bf16 compile=true{option}"
 
 
 def libraries() -> Iterator[str]:

@@ -15,7 +15,7 @@ import training_fixtures
 from throughline import frameworks, workloads
 from throughline.spec import RunSpec
 from throughline.workloads import Unsupported, in_torch_attention
-from throughline.workloads.hugging_face import WORKLOAD, architecture, configuration, work
+from throughline.workloads.hugging_face import WORKLOAD, architecture, configuration, in_torch_flex, work
 
 NO_DECODER = {"gpt2-124m", "gpt2-355m", "gpt2-774m", "gpt2-1.5b", "modernbert-base", "deberta-v3-base"}
 CONTENT = {
@@ -148,3 +148,45 @@ def test_on_a_gpu_documents_lie_in_a_row_where_flashattention_can(
     for precision, attention in (("bf16", "document"), ("fp32", "document"), ("bf16", "sample")):
         form.pin(network, spec(CONTENT, precision=precision, attention=attention), torch.device("cuda"))
         assert network.several_lengths is (in_a_row and (precision, attention) == ("bf16", "document"))
+
+
+FLEX: dict[str, dict[str, Any]] = {
+    "soft cap, windows": {"model_type": "gemma2", "head_dim": 8, "sliding_window": 5, "attn_logit_softcapping": 2.0,
+                          "num_key_value_heads": 2},
+    "sinks, windows": {"model_type": "gpt_oss", "head_dim": 8, "sliding_window": 5, "num_local_experts": 4,
+                       "num_experts_per_tok": 2, "num_key_value_heads": 2, "pad_token_id": None},
+    "heads of their own": {},
+}  # fmt: skip
+"""Parts of a config.json."""
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+@pytest.mark.parametrize("documents", [False, True])
+@pytest.mark.parametrize("name", FLEX)
+def test_flex_attention_is_the_same_attention(name: str, documents: bool) -> None:
+    """The forward pass in double precision. A CPU has no backward pass of FlexAttention."""
+    asked = spec({**CONTENT, **FLEX[name]})
+    network = workloads.form(asked.model, "torch").build(asked, {}).double()
+    positions = np.array([[*range(16)], [*range(7), *range(9)]]) if documents else None
+    batch = {"input_ids": torch.randint(97, (2, 16), generator=torch.manual_seed(3))}
+    if positions is not None:
+        batch["position_ids"] = torch.from_numpy(positions)
+    with torch.no_grad():
+        for parameter_name, parameter in network.named_parameters():  # so that scores differ, and sinks count
+            parameter.add_(1.5) if parameter_name.endswith("sinks") else parameter.mul_(4)
+        right = network(**batch)
+        network.attention = in_torch_flex.KERNEL
+        assert float(network(**batch)) == pytest.approx(float(right), rel=1e-12)
+        layers = {layer.window for layer in network.made.layers}
+    assert name == "heads of their own" or 5 in layers
+
+
+def test_flex_attention_trains_compiled_on_a_gpu_alone() -> None:
+    with pytest.raises(Unsupported, match="no backward pass on a CPU"):
+        in_torch_flex.refuse(torch.device("cpu"), True)
+    with pytest.raises(Unsupported, match=r"set options\.compile"):
+        in_torch_flex.refuse(torch.device("cuda"), False)
+    in_torch_flex.refuse(torch.device("cuda"), True)
+    asked = spec(CONTENT, attention_kernel="flex")
+    with pytest.raises(Unsupported, match="FlexAttention"):
+        workloads.form(asked.model, "torch").build(asked, {}, torch.device("cpu"))

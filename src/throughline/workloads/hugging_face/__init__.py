@@ -51,6 +51,14 @@ class Parameters(Part):
         choices=("sample", "document"),
         titled=True,
     )
+    attention_kernel: str = key(
+        "what computes attention in `torch`. `default`: a kernel of PyTorch, or single products where none has the "
+        "model's soft cap or sinks. `flex`: FlexAttention, for windows, documents, soft caps and sinks, on GPUs with "
+        "`compile`. No GPU has compared the two yet",
+        default="default",
+        choices=("default", "flex"),
+        titled=True,
+    )
 
 
 def data_of(parameters: Parameters) -> tuple[Workload[Any], Any]:

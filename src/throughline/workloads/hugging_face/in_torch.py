@@ -23,7 +23,7 @@ from torch.nn.functional import linear
 
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
-from throughline.workloads.hugging_face import WORKLOAD, Parameters, in_torch_fp8
+from throughline.workloads.hugging_face import WORKLOAD, Parameters, in_torch_flex, in_torch_fp8
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import Block, Norm
 from throughline.workloads.in_torch_attention import HALF, Asked, Attention, pin
@@ -101,12 +101,12 @@ class Decoder(Network):
         ids = input_ids.long()
         ids = ids if self.entries is None else ids % self.entries
         rows, table = self.embedded(ids)
-        hidden, documents = self.begun(rows, table.dtype), self.documents(position_ids, bounds)
+        hidden, seen = self.begun(rows, table.dtype), self.seen(ids, self.documents(position_ids, bounds))
         kind = self.model.norm.weight.dtype
         angles = self.angles[:, :, : ids.shape[1]].to(torch.promote_types(kind, torch.float32))
         for block in self.model.layers:
             with self.autocast():  # for each layer anew, so that none keeps its cast weights longer than it has to
-                hidden = self.call(block, hidden, angles[block.layer.rotary], documents)
+                hidden = self.call(block, hidden, angles[block.layer.rotary], seen[block.layer.window])
         last, labels = self.ended(hidden, ids.shape[1]), ids[:, 1:].flatten()
         if self.lm_head is not None:
             table = self.lm_head.weight.to(last.dtype)
@@ -118,6 +118,14 @@ class Decoder(Network):
         if self.ranks:
             return self.ranks.cross_entropy(scores, labels, kind).mean()
         return MEAN(scores, labels, last.new_ones(len(scores), dtype=kind))
+
+    def seen(self, ids: Tensor, documents: Tensor | None) -> dict[int | None, Any]:
+        """Map the windows of layers to what tells a layer which tokens see each other (see `Block`)."""
+        windows = dict.fromkeys(layer.window for layer in self.made.layers)
+        if self.attention is not in_torch_flex.KERNEL:
+            return dict.fromkeys(windows, documents)
+        size = ids.shape[1], ids.device
+        return {window: in_torch_flex.block_mask(window, documents, *size) for window in windows}
 
     def documents(self, position_ids: Tensor | None, bounds: Tensor | None) -> Tensor | None:
         """Return what tells a layer the documents apart (see `Block`)."""
@@ -202,6 +210,10 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
     def pin(self, network: Decoder, spec: RunSpec[Parameters], at: torch.device) -> None:
         asked = _asked(spec, network.made)
         network.attention = pin(at, asked)
+        if spec.parameters.attention_kernel == "flex":
+            in_torch_flex.refuse(at, bool(spec.options.compile))
+            network.attention = in_torch_flex.KERNEL
+            return
         network.several_lengths = asked.several_lengths and at.type == "cuda" and network.attention.name == "flash"
         for block in network.model.layers:
             block.self_attn.grouped = network.attention.name in GROUPED_KERNELS
@@ -309,7 +321,7 @@ def _asked(spec: RunSpec[Parameters], made: Architecture) -> Asked:
 def _words(attention: Attention, made: Architecture) -> str:
     """Return the words of a record for how attention is computed."""
     layers = [layer for layer in made.layers if layer.softcap is not None or layer.sinks]
-    if not layers:
+    if not layers or attention is in_torch_flex.KERNEL:
         return attention.words
     what = "sinks" if layers[0].sinks else "a soft cap"
     return f"single products and a softmax, because no kernel here has {what}"

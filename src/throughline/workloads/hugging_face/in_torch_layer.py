@@ -10,10 +10,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.flex_attention import BlockMask
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
+from throughline.workloads.hugging_face import in_torch_flex
 from throughline.workloads.hugging_face.architecture import NORMS, Layer
 from throughline.workloads.hugging_face.in_torch_experts import Mixture, activated, wide
 from throughline.workloads.hugging_face.in_torch_fp8 import product
@@ -104,7 +106,7 @@ class Attention(nn.Module):
             self.q_norm = Norm(query if over_all else layer.head_dim, layer, over_all)
             self.k_norm = Norm(key if over_all else layer.head_dim, layer, over_all)
 
-    def forward(self, hidden: Tensor, angles: Tensor, documents: Tensor | None) -> Tensor:
+    def forward(self, hidden: Tensor, angles: Tensor, documents: Tensor | BlockMask | None) -> Tensor:
         layer = self.layer
         if self.ranks:
             hidden = gathered(hidden, self.ranks).view(-1, angles.shape[1], layer.hidden)
@@ -149,8 +151,8 @@ class Block(nn.Module):
 
     angles: cosines and sines [2, S, pairs]. documents: those of a sample do not see each other. [B, S]: the number of
     each token's document; or [documents + 1]: where they begin if all samples lie in a row, and where the last one
-    ends, for FlashAttention. selective: products and attention are kept for the backward pass, which computes all else
-    again.
+    ends, for FlashAttention; or the mask of FlexAttention, which has the layer's window as well. selective: products
+    and attention are kept for the backward pass, which computes all else again.
     """
 
     def __init__(self, layer: Layer, selective: bool) -> None:
@@ -161,7 +163,7 @@ class Block(nn.Module):
         for name in filter(None, NORMS[layer.norms]):
             self.add_module(name, Norm(layer.hidden, layer))
 
-    def forward(self, hidden: Tensor, angles: Tensor, documents: Tensor | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, angles: Tensor, documents: Tensor | BlockMask | None = None) -> Tensor:
         if not self.selective:
             return self.computed(hidden, angles, documents)
         result: Tensor = checkpoint(
@@ -169,7 +171,7 @@ class Block(nn.Module):
         )
         return result
 
-    def computed(self, hidden: Tensor, angles: Tensor, documents: Tensor | None) -> Tensor:
+    def computed(self, hidden: Tensor, angles: Tensor, documents: Tensor | BlockMask | None) -> Tensor:
         before, after, before_feed, after_feed = NORMS[self.layer.norms]
         branch = self.self_attn(self.normed(before, hidden), angles, documents)
         hidden = hidden + self.normed(after, branch)
@@ -197,10 +199,12 @@ def rotated(heads: Tensor, angles: Tensor) -> Tensor:
 
 def attended(
     query: Tensor, key: Tensor, value: Tensor, sinks: Tensor | None, layer: Layer, grouped: bool,
-    documents: Tensor | None = None,
+    documents: Tensor | BlockMask | None = None,
 ) -> Tensor:  # fmt: skip
-    """Return the attention [B, heads, S, width]. A soft cap and sinks are in no kernel of PyTorch, so such scores are
-    computed by single products."""
+    """Return the attention [B, heads, S, width]. A soft cap and sinks are in no kernel of PyTorch but FlexAttention, so
+    such scores are computed by single products."""
+    if isinstance(documents, BlockMask):
+        return in_torch_flex.attended(query, key, value, sinks, layer, documents)
     if layer.softcap is not None or sinks is not None:
         return by_products(query, key, value, sinks, layer, documents)
     if documents is not None and documents.ndim == 1:

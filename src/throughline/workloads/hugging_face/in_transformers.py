@@ -93,6 +93,10 @@ class HuggingFaceInTransformers(TransformersForm[Parameters]):
     draws_on_device = True
 
     def build(self, spec: RunSpec[Parameters], facts: Values, at: torch.device | None = None) -> Pretrained:
+        if spec.parameters.attention_kernel != "default":
+            raise Unsupported(
+                "attention_kernel: transformers computes attention by PyTorch's kernels; torch has others"
+            )
         config = _config(spec)
         if not spec.options.dropout:
             for name in _dropouts(config):
