@@ -230,7 +230,7 @@ def test_pixels_stay_on_the_gpu_for_frameworks_that_take_them(
 ) -> None:
     given: list[Any] = []
     run: Any = SimpleNamespace(
-        manifest=opened(manifest), size=SimpleNamespace(batch_per_replica=4), order=SimpleNamespace(kind=kind),
+        manifest=opened(manifest), size=SimpleNamespace(batch_per_replica=4), plan=SimpleNamespace(kind=kind),
         options=SimpleNamespace(image_decoder="dali"), spec=SimpleNamespace(decoders=2),
         framework=SimpleNamespace(local_rank=1, takes_from_gpu=takes),
     )  # fmt: skip

@@ -156,7 +156,7 @@ def test_percentiles_of_step_times(tmp_path: Path) -> None:
     for repeat, times in ((1, 1.0), (2, 4.0), (3, 2.0)):
         one = read_spec(json.dumps({**asked, "repeat": repeat}))
         slow = SimpleNamespace(step_seconds=[times * step / 1000 for step in range(20, 0, -1)])
-        figures = outcome._of_steps(one, [SimpleNamespace(step_seconds=[0.001] * 20), slow])  # type: ignore[list-item]
+        figures = outcome._step_percentiles(one, [SimpleNamespace(step_seconds=[0.001] * 20), slow])  # type: ignore[list-item]
         value = record(one.values(), 64.0) | {"figures": figures, "data": None}
         paths.append(write_record(tmp_path, value))
     (cell,) = summary.summarize(paths, repeats=3).frameworks["torch"].values()
