@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from throughline.numbers import milliseconds, percent, reading
 from throughline.prediction import FAR
 from throughline.records import PredictedCell, PredictedSeries
-from throughline.report.analysis import predictions
+from throughline.report.analysis import cost, predictions
 from throughline.report.analysis.cells import Group
 from throughline.report.render.tables import CSV, FORMS, PAGE, TEXT, Column, Entry, Line, Table, series
 from throughline.report.topic import GAIN, Finding, Scope, Topic
@@ -90,18 +90,16 @@ def _lines(group: Group, one: PredictedSeries) -> Iterator[Line]:
 
 
 def _task(group: Group, one: PredictedSeries, cell: PredictedCell) -> Iterator[Entry]:
-    """Yield the hours of the whole training with their ends, and its price, on devices like the measured ones."""
-    cost = next((row.cell.cost for row in group.series(one.framework) if row.cell), None)
-    samples, rate = (cost.total_samples, cost.price_per_device_hour) if cost else (None, None)
-    hours, most, least = (
-        samples / speed / 3600 if samples else None for speed in (cell.samples_per_s, cell.low, cell.high)
-    )
-    price = hours * rate * Topology.parse(cell.topology).world if hours and rate else None
-    unknown = cost.reasons.get("task_hours") if cost else None
-    yield Entry.of(hours, lambda middle: f"{reading(middle)} ({reading(least)} to {reading(most)})", unknown)
-    yield from (Entry(value=least), Entry(value=most))
-    money = cost.currency if cost and cost.currency else ""
-    yield Entry.of(price, lambda paid: f"{reading(paid)} {money}", cost.reasons.get("task_price") if cost else None)
+    """Yield the hours of the whole training with their ends, and its price, on devices like the largest measured."""
+    measured = [row.cell.cost for row in group.series(one.framework) if row.cell][-1]
+    price, money = measured.price_per_device_hour, measured.currency or ""
+    rated = cost.Rate(price, money, "") if price else measured.reasons.get("task_price", "")
+    world, samples = Topology.parse(cell.topology).world, measured.total_samples
+    made, most, least = (cost.of(speed, world, rated, samples) for speed in (cell.samples_per_s, cell.low, cell.high))
+    ends = f" ({reading(least.task_hours)} to {reading(most.task_hours)})"
+    yield Entry.of(made.task_hours, lambda hours: reading(hours) + ends, made.reasons.get("task_hours"))
+    yield from (Entry(value=least.task_hours), Entry(value=most.task_hours))
+    yield Entry.of(made.task_price, lambda paid: f"{reading(paid)} {money}", made.reasons.get("task_price"))
 
 
 def _refused(group: Group, one: PredictedSeries) -> Iterator[Line]:
