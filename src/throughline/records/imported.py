@@ -1,6 +1,6 @@
 """imported.json: the results in other people's logs, file by file, and the rows of speed that follow from them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -17,12 +17,9 @@ OUTCOMES: dict[Outcome, str] = {
     "binary": "no text",
     "too_large": "too large to be read",
 }
-UNITS: dict[str | None, Literal["samples/s", "images/s", "tokens/s", "tokens/s/device"]] = {
+UNITS = {
     "sequences/s": "samples/s",
-    "samples/s": "samples/s",
-    "images/s": "images/s",
-    "tokens/s": "tokens/s",
-    "tokens/s/device": "tokens/s/device",
+    **{unit: unit for unit in ("samples/s", "images/s", "tokens/s", "tokens/s/device")},
 }
 """Map the units of imports to the units of a Result. Steps per second are left out: the batch is unknown."""
 
@@ -30,17 +27,18 @@ UNITS: dict[str | None, Literal["samples/s", "images/s", "tokens/s", "tokens/s/d
 class ImportedRun(Entry):
     """One run in a file or, if the file has no usable run, the file's outcome.
 
-    reasons: why a value is null, by key; named: the keys whose values are from the file's name and not from the log;
-    value: the speed of all devices together, not rounded; rule: which steps it drops and what it averages.
+    value: the speed of all devices together, not rounded; rule: which steps it drops and what it averages; reasons: why
+    a value is null, by key; named: the keys whose values are from the file's name and not from the log. A kind of log
+    leaves file, kind, named and sha256 to the import, and framework too, if it is called as the kind is.
     """
 
-    file: str
-    status: Outcome
+    file: str = ""
+    status: Outcome = "ok"
     reason: str | None = None
     kind: str | None = None
     framework: str | None = None
     model: str | None = None
-    precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8", "fp4"] | None = None
+    precision: Annotated[str, Field(pattern="^(fp32|tf32|bf16|fp16|fp8|fp4)$")] | None = None
     batch_size_per_device: Count | None = None
     gradient_accumulation: Count | None = None
     devices: Count | None = None
@@ -70,23 +68,22 @@ class Imported(Entry):
     def results(self) -> list[Result]:
         """Return the runs as rows, in the form in which we check them beside published and our own results."""
         return [
-            Result(
-                origin="imported",
-                source=self.name,
-                place=f"results/{self.name}/imported.json, {run.file}",
-                framework=run.framework or run.kind or "unknown",
-                software=run.software,
-                model=run.model or "unknown",
-                precision=run.precision,
-                device=run.hardware,
-                nodes=run.nodes,
-                devices=run.devices,
-                batch=run.batch_size_per_device,
-                gradient_accumulation=run.gradient_accumulation,
-                convention=run.rule or "",
-                value=repr(run.value),
-                unit=UNITS[run.unit],
-                evidence=run.sha256,
+            Result.model_validate(
+                {
+                    **{key: getattr(run, key) for key in ("software", "precision", "nodes", "devices")},
+                    "origin": "imported",
+                    "source": self.name,
+                    "place": f"results/{self.name}/imported.json, {run.file}",
+                    "framework": run.framework or run.kind or "unknown",
+                    "model": run.model or "unknown",
+                    "device": run.hardware,
+                    "batch": run.batch_size_per_device,
+                    "gradient_accumulation": run.gradient_accumulation,
+                    "convention": run.rule or "",
+                    "value": repr(run.value),
+                    "unit": UNITS[run.unit],
+                    "evidence": run.sha256,
+                }
             )
             for run in self.read
             if run.unit in UNITS

@@ -19,7 +19,7 @@ import report_fixture
 from throughline import records
 from throughline.comparables import exports
 from throughline.comparables.logs import kinds
-from throughline.comparables.logs.folder import LARGEST, imported, of_file
+from throughline.comparables.logs.folder import FACTS, LARGEST, imported, of_file
 from throughline.files import UserError
 from throughline.report.render import imports, table_files
 
@@ -167,22 +167,26 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
 }
 
 
-def run_of(path: Path, name: str | None = None) -> dict[str, Any]:
+def run_of(path: Path, name: str | None = None, text: str | None = None) -> records.ImportedRun:
+    """Return the only run of a file, with this text if it is not there."""
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
     (run,) = of_file(path, name or path.name)
     return run
+
+
+def facts_of(run: records.ImportedRun) -> tuple[Any, ...]:
+    return run.model, run.precision, run.batch_size_per_device, run.devices
 
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_kind_is_known_by_its_content_and_has_its_rule(name: str, tmp_path: Path) -> None:
     text, kind, value, facts = LOGS[name]
-    (path := tmp_path / "log").write_text(text, encoding="utf-8")
-    run = run_of(path, name)
-    assert (run["status"], run.get("kind")) == ("ok", kind), run.get("reason")
-    assert run["value"] == pytest.approx(value)
-    assert tuple(run[key] for key in ("model", "precision", "batch_size_per_device", "devices")) == facts
-    for key in ("model", "precision", "batch_size_per_device", "devices", "hardware", "software"):
-        assert (key in run["reasons"]) == (run[key] is None)
-    assert len(run["rule"].split()) > 3
+    run = run_of(tmp_path / "log", name, text)
+    assert (run.status, run.kind, facts_of(run)) == ("ok", kind, facts), run.reason
+    assert run.value == pytest.approx(value)
+    assert set(run.reasons) == {key for key in FACTS if getattr(run, key) is None}
+    assert run.rule and len(run.rule.split()) > 3
 
 
 def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,26 +198,22 @@ def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
     logs = tmp_path / "logs"
     logs.mkdir()
-    for name, text in {
-        "a": log,
-        "b": log[: log.index("step 2")],
-        "c": log.replace("batch", "size"),
-        "d": MEGATRON,
-    }.items():
+    for name, text in zip(
+        "abcd", (log, log[: log.index("step 2")], log.replace("batch", "size"), MEGATRON), strict=True
+    ):
         (logs / name).write_text(text, encoding="utf-8")
     read, cut_off, broken, other = imported("x", logs)["files"]
     assert (read["kind"], read["framework"], read["value"]) == ("Toytrain", "Toytrain", pytest.approx(8 * 16 / 0.4))
     facts = {"model": "resnet50", "precision": "bf16", "batch_size_per_device": 16, "devices": 8}
     assert {key: read[key] for key in facts} == facts
-    assert [run["status"] for run in (cut_off, broken)] == ["cut_off", "broken"]
-    assert other["kind"] == "Megatron-LM"
+    assert [cut_off["status"], broken["status"], other["kind"]] == ["cut_off", "broken", "Megatron-LM"]
 
 
 def test_every_kind_is_tested_and_documented() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs" / "compare.md").read_text(encoding="utf-8")
     tested = {kind for _, kind, *_ in LOGS.values()} | {"DLPerf's result", "Paddle's index"}
-    assert set(kinds.found()) == tested
+    assert set(kinds.find_all()) == tested
     for name in tested:
         assert name.replace("Hugging Face Trainer", "trainer_state.json") in page
 
@@ -236,52 +236,36 @@ CUT = {
 
 @pytest.mark.parametrize("kind", CUT)
 def test_a_log_that_breaks_off_says_so(kind: str, tmp_path: Path) -> None:
-    (path := tmp_path / "log").write_text(CUT[kind], encoding="utf-8")
-    run = run_of(path)
-    assert run["status"] == "cut_off", run
-    assert run["reason"].startswith(f"{kind.strip()}: ")
-    assert "value" not in run
+    run = run_of(tmp_path / "log", text=CUT[kind])
+    assert (run.status, run.value) == ("cut_off", None)
+    assert run.reason and run.reason.startswith(f"{kind.strip()}: ")
 
 
 def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
-    def put(name: str, content: bytes | str) -> None:
-        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
-
-    put("binary.log", os.urandom(4096))
-    put("empty.log", "")
-    put("foreign.log", "Epoch 1, 12 s, all is well\n")
-    put("mixed.log", BERT_TORCH + MEGATRON)
-    put("runs.log", PADDLE + PADDLE)
-    put("twice.log", BERT_TORCH + BERT_TORCH.replace("250.5", "260.5"))
-    put("broken.json", TRAINER[:-40])
-    put("nan.log", BERT_TORCH.replace("250.5", "0.0"))
-    put("no_batch.log", ONEFLOW.replace("batch_size_per_device", "something"))
-    put("damaged.log", BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n")
-    put("two.log", RESNET_MXNET + RESNET_MXNET.replace("[0, 1]", "[0]"))
+    files: dict[str, tuple[bytes | str, list[str]]] = {
+        "binary.log": (os.urandom(4096), ["binary"]),
+        "broken.json": (TRAINER[:-40], ["broken"]),
+        "damaged.log": (BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n", ["ok"]),
+        "empty.log": ("", ["foreign"]),
+        "foreign.log": ("Epoch 1, 12 s, all is well\n", ["foreign"]),
+        "mixed.log": (BERT_TORCH + MEGATRON, ["mixed"]),
+        "nan.log": (BERT_TORCH.replace("250.5", "0.0"), ["broken"]),
+        "no_batch.log": (ONEFLOW.replace("batch_size_per_device", "something"), ["broken"]),
+        "runs.log": (PADDLE + PADDLE, ["mixed"]),
+        "twice.log": (BERT_TORCH + BERT_TORCH.replace("250.5", "260.5"), ["mixed"]),
+        "two.log": (RESNET_MXNET + RESNET_MXNET.replace("[0, 1]", "[0]"), ["ok", "ok"]),
+    }
+    for name, (text, _) in files.items():
+        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     with open(tmp_path / "huge.log", "wb") as huge:
         huge.truncate(LARGEST + 1)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / ".hidden").write_text(BERT_TORCH)
-    content = imported("others", tmp_path)
-    outcome: dict[str, list[str]] = {}
-    for run in content["files"]:
-        outcome.setdefault(run["file"], []).append(run["status"])
-        assert run["status"] == "ok" or run["reason"]
-    assert outcome == {
-        "binary.log": ["binary"],
-        "broken.json": ["broken"],
-        "damaged.log": ["ok"],
-        "empty.log": ["foreign"],
-        "foreign.log": ["foreign"],
-        "huge.log": ["too_large"],
-        "mixed.log": ["mixed"],
-        "nan.log": ["broken"],
-        "no_batch.log": ["broken"],
-        "runs.log": ["mixed"],
-        "twice.log": ["mixed"],
-        "two.log": ["ok", "ok"],
-    }
-    read = records.Imported.model_validate(content)
+    read = records.Imported.model_validate(imported("others", tmp_path))
+    assert all(run.status == "ok" or run.reason for run in read.files)
+    expected = {name: statuses for name, (_, statuses) in files.items()} | {"huge.log": ["too_large"]}
+    assert {name: [run.status for run in read.files if run.file == name] for name in expected} == expected
+    assert {run.file for run in read.files} == expected.keys()
     assert [row.origin for row in read.results()] == ["imported"] * 3
     assert "2 of 12 files are read; 2 foreign" in imports.outcome(read)
 
@@ -347,15 +331,9 @@ def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> Non
     for row in rows:
         run = run_of(SHARED / row["file"], row["file"])
         half = 0.5 * 10.0 ** -len(row["published"].partition(".")[2])
-        assert abs(run["value"] - float(row["published"])) <= half * 1.000001, row["file"]
-        said = {key: str(run[key]) for key in ("model", "precision", "batch_size_per_device", "devices", "unit")}
-        assert said == {
-            "model": row["model"],
-            "precision": row["precision"].replace("amp", "fp16"),
-            "batch_size_per_device": row["batch_size_per_device"],
-            "devices": row["gpus"],
-            "unit": row["unit"],
-        }, row["file"]
+        assert run.value and abs(run.value - float(row["published"])) <= half * 1.000001, row["file"]
+        expected = row["model"], row["precision"].replace("amp", "fp16"), row["batch_size_per_device"], row["gpus"]
+        assert (*map(str, facts_of(run)), run.unit) == (*expected, row["unit"]), row["file"]
 
 
 @pytest.fixture(scope="module")
@@ -406,14 +384,11 @@ def test_paddle_s_index_is_written(study: Path) -> None:
 
 def test_both_forms_are_read_among_logs(study: Path) -> None:
     path = study / "dlperf" / "torch_bz32_fp32_result.json"
-    rows = {run["devices"]: run for run in of_file(path, path.name)}
-    eight = rows[8]
-    assert (eight["framework"], eight["model"], eight["precision"], eight["nodes"]) == ("torch", "bert", "fp32", 1)
-    name = "nlp_bert_mp_bs32_fp32_8_speed"
-    run = run_of(study / "index" / "torch" / name)
-    assert (run["status"], run["kind"], run["devices"], run["precision"]) == ("ok", "Paddle's index", 8, "fp32")
-    assert run["batch_size_per_device"] == eight["batch_size_per_device"] == 32
-    assert run["value"] == pytest.approx(eight["value"], abs=0.01)
+    eight = {run.devices: run for run in of_file(path, path.name)}[8]
+    assert (eight.framework, eight.nodes, *facts_of(eight)) == ("torch", 1, "bert", "fp32", 32, 8)
+    run = run_of(study / "index" / "torch" / "nlp_bert_mp_bs32_fp32_8_speed")
+    assert (run.status, run.kind, *facts_of(run)) == ("ok", "Paddle's index", "bert", "fp32", 32, 8)
+    assert run.value == pytest.approx(eight.value, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -427,5 +402,4 @@ def test_both_forms_are_read_among_logs(study: Path) -> None:
     ],
 )
 def test_damaged_forms_say_what_is_wrong(text: str, status: str, tmp_path: Path) -> None:
-    (path := tmp_path / "result.json").write_text(text)
-    assert run_of(path)["status"] == status
+    assert run_of(tmp_path / "result.json", text=text).status == status

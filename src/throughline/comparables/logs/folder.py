@@ -8,8 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from throughline.comparables.logs import file_names, kinds
-from throughline.comparables.logs.log import NOT_SAID, Log, Reading, Unusable
+from throughline.comparables.logs import kinds
+from throughline.comparables.logs.log import Log, Unusable
 from throughline.files import UserError, natural, scrubbed
 from throughline.records import SCHEMA, ImportedRun
 
@@ -23,6 +23,18 @@ Ranks that write at the same time leave some.
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 MODEL = re.compile(r"[A-Za-z][\w .,+-]*(?:/[\w.+-]+)?")
 """The form of a model's name. A path on somebody's machine does not match it."""
+IN_NAMES = {
+    "model": r"(resnet50|bert[_-](?:base|large)|gpt2[_-](?:small|medium|large|xl))",
+    "precision": r"(?<![a-z0-9])(fp32|tf32|bf16|fp16|amp|fp8)(?![a-z0-9])",
+    "batch_size_per_device": r"(?<![a-z0-9])b(?:s|z)?(\d+)(?![a-z0-9])",
+    "devices": r"gpus?(\d+)(?![a-z0-9])|(?<![a-z0-9])(\d+)gpus?(?![a-z])",
+    "topology": r"(?<![a-z0-9])n?(\d+)[nc](\d+)g?(?![a-z0-9])",
+}
+"""Facts in the names of a file and its folders, such as `bz32/4n8g/bert_b32_fp32_1.log`."""
+FACTS = (
+    "model", "precision", "batch_size_per_device", "gradient_accumulation", "devices", "nodes", "hardware", "software",
+)  # fmt: skip
+"""What a log may say of its run. `reasons` says why a fact is null."""
 
 
 def imported(name: str, folder: Path) -> dict[str, Any]:
@@ -33,29 +45,25 @@ def imported(name: str, folder: Path) -> dict[str, Any]:
     if not files:
         raise UserError(f"imports.{name}.logs: {folder} holds no file", next_step="put the logs into it")
     runs = [run for path in files for run in of_file(path, ADDRESS.sub("ADDRESS", path.relative_to(folder).as_posix()))]
-    return {"schema": SCHEMA, "name": name, "files": scrubbed(runs)}
+    return {"schema": SCHEMA, "name": name, "files": scrubbed([run.model_dump() for run in runs])}
 
 
-def of_file(path: Path, name: str) -> Iterator[dict[str, Any]]:
+def of_file(path: Path, name: str) -> Iterator[ImportedRun]:
     """Yield the runs of a file. If it has none, yield one entry without a figure and with the reason."""
     try:
         content = _content(path)
-        digest = hashlib.sha256(content).hexdigest()
-        kind, readings = _read(Log(name, _text(content)))
+        kind, runs = _read(Log(name, _text(content)))
     except Unusable as unusable:
-        yield {"file": name, "status": unusable.status, "reason": unusable.reason}
+        yield ImportedRun(file=name, status=unusable.status, reason=unusable.reason)
         return
     except OSError as error:
-        yield {"file": name, "status": "broken", "reason": f"it cannot be read: {error.strerror}"}
+        yield ImportedRun(file=name, status="broken", reason=f"it cannot be read: {error.strerror}")
         return
-    for reading in readings:
-        run = {"file": name, "status": "ok", "kind": kind, **_run(reading, kind, name), "sha256": digest}
-        try:
-            ImportedRun.model_validate(run)
-        except ValidationError as error:
-            key = ".".join(map(str, error.errors()[0]["loc"]))
-            run = {"file": name, "status": "broken", "kind": kind, "reason": f"{kind}: what it says of {key} cannot be"}
-        yield run
+    digest = hashlib.sha256(content).hexdigest()
+    for run in runs:
+        yield _completed(run, name).model_copy(
+            update={"file": name, "kind": kind, "framework": run.framework or kind, "sha256": digest}
+        )
 
 
 def _content(path: Path) -> bytes:
@@ -80,48 +88,55 @@ def _text(content: bytes) -> str:
     return text
 
 
-def _read(log: Log) -> tuple[str, list[Reading]]:
+def _read(log: Log) -> tuple[str, list[ImportedRun]]:
     """Return the kind of a log and its runs. Raise Unusable if it has none, or is of several kinds."""
-    outcomes: dict[str, list[Reading] | Unusable] = {}
-    known = kinds.found()
-    for name, read in known.items():
+    outcomes: dict[str, list[ImportedRun] | Unusable] = {}
+    readers = kinds.find_all()
+    for name, read in readers.items():
         try:
             if runs := list(read(log)):
                 outcomes[name] = runs
         except Unusable as unusable:
-            outcomes[name] = unusable
+            outcomes[name] = Unusable(unusable.status, f"{name}: {unusable.reason}")
+        except ValidationError as error:
+            key = ".".join(map(str, error.errors()[0]["loc"]))
+            outcomes[name] = Unusable("broken", f"{name}: what it says of {key} cannot be")
         except Exception as error:  # a fault in one file must not keep us from reading the others
-            outcomes[name] = Unusable("broken", f"its lines cannot be read ({type(error).__name__})")
+            outcomes[name] = Unusable("broken", f"{name}: its lines cannot be read ({type(error).__name__})")
     if not outcomes:
-        raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(known)}")
+        raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(sorted(readers))}")
     if len(outcomes) > 1:
         raise Unusable("mixed", f"it holds lines of {' and '.join(outcomes)}; give each run a file of its own")
     ((name, outcome),) = outcomes.items()
     if isinstance(outcome, Unusable):
-        raise Unusable(outcome.status, f"{name}: {outcome.reason}")
+        raise outcome
     return name, outcome
 
 
-def _run(reading: Reading, kind: str, name: str) -> dict[str, Any]:
-    """Return a reading with the keys of imported.json. Facts that the log does not state may come from its name."""
-    stated = {
-        "model": reading.model if reading.model and MODEL.fullmatch(reading.model) else None,
-        "precision": reading.precision,
-        "batch_size_per_device": reading.batch,
-        "gradient_accumulation": reading.gradient_accumulation,
-        "devices": reading.devices,
-        "nodes": reading.nodes,
-        "hardware": reading.hardware,
-        "software": reading.software,
-    }
-    named = {key: value for key, value in file_names.facts(name).items() if stated[key] is None}
-    facts = {**stated, **named}
-    return {
-        "framework": reading.framework or kind,
-        **facts,
-        "value": reading.value,
-        "unit": reading.unit,
-        "rule": reading.rule,
-        "named": sorted(named),
-        "reasons": {key: reading.reasons.get(key, NOT_SAID) for key, fact in facts.items() if fact is None},
-    }
+def _completed(run: ImportedRun, name: str) -> ImportedRun:
+    """Return a run with the facts from the file's name that the log does not state, and why the others are unknown."""
+    facts = {key: getattr(run, key) for key in FACTS}
+    if run.model and not MODEL.fullmatch(run.model):
+        facts["model"] = None
+    named = {key: value for key, value in facts_in(name).items() if facts[key] is None}
+    facts |= named
+    reasons = {key: run.reasons.get(key, "the log does not say it") for key, fact in facts.items() if fact is None}
+    return run.model_copy(update={**facts, "named": sorted(named), "reasons": reasons})
+
+
+def facts_in(name: str) -> dict[str, Any]:
+    """Return the facts in the path of a file, with the keys of imported.json."""
+    name = name.lower()
+    matches = {key: re.search(pattern, name) for key, pattern in IN_NAMES.items()}
+    words = {key: next(filter(None, match.groups())) for key, match in matches.items() if match and key != "topology"}
+    values: dict[str, Any] = {key: int(word) for key, word in words.items() if word.isdigit() and int(word)}
+    if "model" in words:
+        values["model"] = words["model"].replace("_", "-")
+    if "precision" in words:
+        values["precision"] = words["precision"].replace("amp", "fp16")
+    if re.search(r"without_grad_?acc", name):
+        values["gradient_accumulation"] = 1
+    if (match := matches["topology"]) and int(match[1]) and int(match[2]):
+        nodes, each = int(match[1]), int(match[2])
+        values |= {"nodes": nodes, "devices": each if match[0].startswith("n") else nodes * each}
+    return values
