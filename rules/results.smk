@@ -2,12 +2,10 @@
 # plots; everything -> one offline page.
 #   in:  run records (a summary groups them by their content, never by their file names), checks, manifests
 #   out: results/<benchmark>/bz<b>_<precision>.json, predictions.json (topologies that nobody has measured), tables/, plots/;
-#        results/report.html, and results/machines.csv, the table of all benchmarks and machines
+#        results/report.html
 # These rules take seconds. So the modules that they run are inputs, and a change in the analysis runs them again.
 # On a cluster they run on the host where Snakemake runs.
-# The folders of other machines are no inputs: nothing in them is made. Their state is a parameter, so the report is made
-# again if a file there changes. `snakemake --report report.zip` makes another page, which shows how Snakemake made the
-# results (docs/elsewhere.md).
+# `snakemake --report report.zip` makes another page, which shows how Snakemake made the results (docs/elsewhere.md).
 
 
 report: "../report/workflow.rst"
@@ -121,7 +119,6 @@ rule report:
         code=code_of("report"),
     output:
         report=report("results/report.html", caption="../report/page.rst", category="Report"),
-        machines=multiext("results/machines", ".csv", ".md"),
     log:
         "logs/report.log",
     localrule: True
@@ -129,14 +126,10 @@ rule report:
         "../envs/main.yaml"
     params:
         expected=cells.asked_for(CALL.specs),
-        machines=CONFIG.asked_of_machines(),
-        elsewhere=CONFIG.state_of_machines(),
     shell:
         command(
             "report",
             output="output.report",
-            table="output.machines[0]",
-            machines="params.machines",
             summaries="input.summaries",
             manifests="input.manifests",
             imports="input.imports",

@@ -5,8 +5,6 @@ results: folder to look for other benchmarks in
 summaries: summaries of this configuration
 manifests: manifests of the corpora
 imports: imported.json of the imports
-machines: folders of other machines' results, and prices, as JSON
-table: the table of all benchmarks and machines; its Markdown is written beside it
 archives: compare.json, if the configuration names archives
 predictions: predictions.json of the benchmarks that have one
 expected: the cells that were asked for: a JSON list of benchmark, batch, precision, frameworks, topologies, repeats
@@ -25,25 +23,19 @@ def main(
     summaries: Sequence[Path] = (),
     manifests: Sequence[Path] = (),
     imports: Sequence[Path] = (),
-    machines: str = "{}",
-    table: Path | None = None,
     archives: Sequence[Path] = (),
     predictions: Sequence[Path] = (),
     expected: str = "[]",
 ) -> None:
     from throughline.files import write_text
     from throughline.report.analysis import cells
-    from throughline.report.analysis.machines import read_asked
     from throughline.report.render import page
-    from throughline.report.render.machines import write
 
     gc.set_threshold(
         10_000
     )  # most objects live until the end, so looking for garbage as often as usual takes 10 % more
-    found = page.collect(results, summaries, imports, read_asked(machines), archives, predictions)
+    found = page.collect(results, summaries, imports, archives, predictions)
     write_text(output, page.render(found, manifests, cells.read_asked(expected), output))
-    if table:
-        write(found.compared(), table)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from ruamel.yaml.error import YAMLError
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.spec import canonical
 from throughline.study import config_checks
 from throughline.study.accept_section import Accept
 from throughline.study.benchmark import Benchmark, Runs
@@ -23,8 +22,8 @@ from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import explain, shown
 from throughline.study.corpus_section import Corpus
 from throughline.study.images_section import Faces, Images, Pictures
-from throughline.study.result_sections import Compare, Goals, Import, Price, files_digest
-from throughline.study.section import ConfigPaths, DataSection, FilePath, Name, Section
+from throughline.study.result_sections import Compare, Goals, Import, Price
+from throughline.study.section import ConfigPaths, DataSection, Name, Section
 
 
 class ConfigError(UserError):
@@ -59,24 +58,9 @@ class Config(Section):
     )
     compare: Compare = Field(default_factory=Compare, description="earlier results, and those of other machines")
 
-    machines: dict[Name, FilePath] = Field(
-        default_factory=dict,
-        description="name of another machine: its folder `results/`, or a copy of it. The report shows its results "
-        "beside those of this machine. The folder is only read",
-    )
-
     @classmethod
     def hint(cls, keys: Sequence[Any], raw: Mapping[str, Any]) -> str | None:
         return Benchmark.hint(keys[2:], raw["benchmarks"][keys[1]]) if keys[0] == "benchmarks" else None
-
-    def asked_of_machines(self) -> str:
-        """Return the folders of other machines and the prices as the JSON that the report's command reads."""
-        prices = {name: price.model_dump() for name, price in self.prices.items()}
-        return canonical({"folders": self.machines, "prices": prices})
-
-    def state_of_machines(self) -> list[str]:
-        """Return digits that change with the results of the other machines, for each of them."""
-        return [files_digest(Path(folder).rglob("*.json")) for folder in self.machines.values()]
 
     def data_sections(self) -> dict[str, DataSection]:
         """Return the sections that describe data, by name."""

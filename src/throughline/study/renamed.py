@@ -40,6 +40,7 @@ KEYS: Mapping[str, Mapping[str, str]] = {
 }
 """Map each section, by its own key, to its old keys and their new names."""
 GONE: Mapping[str, Mapping[str, str]] = {
+    "": {"machines": "compare.against: it takes folders of results as well as archives"},
     BLOCK: {"deadline_hours": "total_samples: the report has hours and price of the whole training on each topology"},
     "clicks": {
         "values": "nothing: synthetic clicks have 20,000 different categories; for others, logs as clicks.source",
@@ -130,15 +131,15 @@ def of_value(keys: Sequence[Any], value: Any) -> str | None:
 
 def page() -> str:
     """Return the page as Markdown."""
-    places = {"options": f"{BLOCK}.options", "steps": "runs.steps", "masking": "corpus.masking"}
-    keys = {places.get(section, section): names for section, names in KEYS.items()}
+    places = {"": "(at the top)", "options": f"{BLOCK}.options", "steps": "runs.steps", "masking": "corpus.masking"}
+    keys, gone = ({places.get(section, section): names for section, names in of.items()} for of in (KEYS, GONE))
     return (
         HEADER
         + "".join(
             TABLE.format(title=title, where=where, there=there, rows="".join(_rows(table, quoted)))
             for title, where, there, table, quoted in (
                 ("Keys", "where", "0.4", keys, "`"),
-                ("Keys that are gone", "where", "use", GONE, ""),
+                ("Keys that are gone", "where", "use", gone, ""),
                 ("Values", "key", "0.4", VALUES, "`"),
             )
         )

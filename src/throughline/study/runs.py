@@ -190,7 +190,7 @@ def without_accumulation(accumulated: Any, other: Any) -> bool:
 def packed(config: Config) -> str:
     """Return the merged configuration as text for the jobs (handover.py), without names of hosts and paths."""
     sections = {name: section.without_places() for name, section in config.data_sections().items()}
-    value = json.loads(config.model_dump_json(exclude={"accept", "machines", "compare"})) | sections
+    value = json.loads(config.model_dump_json(exclude={"accept", "compare"})) | sections
     for part in (value["runs"], *value["benchmarks"].values()):
         if isinstance(part["hosts"], list):
             part["hosts"] = f"{len(part['hosts'])} hosts"

@@ -15,7 +15,7 @@ from throughline.console import plan
 from throughline.console.plan import Plan
 from throughline.files import UserError
 from throughline.launch import gpu_builds, lock
-from throughline.report.analysis import cells, machines
+from throughline.report.analysis import cells
 from throughline.study import acceptance
 from throughline.workflow.call import WorkflowCall, check_targets, or_exit
 from throughline.workflow.inside import Inside
@@ -63,8 +63,6 @@ class Handlers:
         """Return what is to be said of devices and builds."""
         plan.check_places(made.pending)
         lock.unclaimed(made.pending)
-        if plan.REPORT in made.pending:
-            machines.read(machines.read_asked(self.call.config.asked_of_machines()))
         specs, slurm = list(made.runs.values()), self.node_jobs.slurm
         devices = slurm.reserved_devices(specs)
         if self.inside.is_deployed or self.inside.is_submitted:

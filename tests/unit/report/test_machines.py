@@ -12,12 +12,11 @@ import pytest
 
 from report_fixture import write_series
 from throughline.files import UserError
-from throughline.records import Summary, other_machine
+from throughline.records import Summary, other_machine, read_summary
 from throughline.report.analysis import machines, summary
 from throughline.report.analysis.break_even import break_evens
 from throughline.report.analysis.cells import groups
 from throughline.report.render import machines as rendered
-from throughline.report.render import page
 from throughline.study.result_sections import Price
 
 A100 = {"kind": "cuda", "name": "NVIDIA A100-PCIE-40GB", "count": 4, "fp16_native": True}
@@ -46,8 +45,9 @@ def folders(tmp_path: Path) -> tuple[Path, Path]:
 
 
 def compared(here: Path, other: Path, prices: dict[str, Price] = PRICES) -> list[machines.Compared]:
-    asked = machines.Asked(folders={"a100": str(other)}, prices=prices)
-    return page.collect(here, sorted(here.glob("*/bz*.json")), elsewhere=asked).compared()
+    own = [read_summary(path) for path in sorted(here.glob("*/bz*.json"))]
+    found = {machines.HERE: groups(own), "a100": groups(other_machine.read("a100", other).values())}
+    return machines.compare(found, prices)
 
 
 def told(found: list[machines.Compared]) -> list[tuple[str, str, str]]:
@@ -94,19 +94,6 @@ def test_frameworks_with_other_mathematics_are_no_best_value(folders: tuple[Path
     value["equivalence"] = {"torch": {"verdict": "different", "reason": "the losses differ", **NOT_NEEDED}}
     path.write_text(json.dumps(value))
     assert [best for _, _, best in told(compared(here, other))] == ["yes", "", ""]
-
-
-def test_the_page_tells_equal_names_apart(folders: tuple[Path, Path]) -> None:
-    here, other = folders
-    asked = machines.Asked(folders={"a100": str(other)}, prices=PRICES)
-    before = {path: path.stat().st_mtime_ns for path in other.rglob("*")}
-    found = page.collect(here, sorted(here.glob("*/bz*.json")), elsewhere=asked)
-    html = page.render(found, [], None, here / "report.html")
-    assert "All benchmarks and machines" in html and "<b>a100.bert</b>" in html
-    assert 'id="benchmark-bert"' in html and 'id="machine-a100-bert"' in html
-    assert {path: path.stat().st_mtime_ns for path in other.rglob("*")} == before
-    alone = page.render(page.collect(here, sorted(here.glob("*/bz*.json"))), [], None, here / "report.html")
-    assert "All benchmarks and machines" not in alone
 
 
 def refused(folder: Path, own: Path = Path("results")) -> str:

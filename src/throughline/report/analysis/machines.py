@@ -3,55 +3,20 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
-
-from throughline.files import UserError
-from throughline.records import Cell, Summary
-from throughline.records.other_machine import read as read_folder
+from throughline.records import Cell
 from throughline.report.analysis import cost, noise
 from throughline.report.analysis.best_value import by_value
 from throughline.report.analysis.cells import Group, Row
 from throughline.report.analysis.sides import Side
 from throughline.spec import canonical, values
 from throughline.study.result_sections import Price
-from throughline.study.section import Section
 
 SOFTWARE = ("environment.framework.", "environment.code")
 """Facts that are no part of a machine: versions of the framework's libraries, and the digest of the measured code."""
 HERE = "this machine"
 """The name of the machine whose results the configuration makes."""
-
-
-class Asked(Section):
-    """What the configuration says about other machines: their folders of results, and the prices of devices."""
-
-    folders: dict[str, str] = Field(default_factory=dict)
-    prices: dict[str, Price] = Field(default_factory=dict)
-
-
-def read_asked(text: str) -> Asked:
-    """Return what stands in a JSON text; UserError if it is not of this form."""
-    try:
-        return Asked.model_validate_json(text)
-    except ValidationError as error:
-        form = '{"folders": {"a100": "../other/results"}}'
-        raise UserError("--machines has no valid folders and prices", why=str(error), next_step=form) from None
-
-
-def read(asked: Asked) -> dict[str, dict[Path, Summary]]:
-    """Return the summaries of the other machines: machine -> path -> summary. UserError as in `other_machine.read`."""
-    return {name: read_folder(name, Path(folder)) for name, folder in asked.folders.items()}
-
-
-def apart(machine: str, summaries: Mapping[Path, Summary]) -> dict[Path, Summary]:
-    """Return the summaries of another machine under names of their own: `a100.bert` for the benchmark `bert`."""
-    return {
-        path: summary.model_copy(update={"benchmark": f"{machine}.{summary.benchmark}"})
-        for path, summary in summaries.items()
-    }
 
 
 @dataclass(frozen=True)

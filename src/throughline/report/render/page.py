@@ -11,7 +11,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -38,7 +38,6 @@ from throughline.records import (
 )
 from throughline.records.acceptance import Acceptance
 from throughline.report import answers
-from throughline.report.analysis import machines as other_machines
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.render import (
@@ -47,7 +46,6 @@ from throughline.report.render import (
     framework_table,
     head,
     imports,
-    machine_plots,
     markup,
     missing_figures,
     overview,
@@ -55,14 +53,12 @@ from throughline.report.render import (
     sparks,
     tables,
 )
-from throughline.report.render import machines as render_machines
 from throughline.report.render.plots import PAGE, inline
 from throughline.report.render.run_logs import RunLogs
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import TOPICS, convergence, throughput
 from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
-from throughline.study.result_sections import Price
 
 HERE = Path(__file__).parent
 
@@ -79,37 +75,17 @@ class Results:
     imports: list[Imported] = field(default_factory=list)
     archives: list[Compared] = field(default_factory=list)
     predictions: list[Predictions] = field(default_factory=list)
-    machines: dict[str, dict[Path, Summary]] = field(default_factory=dict)
-    prices: Mapping[str, Price] = field(default_factory=dict)
     accepted: list[Acceptance] = field(default_factory=list)
-
-    def by_machine(self) -> dict[str, list[Group]]:
-        """Return the groups of this machine, if it has any, and of the others."""
-        every = {other_machines.HERE: self.present, **self.machines}
-        return {name: groups(summaries.values()) for name, summaries in every.items() if summaries}
-
-    def compared(self) -> list[other_machines.Compared]:
-        """Return the cells of all benchmarks, here and on the other machines, with the best values."""
-        return other_machines.compare(self.by_machine(), self.prices)
-
-    def elsewhere(self) -> dict[Path, Summary]:
-        """Return the summaries of other machines, with names that tell the machine."""
-        named = [other_machines.apart(name, summaries) for name, summaries in self.machines.items()]
-        return {path: summary for one in named for path, summary in one.items()}
 
 
 def collect(
     results: Path,
     summaries: Sequence[Path],
     imports: Sequence[Path] = (),
-    elsewhere: other_machines.Asked | None = None,
     archives: Sequence[Path] = (),
     predictions: Sequence[Path] = (),
 ) -> Results:
-    """Read the summaries that belong to the configuration, and find the others. Unreadable files are listed.
-
-    UserError if the results of another machine cannot be read.
-    """
+    """Read the summaries that belong to the configuration, and find the others. Unreadable files are listed."""
     present, unreadable = {path.absolute() for path in summaries}, []
 
     def readable(paths: Iterable[Path], read: Callable[[Path], Any]) -> dict[Path, Any]:
@@ -134,8 +110,6 @@ def collect(
         [*readable(imports, read_imported).values()],
         [*readable(archives, read_compared).values()],
         [*readable(predictions, read_predictions).values()],
-        other_machines.read(elsewhere) if elsewhere else {},
-        elsewhere.prices if elsewhere else {},
     )
 
 
@@ -191,8 +165,7 @@ def render(
 ) -> str:
     """Return the page as HTML text. Its links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
-    elsewhere, compared = results.elsewhere(), results.compared()
-    logs = RunLogs.of({**results.earlier, **results.present, **elsewhere}, output)
+    logs = RunLogs.of({**results.earlier, **results.present}, output)
     here = logs.behind(results.present)
     imported = [row for source in results.imports for row in source.results()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
@@ -205,9 +178,6 @@ def render(
             script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
             benchmarks=_benchmarks(results, now, imported, "benchmark-"),
             earlier=_benchmarks(results, before, imported, "earlier-"),
-            machines=render_machines.table(compared) if render_machines.is_shown(compared) else None,
-            machine_plots=machine_plots.drawn(results.by_machine()),
-            elsewhere=_benchmarks(results, groups(elsewhere.values()), imported, "machine-"),
             note=note,
             imports=list(map(imports.section, results.imports)),
             archives=[
@@ -220,9 +190,7 @@ def render(
             overview=overview.table,
             traces=logs.step_times,
             unreadable=results.unreadable,
-            environments=run_environment.environments(
-                [*results.present.values(), *results.earlier.values(), *elsewhere.values()]
-            ),
+            environments=run_environment.environments([*results.present.values(), *results.earlier.values()]),
             data=run_environment.data(manifests),
             span=run_environment.span(here),
             configurations=run_environment.configurations(here),
