@@ -2,7 +2,7 @@
 
 * `published.py`: speeds that others have published. `logs/`: speeds in the logs of other programs.
 * `similar.py`: which of these results are like ours, and what differs.
-* `plausibility/`: which speeds cannot be true or are implausible, whoever measured them.
+* `plausibility.py`: which speeds cannot be true or are implausible.
 * `flop_conventions.py`: the FLOPs of one speed as different projects count them.
 * `exports.py`: our results in the formats of other benchmarks.
 

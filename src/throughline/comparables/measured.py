@@ -30,5 +30,4 @@ def results(cells: Iterable[Measured]) -> Iterator[Result]:
         yield measured.result
         if (work := measured.cell.work) and work.matmul_flops_per_s:
             value = repr(work.matmul_flops_per_s / 1e12)
-            product = {"model": "matmul", "value": value, "unit": "TFLOPS", "printed": {}}
-            yield measured.result.model_copy(update=product)
+            yield measured.result.model_copy(update={"model": "matmul", "value": value, "unit": "TFLOPS"})

@@ -1,7 +1,7 @@
 """Read resources/published.csv: training speeds that others have published. Each row names its source.
 
-The file has each figure exactly as its source prints it, even if the figure is wrong. The report names those that are
-implausible.
+The file has each figure exactly as its source prints it, even if the figure is wrong. The column `implausible` says
+which figures cannot be; benchmarks/implausible.py writes it.
 """
 
 import csv

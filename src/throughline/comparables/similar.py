@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.comparables import plausibility, published
+from throughline.comparables import published
 from throughline.comparables.measured import Measured
 from throughline.comparables.plausibility import Doubt
 from throughline.records import Result
@@ -46,8 +46,9 @@ def similar(cells: Iterable[Measured], imported: Sequence[Result], doubts: Seque
                     ratio=median / (sum(speed) / 2),
                     range=(min(values) / speed[1], max(values) / speed[0]),
                     differs=tuple(differences(ours.result, other)),
-                    doubts=tuple(
-                        doubt.text for doubt in (*doubts, *plausibility.about_published()) if doubt.row is other
+                    doubts=(
+                        *filter(None, [other.implausible]),
+                        *(doubt.text for doubt in doubts if doubt.row is other),
                     ),
                 )
 

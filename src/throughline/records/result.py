@@ -72,7 +72,8 @@ class Result(Entry):
     model, except `sequence_length`; devices: on all nodes together; options: everything else that affects the speed
     (optimizer, XLA ...); convention: how the figure was measured (which steps, mean or median); value: the speed of all
     devices together, in `unit`; printed: the other figures of the row; evidence: a proof, such as the digest of the
-    log. Two rows with the same evidence are one measurement. repeats: the slowest and the fastest repeat of one of our
+    log. Two rows with the same evidence are one measurement. implausible: what is doubtful about a published row, as
+    benchmarks/implausible.py found it. repeats: the slowest and the fastest repeat of one of our
     own rows, in `unit`, if it has several; no file has it.
     """
 
@@ -97,6 +98,7 @@ class Result(Entry):
     value: Printed | None = None
     unit: Literal["samples/s", "images/s", "tokens/s", "tokens/s/device", "ms", "TFLOPS"] = "samples/s"
     printed: dict[Beside, Printed] = Field(default_factory=dict)
+    implausible: str = ""
     evidence: str | None = None
     repeats: tuple[float, float] | None = Field(None, exclude=True, repr=False)
 

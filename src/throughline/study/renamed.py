@@ -100,7 +100,7 @@ The keys of a summary that DLPerf uses stay: `median_speed`, `average_speed`, `s
 | columns `made_up_data`, `mathematics` | `synthetic_data`, `equivalence` |
 | columns `doubts`, `use_share` | `implausible`, `utilization_share` |
 | verdict `not told apart` | `inconclusive` |
-| the script of doubts | `workflow/scripts/implausible.py` |
+| the script of doubts | `benchmarks/implausible.py` |
 
 ## A new key
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
-from throughline.comparables.plausibility import arithmetic, speedups
+from throughline.comparables import plausibility
 from throughline.numbers import percent
 from throughline.records import Cell, Data, Device, EquivalenceVerdict, LeftOut, RunRecord
 from throughline.report.analysis import merged_notes, windows
@@ -46,7 +46,7 @@ def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
     ideal = cell.world_size / Topology.parse(base).world
     least = cell.speedup_range[0] if cell.speedup_range else cell.speedup
-    if least and cell.speedup and speedups.more_than_devices(least, ideal):
+    if least and cell.speedup and plausibility.more_than_devices(least, ideal):
         also = ", or smaller batches are faster here (strong scaling)" if strong else ""
         why = f": the {base} baseline was probably slowed down by something else{also}; run it again on an idle machine"
         if not cell.speedup_range:
@@ -86,7 +86,7 @@ def _sums(ok: Sequence[RunRecord]) -> list[str]:
     return [
         f"the figures of repeat {run.spec.repeat} do not add up: {fault}"
         for run in ok
-        for fault in arithmetic.sums(run)
+        for fault in plausibility.sums(run)
     ]
 
 

@@ -1,16 +1,12 @@
 """Our cells in the form in which they are compared with results of others."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
-from throughline import workloads
 from throughline.comparables.measured import Measured
-from throughline.records import Cell, Result, Summary
+from throughline.records import Result, Summary
 from throughline.report.analysis.cells import Group, Row, emulating, switches
 
 UNITS = ("samples/s", "images/s")
-PADDED = 128
-"""A vocabulary has at most so many rows of padding."""
 
 
 def measured(groups: Iterable[Group]) -> Iterator[Measured]:
@@ -51,26 +47,10 @@ def _result(group: Group, row: Row) -> Result | None:
         convention=f"median of {cell.n_ok} runs",
         value=repr(cell.median_speed),
         unit=group.unit,  # type: ignore[arg-type]
-        printed=_printed(cell, _own_vocabulary(summary, row.framework)),
         repeats=(cell.min, cell.max) if cell.min and cell.max and cell.n_ok > 1 else None,
     )
-
-
-def _printed(cell: Cell, own_vocabulary: bool) -> dict[Any, str]:
-    """Return the figures of a row that follow from its speed and its model. Another vocabulary is another model."""
-    work = None if own_vocabulary else cell.work
-    share, rate = (work.mfu, work.flops_per_s) if work else (None, None)
-    figures = {"mfu": share, "tflops": rate / 1e12 if rate else None}
-    return {name: repr(value) for name, value in figures.items() if value}
 
 
 def _software(summary: Summary, framework: str) -> str | None:
     libraries = (summary.environment.get(framework) or {}).get("framework") or {}
     return ", ".join(f"{name} {version}" for name, version in libraries.items()) or None
-
-
-def _own_vocabulary(summary: Summary, framework: str) -> bool:
-    """True if the model's vocabulary is not the one that its name stands for. Its rows may be padded."""
-    rows = ((summary.settings or {}).get(framework) or {}).get("vocabulary_rows")
-    usual = workloads.of(summary.model).facts(None).get("vocabulary")
-    return bool(rows and usual and not usual <= rows < usual + PADDED)
