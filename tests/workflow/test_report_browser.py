@@ -177,6 +177,7 @@ def test_a_row_keeps_its_name_in_sight_on_a_phone(browser: str, large_report: Pa
     """Framework and topology stay at the left edge while the figures of 200 cells scroll past them."""
     script = """
       const left = (one) => one.getBoundingClientRect().left;
+      for (const fold of page.querySelectorAll("details")) fold.open = true;
       const names = [...page.querySelectorAll("tbody th[data-row]")].filter((name) => name.offsetWidth);
       for (const box of page.querySelectorAll(".scroll")) box.scrollLeft = box.scrollWidth;
       return {
@@ -197,6 +198,7 @@ def test_on_paper_every_table_fits_and_keeps_its_header(
 ) -> None:
     """A browser shrinks a page that is wider than the paper, so one wide table would make all text small."""
     script = """
+      for (const fold of page.querySelectorAll("details")) fold.open = true;
       const size = (one) => parseFloat(style(one).fontSize);
       const lines = (one) => {
         const range = page.createRange();

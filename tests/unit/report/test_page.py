@@ -120,13 +120,15 @@ def test_the_answer_comes_first(results: Path) -> None:
     assert "mxnet-horovod trains bert-base at 11,269 samples/s on 32 devices (4n8g)" in text
     assert "Scales 23.79 times one device on 32 devices (4n8g) (2" in text and ", 74 % of the ideal." in text
     assert "Median of 7 repeats, which lie between 11,224 and 11,323 samples/s." in text
-    assert re.search(r"fp16 is 3\.15\d \(3\.1\d+ to 3\.1\d+\) times as fast as fp32 in these runs on one device", text)
+    assert re.search(r"fp16 over fp32 \S+ 1n1g, .*? 3\.1\d+ to 3\.1\d+ faster in these runs", text)
 
 
 def test_cells_without_a_figure_say_why(results: Path) -> None:
     text, _ = read(results / "report.html")
-    assert "bert, fp32, batch 96, mxnet-horovod, 1n1g OOM the device's memory (16160 MiB) did not hold batch 96" in text
-    assert "bert, fp16, batch 64, torch, 1n4g n/a torch has no fp16 all-reduce on this device" in text
+    oom, missing = "out of memory: the configuration does not fit this device", "this framework cannot do this here"
+    why = "the device's memory (16160 MiB) did not hold batch 96"
+    assert f"bert, fp32, batch 96, mxnet-horovod, 1n1g OOM {oom} {why}" in text
+    assert f"bert, fp16, batch 64, torch, 1n4g n/a {missing} torch has no fp16 all-reduce on this device" in text
     assert "bert, fp32, batch 32, torch, 4n8g failed no record: the run failed or has not run yet" in text
     assert "gpt2, fp16, batch 4, torch, 1n1g failed" in text
     assert "Nothing could be measured yet." in text
@@ -192,12 +194,8 @@ def test_a_precision_that_gains_nothing(tmp_path: Path) -> None:
     summaries = write_summaries(tmp_path, study, repeats=5)
     page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
     text, _ = read(tmp_path / "report.html")
-    assert (
-        "torch: fp16 is slower than fp32 in these runs: 0.125 (0.125 to 0.125) times fp32's throughput on one device"
-        in text
-    )
-    assert "no fp16 units" in text
-    assert "1n2g is slower than 1n1g" in text
+    assert re.search(r"fp16 over fp32 torch 1n1g, .*? 0\.125 to 0\.125 slower in these runs", text)
+    assert re.search(r"1n2g over 1n1g torch, .*? slower in these runs", text)
 
 
 def test_a_copy_of_the_page_has_the_summaries(results: Path) -> None:
@@ -324,7 +322,7 @@ def test_nothing_at_all(tmp_path: Path) -> None:
 
 
 def test_a_repeat_beyond_its_line_is_an_arrow(tmp_path: Path) -> None:
-    """Several at one end stand above each other, and the legend explains them."""
+    """Several at one end stand above each other."""
     far = summary.summarize(write_series(tmp_path, {"1n1g": [100.0, 103.0, 80.0, 85.0, 120.0]}), repeats=5)
     cell = far.frameworks["torch"]["1n1g"]
     drawn = sparks.strip(cell, "samples/s")
@@ -332,23 +330,6 @@ def test_a_repeat_beyond_its_line_is_an_arrow(tmp_path: Path) -> None:
     assert "<title>repeat 3: 80.00 samples/s, 20.0 % below the median</title>" in drawn
     heights = re.findall(r'class="outside" d="M8 \S+L1 (\S+?)L', drawn)
     assert heights == ["4.0", "12.0"]
-    near = summary.summarize(write_series(tmp_path / "near", {"1n1g": jitter(100.0)}), repeats=5)
-    pages = [
-        page.render(page.Results({tmp_path / "s.json": one}), [], None, tmp_path / "r.html") for one in (far, near)
-    ]
-    assert ["is a repeat beyond the end of its line" in html for html in pages] == [True, False]
-    assert all(html.count("is one repeat; its line reaches from 5 % below the median") == 1 for html in pages)
-
-
-def test_the_range_of_a_speedup_has_its_probability(tmp_path: Path) -> None:
-    paths = write_series(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 3)})
-    found = summary.summarize(paths, repeats=5)
-    html = page.render(page.Results({tmp_path / "s.json": found}), [], None, tmp_path / "r.html")
-    # (1 - 2 / 2**5) * (1 - 2 / 2**3)
-    assert html.count("The true speedup is in this range with a probability of at least 70.3 %.") == 1
-    alone = summary.summarize(paths[:5], repeats=5)
-    html = page.render(page.Results({tmp_path / "s.json": alone}), [], None, tmp_path / "r.html")
-    assert "The true speedup is in this range" not in html
 
 
 def test_the_commands_that_repeat_it(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_the_device_stands_once_on_the_page(results: tuple[Path, Results]) -> No
     assert first and len(first.lines) == 5 and device(Scope(others, groups)) is None
     assert len(list(rooflines(Scope(own, groups)))) == 1 and not list(rooflines(Scope(others, groups)))
     text = page.render(found, [], None, root / "report.html")
-    assert text.count("The device in one table</h4>") == 1 and 'id="benchmark-bert_layer-reached"' in text
+    assert text.count("<summary><b>The device in one table</b>") == 1 and 'id="benchmark-bert_layer-reached"' in text
     assert "benchmark-matmul-roofline_0-title" in text and "loss" not in text.partition("<main")[2]
 
 

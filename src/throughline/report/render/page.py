@@ -18,12 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from throughline.files import UserError, json_text, snakemake, write_text
-from throughline.numbers import percent
 from throughline.records import (
-    Cell,
     Compared,
     Imported,
     MaxBatch,
@@ -38,7 +36,8 @@ from throughline.records import (
 )
 from throughline.records.acceptance import Acceptance
 from throughline.report import answers
-from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Asked, Group, groups, switches
+from throughline.report.analysis import derived_runs
+from throughline.report.analysis.cells import Asked, Group, groups, switches
 from throughline.report.analysis.summary import summarize
 from throughline.report.render import (
     acceptance,
@@ -198,11 +197,8 @@ def render(
             repository=run_environment.repository(),
             devices=list(dict.fromkeys(name for group in now for name in group.devices)),
             issues=missing_figures.cells(now),
-            labels=STATUS_LABELS,
-            meanings=STATUS_MEANINGS,
             counts=missing_figures.counts(now),
             frameworks=framework_table.table([*results.present.values(), *results.earlier.values()]),
-            features=missing_figures.features(now),
         )
     )
 
@@ -216,9 +212,8 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (percent, switches, download, least_coverage, without_range, sparks.clipped, sparks.trace, sparks.span_of)
+    filters = (switches, download, code, sparks.trace, sparks.span_of)
     environment.filters |= {function.__name__: function for function in filters}
-    environment.globals["symbols"] = {"dot": sparks.DOT, "arrow": sparks.ARROW}
     return environment
 
 
@@ -245,10 +240,18 @@ def _benchmarks(
     return [*entries.values()]
 
 
-def download(summary: Summary) -> str:
-    """Return a link that holds the summary's file: the browser saves it without a server and without JavaScript."""
-    content = json_text(summary.model_dump(by_alias=True)).encode()
-    return "data:application/json;base64," + base64.b64encode(content).decode()
+def download(content: Summary | str) -> str:
+    """Return a link that holds a summary, or a YAML text: the browser saves it without a server or JavaScript."""
+    if isinstance(content, str):
+        kind, text = "yaml", content
+    else:
+        kind, text = "json", json_text(content.model_dump(by_alias=True))
+    return f"data:application/{kind};base64," + base64.b64encode(text.encode()).decode()
+
+
+def code(text: str) -> Markup:
+    """Return a text in which words between backticks are shown as code."""
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
@@ -256,7 +259,6 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     identity = re.sub(r"[^a-z0-9_-]", "-", f"{prefix}{scope.benchmark}".lower())
     drawings = {topic.name: [drawing for drawing in drawn(topic, scope) if drawing.on_page] for topic in TOPICS}
     beside = [drawing for every in drawings.values() for drawing in every]
-    findings = (finding for topic in TOPICS for finding in topic.findings(scope))
     sections = (_section(topic, scope, identity, drawings[topic.name]) for topic in TOPICS)
     summaries = [group.summary for group in scope.groups if group.summary]
     devices = list(dict.fromkeys(name for group in scope.groups for name in group.devices))
@@ -265,10 +267,9 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "name": scope.benchmark,
         "derived": [],
         "overview": list(overview.lines(scope, identity)),
-        "headline": head.headline(scope.groups, scope.pairs),
+        "headline": " ".join(derived_runs.sentences(scope.groups, scope.everything)) or answers.fastest(scope),
         "answers": answers.answers(scope),
         "figures": head.figures(head.fastest(scope.groups)),
-        "further": sorted(findings, key=lambda finding: finding.order),
         "goals": head.judged(scope.groups),
         "settings": head.settings(summaries[0], devices) if summaries else [],
         "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),
@@ -301,13 +302,3 @@ def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> l
         for drawing in drawings
         if drawing.group is group
     ]
-
-
-def without_range(cells: Iterable[Cell]) -> bool:
-    """True if one of these cells has a speedup over other devices whose range is not known."""
-    return any(cell.speedup not in (None, 1.0) and cell.speedup_range is None for cell in cells)
-
-
-def least_coverage(cells: Iterable[Cell]) -> float | None:
-    """Return the smallest probability that the range of a speedup contains the true speedup; None without a range."""
-    return min((cell.speedup_coverage for cell in cells if cell.speedup_coverage is not None), default=None)

@@ -64,5 +64,13 @@
   const tables = [...document.querySelectorAll("table.results")];
   tables.forEach(sortable);
   if (tables.length) filter(tables);
+
+  // A link in the contents opens the fold that it leads to.
+  const reveal = () => {
+    const fold = document.getElementById(location.hash.slice(1));
+    if (fold?.tagName === "DETAILS") fold.open = true;
+  };
+  addEventListener("hashchange", reveal);
+  reveal();
   document.documentElement.dataset.enhanced = "yes";
 })();

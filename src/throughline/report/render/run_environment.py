@@ -1,6 +1,5 @@
 """Where and when the runs were measured, for the report: environments, data, configurations, commits and times."""
 
-import base64
 import io
 import json
 from collections.abc import Iterable, Mapping
@@ -45,54 +44,53 @@ NAMES = {
     "commit": "commit of Throughline",
     "tree_clean": "uncommitted changes",
 }
+Place = tuple[str, str]
+"""A benchmark and a framework."""
 
 
 def environments(summaries: Iterable[Summary]) -> Table | None:
-    """Return a column for each different environment, headed by what ran in it, and a row for each fact.
+    """Return a row for each fact of the environments; None without any fact.
 
-    None without any fact.
+    A fact that is not the same in all of them has a row for each value, which says where it holds.
     """
-    different: dict[str, tuple[dict[str, Any], dict[tuple[str, str], None]]] = {}
+    places: list[Place] = []
+    facts: dict[str, dict[str, list[Place]]] = {key: {} for key in NAMES}
     for summary in summaries:
-        device = {"device": summary.device.model_dump()} if summary.device else {}
         for framework, environment in summary.environment.items():
-            inner = dict(environment) if isinstance(environment, Mapping) else {}
-            packages = inner.get("packages") or {}
-            inner["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items()) or None
-            facts = advice.flat({**device, **inner})
-            names = different.setdefault(json.dumps(facts, sort_keys=True, default=str), (facts, {}))[1]
-            names[summary.benchmark, framework] = None
-    every = [facts for facts, _ in different.values()]
-    keys = dict.fromkeys(key for facts in every for key in facts)
-    order = {key: number for number, key in enumerate(NAMES)}
-    shown = [key for key in keys if key != "device.kind" and not key.startswith("reasons.")]
-    rows = {
-        _name(key): [_value(key, facts.get(key)) for facts in every]
-        for key in sorted(shown, key=lambda key: order.get(key, len(order)))
-        if any(facts.get(key) is not None for facts in every)
-    }
-    unknown = [_unknown(facts) for facts in every]
-    if any(unknown):
-        rows["not known"] = unknown
-    return tables.facts([_by_benchmark(names) for _, names in different.values()], rows) if rows else None
+            place = summary.benchmark, framework
+            if place not in places:
+                places.append(place)
+            for key, text in _facts(summary, environment).items():
+                held = facts.setdefault(key, {}).setdefault(text, [])
+                if place not in held:
+                    held.append(place)
+    rows = [
+        [_name(key), text, "" if len(held) == len(places) else _by_benchmark(held)]
+        for key, values in facts.items()
+        for text, held in values.items()
+    ]
+    return tables.texts(["fact", "value", "where it is not the same"], rows, style="facts") if rows else None
 
 
-def _unknown(facts: Mapping[str, Any]) -> str:
-    """Return the facts of an environment that are not known, grouped by the reason."""
-    by_reason: dict[str, list[str]] = {}
-    for key, reason in facts.items():
-        if key.startswith("reasons."):
-            by_reason.setdefault(str(reason), []).append(_name(key.removeprefix("reasons.")))
-    return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in by_reason.items())
+def _facts(summary: Summary, environment: Any) -> dict[str, str]:
+    """Return the facts of an environment as texts, and what is not known of it, grouped by the reason."""
+    inner = dict(environment) if isinstance(environment, Mapping) else {}
+    inner["packages"] = ", ".join(f"{name} {version}" for name, version in (inner.get("packages") or {}).items())
+    device = summary.device.model_dump(exclude={"kind"}) if summary.device else {}
+    unknown: dict[str, list[str]] = {}
+    for key, reason in (inner.pop("reasons", None) or {}).items():
+        unknown.setdefault(str(reason), []).append(_name(key))
+    facts = advice.flat({"device": device, **inner})
+    texts = {key: _text(key, value) for key, value in facts.items() if value not in (None, "")}
+    lacking = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in unknown.items())
+    return texts | ({"not known": lacking} if lacking else {})
 
 
 def _name(key: str) -> str:
     return NAMES.get(key) or key.removeprefix("framework.").removeprefix("variables.")
 
 
-def _value(key: str, value: Any) -> str:
-    if value is None:
-        return "n/a"
+def _text(key: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value != (key == "tree_clean") else "no"
     if key.endswith("memory_bytes") and isinstance(value, int):
@@ -100,9 +98,7 @@ def _value(key: str, value: Any) -> str:
     if key == "gpus" and isinstance(value, list):
         cards = [", ".join(f"{name} {fact}" for name, fact in card.items() if fact is not None) for card in value]
         return "; ".join(f"{cards.count(card)} × ({card})" for card in dict.fromkeys(cards))
-    if key == "commit":
-        return str(value)[:12]
-    return str(value)
+    return str(value)[:12] if key == "commit" else str(value)
 
 
 def data(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
@@ -157,10 +153,10 @@ def commits(runs: Iterable[Glance]) -> list[Measured]:
     ]
 
 
-def _by_benchmark(pairs: Iterable[tuple[str, str]]) -> str:
-    """Return pairs of benchmark and framework as text, such as `bert: torch, jax; images: torch`."""
+def _by_benchmark(places: Iterable[Place]) -> str:
+    """Return places as text, such as `bert: torch, jax; images: torch`."""
     by_benchmark: dict[str, dict[str, None]] = {}
-    for benchmark, framework in pairs:
+    for benchmark, framework in places:
         by_benchmark.setdefault(benchmark, {})[framework] = None
     return "; ".join(f"{benchmark}: {', '.join(names)}" for benchmark, names in by_benchmark.items())
 
@@ -175,26 +171,8 @@ def repository(citation: Path = CITATION) -> str | None:
     return address if isinstance(address, str) and address.startswith("https://") else None
 
 
-@dataclass(frozen=True)
-class Merged:
-    """The merged configuration that the runs of one or more benchmarks came from, as YAML."""
-
-    names: list[str]
-    text: str
-
-    @property
-    def file(self) -> str:
-        """The name of the file that the page offers."""
-        return f"{self.names[0]}.yaml"
-
-    @property
-    def link(self) -> str:
-        """The text inside a link: the browser saves it, without a server and without JavaScript."""
-        return "data:application/yaml;base64," + base64.b64encode(self.text.encode()).decode()
-
-
-def configurations(runs: Iterable[Glance]) -> list[Merged]:
-    """Return the merged configuration of every benchmark; benchmarks with the same one share it."""
+def configurations(runs: Iterable[Glance]) -> list[tuple[str, list[str]]]:
+    """Return the merged configurations that the runs came from, as YAML, each with its benchmarks."""
     merged: dict[str, Any] = {}
     for run in runs:
         if isinstance(run.configuration, dict):
@@ -205,7 +183,7 @@ def configurations(runs: Iterable[Glance]) -> list[Merged]:
         YAML(typ="safe", pure=True).dump(_whole_keys(value), stream)
         text = "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
         texts.setdefault(text, []).append(name)
-    return [Merged(names, text) for text, names in texts.items()]
+    return [*texts.items()]
 
 
 def _whole_keys(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """Small drawings in the page: the repeats of a cell as dots, and the time of every step as lines."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 from markupsafe import Markup, escape
@@ -44,13 +44,6 @@ def beyond(offset: float) -> int:
     return 0 if abs(offset) <= REACH else 1 if offset > 0 else -1
 
 
-def clipped(cells: Iterable[Cell]) -> bool:
-    """True if a repeat of any of these cells is an arrow in its strip."""
-    return any(
-        beyond(value / cell.median_speed - 1) for cell in cells if cell.median_speed for value in cell.values if value
-    )
-
-
 def _dot(x: float) -> str:
     return f'<circle class="dot" cx="{x:.1f}" cy="8" r="2.6"/>'
 
@@ -59,15 +52,6 @@ def _arrow(side: int, index: int, count: int) -> str:
     """Return the arrow at one end of a strip that has `count` of them above each other."""
     end, base, y, half = 50 + 49 * side, 50 + 42 * side, 16 * (index + 0.5) / count, min(3.0, 7 / count)
     return f'<path class="outside" d="M{base} {y - half:.1f}L{end} {y:.1f}L{base} {y + half:.1f}z"/>'
-
-
-def _symbol(shape: str) -> Markup:
-    """Return a mark of a strip alone, for its legend."""
-    return Markup(f'<svg class="symbol" viewBox="0 0 10 16" aria-hidden="true">{shape}</svg>')
-
-
-DOT = _symbol(_dot(5))
-ARROW = _symbol('<path class="outside" d="M1 5L8 8L1 11z"/>')
 
 
 def trace(runs: Sequence[Sequence[float]]) -> Markup:
