@@ -57,10 +57,9 @@ def _of(run: Run, node: int) -> dict[str, Value]:
             values |= _telemetry([device.model_dump() for device in observed.devices], observed.machine)
     for hardware in record.hardware or ():
         if hardware.node == index:
-            machine = hardware.machine.model_dump()
-            devices = [device.model_dump() for device in hardware.devices]
+            machine = hardware.model_dump()["machine"]
             values |= {f"hardware.machine.{name}": value for name, value in _plain(_with_links(machine))}
-            values |= {f"hardware.device.{name}": value for name, value in _worst(devices)}
+            values |= {f"hardware.device.{name}": value for name, value in _worst(hardware.devices)}
     if len(run.measurement.place.nodes) == 1:
         software = record.environment.get("framework")
         values |= {f"software.{name}": value for name, value in _plain(software if isinstance(software, dict) else {})}

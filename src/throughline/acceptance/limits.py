@@ -112,9 +112,9 @@ def _network(key: FigureKey, measured: Measured) -> tuple[float, str] | None:
         if place.kind not in ("pair", "all") or run.measurement.spec.hosts == "simulated":
             continue
         for hardware in run.record.hardware or ():
-            active = [port for port in hardware.machine.infiniband or () if facts.is_active(port.state)]
+            active = [port for port in hardware.interfaces("infiniband") if facts.is_active(port.state)]
             ports = [port.gbit_per_s for port in active if port.gbit_per_s]
-            cards = [card.gbit_per_s for card in hardware.machine.network or () if card.gbit_per_s]
+            cards = [card.gbit_per_s for card in hardware.interfaces("network") if card.gbit_per_s]
             if ports or cards:
                 speeds.setdefault(run.nodes[hardware.node], []).append(sum(ports) or max(cards))
     usual = statistics.median([statistics.median(of_node) or 0.0 for of_node in speeds.values()])

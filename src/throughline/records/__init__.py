@@ -16,7 +16,6 @@ from throughline.records.checks import (
 )
 from throughline.records.compared import Compared
 from throughline.records.entry import SCHEMA, Data, Device, Figure
-from throughline.records.hardware import GpuFacts, Interface, MachineFacts, NodeHardware, Port
 from throughline.records.imported import Imported, ImportedRun
 from throughline.records.predictions import (
     MeasuredPoint,
@@ -47,6 +46,7 @@ from throughline.records.run import (
     DeviceTelemetry,
     Memory,
     Network,
+    NodeHardware,
     NodeTelemetry,
     Rank,
     RunRecord,
@@ -58,9 +58,9 @@ from throughline.records.summary import Cell, Cost, Goal, LeftOut, RankFigures, 
 
 __all__ = [
     "SCHEMA", "Cell", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry",
-    "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "GpuFacts", "Imported", "ImportedRun", "Interface",
-    "Largest", "LeftOut", "Look", "MachineFacts", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
-    "NodeHardware", "NodeTelemetry", "NotPredicted", "Port", "PredictedCell", "PredictedSeries", "Predictions", "Rank",
+    "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun",
+    "Largest", "LeftOut", "Look", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
+    "NodeHardware", "NodeTelemetry", "NotPredicted", "PredictedCell", "PredictedSeries", "Predictions", "Rank",
     "RankFigures", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit",
     "leave_newer", "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported",
     "read_max_batch", "read_predictions", "read_run", "read_run_of", "read_summary", "read_unfinished", "read_verdict",

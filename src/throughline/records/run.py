@@ -5,7 +5,6 @@ from typing import Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from throughline.records.entry import Count, Entry, Figure, NonNegative, Positive, TrainingFile, Whole
-from throughline.records.hardware import NodeHardware
 from throughline.spec import Precision
 
 
@@ -123,6 +122,39 @@ class Work(Entry):
     @model_serializer(mode="wrap")
     def _without_what_others_lack(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in handler(self).items() if name not in SOME_HAVE or value is not None}
+
+
+class Interface(Entry):
+    """A network interface that is up, or a port of an InfiniBand or RoCE device.
+
+    `gbit_per_s` is None if the system does not state its speed. Only a port has `state` and `link_layer`.
+    """
+
+    name: str
+    gbit_per_s: NonNegative | None
+    state: str | None = None
+    link_layer: str | None = None
+
+
+Fact = bool | int | float | str | list[bool] | None
+
+
+class NodeHardware(Entry):
+    """What may explain a slow node: clocks, limits, links and faults of its parts. They were read after the window.
+
+    `devices` are the run's GPUs in the node, in the order of its ranks. `reasons` says why a fact is None: by
+    `machine.<fact>`, `devices.<index>.<fact>`, or `devices` if there are none. docs/outputs.md names the facts.
+    """
+
+    node: Whole
+    machine: dict[str, Fact | list[Interface]]
+    devices: list[dict[str, Fact]]
+    reasons: dict[str, str]
+
+    def interfaces(self, fact: Literal["network", "infiniband"]) -> list[Interface]:
+        """Return the interfaces that are up, or the ports."""
+        listed = self.machine.get(fact)
+        return [each for each in listed if isinstance(each, Interface)] if isinstance(listed, list) else []
 
 
 class Network(Entry):

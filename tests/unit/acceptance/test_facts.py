@@ -10,7 +10,6 @@ import pytest
 from throughline.acceptance import explanations, facts, findings
 from throughline.acceptance.measured import Run
 from throughline.records import RunRecord
-from throughline.records.hardware import GpuFacts, MachineFacts
 from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
 
@@ -78,13 +77,8 @@ def run(measurement: Measurement, differs: dict[str, Any]) -> Run:
         steady = value if isinstance(value, list) else dict.fromkeys(("mean", "min", "max"), value)
         telemetry["devices"][0][name] = steady
     telemetry["machine"]["cpu_others_share"] = dict.fromkeys(("mean", "min", "max"), differs.get("others", 0.01))
-    gpu = {
-        **dict.fromkeys(GpuFacts.model_fields),
-        **GPU,
-        "numa_node": measurement.place.device,
-        **differs.get("gpu", {}),
-    }
-    machine = {**dict.fromkeys(MachineFacts.model_fields), **MACHINE, **differs.get("machine", {})}
+    gpu = {**GPU, "numa_node": measurement.place.device, **differs.get("gpu", {})}
+    machine = {**MACHINE, **differs.get("machine", {})}
     record["hardware"] = [{"node": 0, "machine": machine, "devices": [gpu], "reasons": {}}]
     return Run(measurement, RunRecord.model_validate(record), measurement.place.nodes)
 

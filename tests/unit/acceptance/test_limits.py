@@ -10,7 +10,6 @@ import pytest
 
 from throughline.acceptance import verdict
 from throughline.records.acceptance import Acceptance, FigureEntry
-from throughline.records.hardware import MachineFacts
 from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
 
@@ -24,8 +23,7 @@ def judged(folder: Path, machines: dict[int, dict[str, Any]], **how: Any) -> Acc
 
     def network(measured: Measurement, record: dict[str, Any]) -> None:
         record["hardware"] = [
-            {"node": index, "machine": {**dict.fromkeys(MachineFacts.model_fields), **machines[node]}, "devices": [],
-             "reasons": {}}
+            {"node": index, "machine": machines[node], "devices": [], "reasons": {}}
             for index, node in enumerate(measured.place.nodes)
         ]  # fmt: skip
 
