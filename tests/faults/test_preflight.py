@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from test_training_faults import Launched
 
+import report_fixture
 import training_fixtures
 from process_helpers import psutil_that
 from throughline import records
@@ -109,7 +110,8 @@ def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, 
     earlier.parent.mkdir(parents=True)
     environment = {"kernel": "5.4.0", "cpu_governor": "powersave"}
     data = {"content_digest": "0123456789abcdef", "rows": 9, "dumps": {"enwiki-latest": "enwiki-20261101"}}
-    earlier.write_text(json.dumps({"spec": run.values(), "status": "ok", "environment": environment, "data": data}))
+    record = report_fixture.record(run.values(), 100.0) | {"environment": environment, "data": data}
+    earlier.write_text(json.dumps(record))
     errors = Launched(tmp_path, manifest, "--strict", repeat=2).end(1)
     assert "this machine is not as it was for run1: " in errors and "kernel was 5.4.0 and is " in errors
     assert "the content of the data was 0123456789ab (enwiki-20261101) and is " in errors

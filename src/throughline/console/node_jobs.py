@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from throughline.records.glance import glance
+from throughline.records import stored_run
 from throughline.study.acceptance import Fleet, Measurement
 
 START_S = 8.0
@@ -44,7 +44,7 @@ def planned(
     to_make = {file: measurements for file, measurements in node_jobs.items() if file in pending}
     finished: dict[tuple[str, str], list[float]] = {}
     for measurement in (measurement for measurements in node_jobs.values() for measurement in measurements):
-        record = glance(root / measurement.record)
+        record = stored_run(root / measurement.record)
         if record and record.seconds is not None:
             finished.setdefault((measurement.place.kind, measurement.what), []).append(record.seconds)
 

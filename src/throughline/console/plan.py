@@ -16,8 +16,7 @@ from throughline.console.node_jobs import START_S, NodeJobs
 from throughline.files import UserError
 from throughline.memory import gib
 from throughline.progress import duration
-from throughline.records import read_acceptance, read_summary
-from throughline.records.glance import glance
+from throughline.records import read_acceptance, read_summary, stored_run
 from throughline.spec import RunSpec
 from throughline.study.acceptance import RESULT as ACCEPTANCE
 
@@ -53,8 +52,8 @@ class Plan:
         self.runs = {spec.record: spec for spec in self.specs if spec.record in self.pending}
         self.data = {outputs[0] for outputs in self.jobs if outputs[0].startswith("data/")}
         records = (spec.record for spec in self.specs if spec.record not in self.pending)
-        glances = ((record, glance(self.root / record)) for record in records)
-        self.took_s = {record: run.seconds for record, run in glances if run and run.seconds is not None}
+        runs = ((record, stored_run(self.root / record)) for record in records)
+        self.took_s = {record: run.seconds for record, run in runs if run and run.seconds is not None}
 
     def __str__(self) -> str:
         """Return the plan as text: what will be made, how long the runs take, and where the result will be."""

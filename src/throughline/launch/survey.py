@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from throughline import files, frameworks
@@ -18,7 +19,7 @@ from throughline.launch.request import RunRequest, lacks_environment
 from throughline.messages import Device, Gpus, Question
 from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses
-from throughline.records.glance import Glance, siblings
+from throughline.records import RunRecord, stored_run
 from throughline.spec import RunSpec, Topology
 
 IN_WORDS = {
@@ -64,7 +65,7 @@ class Survey:
     device: Device
     environment: dict[str, Any]
     question: Question
-    earlier: dict[str, Glance]
+    earlier: dict[str, RunRecord]
     warnings: list[str]
 
 
@@ -76,7 +77,7 @@ def survey_nodes(request: RunRequest) -> Survey:
     names = os.environ[files.NODES] = host_names(where.names)  # from now on, logs and records say node0, node1, ...
     variables = worker_variables(spec) | {files.NODES: names}
     variables |= only_devices(request.visible, {} if where.elsewhere else os.environ)
-    on_cpu = [repeat.peak_memory_bytes or 0 for repeat in earlier.values() if repeat.device == "cpu"]
+    on_cpu = [run.peak_memory_bytes or 0 for run in earlier.values() if run.device and run.device.kind == "cpu"]
     lacking = lacks_environment(spec, request.python)
     question = Question(
         # In the workflow's own environment, torch can tell which devices there are. Its CPU build sees no GPU.
@@ -111,9 +112,19 @@ def survey_nodes(request: RunRequest) -> Survey:
     return Survey(where, variables, device, facts, question, earlier, [*shared, *warnings])
 
 
+def siblings(record: Path) -> dict[str, RunRecord]:
+    """Return the successful records of the same framework and topology by name, oldest first."""
+    paths = [path for path in record.parent.glob("run*.json") if path.name != record.name]
+    repeats = {path.stem: stored_run(path) for path in sorted(paths, key=lambda path: path.stat().st_mtime)}
+    return {name: run for name, run in repeats.items() if run and run.status == "ok" and run.environment}
+
+
 def final_warnings(survey: Survey, data: Mapping[str, Any] | None, others: OtherProcesses) -> list[str]:
     """Return the warnings just before the run, which reads `data`. Raise UserError if the run should not start."""
-    states = {name: repeat.environment | data_of(repeat.data) for name, repeat in survey.earlier.items()}
+    states = {
+        name: run.environment | data_of(run.data.model_dump() if run.data else None)
+        for name, run in survey.earlier.items()
+    }
     warnings = changes_since(states, survey.environment | data_of(data), survey.question.strict)
     if not survey.nodes.elsewhere:  # other machines have already checked themselves
         warnings += machine.check_ready(survey.question, others)

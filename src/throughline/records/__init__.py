@@ -39,6 +39,7 @@ from throughline.records.reading import (
     read_summary,
     read_unfinished,
     read_verdict,
+    stored_run,
     write,
 )
 from throughline.records.result import Result, ends, half_a_digit
@@ -64,5 +65,5 @@ __all__ = [
     "RankFigures", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit",
     "leave_newer", "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported",
     "read_max_batch", "read_predictions", "read_run", "read_run_of", "read_summary", "read_unfinished", "read_verdict",
-    "write",
+    "stored_run", "write",
 ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -93,3 +94,18 @@ class TrainingFile(Entry):
     environment: dict[str, Any]
     started: str
     ended: str
+
+    @property
+    def times(self) -> tuple[datetime, datetime] | None:
+        """The start and the end of the whole run, in UTC; None if they are not known."""
+        try:
+            start, end = (datetime.fromisoformat(text).astimezone(UTC) for text in (self.started, self.ended))
+        except ValueError:
+            return None
+        return start, end
+
+    @property
+    def seconds(self) -> float | None:
+        """How long the whole run took; None if it is not known, or if the clock was set back in between."""
+        taken = (self.times[1] - self.times[0]).total_seconds() if self.times else -1.0
+        return taken if taken >= 0 else None

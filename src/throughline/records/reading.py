@@ -50,6 +50,14 @@ def read_run_of(path: str | Path, spec: RunSpec) -> RunRecord:
     return record
 
 
+def stored_run(path: Path) -> RunRecord | None:
+    """Return the record in a file; None if there is no such file, or if it is no record that this version reads."""
+    try:
+        return _validated(RunRecord, path)
+    except (UserError, OSError):
+        return None
+
+
 def write(kind: type[Entry], content: dict[str, Any], path: Path) -> None:
     """Check the content of a file of this kind, and write it."""
     kind.model_validate(content)

@@ -26,11 +26,11 @@ def planned(every: list[RunSpec], pending: list[RunSpec], root: Path = Path(), *
     return plan.Plan(every, [[spec.record] for spec in pending], root=root, **values)  # type: ignore[arg-type]
 
 
-def finish(root: Path, spec: RunSpec, record: str = "", ended: str = "12:00:10") -> None:
-    path = root / (record or spec.record)
+def finish(root: Path, spec: RunSpec, place: str = "", ended: str = "12:00:10") -> None:
+    path = root / (place or spec.record)
     path.parent.mkdir(parents=True, exist_ok=True)
     times = {"started": "2026-11-20T12:00:00Z", "ended": f"2026-11-20T{ended}Z"}
-    path.write_text(json.dumps({"spec": spec.values(), "status": "ok", **times}))
+    path.write_text(json.dumps(record(asked(**spec.values()), 100.0) | times))
 
 
 def test_only_finished_repeats_and_caps_tell_the_time(tmp_path: Path) -> None:

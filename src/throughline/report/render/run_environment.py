@@ -11,8 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from throughline.corpus import manifest as corpus_manifest
-from throughline.records import Summary
-from throughline.records.glance import Glance
+from throughline.records import RunRecord, Summary
 from throughline.report.analysis import advice
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
@@ -118,9 +117,9 @@ def _data(path: Path) -> list[tuple[str, str]]:
     return [*known, ("parameters", ", ".join(f"{key} {value}" for key, value in parameters.items()))]
 
 
-def span(runs: Iterable[Glance]) -> str | None:
+def span(runs: Iterable[RunRecord]) -> str | None:
     """Return the first start and the last end (UTC) of these runs as text; None if no record says them."""
-    windows = [run.window for run in runs if run.window]
+    windows = [run.times for run in runs if run.times]
     if not windows:
         return None
     first, last = min(start for start, _ in windows), max(end for _, end in windows)
@@ -137,16 +136,16 @@ class Measured:
     changed: bool
 
 
-def commits(runs: Iterable[Glance]) -> list[Measured]:
+def commits(runs: Iterable[RunRecord]) -> list[Measured]:
     """Return every commit that runs were measured with. Runs without a known commit are left out."""
-    by_commit: dict[str, list[Glance]] = {}
+    by_commit: dict[str, list[RunRecord]] = {}
     for run in runs:
         if commit := run.environment.get("commit"):
             by_commit.setdefault(str(commit), []).append(run)
     return [
         Measured(
             commit,
-            _by_benchmark((run.benchmark, run.framework) for run in measured),
+            _by_benchmark((run.spec.benchmark, run.spec.framework) for run in measured),
             changed=any(run.environment.get("tree_clean") is False for run in measured),
         )
         for commit, measured in by_commit.items()
@@ -171,12 +170,12 @@ def repository(citation: Path = CITATION) -> str | None:
     return address if isinstance(address, str) and address.startswith("https://") else None
 
 
-def configurations(runs: Iterable[Glance]) -> list[tuple[str, list[str]]]:
+def configurations(runs: Iterable[RunRecord]) -> list[tuple[str, list[str]]]:
     """Return the merged configurations that the runs came from, as YAML, each with its benchmarks."""
     merged: dict[str, Any] = {}
     for run in runs:
-        if isinstance(run.configuration, dict):
-            merged.setdefault(run.benchmark, run.configuration)
+        if run.configuration is not None:
+            merged.setdefault(run.spec.benchmark, run.configuration)
     texts: dict[str, list[str]] = {}
     for name, value in merged.items():
         stream = io.StringIO()

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from throughline.records import Cell, Summary
-from throughline.records.glance import Glance, glance
+from throughline.records import Cell, RunRecord, Summary, stored_run
 from throughline.report.analysis.cells import Group, Row
 
 
@@ -22,7 +21,7 @@ class RunLogs:
     """
 
     folders: Mapping[tuple[str, int, str], Path]
-    runs: Mapping[Path, Glance]
+    runs: Mapping[Path, RunRecord]
     page: Path
 
     @classmethod
@@ -32,10 +31,10 @@ class RunLogs:
             (summary.benchmark, summary.batch, summary.precision): path.with_suffix("")
             for path, summary in summaries.items()
         }
-        runs = {log: glance(log.with_suffix(".json")) for log in _logs(summaries)}
+        runs = {log: stored_run(log.with_suffix(".json")) for log in _logs(summaries)}
         return cls(folders, {log: run for log, run in runs.items() if run}, page)
 
-    def behind(self, summaries: Mapping[Path, Summary]) -> list[Glance]:
+    def behind(self, summaries: Mapping[Path, Summary]) -> list[RunRecord]:
         """Return the records that are behind these summaries."""
         return [self.runs[log] for log in _logs(summaries) if log in self.runs]
 
