@@ -5,7 +5,7 @@ snakemake corpus                               only the data; also: snakemake im
 snakemake predictions                          topologies that nobody has measured (runs.predict)
 snakemake accept                               is every node, device and link of a cluster as fast as its peers?
 snakemake imports                              results from other people's logs
-snakemake compare                              results beside those of archives (compare.against)
+snakemake compare                              results beside those of archives and folders (compare.against)
 snakemake pack                                 results/archive.zip, which a stranger can check: throughline check
 snakemake results/bert/bz64_fp16.json          one configuration: its topologies and repeats, then medians
 snakemake data/sample/seq32/training_0007.hdf5 one shard

@@ -29,8 +29,8 @@ BEFORE_RUNS = len(CALL.specs) + 1
 
 # The results of other people's logs, and the comparison with archives, if the configuration has them.
 IMPORTS = expand("results/{imported}/imported.json", imported=CONFIG.imports)
-ARCHIVES = or_exit(CONFIG.compare.there)
-COMPARED = ["results/compare.json"] if ARCHIVES else []
+AGAINST = or_exit(CONFIG.compare.there)
+COMPARED = ["results/compare.json"] if AGAINST else []
 
 
 def import_of(wildcards):

@@ -1,9 +1,10 @@
-# What comes from others and goes to others: logs (imports), archives (compare), the archive of this configuration (pack).
-#   in:  imports.<name>.logs, a folder; compare.against, archives of earlier results or of other machines; all results
+# What comes from others and goes to others: logs (imports), results (compare), the archive of this configuration (pack).
+#   in:  imports.<name>.logs, a folder; compare.against, archives and folders of earlier results or of other machines;
+#        all results
 #   out: results/<name>/imported.json, results/<name>/imported/; results/compare.json, results/compare.html,
-#        results/tables/compare.csv and compare_acceptance.csv; results/archive.zip
-# The state of the logs and that of the acceptance are parameters, and the files are no inputs. So a folder of logs is
-# read again whenever a file in it is new or changed, and an acceptance is taken as it is.
+#        results/tables/compare.csv, machines.csv and compare_acceptance.csv; results/archive.zip
+# The state of folders and that of the acceptance are parameters, and the files are no inputs. So a folder is read again
+# whenever a file in it is new or changed, and an acceptance is taken as it is.
 
 
 rule imports:
@@ -34,13 +35,14 @@ rule imported:
 rule compared:
     input:
         summaries=list(TARGETS.summaries),
-        archives=ARCHIVES,
+        archives=[path for path in AGAINST if path not in map(str, CONFIG.compare.folders())],
         acceptance=NODE_JOBS.result_now,
         code=code_of("compare"),
     output:
         compared="results/compare.json",
         page="results/compare.html",
         table="results/tables/compare.csv",
+        machines="results/tables/machines.csv",
         places="results/tables/compare_acceptance.csv",
     log:
         "logs/compare.log",
@@ -48,6 +50,9 @@ rule compared:
     conda:
         "../envs/main.yaml"
     params:
+        against=AGAINST,
+        folders=or_exit(CONFIG.compare.state),
+        terms=canonical(CONFIG.model_dump(mode="json", include={"prices"})),
         acceptance=NODE_JOBS.result_words,
         state=NODE_JOBS.result_state,
     shell:
@@ -57,9 +62,11 @@ rule compared:
             output="output.compared",
             page="output.page",
             table="output.table",
+            machines="output.machines",
             places="output.places",
             summaries="input.summaries",
-            archives="input.archives",
+            against="params.against",
+            terms="params.terms",
         )
 
 

@@ -1,169 +1,88 @@
-"""Compare the present results with archives: every cell that both have, with its ratio, interval and verdict.
+"""Compare the present results with archives and folders: each cell that both have, and what each machine costs.
 
-The two sides were measured at different times and perhaps on different machines. So their repeats share no rounds: the
+Two sides were measured at different times and perhaps on different machines. So their repeats share no rounds: the
 test is Welch's, and the A/A runs of both sides say how much two measurements of one configuration differ.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from throughline import files, ratios, records
-from throughline.archive import acceptances, apart, differing
-from throughline.archive.acceptances import Accepted
-from throughline.archive.opening import Archive, as_json, looked_into, validated
+from throughline.archive import acceptances, differing, results
+from throughline.archive.results import Key, Results
 from throughline.files import UserError
-from throughline.records import Summary
-from throughline.records.compared import Compared, ComparedAcceptance, ComparedArchive, ComparedCell
-from throughline.report.analysis import cells, judged_pairs, noise
-from throughline.report.analysis.cells import Group, Row
+from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
+from throughline.report.analysis import judged_pairs, machines, noise
 from throughline.report.analysis.judged_pairs import Pair
-from throughline.report.analysis.noise import Twice
-from throughline.report.analysis.sides import Side
-from throughline.study import acceptance as study
+from throughline.report.analysis.sides import Side, in_rounds
+from throughline.study.result_sections import Price
 
-Key = tuple[str, int, str, str, str]
-
-
-@dataclass(frozen=True)
-class Results:
-    """One side: its summaries, and a function that returns the value of a JSON file. `name` is that of its file."""
-
-    name: str
-    groups: Sequence[Group]
-    json: Callable[[str], Any]
-
-    @cached_property
-    def sides(self) -> dict[Key, Side]:
-        """Map benchmark, batch, precision, framework and topology to the measured rows, without A/A runs."""
-        return {
-            (group.benchmark, group.batch, group.precision, row.framework, _topology(row)): Side(group, row)
-            for group in self.groups
-            if not group.benchmark.endswith(noise.AA)
-            for row in group.measured
-        }
-
-    @cached_property
-    def failed(self) -> dict[Key, str]:
-        """Map the cells without a figure to the reason."""
-        return {
-            (group.benchmark, group.batch, group.precision, row.framework, _topology(row)): cells.STATUS_MEANINGS[
-                status
-            ]
-            for group in self.groups
-            for row in group.rows
-            if (status := row.status) in cells.STATUS_MEANINGS
-        }
-
-    @cached_property
-    def again(self) -> list[Twice]:
-        return list(noise.measured_twice(self.groups))
-
-    @property
-    def started(self) -> str | None:
-        starts = [cell.started for group in self.groups for row in group.measured if (cell := row.cell)]
-        return min((start for start in starts if start), default=None)
-
-    @cached_property
-    def protocols(self) -> dict[Key, int | None]:
-        """Map each cell to the way of measuring of its first run; None if its record cannot be read."""
-        return {key: self._protocol(side) for key, side in self.sides.items()}
-
-    def _protocol(self, side: Side) -> int | None:
-        group, cell = side.group, side.row.cell
-        if not cell or not cell.logs:
-            return None
-        path = Path("results", group.benchmark, group.name, cell.logs[0]).with_suffix(".json")
-        try:
-            protocol = self.json(path.as_posix())["spec"]["protocol"]
-        except (OSError, ValueError, LookupError, TypeError):
-            return None
-        return protocol if isinstance(protocol, int) else None
-
-    @cached_property
-    def facts(self) -> dict[Key, Mapping[str, Any]]:
-        """Map each cell to everything that may decide its speed."""
-        return {key: differing.facts(side) for key, side in self.sides.items()}
+DAY_S = 86_400
 
 
-def compare(summaries: Sequence[Path], archives: Sequence[Path], output: Path, acceptance: Path | None = None) -> None:
-    """Write results/compare.json. UserError if an archive cannot be opened, or has nothing in common with our results.
+def compare(
+    summaries: Sequence[Path],
+    against: Sequence[Path],
+    output: Path,
+    acceptance: Path | None = None,
+    prices: Mapping[str, Price] | None = None,
+) -> None:
+    """Write results/compare.json. Without summaries, only the machines of archives and folders are compared.
 
-    UserError as well if a file of an archive was changed. Whether its figures follow from its raw values takes longer,
-    and is asked by `throughline check`. acceptance: ours, if there is one.
+    UserError if an archive or a folder cannot be read, or has nothing in common with our results. UserError as well if
+    a file of an archive was changed. Whether its figures follow from its raw values takes longer, and is asked by
+    `throughline check`. acceptance: ours, if there is one.
     """
-    ours = Results("here", cells.groups([records.read_summary(path) for path in summaries]), _here)
-    accepted = acceptances.of(acceptance) if acceptance else None
-    compared = [_with_archive(ours, accepted, path) for path in archives]
-    if not any(archive.cells or archive.acceptance for archive in compared):
+    ours = results.present(summaries, acceptance)
+    compared, groups = [], {ours.name: ours.groups} if ours.groups else {}
+    for name, path in results.names(against).items():
+        with results.opened(path) as theirs:
+            compared.append(_beside(ours, theirs))
+            groups[name] = theirs.groups
+    devices = {name for every in groups.values() for group in every for name in group.devices}
+    over_machines = machines.compare(groups, prices or {}) if len(devices) > 1 or not ours.groups else []
+    if not (over_machines or any(side.cells or side.acceptance for side in compared)):
         there = [*compared[0].only_there[:3], *compared[0].unreadable[:1]]
         raise UserError(
-            f"no cell of {', '.join(map(str, archives))} is also in the present results",
-            why=f"present: {_named(ours.sides)}; there: {', '.join(there) or 'nothing'}",
+            f"no cell of {', '.join(map(str, against))} is also in the present results",
+            why=f"present: {', '.join(map(_name, list(ours.sides)[:3])) or 'nothing'}; "
+            f"there: {', '.join(there) or 'nothing'}",
             next_step="measure a benchmark of the same name, batch, precision, framework and topology",
         )
-    files.write_json(
-        output, Compared(schema_=records.SCHEMA, started=ours.started, archives=compared).model_dump(by_alias=True)
-    )
+    found = Compared(schema_=records.SCHEMA, started=ours.started, archives=compared, machines=over_machines)
+    files.write_json(output, found.model_dump(by_alias=True))
 
 
-def _with_archive(ours: Results, accepted: Accepted | None, path: Path) -> ComparedArchive:
-    with looked_into(path) as archive:
-        readable, unreadable = _summaries(archive)
-        theirs = Results(path.name, cells.groups(readable), archive.json)
-        both = [key for key in ours.sides if key in theirs.sides]
-        pairs = judged_pairs.adjusted([_pair(ours, theirs, key) for key in both])
-        differs = {key: differing.between(ours.facts[key], theirs.facts[key]) for key in both}
-        nodes = _acceptances(accepted, archive) if accepted else None
+def _beside(ours: Results, theirs: Results) -> ComparedArchive:
+    both = [key for key in ours.sides if key in theirs.sides]
+    pairs = judged_pairs.adjusted([_pair(ours, theirs, key) for key in both])
+    differs = {
+        key: differing.between(differing.facts(ours.sides[key]), differing.facts(theirs.sides[key])) for key in both
+    }
+    everywhere = [fact for fact in next(iter(differs.values()), []) if all(fact in facts for facts in differs.values())]
     lacking = [key for key in theirs.sides if key not in ours.sides]
-    everywhere = [text for text in next(iter(differs.values()), []) if all(text in of for of in differs.values())]
+    acceptance = None
+    if ours.acceptance and theirs.acceptance:
+        acceptance = acceptances.compare(ours.acceptance, theirs.acceptance, theirs.name)
     return ComparedArchive(
-        name=path.name,
-        sha256=files.sha256(path),
-        version=archive.contents.version,
+        name=theirs.name,
+        sha256=theirs.sha256,
+        version=theirs.version,
         started=theirs.started,
         differs=everywhere,
         cells=[
-            _cell(key, pair, [text for text in differs[key] if text not in everywhere])
+            _cell(key, pair, [fact for fact in differs[key] if fact not in everywhere])
             for key, pair in zip(both, pairs, strict=True)
         ],
         only_here=[_name(key) for key in ours.sides if key not in theirs.sides],
         only_there=[_name(key) for key in lacking],
-        **apart.of([(ours.sides[key], theirs.sides[key]) for key in both]),
+        **_apart([(ours.sides[key], theirs.sides[key]) for key in both]),
         failed={_name(key): why for key in lacking if (why := ours.failed.get(key))},
-        unreadable=unreadable,
-        acceptance=nodes,
+        unreadable=list(theirs.unreadable),
+        acceptance=acceptance,
     )
-
-
-def _here(name: str) -> Any:
-    return as_json(Path(name))
-
-
-def _summaries(archive: Archive) -> tuple[list[Summary], list[str]]:
-    """Return the summaries of an archive, and why others cannot be read."""
-    readable, unreadable = [], []
-    for name in archive.summaries:
-        try:
-            readable.append(validated(archive.unpacked(name), records.read_summary))
-        except UserError as error:
-            own = str(archive.folder / name)
-            why = error.what.replace(own, "it") if error.what.startswith(own) else error.why or error.what
-            unreadable.append(f"{name} of the archive cannot be read: {why}")
-    return readable, unreadable
-
-
-def _acceptances(ours: Accepted, archive: Archive) -> ComparedAcceptance | None:
-    """Compare the acceptances of both sides; None if the archive has none."""
-    if study.RESULT not in archive:
-        return None
-    for name in archive.contents.files:
-        if name.startswith(f"{study.FOLDER}/") and name.endswith(".json"):
-            archive.unpacked(name)
-    there = acceptances.of(archive.unpacked(study.RESULT))
-    return acceptances.compare(ours, there, archive.path.name) if there else None
 
 
 def _pair(ours: Results, theirs: Results, key: Key) -> Pair:
@@ -202,12 +121,12 @@ def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
             yield f"{side.row.framework} {where} {side.row.doubt} (equivalence.json)"
     if here.row.topology.simulated != there.row.topology.simulated:
         yield "the nodes of one side are simulated"
-    protocols = ours.protocols[key], theirs.protocols[key]
+    protocols = ours.protocol(key), theirs.protocol(key)
     if None not in protocols and protocols[0] != protocols[1]:
         yield f"the runs were measured in different ways (protocol {protocols[0]} here, {protocols[1]} there)"
 
 
-def _cell(key: Key, pair: Pair, differs: list[str]) -> ComparedCell:
+def _cell(key: Key, pair: Pair, differs: list[Difference]) -> ComparedCell:
     benchmark, batch, precision, framework, topology = key
     assert pair.sides
     return ComparedCell(
@@ -224,15 +143,36 @@ def _cell(key: Key, pair: Pair, differs: list[str]) -> ComparedCell:
     )
 
 
-def _topology(row: Row) -> str:
-    """Return the name of a topology, without the mark of simulated nodes."""
-    return str(replace(row.topology, simulated=False))
-
-
 def _name(key: Key) -> str:
     benchmark, batch, precision, framework, topology = key
     return f"{benchmark} bz{batch} {precision} {framework} {topology}"
 
 
-def _named(sides: Mapping[Key, Side]) -> str:
-    return ", ".join([_name(key) for key in sides][:3]) or "nothing"
+def _apart(pairs: Sequence[tuple[Side, Side]]) -> dict[str, Any]:
+    """Return `days_apart` and `together` of `ComparedArchive`: one after the other, at the same time, or in turn."""
+    if pairs and all(_starts(one) and _starts(one) == _starts(other) for one, other in pairs):
+        return {"days_apart": 0.0, "together": "the same runs"}
+    if pairs and all(len(_starts(pair[0])) > 1 and in_rounds(pair) for pair in pairs):
+        return {"days_apart": 0.0, "together": "in turn"}
+    times = [sorted(time for pair in pairs for time in _times(pair[number])) for number in (0, 1)]
+    if not all(times):
+        return {}
+    older, newer = sorted((side[0], side[-1]) for side in times)
+    gap = (newer[0] - older[1]).total_seconds()
+    return {"days_apart": 0.0, "together": "at the same time"} if gap < 0 else {"days_apart": gap / DAY_S}
+
+
+def _starts(side: Side) -> list[str | None]:
+    return list(side.row.cell.starts) if side.row.cell else []
+
+
+def _times(side: Side) -> Iterator[datetime]:
+    """Yield the start of the first and the end of the last run, as far as the summary tells."""
+    cell = side.row.cell
+    for text in (cell.started, cell.ended) if cell else ():
+        try:
+            time = datetime.fromisoformat(text or "")
+        except ValueError:
+            continue
+        if time.tzinfo:  # the other side's times have a zone
+            yield time

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from throughline.records import RunRecord, Summary
+from throughline.records.compared import Difference
 from throughline.report.analysis import advice
 from throughline.report.analysis.sides import LONG, Side
 from throughline.spec import values as json_values
@@ -24,12 +25,12 @@ def work(ours: Summary, theirs: Summary) -> list[str]:
     return [f"{name} is {_short(here)} here and {_short(there)} there" for name, here, there in pairs if here != there]
 
 
-def of_runs(ours: RunRecord, theirs: RunRecord) -> list[str]:
+def of_runs(ours: RunRecord, theirs: RunRecord) -> list[Difference]:
     """Return what differs in devices and software between two runs, as `between` does."""
     return between(*(dict(_named(advice.surroundings(run))) for run in (ours, theirs)))
 
 
-def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
+def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Difference]:
     """Return what differs between the facts of two sides, what matters most first.
 
     A fact that one side does not know is no difference. A variable that one side does not have is one.
@@ -41,8 +42,8 @@ def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[str]:
             continue
         if None in (one, other) and not name.startswith("variable "):
             continue
-        differing.append((_rank(name), f"{name}: {_short(one)} here, {_short(other)} there"))
-    return [text for _, text in sorted(differing, key=lambda entry: entry[0])]
+        differing.append(Difference(name=name, here=_short(one), there=_short(other)))
+    return sorted(differing, key=lambda fact: _rank(fact.name))
 
 
 def facts(side: Side) -> dict[str, Any]:

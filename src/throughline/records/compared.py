@@ -1,11 +1,12 @@
-"""results/compare.json: the results of this configuration beside those of archives, measured elsewhere or earlier."""
+"""results/compare.json: the present results beside those of archives and folders, measured elsewhere or earlier."""
 
 from typing import Literal
 
 from pydantic import Field
 
 from throughline.records.acceptance import NAMES, PlaceKind
-from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema
+from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema, Whole
+from throughline.records.summary import Cost
 
 PairVerdict = Literal["faster", "slower", "no difference", "inconclusive", "not comparable"]
 
@@ -19,6 +20,17 @@ def in_words(verdict: PairVerdict, has_again: bool) -> str:
     """
     decided = verdict in ("faster", "slower", "no difference")
     return f"{verdict} in these runs" if decided and not has_again else verdict
+
+
+class Difference(Entry):
+    """A fact about devices, software, settings or data that the two sides differ in, as texts."""
+
+    name: str
+    here: str
+    there: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.here} here, {self.there} there"
 
 
 class TestedRatio(Entry):
@@ -40,7 +52,7 @@ class TestedRatio(Entry):
     smallest_difference: NonNegative | None
     verdict: PairVerdict
     because: str
-    differs: list[str] = Field(default_factory=list)
+    differs: list[Difference] = Field(default_factory=list)
 
     @property
     def words(self) -> str:
@@ -92,27 +104,27 @@ class ComparedAcceptance(Entry):
     started: str | None
     started_here: str | None
     numbered: bool
-    differs: list[str]
+    differs: list[Difference]
     places: list[ComparedPlace]
     only_here: list[str]
     only_there: list[str]
 
 
 class ComparedArchive(Entry):
-    """One archive: what differs from this side in every cell, and its cells.
+    """One archive or folder of results: what differs from this side in every cell, and its cells.
 
-    version: of the program that made it. started: when its first run began. days_apart: from the end of the older side
-    to the start of the newer one; None if not known. together: how the sides were measured if they were not one after
-    the other. only_here, only_there: cells that one side lacks. failed: why such cells have no figure here, if the
-    present results say it. unreadable: summaries of the archive that were left out, with the reason. acceptance: None
-    if one side has none.
+    sha256: of an archive; version: of the program that made it. A folder has neither. started: when its first run
+    began. days_apart: from the end of the older side to the start of the newer one; None if not known. together: how
+    the sides were measured if they were not one after the other. only_here, only_there: cells that one side lacks.
+    failed: why such cells have no figure here, if the present results say it. unreadable: summaries of an archive that
+    were left out, with the reason. acceptance: None if one side has none.
     """
 
     name: str
-    sha256: str
-    version: str
+    sha256: str | None
+    version: str | None
     started: str | None
-    differs: list[str]
+    differs: list[Difference]
     cells: list[ComparedCell]
     only_here: list[str]
     only_there: list[str]
@@ -123,9 +135,60 @@ class ComparedArchive(Entry):
     acceptance: ComparedAcceptance | None = Field(None, exclude_if=lambda value: value is None)
 
 
+class BreakEven(Entry):
+    """At which price a device hour of a machine is worth as much as one of another machine.
+
+    Both do the same work on as many devices. against: the other machine and its cell. worth: a device hour of this
+    machine in device hours of the other one, with its interval; None without a test. price: the break-even price, if
+    that of the other machine is known, with its interval. verdict: whether the price of this machine is below it.
+    """
+
+    against: str
+    worth: Positive
+    worth_at_least: Positive | None
+    worth_at_most: Positive | None
+    price: Positive | None
+    price_at_least: Positive | None
+    price_at_most: Positive | None
+    verdict: Literal["below", "above", "inconclusive"] | None
+
+
+class MachineCell(Entry):
+    """A measured cell of a machine, with the cost of its devices.
+
+    machine: `here`, or the name of the archive or folder. work: cells with the same number do the same work. repeats:
+    the valid ones. best_value: `yes`, or `inconclusive` with the cheapest, or empty; None if no cell can be named, for
+    the reason in `why`.
+    """
+
+    work: Count
+    benchmark: str
+    machine: str
+    device: str | None
+    framework: str
+    topology: str
+    precision: str
+    batch: Count
+    samples_per_s: Positive
+    unit: str
+    repeats: Whole
+    cost: Cost
+    best_value: Literal["yes", "inconclusive", ""] | None
+    why: str
+    break_even: BreakEven | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.benchmark} bz{self.batch} {self.precision} {self.framework} {self.topology}"
+
+
 class Compared(Entry):
-    """The present results beside archives, in the order of the configuration."""
+    """The present results beside archives and folders, in the order of the configuration.
+
+    machines: the cells whose work several machines do, if their devices differ.
+    """
 
     schema_: Schema
     started: str | None
     archives: list[ComparedArchive]
+    machines: list[MachineCell] = Field(default_factory=list)

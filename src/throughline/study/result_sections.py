@@ -114,26 +114,34 @@ def files_digest(paths: Iterable[Path]) -> str:
 class Compare(Section):
     against: list[FilePath] = Field(
         default_factory=list,
-        description="archives that `snakemake pack` has made, here or elsewhere. `snakemake compare` compares each "
-        "cell with theirs, and the report shows it",
+        description="archives that `snakemake pack` has made, here or elsewhere, and folders `results/` of other "
+        "machines, or copies of them. `snakemake compare` compares each cell with theirs, and the report shows it. "
+        "Folders are only read",
     )
 
     def there(self) -> list[str]:
-        """Return the archives. UserError if one of them does not exist."""
+        """Return the archives and folders. UserError if one of them does not exist."""
         for path in self.against:
-            if not Path(path).is_file():
+            if not Path(path).exists():
                 raise UserError(
                     f"compare.against names {path}, which does not exist",
                     next_step="correct the path; `snakemake pack` makes an archive of finished results",
                 )
         return list(self.against)
 
+    def folders(self) -> list[Path]:
+        return [Path(path) for path in self.against if Path(path).is_dir()]
+
+    def state(self) -> list[str]:
+        """Return digits that change with the results in the folders, for each of them."""
+        return [files_digest(folder.rglob("*.json")) for folder in self.folders()]
+
     def some(self) -> str:
-        """Return the target of a comparison. UserError if the configuration names no archive."""
+        """Return the target of a comparison. UserError if the configuration names nothing to compare with."""
         if not self.against:
             raise UserError(
-                "compare.against names no archive",
+                "compare.against names no archive and no folder",
                 why="there is nothing to compare the results with",
-                next_step="name archives of `snakemake pack`: --config 'compare={against: [old.zip]}'",
+                next_step="name archives of `snakemake pack`, or folders: --config 'compare={against: [old.zip]}'",
             )
         return "results/compare.html"

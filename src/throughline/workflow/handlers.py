@@ -10,6 +10,7 @@ from pathlib import Path
 
 from snakemake.logging import logger
 
+from throughline.archive import results
 from throughline.command import loaded
 from throughline.console import plan
 from throughline.console.plan import Plan
@@ -63,6 +64,9 @@ class Handlers:
         """Return what is to be said of devices and builds."""
         plan.check_places(made.pending)
         lock.unclaimed(made.pending)
+        if "results/compare.json" in made.pending:
+            for folder in self.call.config.compare.folders():
+                results.read_folder(folder)
         specs, slurm = list(made.runs.values()), self.node_jobs.slurm
         devices = slurm.reserved_devices(specs)
         if self.inside.is_deployed or self.inside.is_submitted:

@@ -1,8 +1,9 @@
-"""The present results beside archives: verdicts, what differs, what cannot be compared, and what a CI makes of it."""
+"""The present results beside archives and folders: verdicts, what differs, what cannot be compared, and what a CI makes
+of it."""
 
 import hashlib
 import json
-import re
+import shutil
 import zipfile
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,6 @@ import pytest
 from throughline import commands
 from throughline.archive import compare, contents, regress
 from throughline.files import UserError
-from throughline.numbers import reading
 from throughline.records import Compared, read_compared
 from throughline.report.render import archives as shown
 from throughline.report.render.page import write_comparison
@@ -54,7 +54,7 @@ def archive(name: str, change: Callable[[Any], object], more: Mapping[str, Any] 
         summary = json.loads(path.read_text())
         change(summary)
         files[path.as_posix()] = json.dumps(summary).encode()
-    files |= {inner: json.dumps(value).encode() for inner, value in (more or {}).items()}
+    files |= {inner: v if isinstance(v, bytes) else json.dumps(v).encode() for inner, v in (more or {}).items()}
     told = json.loads(files.pop(contents.NAME))
     for inner in more or ():
         benchmark = Path(inner).parent.name
@@ -81,8 +81,7 @@ def test_verdicts(factor: float, verdict: str) -> None:
     assert all(cell.ratio == pytest.approx(1 / factor) for cell in found.cells)
     assert all(cell.words == f"{verdict} in these runs" for cell in found.cells)  # there are no A/A runs
     assert found.differs == [] and found.only_here == found.only_there == []
-    told = shown.remarks(read_compared("compare.json"), found)
-    assert not [text for text in told if "Break-even" in text]  # the devices are the same
+    assert read_compared("compare.json").machines == []  # the devices are the same
 
 
 def test_what_differs_is_named_in_the_order_in_which_it_matters() -> None:
@@ -98,13 +97,11 @@ def test_what_differs_is_named_in_the_order_in_which_it_matters() -> None:
         summary["environment"]["torch"] |= {"driver": "570.2", "gpus": [{"power_limit_w": 700.0}] * 2}
         path.write_text(json.dumps(summary))
     differs = compared(archive("old.zip", changed)).archives[0].differs
-    found = read_compared("compare.json")
-    (even,) = [text for text in shown.remarks(found, found.archives[0]) if text.startswith("Break-even price")]
-    assert "a device hour here is worth" in even and "torch 1n2g" in even
     order = ["device.name", "gpu power limit w", "driver", "framework.torch", "options.compile", "kernel"]
-    assert [text.partition(":")[0] for text in differs] == order
-    assert differs[1] == "gpu power limit w: 700.0 here, [500.0, 700.0] there"
-    assert differs[3].endswith("2.12.0 there")
+    assert [fact.name for fact in differs] == order and differs[3].there == "2.12.0"
+    assert str(differs[1]) == "gpu power limit w: 700.0 here, [500.0, 700.0] there"
+    machines = read_compared("compare.json").machines
+    assert [cell.machine for cell in machines] == ["here"] * 4 + ["old.zip"] * 4
 
 
 def test_a_difference_of_one_cell_stands_with_it() -> None:
@@ -162,15 +159,6 @@ def test_runs_of_another_protocol_are_not_compared(here: Path) -> None:
     assert "measured in different ways (protocol 4 here, 3 there)" in cells[0].because
 
 
-def test_cells_that_one_side_lacks_are_named() -> None:
-    def fewer(summary: Any) -> None:
-        del summary["frameworks"]["torch"]["1n2g"]
-
-    found = compared(archive("old.zip", fewer)).archives[0]
-    assert found.only_here == ["bert bz32 fp32 torch 1n2g", "bert bz64 fp16 torch 1n2g"]
-    assert len(found.cells) == 2
-
-
 def test_nothing_in_common_and_a_changed_archive_are_errors() -> None:
     def renamed(summary: Any) -> None:
         summary["frameworks"] = {"jax": summary["frameworks"]["torch"]}
@@ -184,10 +172,12 @@ def test_nothing_in_common_and_a_changed_archive_are_errors() -> None:
     path.write_bytes(content.replace(b"outcome:", b"outcomf:", 1))
     with pytest.raises(UserError, match=r"bad\.zip"):
         compared(path)
+    with pytest.raises(UserError, match=r"other/bad\.zip are both called bad\.zip"):
+        compared(path, Path("other/bad.zip"))
 
 
 def test_the_section_of_the_configuration() -> None:
-    with pytest.raises(UserError, match="names no archive"):
+    with pytest.raises(UserError, match="names no archive and no folder"):
         Compare().some()
     with pytest.raises(UserError, match=r"none\.zip, which does not exist"):
         Compare(against=["none.zip"]).there()
@@ -241,6 +231,7 @@ def test_a_cell_of_the_baseline_that_is_lost_cannot_be_told(
     lose(value)
     SUMMARIES[0].write_text(json.dumps(value))
     found = compared(old).archives[0]
+    assert found.only_there == ["bert bz32 fp32 torch 1n2g"] and len(found.cells) == 3
     assert ended("compare.json") == 2
     printed = capsys.readouterr().out
     assert "bert bz32 fp32 torch 1n2g against old.zip: cannot be told" in printed and why in printed
@@ -269,7 +260,9 @@ def test_a_summary_that_cannot_be_read_is_told_with_its_reason(capsys: pytest.Ca
         if summary["precision"] == "fp32":
             summary["schema"] = 99
 
-    found = compared(archive("old.zip", newer), *(archive(f"{name}.zip", lambda summary: None) for name in "ab"))
+    deep = archive("deep.zip", lambda summary: None, {"results/deep/bz1_fp32.json": b"[" * 200_000 + b"]" * 200_000})
+    found = compared(archive("old.zip", newer), archive("a.zip", lambda summary: None), deep)
+    assert "nested too deeply" in found.archives[2].unreadable[0] and len(found.archives[2].cells) == 4
     why = "results/bert/bz32_fp32.json of the archive cannot be read: it has schema 99; this version"
     (text,) = found.archives[0].unreadable
     assert text.startswith(why) and found.archives[0].only_here == ["bert bz32 fp32 torch 1n1g",
@@ -346,21 +339,9 @@ def test_what_has_no_test_cannot_be_told() -> None:
         regress.share("much")
 
 
-def test_the_page_and_the_table(here: Path) -> None:
-    archives = [archive(f"{name}.zip", lambda summary: None) for name in ("one", "two", "three")]
-    compared(archives[0])
-    shown.write(Path("compare.json"), Path("compare.csv"))
-    assert Path("compare.csv").read_text().count("\n") == 5
-    write_comparison(Path("compare.json"), Path("compare.html"))
-    page = Path("compare.html").read_text()
-    assert "Compared with one.zip" in page and "no difference in these runs" in page
-    compared(*archives)
-    write_comparison(Path("compare.json"), Path("compare.html"))
-    page = Path("compare.html").read_text()
-    assert page.count('<svg class="history"') == 4 and "Compared with" not in page
+def test_the_page_and_the_tables() -> None:
+    """Two archives have their cells on the page. More are a history: a table of what changed, and one plot."""
 
-
-def test_the_history_has_its_values_and_dates_in_print() -> None:
     def older(summary: Any) -> None:
         steady(summary, 0.5)
         summary["environment"]["torch"]["driver"] = "535.1"
@@ -372,13 +353,80 @@ def test_the_history_has_its_values_and_dates_in_print() -> None:
         summary["environment"]["torch"]["driver"] = "570.2"
         path.write_text(json.dumps(summary))
     archives = [archive("first.zip", older), *(archive(f"{name}.zip", lambda summary: None) for name in "ab")]
-    found = compared(*archives)
-    (section,) = shown.sections(found)
-    first = re.sub(r"<title>.*?</title>", "", str(section["plots"][0]))
-    printed = re.findall(r"<text[^>]*>([^<]*)</text>", first)
-    every = [value for one in found.archives for value in (*one.cells[0].ours, *one.cells[0].theirs)]
-    assert printed[:3] == ["1", reading(max(every)), reading(min(every))]
-    assert printed[3] == "first.zip, 2025-03-04" and re.fullmatch(r"\S+, 2026-11-24", printed[4])
-    assert "<figcaption>bert bz32 fp32 torch 1n1g, samples/s</figcaption>" in first
-    (change,) = [text for text in section["remarks"] if text.startswith("Change")]
-    assert change.startswith("Change 1, before ") and change.endswith("2026-11-24: driver from 535.1 to 570.2.")
+    compared(archives[1])
+    shown.write(Path("compare.json"), Path("compare.csv"), Path("machines.csv"))
+    assert Path("compare.csv").read_text().count("\n") == 5 and Path("machines.csv").read_text().count("\n") == 1
+    write_comparison(Path("compare.json"), Path("compare.html"))
+    page = Path("compare.html").read_text()
+    assert "Compared with a.zip" in page and "no difference in these runs" in page
+    compared(*archives)
+    write_comparison(Path("compare.json"), Path("compare.html"))
+    page = Path("compare.html").read_text()
+    assert page.count('id="history-title"') == 1 and "Compared with" not in page
+    (section,) = shown.sections(read_compared("compare.json"))
+    rows = [[entry.text for entry in line.entries] for line in section["table"].lines]
+    assert [(row[0], row[4]) for row in rows] == [("first.zip", ""), ("a.zip", "1"), ("b.zip", ""), ("here", "")]
+    assert rows[0][1:3] == ["2025-03-04", "4 faster in these runs"] and rows[1][5] == "driver from 535.1 to 570.2"
+    (plot,) = section["plots"]
+    assert plot.count("+100.0 %") == 4 and "bert bz32 fp32 torch 1n1g: first.zip 216" in plot
+
+
+def folder() -> Path:
+    """Return a folder with the results that the archive was made from."""
+    with zipfile.ZipFile(KEPT) as kept:
+        kept.extractall("there")
+    return Path("there/results")
+
+
+def test_a_folder_of_results_is_compared_as_an_archive() -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder().rglob("*")}
+    found = compared(Path("there/results"), archive("old.zip", lambda summary: steady(summary, 1.1)))
+    one, other = found.archives
+    assert (one.name, one.sha256, one.version) == ("there", None, None) and other.sha256
+    assert one.cells[0].ratio == pytest.approx(1.0) and len(one.cells) == len(other.cells) == 4
+    assert {path: path.stat().st_mtime_ns for path in Path("there/results").rglob("*")} == before
+    text = list(shown.remarks(found, one))
+    assert not any("of Throughline made" in line for line in text)
+    shutil.rmtree("there/results/bert/bz32_fp32")  # summaries alone are enough
+    assert len(compared(Path("there/results")).archives[0].cells) == 4
+
+
+def test_machines_are_compared_without_results_of_our_own() -> None:
+    compare.compare([], [folder(), archive("old.zip", lambda summary: None)], Path("compare.json"))
+    found = read_compared("compare.json")
+    assert [cell.machine for cell in found.machines] == ["there"] * 4 + ["old.zip"] * 4
+    assert not any(one.cells for one in found.archives)
+    write_comparison(Path("compare.json"), Path("compare.html"))
+    page = Path("compare.html").read_text()
+    assert "All machines" in page and "Compared with" not in page
+
+
+def change(path: str, old: str, new: str) -> Callable[[Path], object]:
+    """Return a function that changes a text in a file of a folder."""
+    return lambda root: (root / path).write_text((root / path).read_text().replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda root: shutil.move(root / "bert", root.parent / "bert"), "not the folder around it"),
+        (lambda root: shutil.move(root / "bert", root / "gpt"), "gpt/bz32_fp32.json is the summary of other runs"),
+        (change("bert/bz32_fp32.json", '"schema": 3', '"schema": 99'), "this workflow only reads the folder"),
+        (lambda root: steadied(root / "bert/bz32_fp32.json"), "does not fit its record"),
+        (change("bert/bz32_fp32/torch/1n1g/run1.json", '"ok"', '"fine"'), "is not a valid RunRecord"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_a_clear_error(damage: Callable[[Path], object], told: str) -> None:
+    damage(folder())
+    with pytest.raises(UserError) as caught:
+        compared(Path("there/results"))
+    assert told in str(caught.value) and "compare.against: there/results" in str(caught.value)
+
+
+def steadied(path: Path) -> None:
+    path.write_text(json.dumps(steady(json.loads(path.read_text()), 1.0)))
+
+
+def test_its_own_folder_is_no_other_machine() -> None:
+    with pytest.raises(UserError, match="in which this workflow writes its own results"):
+        compared(Path("results"))

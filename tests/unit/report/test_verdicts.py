@@ -494,8 +494,8 @@ def test_a_row_has_the_device_and_the_price_of_its_kept_runs(tmp_path: Path) -> 
     assert [line.entries[place].text for line in shown.lines] == group.devices
     (csv,) = [table_files.csv(throughput.csv(scope))]
     assert list(csv["device"]) == dict(head.settings(found, group.devices))["device"].split(" and ")
-    (options,) = [same.options for same in machines.compare({machines.HERE: [group]}, prices)]
-    assert [option.cell.cost.price_per_device_hour for option in options if option.cell.cost] == [5.0, 1.0]
+    both = machines.compare({machines.HERE: [group], "there": [group]}, prices)
+    assert [cell.cost.price_per_device_hour for cell in both] == [5.0, 1.0] * 2
 
 
 def test_the_steps_of_a_repeat_that_is_left_out_are_not_shown(tmp_path: Path) -> None:

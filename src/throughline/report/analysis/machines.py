@@ -1,97 +1,99 @@
-"""The cells of all benchmarks and machines, with one set of prices, and which of them are the best value."""
+"""All machines in one table: what a cell costs on each, which cell is the best value, and the break-even prices.
+
+The break-even price is the price of a device hour at which one machine is worth as much as another. Both do the same
+work on as many devices. Then a device hour of the one is worth as many device hours of the other as its throughput is
+times the other's. The interval of that ratio is the one of two configurations (see `ratios`).
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from throughline.records import Cell
+from throughline import ratios
+from throughline.ratios import Tested
+from throughline.records import Cell, Cost
+from throughline.records.compared import BreakEven, MachineCell
 from throughline.report.analysis import cost, noise
-from throughline.report.analysis.best_value import by_value
+from throughline.report.analysis.best_value import Rated, best_of
 from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.noise import Twice
 from throughline.report.analysis.sides import Side
 from throughline.spec import canonical, values
 from throughline.study.result_sections import Price
 
-SOFTWARE = ("environment.framework.", "environment.code")
-"""Facts that are no part of a machine: versions of the framework's libraries, and the digest of the measured code."""
-HERE = "this machine"
+HERE = "here"
 """The name of the machine whose results the configuration makes."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Option:
-    """A measured cell of a machine. best: `yes`, or `inconclusive` with the cheapest, or empty."""
+    """A measured cell of a machine, with its cost."""
 
     machine: str
     side: Side
-    best: str = ""
+    cost: Cost
 
     @property
     def cell(self) -> Cell:
         assert self.side.row.cell
         return self.side.row.cell
 
+    @property
+    def device(self) -> str | None:
+        device = self.side.group.device(self.side.row)
+        return device.name if device else None
 
-@dataclass(frozen=True)
-class Compared:
-    """The options that do the same work, so that their prices can be compared, and why no best value is named.
-
-    again: the A/A runs of all machines, which say how much whole measurements differ.
-    """
-
-    benchmark: str
-    options: tuple[Option, ...]
-    why: str = ""
-    again: tuple[noise.Twice, ...] = ()
+    @property
+    def name(self) -> str:
+        """The machine with the name of its devices, and the cell."""
+        group, row = self.side.group, self.side.row
+        machine = f"{self.machine} ({self.device})" if self.device else self.machine
+        return f"{machine}: {row.shown} {row.topology}, {group.precision}, {group.batch_name}"
 
 
-def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> list[Compared]:
-    """Return the measured cells of all benchmarks and machines, those that do the same work together.
+def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> list[MachineCell]:
+    """Return the measured cells whose work several machines do, those of one benchmark and work together.
 
     A device has the price that `prices` names, otherwise the one of its own summary. Benchmarks that are derived from
-    others, simulated nodes, and ranks that do not exchange are no options.
+    others, simulated nodes, and ranks that do not exchange are left out.
     """
     again = [twice for groups in machines.values() for twice in noise.measured_twice(groups)]
-    alike: dict[tuple[str, str], list[Option]] = {}
-    tasks = _tasks(machines)
-    for machine, groups in machines.items():
-        for group in groups:
-            for row in group.measured if "__" not in group.benchmark and group.exchanges else ():
-                if row.cell and not row.cell.simulated:
-                    whose = "" if machine == HERE else f"{machine}: "
-                    side = Side(group, _priced(group, row, prices, tasks.get(group.benchmark), whose))
-                    alike.setdefault((group.benchmark, work(group, row)), []).append(Option(machine, side))
-    benchmarks = [name for name, _ in alike]
-    order = sorted(alike, key=lambda key: benchmarks.index(key[0]))
-    return [_judged(key[0], alike[key], again) for key in order]
+    alike: dict[str, list[Option]] = {}
+    for option in _options(machines, prices):
+        alike.setdefault(work(option.side.group, option.side.row), []).append(option)
+    shared = [options for options in alike.values() if len({option.machine for option in options}) > 1]
+    found = [cell for number, options in enumerate(shared, start=1) for cell in _cells(number, options, again)]
+    benchmarks = list(dict.fromkeys(cell.benchmark for cell in found))
+    return sorted(found, key=lambda cell: benchmarks.index(cell.benchmark))
 
 
-def _tasks(machines: Mapping[str, Sequence[Group]]) -> dict[str, int]:
-    """Return the samples of each benchmark's whole training. The first machine that states them counts."""
-    tasks: dict[str, int] = {}
+def _options(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> Iterator[Option]:
+    tasks: dict[
+        str, int
+    ] = {}  # the samples of each benchmark's whole training: the first machine that states them counts
     for group in (group for groups in machines.values() for group in groups):
         for row in group.measured:
             if row.cell and row.cell.cost.total_samples:
                 tasks.setdefault(group.benchmark, row.cell.cost.total_samples)
-    return tasks
+    for machine, groups in machines.items():
+        for group in groups:
+            for row in group.measured if "__" not in group.benchmark and group.exchanges else ():
+                if row.cell and not row.cell.simulated:
+                    rated = _rate(machine, group, row, prices)
+                    priced = cost.of(row.cell.median_speed, row.cell.world_size, rated, tasks.get(group.benchmark))
+                    yield Option(machine, Side(group, row), priced)
 
 
-def _priced(group: Group, row: Row, prices: Mapping[str, Price], task: int | None, whose: str) -> Row:
-    """Return a row with the cost of its device by `prices`; without such a price, the one that its summary states.
-
-    whose: begins the source of a price that its summary states.
-    """
-    cell = row.cell
-    assert cell
-    device, stated = group.device(row), cell.cost
-    rated = cost.rate(device, prices)
-    named = isinstance(rated, cost.Rate) and rated.source.startswith("prices.")
-    if not named and stated.price_per_device_hour and stated.currency:
-        source = whose + (stated.price_source or "its summary")
-        rated = cost.Rate(stated.price_per_device_hour, stated.currency, source)
-    priced = cost.of(cell.median_speed, cell.world_size, rated, task)
-    return replace(row, cell=cell.model_copy(update={"cost": priced}))
+def _rate(machine: str, group: Group, row: Row, prices: Mapping[str, Price]) -> cost.Rate | str:
+    """Return the price of a row's device by `prices`; without such a price, the one that its summary states."""
+    assert row.cell
+    rated, stated = cost.rate(group.device(row), prices), row.cell.cost
+    is_named = isinstance(rated, cost.Rate) and rated.source.startswith("prices.")
+    if is_named or not (stated.price_per_device_hour and stated.currency):
+        return rated
+    whose = "" if machine == HERE else f"{machine}: "
+    return cost.Rate(stated.price_per_device_hour, stated.currency, whose + (stated.price_source or "its summary"))
 
 
 def work(group: Group, row: Row) -> str:
@@ -105,30 +107,90 @@ def work(group: Group, row: Row) -> str:
     return canonical(json.loads(json.dumps(alike, default=str)))
 
 
-def _judged(benchmark: str, options: Sequence[Option], again: Sequence[noise.Twice]) -> Compared:
-    """Name the best value of options that do the same work, or say why there is none."""
-    ranked = [option for option in options if not option.side.row.unequal]
-    currencies = sorted({cost.currency for option in ranked if (cost := option.cell.cost).currency})
-    best = by_value([option.side for option in ranked], again)
-    verdict = "yes" if len(best) == 1 else "inconclusive"
-    found = {id(side) for side in best}
-    judged = tuple(replace(option, best=verdict if id(option.side) in found else "") for option in options)
-    why = ""
-    if not best:
-        why = f"prices are in {' and '.join(currencies)}" if len(currencies) > 1 else "no price is known"
-    return Compared(benchmark, judged, why, tuple(again))
+def _cells(work: int, options: Sequence[Option], again: Sequence[Twice]) -> Iterator[MachineCell]:
+    """Yield the options that do the same work, with the best value of each benchmark and the break-even prices."""
+    even = dict(_break_evens([option for option in options if not option.side.row.unequal], again))
+    for benchmark in dict.fromkeys(option.side.group.benchmark for option in options):
+        same = [option for option in options if option.side.group.benchmark == benchmark]
+        best, why = _best_value([option for option in same if not option.side.row.unequal], again)
+        for option in same:
+            group, row, cell = option.side.group, option.side.row, option.cell
+            assert cell.median_speed
+            yield MachineCell(
+                work=work,
+                benchmark=benchmark,
+                machine=option.machine,
+                device=option.device,
+                framework=row.shown,
+                topology=str(row.topology),
+                precision=group.precision,
+                batch=group.batch,
+                samples_per_s=cell.median_speed,
+                unit=group.unit,
+                repeats=cell.n_ok,
+                cost=option.cost,
+                best_value=None if why else "" if option not in best else "yes" if len(best) == 1 else "inconclusive",
+                why=why,
+                break_even=even.get(option),
+            )
 
 
-def software(options: Iterable[Option]) -> Iterator[str]:
-    """Yield what differs in the software of a framework between these cells, such as `torch: cuda is 12.8 and 13.0`."""
-    seen: dict[str, dict[str, dict[str, None]]] = {}
+def _best_value(options: Sequence[Option], again: Sequence[Twice]) -> tuple[list[Option], str]:
+    """Return the cheapest option with those that cannot be distinguished from it, or why there is none."""
+    priced = [(option, price) for option in options if (price := option.cost.price_per_device_hour)]
+    currencies = sorted({option.cost.currency or "" for option, _ in priced})
+    if len(currencies) != 1:
+        return [], f"prices are in {' and '.join(currencies)}" if currencies else "no price is known"
+    rated = [Rated(option.side, price * option.cell.world_size / 3600) for option, price in priced]
+    best = {id(one) for one in best_of(rated, again)}
+    return [option for (option, _), one in zip(priced, rated, strict=True) if id(one) in best], ""
+
+
+def _break_evens(options: Iterable[Option], again: Sequence[Twice]) -> Iterator[tuple[Option, BreakEven]]:
+    """Yield the break-even price of each machine and device, against the first one.
+
+    The fastest options are compared, on the fewest and on the most devices that both were measured on.
+    """
+    kinds: dict[tuple[str, str], list[Option]] = {}
     for option in options:
-        facts = option.side.group.facts(option.side.row)
-        for key, value in facts.items():
-            if key.startswith(SOFTWARE) and value is not None:
-                values_of = seen.setdefault(option.side.row.framework, {}).setdefault(key.rpartition(".")[2], {})
-                values_of[str(value)] = None
-    for framework, parts in seen.items():
-        differ = [f"{name} is {' and '.join(found)}" for name, found in parts.items() if len(found) > 1]
-        if differ:
-            yield f"{framework}: {', '.join(differ)}"
+        if option.device:
+            kinds.setdefault((option.machine, option.device), []).append(option)
+    for other in list(kinds.values())[1:]:
+        base = next(iter(kinds.values()))
+        both = sorted({option.cell.world_size for option in base} & {option.cell.world_size for option in other})
+        for world in dict.fromkeys([*both[:1], *both[-1:]]):
+            first, second = _fastest(base, world), _fastest(other, world)
+            yield second, _break_even(first, second, again)
+
+
+def _fastest(options: Iterable[Option], world: int) -> Option:
+    on_as_many = [option for option in options if option.cell.world_size == world]
+    return max(on_as_many, key=lambda option: option.cell.median_speed or 0.0)
+
+
+def _break_even(base: Option, other: Option, again: Sequence[Twice]) -> BreakEven:
+    before, after = base.side.value, other.side.value
+    assert before and after
+    found = noise.noise_of((base.side, other.side), again)
+    tested = ratios.tested(before.repeats, after.repeats, paired=False, noise=found)
+    worth, price = tested.ratio if tested else after.median / before.median, base.cost.price_per_device_hour
+    return BreakEven(
+        against=base.name,
+        worth=worth,
+        worth_at_least=tested.low if tested else None,
+        worth_at_most=tested.high if tested else None,
+        price=price * worth if price else None,
+        price_at_least=price * tested.low if price and tested else None,
+        price_at_most=price * tested.high if price and tested else None,
+        verdict=_verdict(base.cost, other.cost, tested),
+    )
+
+
+def _verdict(base: Cost, other: Cost, tested: Tested | None) -> Any:
+    """Return whether the price of `other` is below or above its break-even price; None without prices or a test."""
+    if not (tested and base.price_per_device_hour and other.price_per_device_hour and base.currency == other.currency):
+        return None
+    paid = other.price_per_device_hour / base.price_per_device_hour
+    if paid < tested.low:
+        return "below"
+    return "above" if paid > tested.high else "inconclusive"

@@ -137,7 +137,7 @@ def _remarks(accepted: ComparedAcceptance) -> Iterator[str]:
     there, here = (started or "a time that is not known" for started in (accepted.started, accepted.started_here))
     yield f"Measured from {there} there, from {here} here."
     if accepted.differs:
-        yield f"What differs, what matters most first: {'; '.join(accepted.differs[:NAMED])}."
+        yield f"What differs, what matters most first: {'; '.join(map(str, accepted.differs[:NAMED]))}."
     for where, places in (("here", accepted.only_here), ("there", accepted.only_there)):
         if places:
             others = f" and {len(places) - 3} more" if len(places) > 3 else ""

@@ -1,167 +1,189 @@
-"""The history of every cell over several archives: one small line for each, with intervals and changes marked."""
+"""All cells over several archives and the present results: a table of what changed, and one plot of all cells."""
 
-import re
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
 from typing import Any
 
-from markupsafe import Markup, escape
+from matplotlib.figure import Figure as Plot
+from matplotlib.ticker import FuncFormatter
 
 from throughline import statistics
 from throughline.numbers import reading
-from throughline.records.compared import Compared, ComparedCell, ComparedPlace
+from throughline.records.compared import Compared, ComparedArchive, Difference, TestedRatio
+from throughline.report.render import plots
+from throughline.report.render.plots import PAGE, Theme
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Topic
 
-WIDTH, HEIGHT = 300, 64
-"""The size of a line, in its own units."""
-LEFT, TOP, FOOT = 44, 10, 12
-"""The room for values at the left, for the numbers of changes above, and for dates below."""
-NAME = 22
-"""How many characters of an archive's name stand at an end of a line."""
-CHANGES, PARTS = 40, 6
-"""How many changes are named below the lines, and how many parts of each."""
+LINES, PARTS, TICKS = 12, 6, 4
+"""The most lines of the plot, named changes before a measurement, and named measurements on the axis."""
+NAME = 14
+"""How many characters of an archive's name stand on the axis."""
+SIZE, RIGHT = (5.2, 3.7), 1.7
+"""The plot in inches, and the room for names on its right side."""
 INTRO = (
-    "Each cell over time, oldest first, from all archives and the present results. A dot is a median; its bar reaches "
-    "from the slowest to the fastest repeat. The scale begins at the slowest and ends at the fastest repeat of the "
-    "cell, and both stand at the left, in the unit beside the name. The first and the last measurement stand below. A "
-    "dashed line with a number marks where devices, software or settings changed; a line above the plots says what."
+    "Each cell over time, from all archives and the present results. The table says what changed between two "
+    "measurements. The plot shows how far the median of each cell is from its first measurement. A bar reaches from "
+    "the slowest to the fastest repeat. A dashed line has the number of its change in the table."
 )
-DIFFERS = re.compile(r"(.+?): (.*) here, (.*) there")
-"""A difference between the present results and an archive, as archive/differing.py words it."""
+HEADINGS = ("measurement", "began", "the present results are", "version", "change", "what changed before it")
 
 
 @dataclass(frozen=True)
 class Look:
-    """A cell at one time. changed: what differs from the present results."""
+    """A cell in one measurement. differs: facts that differ from the present results."""
 
     started: str
     name: str
     repeats: Sequence[float]
-    changed: tuple[str, ...] = ()
+    differs: Sequence[Difference] = ()
 
     @property
     def median(self) -> float:
         return statistics.median(list(self.repeats)) or 0.0
 
 
+Histories = Mapping[str, Sequence[Look]]
+"""The looks at each cell, oldest first."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The present results, or those of an archive. changed: what changed before it; change: its number."""
+
+    name: str
+    started: str | None
+    archive: ComparedArchive | None
+    changed: Sequence[str]
+    change: int
+
+    @property
+    def day(self) -> str:
+        try:
+            return datetime.fromisoformat(self.started or "").strftime("%Y-%m-%d")
+        except ValueError:
+            return "date not known"
+
+
 def section(compared: Compared) -> dict[str, Any]:
     """Return the history as the page prints it."""
-    every = list(histories(compared))
-    changes = numbered([looks for _, _, looks in every])
-    plots = [
-        Markup("{}<figcaption>{}, {}</figcaption>").format(line(looks, unit, changes), name, unit)
-        for name, unit, looks in every
-    ]
-    remarks = [f"Change {number}, {text}." for text, number in list(changes.items())[:CHANGES]]
-    if len(changes) > CHANGES:
-        remarks.append(f"{len(changes) - CHANGES} more changes are in results/compare.json.")
-    return {"topic": Topic("history", "Over time", INTRO), "table": None, "plots": plots, "remarks": remarks}
+    every = histories(compared)
+    timeline = list(measurements(compared, every))
+    shown = dict(sorted(every.items(), key=lambda entry: -_largest_change(entry[1]))[:LINES])
+    remarks = [f"{archive.name}: {text}." for archive in compared.archives for text in archive.unreadable]
+    if len(every) > LINES:
+        remarks.append(f"The plot has the {LINES} of {len(every)} cells that changed most.")
+    remarks.append("results/tables/compare.csv has every cell of every archive, with ratio, interval and verdict.")
+    values = {name: ", ".join(f"{look.name} {reading(look.median)}" for look in looks) for name, looks in shown.items()}
+    words = "; ".join(f"{name}: {text}" for name, text in values.items())
+    drawn = plots.inline(draw(shown, timeline, PAGE), "history", "Over time", words)
+    topic = Topic("history", "Over time", INTRO)
+    return {"topic": topic, "table": _table(timeline), "plots": [drawn], "remarks": remarks}
 
 
-def numbered(every: Sequence[Sequence[Look]]) -> dict[str, int]:
-    """Map each change of all cells in words to its number, oldest first."""
-    found = {(look.started, _change(before, look)) for looks in every for before, look in pairwise(looks)}
-    return {text: number for number, (_, text) in enumerate(sorted(change for change in found if change[1]), start=1)}
+def histories(compared: Compared) -> Histories:
+    """Return the looks at every cell that the present results have, and at all places of an acceptance as a whole."""
+    found: dict[str, list[Look]] = {}
 
+    def add(name: str, archive: str, one: TestedRatio, starts: Sequence[str | None], differs: Sequence[Any]) -> None:
+        then, now = starts
+        looks = found.setdefault(name, [Look(now or "9", "here", one.ours)])
+        looks.append(Look(then or "", archive, one.theirs, differs))
 
-def histories(compared: Compared) -> Iterator[tuple[str, str, list[Look]]]:
-    """Yield name, unit and looks of every cell that the present results have, oldest look first.
-
-    Of an acceptance, those of all places of a kind as a whole.
-    """
-    found: dict[str, tuple[ComparedCell | ComparedPlace, list[Look]]] = {}
     for archive in compared.archives:
         for cell in archive.cells:
-            changed = (*archive.differs, *cell.differs)
-            now = Look(compared.started or "9", "here", cell.ours)
-            look = Look(archive.started or "", archive.name, cell.theirs, changed)
-            found.setdefault(cell.name, (cell, [now]))[1].append(look)
+            starts = archive.started, compared.started
+            add(cell.name, archive.name, cell, starts, [*archive.differs, *cell.differs])
         accepted = archive.acceptance
         for place in accepted.places if accepted else ():
             if accepted and (place.whole or place.kind == "all"):  # all places one by one would be a page for nobody
-                now = Look(accepted.started_here or "9", "here", place.ours)
-                look = Look(accepted.started or "", archive.name, place.theirs, tuple(accepted.differs))
-                found.setdefault(place.name, (place, [now]))[1].append(look)
-    for name, (last, looks) in found.items():
-        yield name, last.unit, sorted(looks, key=lambda look: look.started)
+                add(place.name, archive.name, place, (accepted.started, accepted.started_here), accepted.differs)
+    return {name: sorted(looks, key=lambda look: (look.started, look.name == "here")) for name, looks in found.items()}
 
 
-def line(looks: Sequence[Look], unit: str, changes: Mapping[str, int]) -> Markup:
-    """Return the line of one cell. changes: the numbers of all changes."""
-    low, high = min(min(look.repeats) for look in looks), max(max(look.repeats) for look in looks)
-    room = (high - low) or high or 1.0
+def measurements(compared: Compared, every: Histories) -> Iterator[Measurement]:
+    """Yield the measurements, oldest first, with what changed before each in any cell.
 
-    def height(value: float) -> float:
-        return TOP + 4 + (HEIGHT - 8) * (high - value) / room
-
-    step = (WIDTH - LEFT) / max(1, len(looks))
-    places = [LEFT + step * (index + 0.5) for index in range(len(looks))]
-    marks = []
-    for x, look in zip(places, looks, strict=True):
-        ends = f"M{x:.4g} {height(max(look.repeats)):.4g}V{height(min(look.repeats)):.4g}"
-        told = f"{escape(_named(look))}: {reading(look.median)} {escape(unit)}"
-        dot = f'<circle class="dot" cx="{x:.4g}" cy="{height(look.median):.4g}" r="2.6"/>'
-        marks.append(f'<g><title>{told}</title><path d="{ends}"/>{dot}</g>')
-    for x, (before, look) in zip(places[1:], pairwise(looks), strict=True):
-        if text := _change(before, look):
-            title = f"<title>{escape(text)}</title>"
-            marks.append(f'<path class="change" d="M{x - step / 2:.4g} {TOP}v{HEIGHT}">{title}</path>')
-            marks.append(_text(x - step / 2, TOP - 2, str(changes[text]), "middle"))
-    marks += [
-        _text(LEFT - 3, height(high) + 3, reading(high), "end"),
-        _text(LEFT - 3, height(low) + 3, reading(low), "end"),
-        _text(LEFT, TOP + HEIGHT + FOOT - 3, _short(looks[0]), "start"),
-        _text(WIDTH, TOP + HEIGHT + FOOT - 3, _short(looks[-1]), "end"),
-    ]
-    points = " ".join(f"{x:.4g},{height(look.median):.4g}" for x, look in zip(places, looks, strict=True))
-    words = ", ".join(f"{look.name} {reading(look.median)}" for look in looks)
-    return Markup(
-        f'<svg class="history" viewBox="0 0 {WIDTH} {TOP + HEIGHT + FOOT}" role="img" '
-        f'aria-label="{escape(words)} {escape(unit)}"><polyline points="{points}"/>{"".join(marks)}</svg>'
-    )
-
-
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.4g}" y="{y:.4g}" text-anchor="{anchor}">{escape(text)}</text>'
-
-
-def _change(before: Look, after: Look) -> str:
-    """Return where and what changed between two looks; empty if nothing did.
-
-    A look knows its differences from the present results. What is none has the present value.
+    A look knows its differences from the present results. A fact that is none of them has the present value.
     """
-    then, now = (_values(look.changed) for look in (before, after))
-    parts = []
-    for name in dict.fromkeys([*then, *now]):
-        here = (then.get(name) or now[name])[0]
-        old, new = (known[name][1] if name in known else here for known in (then, now))
-        if old != new:
-            parts.append(f"{name} from {old} to {new}")
-    if not parts:
-        return ""
-    more = f"; and {len(parts) - PARTS} more" if len(parts) > PARTS else ""
-    return f"before {_named(after)}: {'; '.join(parts[:PARTS])}{more}"
+    changed: dict[str, dict[str, None]] = {}
+    for before, after in (pair for looks in every.values() for pair in pairwise(looks)):
+        then, now = ({fact.name: fact for fact in look.differs} for look in (before, after))
+        for name, fact in (then | now).items():
+            old, new = (facts[name].there if name in facts else fact.here for facts in (then, now))
+            if old != new:
+                changed.setdefault(after.name, {})[f"{name} from {old} to {new}"] = None
+    times = [(archive.started or "", archive.name, archive) for archive in compared.archives]
+    ordered = sorted([*times, (compared.started or "9", "here", None)], key=lambda entry: (entry[0], entry[2] is None))
+    numbered = [name for _, name, _ in ordered if name in changed]
+    for started, name, archive in ordered:
+        number = numbered.index(name) + 1 if name in changed else 0
+        yield Measurement(name, started, archive, list(changed.get(name, ())), number)
 
 
-def _values(changed: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Map the name of each difference to the values here and there."""
-    found = (DIFFERS.fullmatch(text) for text in changed)
-    return {match[1]: (match[2], match[3]) for match in found if match}
+def _largest_change(looks: Sequence[Look]) -> float:
+    medians = [look.median for look in looks]
+    return math.log(max(medians) / min(medians))
 
 
-def _named(look: Look) -> str:
-    return f"{look.name}, {_day(look.started)}"
+def _table(timeline: Sequence[Measurement]) -> Table:
+    rows = []
+    for one in timeline:
+        more = f"; and {len(one.changed) - PARTS} more (results/compare.json)" if len(one.changed) > PARTS else ""
+        told = [outcome(one.archive), one.archive.version or ""] if one.archive else ["", ""]
+        changed = "; ".join(one.changed[:PARTS]) + more
+        rows.append([one.name, one.day, *told, str(one.change or ""), changed])
+    return texts(HEADINGS, rows)
 
 
-def _short(look: Look) -> str:
-    name = look.name if len(look.name) <= NAME else f"{look.name[: NAME - 3]}..."
-    return f"{name}, {_day(look.started)}"
+def draw(shown: Histories, timeline: Sequence[Measurement], theme: Theme) -> Plot:
+    """Draw how far the median of each cell is from that of its first measurement, in per cent."""
+    figure, (width, height), (left, _, bottom, top) = Plot(figsize=SIZE), SIZE, plots.MARGINS
+    room = width - left - RIGHT, height - bottom - top
+    axes = figure.add_axes((left / width, bottom / height, room[0] / width, room[1] / height))
+    plots.style(axes, theme, "Change since the first measurement", "")
+    axes.set_xlabel("")
+    axes.axhline(0, color=theme.muted, lw=0.8, zorder=1)
+    places, names, labels = {one.name: place for place, one in enumerate(timeline)}, _short(list(shown)), []
+    for index, (name, looks) in enumerate(zip(names, shown.values(), strict=True)):
+        first, colour, marker = looks[0].median, theme.colour(index), theme.marker(index)
+        at = [places[look.name] + 0.03 * (index - (len(shown) - 1) / 2) for look in looks]  # no line hides another
+        low, middle, high = (
+            [100 * (speed / first - 1) for speed in speeds]
+            for speeds in zip(*((min(look.repeats), look.median, max(look.repeats)) for look in looks), strict=True)
+        )
+        axes.plot(at, middle, marker=marker, ls=plots.dashes(marker), color=colour, ms=5, lw=1.4, zorder=3)
+        axes.vlines(at, low, high, color=colour, lw=1.0, alpha=0.6, zorder=2)
+        labels.append((at[-1], middle[-1], name, f"{middle[-1]:+.1f} %", colour, marker))
+    axes.set_ylim(axes.get_ylim())
+    axes.set_xlim(-0.4, len(timeline) - 0.6)
+    step, last = math.ceil(len(timeline) / TICKS), len(timeline) - 1
+    ticks = [place for place in range(len(timeline)) if (last - place) % step == 0]
+    axes.set_xticks(ticks, [f"{_cut(timeline[place].name)}\n{timeline[place].day}" for place in ticks])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.4g} %" if value else "0 %"))
+    for one in (one for one in timeline if one.change):
+        place = places[one.name] - 0.5
+        axes.axvline(place, color=theme.muted, ls=(0, (3, 3)), lw=0.9, zorder=1)
+        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": theme.muted}
+        axes.annotate(str(one.change), (place, 1.0), xycoords=("data", "axes fraction"), **look)
+    return plots.finish(figure, axes, labels, theme, "")
 
 
-def _day(started: str) -> str:
-    try:
-        return datetime.fromisoformat(started).strftime("%Y-%m-%d")
-    except ValueError:
-        return "date not known"
+def _short(names: Sequence[str]) -> list[str]:
+    """Return the names without the words that all of them have."""
+    shared = set.intersection(*(set(name.split()) for name in names)) if len(names) > 1 else set()
+    return [" ".join(word for word in name.split() if word not in shared) or name for name in names]
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= NAME else f"{name[: NAME - 3]}..."
+
+
+def outcome(archive: ComparedArchive) -> str:
+    """Return how many cells have each verdict."""
+    counted = Counter(cell.words for cell in archive.cells)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common()) or "no cell in common"

@@ -1,166 +1,129 @@
-"""The table of all benchmarks and machines: what each option costs, and which is the best value."""
+"""The table over all machines: what each cell costs there, which is the best value, and the break-even prices."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 from markupsafe import Markup
 
 from throughline import ratios
-from throughline.files import write_text
 from throughline.numbers import percent, reading, span
-from throughline.report.analysis.break_even import BreakEven, break_evens
-from throughline.report.analysis.machines import HERE, Compared, Option, software
-from throughline.report.render import table_files
-from throughline.report.render.tables import Column, Entry, Line, Table
+from throughline.records.compared import BreakEven, MachineCell
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Line, Table
+from throughline.report.topic import Topic
 
-COLUMNS = (
-    Column("benchmark", "benchmark", style="text named"),
-    Column("machine", "machine", style="text named"),
-    Column("device", "device", style="text named"),
-    Column("framework", "framework", names=True),
-    Column("topology", "topology", style="text", by_value=True),
-    Column("precision", "precision", style="text"),
-    Column("batch", "batch", by_value=True),
-    Column("throughput", "throughput", "median", by_value=True),
-    Column("unit", "unit", style="text"),
-    Column("repeats", "repeats", "valid", whole=True),
-    Column("price_per_device_hour", "device hour", "price", by_value=True),
-    Column("price_per_million_samples", "price", "million samples", by_value=True),
-    Column("samples_per_currency_unit", "samples", "per unit of money", by_value=True),
-    Column("task_hours", "hours", "task", by_value=True),
-    Column("task_price", "price", "task", by_value=True),
-    Column("currency", "currency", style="text"),
-    Column("best_value", "best value", style="text"),
+INTRO = (
+    "The cells whose work several machines do: the same model, data, optimizer, dropout, clipping and job. The best "
+    "value is the lowest price per sample. It is named only if all prices are in one currency and the repeats tell it "
+    "apart from all others. At the break-even price of a device hour, a machine is worth as much as the first one; the "
+    "fastest cells on the fewest and on the most devices of both say it, with an interval of "
+    f"{percent(ratios.INTERVAL)}."
+)
+NO_PAIR = "only the fastest cell on the fewest and on the most devices is compared with the first machine"
+NO_PRICE = "no price of the first machine is known"
+TWO_LINES = Markup("{}<small>{}</small>")
+Read = Callable[[MachineCell], Entry]
+
+
+def _cost(name: str, read: Callable[[Any], str] = reading) -> Read:
+    reason = name if name in ("task_hours", "task_price") else "per_million_samples"
+    return lambda cell: Entry.of(getattr(cell.cost, name), read, cell.cost.reasons.get(reason))
+
+
+def _money(name: str, read: Callable[[Any], str] = reading) -> Read:
+    """Return the reader of a price, with its currency in the text."""
+    return lambda cell: _cost(name, lambda price: f"{read(price)} {cell.cost.currency}")(cell)
+
+
+def _machine(cell: MachineCell) -> Entry:
+    name = f"{cell.machine}, {cell.device}" if cell.device else cell.machine
+    return Entry(cell.machine, cell.machine, html=Markup('{}<br><span class="quiet">{}</span>').format(name, cell.name))
+
+
+def _task(cell: MachineCell) -> Entry:
+    hours, price = cell.cost.task_hours, cell.cost.task_price
+    if hours is None:
+        return Entry(reason=cell.cost.reasons.get("task_hours"))
+    money = f"{reading(price)} {cell.cost.currency}" if price else NOT_KNOWN
+    return Entry("", hours, html=TWO_LINES.format(f"{reading(hours)} h", money))
+
+
+def _best(cell: MachineCell) -> Entry:
+    if cell.best_value is None:
+        return Entry(reason=cell.why)
+    html = Markup('<span class="best">{}</span>').format("★ yes") if cell.best_value == "yes" else None
+    return Entry(cell.best_value, cell.best_value or None, html=html)
+
+
+def _even(read: Callable[[BreakEven], Entry]) -> Read:
+    return lambda cell: read(cell.break_even) if cell.break_even else Entry("", reason=NO_PAIR)
+
+
+def _worth(even: BreakEven) -> Entry:
+    entry = _with_interval(even.worth, even.worth_at_least, even.worth_at_most, 3)
+    return replace(entry, reason=f"compared with {even.against}")
+
+
+def _with_interval(value: float | None, low: float | None, high: float | None, places: int) -> Entry:
+    interval = span((low, high), places) if low and high else ""
+    html = TWO_LINES.format("" if value is None else f"{value:.{places}f}", interval)
+    return Entry("", value, html=html) if value else Entry(reason=NO_PRICE)
+
+
+COLUMNS: Sequence[tuple[Column, Read]] = (
+    (Column("work", forms=(CSV,), whole=True), lambda cell: Entry(value=cell.work)),
+    (Column("machine", "machine and cell", style="text", names=True), _machine),
+    (Column("device", forms=(CSV,)), lambda cell: Entry(value=cell.device)),
+    *(
+        (Column(key, forms=(CSV,)), lambda cell, key=key: Entry(value=getattr(cell, key)))
+        for key in ("benchmark", "framework", "topology", "precision", "batch")
+    ),
+    (
+        Column("throughput", "throughput", "median", by_value=True),
+        lambda cell: Entry("", cell.samples_per_s, html=TWO_LINES.format(reading(cell.samples_per_s), cell.unit)),
+    ),
+    (Column("unit", forms=(CSV,)), lambda cell: Entry(value=cell.unit)),
+    (Column("repeats", forms=(CSV,), whole=True), lambda cell: Entry(value=cell.repeats)),
+    (
+        Column("price_per_device_hour", "price", "device hour", by_value=True),
+        _money("price_per_device_hour", "{:.4g}".format),
+    ),
+    (Column("price_per_million_samples", "price", "million samples", by_value=True), _money("per_million_samples")),
+    (Column("samples_per_currency_unit", forms=(CSV,)), _cost("samples_per_currency_unit")),
+    (Column(heading="whole task", forms=(PAGE,), by_value=True), _task),
+    (Column("task_hours", forms=(CSV,)), _cost("task_hours")),
+    (Column("task_price", forms=(CSV,)), _cost("task_price")),
+    (Column("currency", forms=(CSV,)), _cost("currency", str)),
+    (Column("best_value", "best value"), _best),
+    (Column("break_even_with", forms=(CSV,)), _even(lambda even: Entry.words(even.against))),
+    (Column("worth", "worth", "hours of the first", by_value=True), _even(_worth)),
+    (Column("worth_at_least", forms=(CSV,)), _even(lambda even: Entry(value=even.worth_at_least))),
+    (Column("worth_at_most", forms=(CSV,)), _even(lambda even: Entry(value=even.worth_at_most))),
+    (
+        Column("break_even_price", "break-even", "price", by_value=True),
+        _even(lambda even: _with_interval(even.price, even.price_at_least, even.price_at_most, 2)),
+    ),
+    (Column("break_even_at_least", forms=(CSV,)), _even(lambda even: Entry(value=even.price_at_least))),
+    (Column("break_even_at_most", forms=(CSV,)), _even(lambda even: Entry(value=even.price_at_most))),
+    (
+        Column("price_is", "price is"),
+        _even(lambda even: Entry.of(even.verdict, str, "a price is not known, or there is no test")),
+    ),
 )
 
 
-def table(compared: Sequence[Compared]) -> Table:
-    """Return a line for each option of every benchmark and machine, with the verdicts below it."""
-    lines = [_line(same, option) for same in compared for option in same.options]
-    costs = [option.cell.cost for same in compared for option in same.options]
-    sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
-    facts = [("price", source) for source in sources]
-    notes = [text for same in compared for text in _verdict(same, compared)]
-    notes += map(break_even, break_evens(compared))
-    return Table(COLUMNS, lines, facts, notes, heading="All benchmarks and machines", spaced=True, style="grid")
+def table(cells: Sequence[MachineCell], form: str) -> Table:
+    """Return a line for each cell. The page has no columns without a value."""
+    shown = [(column, read) for column, read in COLUMNS if form in column.forms]
+    if form == PAGE:
+        shown = [(column, read) for column, read in shown if any(read(cell).value is not None for cell in cells)]
+    lines = [Line([read(cell) for _, read in shown]) for cell in cells]
+    sources = dict.fromkeys(cell.cost.price_source for cell in cells if cell.cost.price_source)
+    return Table([column for column, _ in shown], lines, [("price", source) for source in sources], style="grid")
 
 
-def is_shown(compared: Sequence[Compared]) -> bool:
-    """True if the page shows the table: it tells of other machines, or of the prices of several benchmarks."""
-    options = [option for same in compared for option in same.options]
-    priced = {option.side.group.benchmark for option in options if option.cell.cost.currency}
-    return any(option.machine != HERE for option in options) or len(priced) > 1
-
-
-def _line(same: Compared, option: Option) -> Line:
-    group, row, cell = option.side.group, option.side.row, option.cell
-    device, cost = group.device(row), cell.cost
-    no_price = cost.reasons.get("per_million_samples")
-    no_task = cost.reasons.get("task_hours")
-
-    def figure(name: str, reason: str | None, read: Callable[[Any], str] = reading) -> Entry:
-        return Entry.of(getattr(cost, name), read, reason)
-
-    named = [same.benchmark, option.machine, device.name if device else "n/a"]
-    price = figure("per_million_samples", no_price)
-    return Line(
-        [
-            *map(Entry.words, named),
-            Entry.framework(row),
-            Entry(str(row.topology), str(row.topology)),
-            Entry.words(group.precision),
-            Entry(str(group.batch), group.batch),
-            Entry.of(cell.median_speed, reading),
-            Entry.words(group.unit),
-            Entry(f"{cell.n_ok} of {cell.n}", cell.n_ok),
-            figure("price_per_device_hour", no_price, lambda value: f"{value:.4g}"),
-            price,
-            figure("samples_per_currency_unit", no_price),
-            figure("task_hours", no_task),
-            figure("task_price", no_task or no_price),
-            Entry.words((cost and cost.currency) or ""),
-            _best(option),
-        ],
-        name=f"{same.benchmark}, {option.machine}",
-    )
-
-
-def _best(option: Option) -> Entry:
-    html = Markup('<span class="best">{}</span>').format("★ yes") if option.best == "yes" else None
-    return Entry(option.best, option.best or None, html=html)
-
-
-def _verdict(same: Compared, compared: Sequence[Compared]) -> list[str]:
-    """Return the sentences about the options of one benchmark that do the same work."""
-    several = len({option.machine for option in same.options}) > 1
-    apart = sum(other.benchmark == same.benchmark for other in compared) > 1
-    machines = " and ".join(dict.fromkeys(option.machine for option in same.options))
-    about = f"{same.benchmark} on {machines}" if apart else same.benchmark
-    notes = [f"{about}: {_best_value(same)}"]
-    if apart:
-        notes.append(f"{about}: other cells of {same.benchmark} train other work (model, data or options), so no price "
-                     "is compared with theirs")  # fmt: skip
-    if several:
-        notes += [f"{about}: the machines differ in software as well: {text}" for text in software(same.options)]
-    return notes
-
-
-def _best_value(same: Compared) -> str:
-    best = [option for option in same.options if option.best]
-    if not best:
-        return f"no best value: {same.why}"
-    money = best[0].cell.cost.currency
-    named = [f"{_named(option)}: {_samples(option)}" for option in best]
-    verdict = "best value" if len(best) == 1 else "best value: inconclusive"
-    return f"{verdict}, samples for 1 {money}: {'; '.join(named)}"
-
-
-def _named(option: Option) -> str:
-    group, row = option.side.group, option.side.row
-    return f"{option.machine}, {row.shown} {row.topology}, {group.precision}, {group.batch_name}"
-
-
-def _samples(option: Option) -> str:
-    return reading(option.cell.cost.samples_per_currency_unit)
-
-
-def break_even(found: BreakEven) -> str:
-    """Say at which price of a device hour one machine is worth as much as the other."""
-    base, other, tested = found.base, found.other, found.tested
-    ends = f" ({span((tested.low, tested.high), 3)} with {percent(ratios.INTERVAL)})" if tested else ""
-    text = (
-        f"break-even on {_devices(other)}: a device hour of {_machine(other)} is worth {found.ratio:.3f}{ends} device "
-        f"hours of {_machine(base)}"
-    )
-    price, money = found.base_price, base.cell.cost.currency
-    if price:
-        at = f" ({span((price * tested.low, price * tested.high))})" if tested else ""
-        text += (
-            f". At {price:.4g} {money} for the latter, its break-even price is {price * found.ratio:.2f}{at} {money}"
-        )
-    if found.verdict:
-        paid = f"{other.cell.cost.price_per_device_hour:.4g} {money}"
-        told = "not distinguishable from it" if found.verdict == "inconclusive" else f"{found.verdict} it"
-        text += f"; its price, {paid}, is {told}"
-    if not tested:
-        text += f". Its interval is not known: a test needs {ratios.LEAST_REPEATS} repeats on each side"
-    return f"{text}. Compared: {_named(other)}, and {_named(base)}"
-
-
-def _devices(option: Option) -> str:
-    world = option.cell.world_size
-    return f"{world} device{'s' if world > 1 else ''}"
-
-
-def _machine(option: Option) -> str:
-    """Return a machine with the name of its devices."""
-    device = option.side.group.device(option.side.row)
-    return f"{option.machine} ({device.name})" if device else option.machine
-
-
-def write(compared: Sequence[Compared], output: Path) -> None:
-    """Write the table as CSV, unrounded, and beside it as Markdown."""
-    shown = table(compared)
-    write_text(output, table_files.csv(shown).to_csv(index=False, lineterminator="\n"))
-    write_text(output.with_suffix(".md"), table_files.markdown(shown))
+def section(cells: Sequence[MachineCell]) -> dict[str, Any]:
+    """Return the table over all machines as the page prints it."""
+    why = dict.fromkeys(f"{cell.benchmark}: no best value, because {cell.why}." for cell in cells if cell.why)
+    topic = Topic("machines", "All machines", INTRO)
+    return {"topic": topic, "table": table(cells, PAGE), "plots": [], "remarks": list(why)}

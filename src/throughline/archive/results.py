@@ -1,0 +1,206 @@
+"""One side of a comparison: the present results, those of an archive, or those in a folder of another machine.
+
+A folder is the folder `results/` of another workflow, or a copy of it. Nothing in it is written or made again.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from throughline import files, records
+from throughline.archive import acceptances
+from throughline.archive.acceptances import Accepted
+from throughline.archive.opening import Archive, as_json, looked_into, validated
+from throughline.files import UserError
+from throughline.records import Summary
+from throughline.report.analysis import cells, machines, noise
+from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.noise import Twice
+from throughline.report.analysis.sides import Side
+from throughline.study import acceptance as study
+
+Key = tuple[str, int, str, str, str]
+"""Benchmark, batch, precision, framework and topology of a cell."""
+NEXT = (
+    "copy the folder results/ of a finished workflow of that machine again, or make the file again on that machine; "
+    "this workflow only reads the folder"
+)
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results of one side.
+
+    json: returns the value of a JSON file by its name below the folder of results. sha256, version: of an archive.
+    unreadable: summaries that were left out, with the reason. acceptance: None without one.
+    """
+
+    name: str
+    groups: Sequence[Group]
+    json: Callable[[str], Any]
+    sha256: str | None = None
+    version: str | None = None
+    unreadable: Sequence[str] = ()
+    acceptance: Accepted | None = None
+
+    @cached_property
+    def sides(self) -> dict[Key, Side]:
+        """Map the keys of measured cells to them, without A/A runs."""
+        return {
+            _key(group, row): Side(group, row)
+            for group in self.groups
+            if not group.benchmark.endswith(noise.AA)
+            for row in group.measured
+        }
+
+    @cached_property
+    def failed(self) -> dict[Key, str]:
+        """Map the cells without a figure to the reason."""
+        every = [(group, row) for group in self.groups for row in group.rows]
+        return {_key(group, row): why for group, row in every if (why := cells.STATUS_MEANINGS.get(row.status))}
+
+    @cached_property
+    def again(self) -> list[Twice]:
+        return list(noise.measured_twice(self.groups))
+
+    @property
+    def started(self) -> str | None:
+        starts = [cell.started for group in self.groups for row in group.measured if (cell := row.cell)]
+        return min((start for start in starts if start), default=None)
+
+    def protocol(self, key: Key) -> int | None:
+        """Return the way of measuring of a cell's first run; None if its record cannot be read."""
+        group, cell = self.sides[key].group, self.sides[key].row.cell
+        if not cell or not cell.logs:
+            return None
+        try:
+            record = self.json(Path(group.benchmark, group.name, cell.logs[0]).with_suffix(".json").as_posix())
+            protocol = record["spec"]["protocol"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+        return protocol if isinstance(protocol, int) else None
+
+
+def _key(group: Group, row: Row) -> Key:
+    topology = str(replace(row.topology, simulated=False))  # simulated nodes are compared, and refused with a reason
+    return group.benchmark, group.batch, group.precision, row.framework, topology
+
+
+def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:
+    """Return the present results."""
+    groups = cells.groups([records.read_summary(path) for path in summaries])
+    accepted = acceptances.of(acceptance) if acceptance else None
+    return Results(machines.HERE, groups, lambda name: as_json(Path("results", name)), acceptance=accepted)
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Results]:
+    """Open an archive, or a folder of results. UserError as from `looked_into` and `read_folder`."""
+    if path.is_dir():
+        groups, accepted = cells.groups(read_folder(path).values()), acceptances.of(path / Path(study.RESULT).name)
+        yield Results(_name(path), groups, lambda name: as_json(path / name), acceptance=accepted)
+        return
+    with looked_into(path) as archive:
+        readable, unreadable = _summaries(archive)
+        yield Results(
+            _name(path),
+            cells.groups(readable),
+            lambda name: archive.json(f"results/{name}"),
+            files.sha256(path),
+            archive.contents.version,
+            unreadable,
+            _acceptance(archive),
+        )
+
+
+def names(paths: Sequence[Path]) -> Mapping[str, Path]:
+    """Map the name of each archive and folder to its path. UserError if two have the same name."""
+    named: dict[str, Path] = {}
+    for path in paths:
+        if _name(path) in named:
+            raise UserError(
+                f"{named[_name(path)]} and {path} are both called {_name(path)}",
+                why="the page calls a machine by the name of its archive or folder",
+                next_step="rename one of them",
+            )
+        named[_name(path)] = path
+    return named
+
+
+def _name(path: Path) -> str:
+    """Return the name of an archive's file, or of a folder; of a folder `results`, that of the folder around it."""
+    whole = Path(os.path.abspath(path))
+    return whole.parent.name if path.is_dir() and whole.name == "results" else whole.name
+
+
+def _summaries(archive: Archive) -> tuple[list[Summary], list[str]]:
+    """Return the summaries of an archive, and why others cannot be read."""
+    readable, unreadable = [], []
+    for name in archive.summaries:
+        try:
+            readable.append(validated(archive.unpacked(name), records.read_summary))
+        except UserError as error:
+            own = str(archive.folder / name)
+            why = error.what.replace(own, "it") if error.what.startswith(own) else error.why or error.what
+            unreadable.append(f"{name} of the archive cannot be read: {why}")
+    return readable, unreadable
+
+
+def _acceptance(archive: Archive) -> Accepted | None:
+    """Return the acceptance of an archive, with the files that it was made from beside it."""
+    if study.RESULT not in archive:
+        return None
+    for name in archive.contents.files:
+        if name.startswith(f"{study.FOLDER}/") and name.endswith(".json"):
+            archive.unpacked(name)
+    return acceptances.of(archive.unpacked(study.RESULT))
+
+
+def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, Summary]:
+    """Return the summaries in a folder of results, by path.
+
+    UserError if the folder is this workflow's `own`, if a summary or a record in it is invalid or of another version,
+    or if a summary does not have the throughput of its records. Records may be missing.
+    """
+    where = f"compare.against: {folder}"
+    if own.is_dir() and folder.samefile(own):
+        raise UserError(
+            f"{where} is the folder in which this workflow writes its own results",
+            next_step="take it out of compare.against: the comparison has these results anyway",
+        )
+    paths = sorted(folder.glob("*/bz*_*.json"))
+    if not paths:
+        raise UserError(
+            f"{where} has no results",
+            why="a folder of results has summaries, such as bert/bz32_fp32.json",
+            next_step="name the folder results/ of a finished workflow, not the folder around it",
+        )
+    try:
+        return {path: _checked(path) for path in paths}
+    except UserError as error:
+        raise UserError(f"compare.against: {error.what}", why=error.why, next_step=NEXT) from None
+
+
+def _checked(path: Path) -> Summary:
+    """Return a summary whose records, as far as they are there, are valid and have its throughputs."""
+    summary = records.read_summary(path)
+    expected = f"{summary.benchmark}/bz{summary.batch}_{summary.precision}.json"
+    if not path.as_posix().endswith("/" + expected):
+        raise UserError(f"{path} is the summary of other runs", why=f"its content belongs at {expected}")
+    for file in sorted(path.with_suffix("").glob("*/*/run*.json")):
+        record = records.read_run(file)
+        series = summary.frameworks.get(record.spec.framework, {})
+        cell, number = series.get(str(record.spec.topology)), record.spec.repeat
+        if cell is None or not record.samples_per_s or any(number in part.repeats for part in cell.left_out):
+            continue
+        stated = cell.values[number - 1] if number <= len(cell.values) else None
+        if stated != record.samples_per_s:
+            raise UserError(
+                f"{path} does not fit its record {file}",
+                why=f"repeat {number} has {record.samples_per_s:g} {record.unit}, and the summary says {stated}",
+            )
+    return summary
