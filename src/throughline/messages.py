@@ -322,11 +322,22 @@ class RankEnded(Line):
     status: int | None
 
 
+class GpuFault(Message):
+    """A fault for which a run is refused. text: a sentence; gpu: the index of the GPU, None if all are meant.
+
+    broken: what follows the name of the GPU in a sentence, if the GPU itself is broken and not only busy.
+    """
+
+    text: str
+    gpu: int | None = None
+    broken: str | None = None
+
+
 class Refusal(Line):
     """An agent starts no ranks, because its node's GPUs have these faults."""
 
     node: int
-    faults: list[str]
+    faults: list[GpuFault]
 
 
 class NoTelemetry(Line):

@@ -2,8 +2,7 @@
 
 All tests are t-tests on natural logarithms, because noise multiplies a throughput. Which test it is follows from how
 the repeats were made, never from their values: `paired` if repeat k of both sides ran in the same round, otherwise
-Welch's test (Welch 1947), which lets the variances differ, or `moderated` for the many places of an acceptance.
-docs/method-verdicts.md gives the reasons.
+Welch's test (Welch 1947), which lets the variances differ. docs/method-verdicts.md gives the reasons.
 """
 
 import math
@@ -14,7 +13,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from throughline.numbers import percent
-from throughline.outliers import PRIOR_DEGREES
 
 LEAST_REPEATS = 3
 """A test needs at least this many repeats on each side."""
@@ -33,8 +31,6 @@ PLANNED = 0.02
 """The noise of a single repeat that planning assumes, as a share."""
 POWER = 0.9
 """Planning asks for so many repeats that a difference is decided with this probability."""
-SIMULATED = 20_000
-"""So many comparisons are simulated."""
 
 
 @dataclass(frozen=True)
@@ -72,23 +68,6 @@ class Tested:
     def within(self, limit: float) -> bool:
         """True if the interval lies inside of `limit`, a log ratio that holds in both directions."""
         return -limit <= math.log(self.low) and math.log(self.high) <= limit
-
-
-def moderated(base: Sequence[float], other: Sequence[float], usual: float) -> Tested | None:
-    """Test the ratio of `other` over `base` as one of many alike pairs; None with fewer than three repeats on a side.
-
-    usual: the variance of a repeat's logarithm, on average over these pairs. A few repeats hardly tell their own
-    variance. So it is averaged with the usual one, which counts as `PRIOR_DEGREES` degrees of freedom (Smyth 2004).
-    """
-    if min(len(base), len(other)) < LEAST_REPEATS:
-        return None
-    one, two = [math.log(value) for value in other], [math.log(value) for value in base]
-    middle, own = statistics.fmean(one) - statistics.fmean(two), len(one) + len(two) - 2
-    squares = (len(one) - 1) * statistics.variance(one) + (len(two) - 1) * statistics.variance(two)
-    variance = (PRIOR_DEGREES * usual + squares) / (PRIOR_DEGREES + own)
-    error = math.sqrt(variance * (1 / len(one) + 1 / len(two)))
-    p, reach = _t(middle if abs(middle) > ROUNDING else 0.0, error if error > ROUNDING else 0.0, PRIOR_DEGREES + own)
-    return Tested(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach), p, error)
 
 
 def tested(base: Sequence[float], other: Sequence[float], *, paired: bool, noise: Noise | None = None) -> Tested | None:
@@ -175,25 +154,6 @@ def least_difference(repeats: int, deviation: float, family: int = 1, *, paired:
         return None
     shares = (share / 100 for share in range(1, 1000))
     return next((d for d in shares if power(repeats, d, deviation, family, paired=paired) >= POWER), None)
-
-
-def least_loss(repeats: int, deviation: float, family: int) -> float | None:
-    """Return the smallest loss that `moderated` finds in 9 of 10 cases, as a share of the speed; None without a test.
-
-    deviation: the standard deviation of single repeats, as a share. The loss has to pass at the level of the smallest p
-    of a family. It is simulated, with the same random numbers each time.
-    """
-    if repeats < LEAST_REPEATS:
-        return None
-    import numpy as np
-    from scipy import special
-
-    drawn = np.random.RandomState(0).normal(0.0, deviation, (2, SIMULATED, repeats))
-    (here, there), own = drawn.mean(axis=2), 2 * (repeats - 1)
-    squares = (repeats - 1) * drawn.var(axis=2, ddof=1).sum(axis=0)
-    variance = (PRIOR_DEGREES * deviation**2 + squares) / (PRIOR_DEGREES + own)
-    limit = float(special.stdtrit(PRIOR_DEGREES + own, 1 - SURE / (2 * family)))
-    return -math.expm1(-float(np.quantile(limit * np.sqrt(variance * 2 / repeats) + here - there, POWER)))
 
 
 def decides(repeats: int, family: int, margin: float = MARGIN) -> str:

@@ -30,12 +30,12 @@ def main(
 ) -> None:
     from throughline.archive import compare
     from throughline.report.analysis.summary import read_terms
-    from throughline.report.render import archives, compared_places
+    from throughline.report.render import archives, compare_acceptance
     from throughline.report.render.page import write_comparison
 
     compare.compare(summaries, against, output, acceptance, read_terms(terms).prices)
     archives.write(output, table, machines)
-    compared_places.write(output, places)
+    compare_acceptance.write(output, places)
     write_comparison(output, page)
 
 

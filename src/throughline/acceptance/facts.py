@@ -1,194 +1,207 @@
-"""What may explain that a device or a node is slow: facts in its records that its peers do not share."""
+"""What may explain that a place is slow: facts in its records that its peers do not share."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from throughline import statistics
-from throughline.acceptance.explanations import FACTS, THROTTLES, Fact, Part
-from throughline.acceptance.measured import Run
+from throughline.acceptance.explanations import FACTS, THROTTLES, Fact, needed
+from throughline.acceptance.measured import Measured, Run
 from throughline.numbers import reading
-from throughline.records.acceptance import DifferingFact
+from throughline.records.acceptance import DifferingFact, SlowFigure
+from throughline.records.run import Interface, NodeHardware, NodeTelemetry
+from throughline.study.acceptance import Place
 
 Value = float | str | frozenset[str]
+Owner = tuple[int, int | None]
+"""Whose facts they are: a node, and the device of it that was measured alone."""
+Trained = Mapping[tuple[int, int | None, int], Sequence[NodeTelemetry]]
+"""The telemetry of training steps, by node, device and repeat."""
+Item = TypeVar("Item")
+WHILE_TRAINING = " while it trained"
 MAJORITY = 0.75
 """A value differs from the peers' only if this share of them have the same text, or a better number."""
 FAR = 3 * 1.4826
 """A number differs only if it is so many median absolute deviations from the peers' median: 3 standard deviations."""
 
 
-def different(
-    here: Sequence[Run],
-    peers: Sequence[Sequence[Run]],
-    node: int,
-    of_peers: Sequence[int],
-    alike: Sequence[bool],
-    parts: frozenset[Part],
-    when: str = "",
+def differing(
+    measured: Measured, figure: SlowFigure, nodes: Sequence[int], slow: Iterable[Place]
 ) -> list[DifferingFact]:
-    """Return the facts that differ here from the peers: first those that explain a figure, what explains most first.
+    """Return the facts of a slow place that differ from those of its peers, in the records of one figure.
 
-    here: the runs of the slow place; peers: those of each other place; node, of_peers: the node of each place, whose
-    part of a record is asked; alike: whether each other place is a device with the same index; parts: what the figure
-    needs, so no other facts are reasons; when: words about the time of the telemetry.
+    Facts that explain the figure come first, what explains most before the others. nodes: whose facts are asked, of a
+    pair both; slow: all slow places, which are no peers.
     """
-    own = _facts([_of(run, node) for run in here])
-    others = [_facts([_of(run, other) for run in runs]) for runs, other in zip(peers, of_peers, strict=True)]
-    same = [values for values, is_alike in zip(others, alike, strict=True) if is_alike]
+    kind = "pair" if figure.kind == "link" else figure.kind
+    runs = [run for run in measured.runs if (run.measurement.what, run.place.kind) == (figure.what, kind)]
+    trained: Trained = {} if figure.what == "step" or all(map(_was_sampled, runs)) else _while_training(measured)
+    if not any((node, run.place.device, run.measurement.spec.repeat) in trained for run in runs for node in run.nodes):
+        trained = {}
+    values = _values(runs, trained)
+    owners = [(node, figure.place.device) for node in nodes]
+    bad = {*owners, *((place.nodes[0], place.device) for place in slow if place.kind != "pair")}
+    peers = {owner: facts for owner, facts in values.items() if owner not in bad}
+    parts = needed(figure.what, kind, runs[0].measurement.spec.device == "cpu")
     found = []
-    for fact in sorted(FACTS, key=lambda fact: fact.part not in parts):
-        difference = _difference(fact, own, same if fact.same_index else others)
-        if difference:
-            named = f"{difference.fact}{when}" if fact.of.startswith("telemetry") else difference.fact
-            why = difference.why if fact.part in parts else None
-            found.append(difference.model_copy(update={"fact": named, "why": why}))
+    for node, device in owners:
+        of_node = f" (node {node})" if len(nodes) > 1 else ""
+        for fact in sorted(FACTS, key=lambda fact: fact.part not in parts):
+            here = values.get((node, device), {}).get(fact)
+            theirs = [
+                facts[fact]
+                for (_, other), facts in peers.items()
+                if fact in facts and (not fact.same_index or (device is not None and other == device))
+            ]
+            difference = _difference(fact, here, theirs)
+            if difference:
+                when = WHILE_TRAINING if trained and fact.of.startswith("telemetry") else ""
+                why = difference.why if fact.part in parts else None
+                found.append(difference.model_copy(update={"fact": f"{fact.words}{when}{of_node}", "why": why}))
     return found
 
 
-def _of(run: Run, node: int) -> dict[str, Value]:
-    """Return all known facts of a node in one record, by the fact's place and key."""
-    index = run.nodes.index(node)
-    record = run.record
-    values: dict[str, Value] = {}
-    for observed in record.telemetry:
-        if observed.node == index:
-            values |= _telemetry([device.model_dump() for device in observed.devices], observed.machine)
-    for hardware in record.hardware or ():
-        if hardware.node == index:
-            machine = hardware.model_dump()["machine"]
-            values |= {f"hardware.machine.{name}": value for name, value in _plain(_with_links(machine))}
-            values |= {f"hardware.device.{name}": value for name, value in _worst(hardware.devices)}
-    if len(run.measurement.place.nodes) == 1:
-        software = record.environment.get("framework")
-        values |= {f"software.{name}": value for name, value in _plain(software if isinstance(software, dict) else {})}
-    return values
+def _was_sampled(run: Run) -> bool:
+    """Return whether telemetry has samples. The window of most measurements is too short for them."""
+    return any(node.samples for node in run.record.telemetry)
 
 
-def _telemetry(devices: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]) -> dict[str, Value]:
-    """Return the means over the window. Of several devices, the worst one counts."""
-    means = [
-        {name: part["mean"] for name, part in device.items() if isinstance(part, dict) and "mean" in part}
-        for device in devices
-    ]
-    values: dict[str, Value] = {f"telemetry.device.{name}": value for name, value in _worst(means)}
-    reasons = [device["throttle_reasons"] for device in devices if device.get("throttle_reasons") is not None]
-    if reasons:
-        named = frozenset(THROTTLES[name] for names in reasons for name in names if name in THROTTLES)
-        values["telemetry.device.throttle_reasons"] = named
-    for name in ("cpu_others_share", "cpu_steal_share"):
-        if machine.get(name) is not None:
-            values[f"telemetry.machine.{name}"] = 100 * machine[name].mean
-    return values
-
-
-def _with_links(machine: dict[str, Any]) -> dict[str, Any]:
-    """Add the speeds of a node's network as numbers: the sums of its interfaces, and of its active ports."""
-    speeds = [card["gbit_per_s"] for card in machine.get("network") or () if card["gbit_per_s"]]
-    ports = [port for port in machine.get("infiniband") or () if is_active(port["state"])]
-    rates = [port["gbit_per_s"] for port in ports if port["gbit_per_s"]]
-    return machine | {
-        "network_gbit_per_s": sum(speeds) or None,
-        "infiniband_gbit_per_s": sum(rates) or None,
-        "infiniband_ports": len(ports) if machine.get("infiniband") else None,
+def _while_training(measured: Measured) -> Trained:
+    """Return the telemetry of the training steps of single devices and nodes."""
+    return {
+        (run.nodes[0], run.place.device, run.measurement.spec.repeat): run.record.telemetry
+        for run in measured.runs
+        if run.measurement.what == "step" and len(run.nodes) == 1 and _was_sampled(run)
     }
 
 
-def is_active(state: str | None) -> bool:
-    """Return whether a port of InfiniBand can carry data."""
-    return state == "active"
+def _values(runs: Sequence[Run], trained: Trained) -> dict[Owner, dict[Fact, Value]]:
+    """Return the facts of every owner over all repeats. trained: telemetry that takes the place of the runs' own."""
+    values: dict[Owner, dict[Fact, list[Value]]] = {}
+    for run in runs:
+        device = run.place.device
+        for index, node in enumerate(run.nodes):
+            telemetry = [entry for entry in run.record.telemetry if entry.node == index]
+            if trained:
+                telemetry = [*trained.get((node, device, run.measurement.spec.repeat), ())]
+            for fact, value in _of_run(run, index, telemetry).items():
+                values.setdefault((node, device), {}).setdefault(fact, []).append(value)
+    return {owner: {fact: _usual(repeats) for fact, repeats in facts.items()} for owner, facts in values.items()}
 
 
-def _plain(values: Mapping[str, Any]) -> Iterator[tuple[str, Value]]:
-    """Yield the values that can be compared. A truth value becomes a word, and a list of them counts the true ones."""
-    for name, value in values.items():
-        if isinstance(value, bool):
-            yield name, "yes" if value else "no"
-        elif isinstance(value, int | float):
-            yield name, float(value)
-        elif isinstance(value, str):
-            yield name, value
-        elif isinstance(value, list) and value and all(isinstance(one, bool) for one in value):
-            yield name, float(sum(value))
+def _of_run(run: Run, index: int, telemetry: Sequence[NodeTelemetry]) -> dict[Fact, Value]:
+    """Return the facts of the node that has this index in a run. Of several devices, the worst one counts."""
+    hardware = [node for node in run.record.hardware or () if node.node == index]
+    software = run.record.environment.get("framework")
+    sources: dict[str, list[dict[str, Any]]] = {
+        "telemetry.device": [_means(device.model_dump()) for node in telemetry for device in node.devices],
+        "telemetry.machine": [
+            {name: 100 * series.mean for name, series in node.machine.items() if series} for node in telemetry
+        ],
+        "hardware.device": [device for node in hardware for device in node.devices],
+        "hardware.machine": [_with_links(node) for node in hardware],
+        "software": [software] if isinstance(software, dict) and len(run.nodes) == 1 else [],
+    }
+    values = {fact: _worst(fact, [source.get(fact.key) for source in sources[fact.of]]) for fact in FACTS}
+    return {fact: value for fact, value in values.items() if value is not None}
 
 
-def _worst(devices: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, Value]]:
-    """Yield the facts of one device; of several devices, the worst number, and a text that all share."""
-    plain = [dict(_plain(device)) for device in devices]
-    high = {fact.key for fact in FACTS if fact.bad == "high"}
-    for name in dict.fromkeys(name for device in plain for name in device):
-        values = [device[name] for device in plain if name in device]
-        numbers = [value for value in values if isinstance(value, float)]
-        if len(numbers) == len(values):
-            yield name, (max if name in high else min)(numbers)
-        elif len(set(values)) == 1:
-            yield name, values[0]
+def _means(device: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the means over the window, and the reasons for a lower clock."""
+    means = {name: part["mean"] for name, part in device.items() if isinstance(part, dict) and "mean" in part}
+    reasons = device.get("throttle_reasons")
+    named = None if reasons is None else frozenset(THROTTLES[name] for name in reasons if name in THROTTLES)
+    return means | {"throttle_reasons": named}
 
 
-def _facts(repeats: Sequence[Mapping[str, Value]]) -> dict[str, Value]:
-    """Return the median of each number over the repeats, the most frequent text, and what half of the sets have."""
-    facts: dict[str, Value] = {}
-    for name in dict.fromkeys(name for values in repeats for name in values):
-        values = [one[name] for one in repeats if name in one]
-        numbers = [value for value in values if isinstance(value, float)]
-        sets = [value for value in values if isinstance(value, frozenset)]
-        middle = statistics.median(numbers)
-        if sets:
-            facts[name] = _in(sets, 0.5)
-        else:
-            facts[name] = middle if middle is not None and len(numbers) == len(values) else _usual(values)[0]
-    return facts
+def _with_links(node: NodeHardware) -> dict[str, Any]:
+    """Return a machine's facts, with the speeds of its network: the sums of its interfaces, and of its active ports."""
+    speeds = [card.gbit_per_s for card in node.interfaces("network") if card.gbit_per_s]
+    ports = active_ports(node)
+    return node.machine | {
+        "network_gbit_per_s": sum(speeds) or None,
+        "infiniband_gbit_per_s": sum(port.gbit_per_s or 0 for port in ports) or None,
+        "infiniband_ports": len(ports) if node.interfaces("infiniband") else None,
+    }
 
 
-def _in(sets: Sequence[frozenset[str]], share: float) -> frozenset[str]:
+def active_ports(node: NodeHardware) -> list[Interface]:
+    """Return the ports of InfiniBand that can carry data."""
+    return [port for port in node.interfaces("infiniband") if port.state == "active"]
+
+
+def _worst(fact: Fact, values: Iterable[Any]) -> Value | None:
+    """Return the worst number, a text that all share, or all reasons. A list of truth values counts the true ones."""
+    plain = [value for value in map(_plain, values) if value is not None]
+    numbers, sets = _of_type(plain, float), _of_type(plain, frozenset)
+    if plain and len(numbers) == len(plain):
+        return max(numbers) if fact.bad == "high" else min(numbers)
+    if sets:
+        return frozenset().union(*sets)
+    return plain[0] if len(set(plain)) == 1 else None
+
+
+def _plain(value: Any) -> Value | None:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return float(sum(value)) if value and all(isinstance(item, bool) for item in value) else None
+    if isinstance(value, int | float):
+        return float(value)
+    return value if isinstance(value, str | frozenset) else None
+
+
+def _usual(values: Sequence[Value]) -> Value:
+    """Return the median of numbers over the repeats, the most frequent text, or the reasons of half of the repeats."""
+    numbers, sets = _of_type(values, float), _of_type(values, frozenset)
+    middle = statistics.median(numbers)
+    if sets:
+        return _shared(sets, 0.5)
+    return middle if middle is not None and len(numbers) == len(values) else Counter(values).most_common(1)[0][0]
+
+
+def _of_type(values: Iterable[Any], kind: type[Item]) -> list[Item]:
+    return [value for value in values if isinstance(value, kind)]
+
+
+def _shared(sets: Sequence[frozenset[str]], share: float) -> frozenset[str]:
     """Return what at least this share of the sets have."""
-    counted = Counter(one for names in sets for one in names)
-    return frozenset(one for one, count in counted.items() if count >= share * len(sets))
+    counts = Counter(item for items in sets for item in items)
+    return frozenset(item for item, count in counts.items() if count >= share * len(sets))
 
 
-def _usual(values: Iterable[Value]) -> tuple[Value, float]:
-    """Return the most frequent value and its share."""
-    counted = Counter(values)
-    value, count = counted.most_common(1)[0]
-    return value, count / counted.total()
-
-
-def _difference(fact: Fact, own: Mapping[str, Value], others: Sequence[Mapping[str, Value]]) -> DifferingFact | None:
+def _difference(fact: Fact, here: Value | None, theirs: Sequence[Value]) -> DifferingFact | None:
     """Return how a fact differs from that of most peers; None if it does not, or if it is not known."""
-    name = f"{fact.of}.{fact.key}"
-    here, theirs = own.get(name), [values[name] for values in others if name in values]
     if here is None or not theirs:
         return None
+    others: Value | None
+    why = fact.why
     if isinstance(here, frozenset):
-        return _more_reasons(fact, here, [value for value in theirs if isinstance(value, frozenset)])
-    if fact.bad == "other":
-        usual, share = _usual(theirs)
-        if here == usual or share < MAJORITY:
-            return None
-        return DifferingFact(fact=fact.words, here=_text(here, fact), others=_text(usual, fact), why=fact.why)
-    numbers = [value for value in theirs if isinstance(value, float)]
-    middle = statistics.median(numbers)
-    if not isinstance(here, float) or middle is None or not _is_worse(fact, here, numbers, middle):
+        sets = _of_type(theirs, frozenset)
+        more = [reason for reason in sorted(here) if sum(reason not in one for one in sets) >= MAJORITY * len(sets)]
+        here = why = ", ".join(more)
+        others = ", ".join(sorted(_shared(sets, 0.5))) or "none"
+        differs = bool(more)
+    elif fact.bad == "other":
+        others, count = Counter(theirs).most_common(1)[0]
+        differs = here != others and count >= MAJORITY * len(theirs)
+    else:
+        numbers = _of_type(theirs, float)
+        others = statistics.median(numbers)
+        differs = isinstance(here, float) and others is not None and _is_worse(fact, here, numbers, others)
+    if not differs or others is None:
         return None
-    return DifferingFact(fact=fact.words, here=_text(here, fact), others=_text(middle, fact), why=fact.why)
+    return DifferingFact(fact=fact.words, here=_text(here, fact), others=_text(others, fact), why=why)
 
 
 def _is_worse(fact: Fact, here: float, theirs: Sequence[float], middle: float) -> bool:
     """Return whether most peers have a better number, from which this one is far away. One odd peer hides nothing."""
-    better = sum((here > one) if fact.bad == "high" else (here < one) for one in theirs)
+    better = sum((here > other) if fact.bad == "high" else (here < other) for other in theirs)
     usual = FAR * (statistics.median_absolute_deviation(theirs) or 0.0)
     least = fact.least if fact.absolute else fact.least * abs(middle)
     return better >= MAJORITY * len(theirs) and abs(here - middle) >= max(least, usual)
-
-
-def _more_reasons(fact: Fact, here: frozenset[str], theirs: Sequence[frozenset[str]]) -> DifferingFact | None:
-    """Return the reasons for a lower clock that most peers do not have."""
-    more = [reason for reason in sorted(here) if sum(reason not in one for one in theirs) >= MAJORITY * len(theirs)]
-    if not more:
-        return None
-    own, others = ", ".join(more), ", ".join(sorted(_in(theirs, 0.5))) or "none"
-    return DifferingFact(fact=fact.words, here=own, others=others, why=own)
 
 
 def _text(value: Value, fact: Fact) -> str:
@@ -196,6 +209,5 @@ def _text(value: Value, fact: Fact) -> str:
         return str(value)
     if fact.unit == "bytes":
         return f"{value / 2**30:,.0f} GiB"
-    whole: Callable[[float], str] = lambda number: f"{number:,.0f}"  # noqa: E731
-    number = whole(value) if value == round(value) or abs(value) >= 100 else reading(value)
+    number = f"{value:,.0f}" if value == round(value) or abs(value) >= 100 else reading(value)
     return f"{number} {fact.unit}".strip()

@@ -1,152 +1,171 @@
-"""Who is slow, in what, and what may explain it."""
+"""Who is slow or broken, in what, and what may explain it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 
-from throughline.acceptance import causes, explanations, facts
-from throughline.acceptance.measured import Measured, Run, Spot
-from throughline.acceptance.slow import Slow, Standings
-from throughline.records.acceptance import NAMES, DifferingFact, Finding
+from throughline.acceptance import causes, facts
+from throughline.acceptance.explanations import FACTS
+from throughline.acceptance.measured import Measured
+from throughline.records.acceptance import DifferingFact, Finding, FleetFigure, SlowFigure
+from throughline.records.visit import Broken
+from throughline.study.acceptance import Place
 
 UNEXPLAINED = "nothing that was observed explains it"
 NAMED = 3
 """How many facts a sentence names."""
-WHILE_TRAINING = " while it trained"
 
 
-def find(measured: Measured, standings: Standings) -> list[Finding]:
+def find(measured: Measured, figures: Sequence[FleetFigure]) -> list[Finding]:
     """Return what is slow, the worst first. A node takes the place of its devices or pairs if most of them are slow.
 
-    The pairs of a node whose link is slow are not named one by one: the caller has left them out.
+    figures: those whose places are peers. The pairs of a node whose link is slow are not called slow there.
     """
-    slow = [
-        Slow(key, spot, standing)
-        for key, places in standings.items()
-        for spot, standing in places.items()
-        if standing.slow
+    slow = [figure for of_places in figures for figure in _slow(of_places)]
+    groups = _groups(slow, figures)
+    found = [_finding(measured, figures, place, group, slow) for place, group in groups.items()]
+    return sorted(found, key=lambda finding: min(figure.distance for figure in finding.slow))
+
+
+def refused(broken: Iterable[Broken], nodes: int) -> list[Finding]:
+    """Return a finding for each GPU, or each node, that was refused for a fault of its own. nodes: of the fleet.
+
+    A node that lacks a GPU is broken if most others have theirs. Otherwise somebody has asked for too many.
+    """
+    faults: dict[Place, list[str]] = {}
+    for entry in broken:
+        place = Place("node" if entry.device is None else "device", (entry.node,), entry.device)
+        faults.setdefault(place, []).append(entry.fault)
+    lacking = [place for place in faults if place.device is None]
+    because = "it is the machine: a measurement there was refused"
+    return [
+        Finding(
+            place=place,
+            slow=[],
+            cause="machine",
+            because=because,
+            facts=[],
+            sentence=f"{place} {' and '.join(dict.fromkeys(of_place))}. {because[0].upper()}{because[1:]}.",
+        )
+        for place, of_place in sorted(faults.items(), key=lambda item: (item[0].nodes, item[0].device or -1))
+        if place.device is not None or 2 * len(lacking) < nodes
     ]
-    groups = _grouped(slow, _devices_of_nodes(standings), _nodes_of_pairs(standings))
-    found = [_finding(measured, standings, spot, group, slow) for spot, group in groups.items()]
-    return sorted(found, key=lambda finding: min(one.distance for one in finding.slow))
 
 
-def _devices_of_nodes(standings: Standings) -> dict[int, set[int]]:
-    devices: dict[int, set[int]] = {}
-    for places in standings.values():
-        for spot in places:
-            if spot.device is not None:
-                devices.setdefault(spot.nodes[0], set()).add(spot.device)
-    return devices
+def _slow(figure: FleetFigure) -> Iterator[SlowFigure]:
+    for standing in figure.standings:
+        if standing.slow:
+            yield SlowFigure(
+                what=figure.what,
+                figure=figure.figure,
+                size=figure.size,
+                kind=figure.kind,
+                place=standing.place,
+                distance=standing.distance or 0.0,
+                others=standing.others,
+                others_low=standing.others_low or 0.0,
+                others_high=standing.others_high or 0.0,
+            )
 
 
-def _nodes_of_pairs(standings: Standings) -> dict[Spot, int]:
-    """Map slow pairs to the node of theirs that is slow in most of its pairs, and in two at least."""
-    found: dict[Spot, int] = {}
-    for key, places in standings.items():
-        if key.kind != "pair" or not any(standing.slow for standing in places.values()):
-            continue
-        shares: dict[int, float] = {}
-        for node in {node for spot in places for node in spot.nodes}:
-            slow = [standing.slow for spot, standing in places.items() if node in spot.nodes]
-            if sum(slow) >= 2 and 2 * sum(slow) > len(slow):
-                shares[node] = sum(slow) / len(slow)
-        for spot, standing in places.items():
-            if standing.slow and shares.keys() & set(spot.nodes):
-                found[spot] = max(sorted(shares.keys() & set(spot.nodes)), key=shares.__getitem__)
-    return found
-
-
-def _grouped(
-    slow: Iterable[Slow], devices: Mapping[int, set[int]], nodes_of_pairs: Mapping[Spot, int]
-) -> dict[Spot, list[Slow]]:
+def _groups(slow: Iterable[SlowFigure], figures: Sequence[FleetFigure]) -> dict[Place, list[SlowFigure]]:
     """Return the figures in which each place is slow. What follows from a slow device is counted as this device's."""
-    of_node: dict[int, list[Slow]] = {}
-    groups: dict[Spot, list[Slow]] = {}
-    for one in slow:
-        if one.key.kind == "pair" and one.spot not in nodes_of_pairs:
-            groups.setdefault(one.spot, []).append(one)
+    to_blame = _nodes_of_pairs(figures)
+    of_node: dict[int, list[SlowFigure]] = {}
+    groups: dict[Place, list[SlowFigure]] = {}
+    for figure in slow:
+        if figure.kind == "pair" and figure.place not in to_blame:
+            groups.setdefault(figure.place, []).append(figure)
         else:
-            of_node.setdefault(nodes_of_pairs.get(one.spot, one.spot.nodes[0]), []).append(one)
-    for node, found in of_node.items():
-        bad = {one.spot.device for one in found if one.key.kind == "device"}
-        many = len(bad) >= 2 and 2 * len(bad) > len(devices[node])
-        if not bad or many:
-            groups[Spot("node", (node,))] = found
+            of_node.setdefault(to_blame.get(figure.place, figure.place.nodes[0]), []).append(figure)
+    places = {standing.place for figure in figures if figure.kind == "device" for standing in figure.standings}
+    for node, group in of_node.items():
+        whole = Place("node", (node,))
+        devices: dict[Place, list[SlowFigure]] = {}
+        for figure in group:
+            if figure.kind == "device":
+                devices.setdefault(figure.place, []).append(figure)
+        if not devices or 2 * len(devices) > max(2, sum(place.nodes == (node,) for place in places)):
+            groups[whole] = group
             continue
-        for device in bad:
-            own = [one for one in found if one.spot.device == device]
-            groups[Spot("device", (node,), device)] = own
-        rest = [one for one in found if one.key.kind != "device"]
-        follows = [one for one in rest if one.key.what == "step"]
-        worst = min(bad, key=lambda device: min(_behind(one) for one in found if one.spot.device == device))
-        groups[Spot("device", (node,), worst)] += follows
-        if others := [one for one in rest if one not in follows]:
-            groups[Spot("node", (node,))] = others
+        groups |= devices
+        rest = [figure for figure in group if figure.kind != "device"]
+        worst = min(devices, key=lambda place: min(figure.distance for figure in devices[place]))
+        groups[worst] = groups[worst] + [figure for figure in rest if figure.what == "step"]
+        if others := [figure for figure in rest if figure.what != "step"]:
+            groups[whole] = others
     return groups
 
 
-def _behind(slow: Slow) -> float:
-    return slow.standing.distance or 0.0
+def _nodes_of_pairs(figures: Sequence[FleetFigure]) -> dict[Place, int]:
+    """Map slow pairs to the node of theirs that is slow in most of its pairs, and in two at least."""
+    found: dict[Place, int] = {}
+    for figure in figures:
+        pairs = figure.standings if figure.kind == "pair" else []
+        counts: dict[int, list[bool]] = {}
+        for pair in pairs:
+            for node in pair.place.nodes:
+                counts.setdefault(node, []).append(pair.slow)
+        shares = {node: sum(slow) / len(slow) for node, slow in counts.items() if sum(slow) >= 2}
+        for pair in pairs:
+            nodes = [node for node in sorted(pair.place.nodes) if shares.get(node, 0) > 0.5]
+            if pair.slow and nodes:
+                found[pair.place] = max(nodes, key=shares.__getitem__)
+    return found
 
 
-def _telling(slow: Slow) -> tuple[bool, float]:
+def _telling(figure: SlowFigure) -> tuple[bool, float]:
     """Return the order of a place's figures: a machine that is slow alone is slow in its pairs, too."""
-    return slow.key.kind in ("link", "pair"), _behind(slow)
+    return figure.kind in ("link", "pair"), figure.distance
 
 
 def _finding(
-    measured: Measured, standings: Standings, spot: Spot, group: Sequence[Slow], slow: Sequence[Slow]
+    measured: Measured,
+    figures: Sequence[FleetFigure],
+    place: Place,
+    group: Sequence[SlowFigure],
+    slow: Sequence[SlowFigure],
 ) -> Finding:
-    cause, because = causes.of(spot, group, standings)
-    worst = min(group, key=_telling)
-    nodes = spot.nodes if spot.kind == "node" else worst.spot.nodes
-    differing = _facts(measured, worst, nodes, {one.spot for one in slow})
+    cause, because = causes.of(place, group, figures)
+    group = sorted(group, key=_telling)
+    nodes = place.nodes if place.kind == "node" else group[0].place.nodes
+    differing = facts.differing(measured, group[0], nodes, [figure.place for figure in slow])
     return Finding(
-        place=spot.entry,
-        slow=[one.entry for one in sorted(group, key=_telling)],
+        place=place,
+        slow=group,
         cause=cause,
         because=because,
         facts=differing,
-        sentence=f"{spot}: {_how_slow(spot, group)}; {why(differing)}. {because[0].upper()}{because[1:]}.",
+        sentence=f"{place}: {_how_slow(place, group)}; {why(differing)}. {because[0].upper()}{because[1:]}.",
     )
 
 
-def _how_slow(spot: Spot, group: Sequence[Slow]) -> str:
-    """Return by how much a place is slower in its worst figure, among whom, and its other figures."""
-    first, *rest = sorted(group, key=_telling)
-    entry = first.entry
-    beside = f"the {entry.others} others" if entry.kind != "device" else f"{entry.others} other devices"
-    reach = 100 * max(abs(entry.others_low), abs(entry.others_high))
+def _how_slow(place: Place, group: Sequence[SlowFigure]) -> str:
+    """Return by how much a place is slower in its worst figure, among whom, and its other figures.
+
+    group: the worst first. Several devices of a node may be slow in one figure. Then the worst of them stands for all.
+    """
+    worst: dict[tuple[str, str], SlowFigure] = {}
+    for figure in group:
+        worst.setdefault((figure.words, figure.kind), figure)
+    first, *rest = worst.values()
+    beside = f"the {first.others} others" if first.kind != "device" else f"{first.others} other devices"
+    reach = 100 * max(abs(first.others_low), abs(first.others_high))
     text = (
-        f"{_name(first, spot)} {-100 * entry.distance:.1f} % slower than {beside} (range of the others ±{reach:.1f} %)"
+        f"{_name(first, place)} {-100 * first.distance:.1f} % slower than {beside} (range of the others ±{reach:.1f} %)"
     )
-    others = [f"{_name(one, spot)} {-100 * _behind(one):.1f} %" for one in _worst_of_each(rest, first)]
-    return text + (f", {', '.join(others)}" if others else "")
+    return ", ".join([text, *(f"{_name(figure, place)} {-100 * figure.distance:.1f} %" for figure in rest)])
 
 
-def _worst_of_each(rest: Sequence[Slow], first: Slow) -> list[Slow]:
-    """Return the worst standing in each other figure: several devices of a node may be slow in the same one."""
-    seen = {(first.key.what, first.key.figure, first.key.kind)}
-    kept = []
-    for one in rest:
-        name = one.key.what, one.key.figure, one.key.kind
-        if name not in seen:
-            seen.add(name)
-            kept.append(one)
-    return kept
-
-
-def _name(slow: Slow, spot: Spot) -> str:
-    name = NAMES.get((slow.key.what, slow.key.figure), slow.key.what)
-    if slow.key.kind == "link":
-        return f"{name} with other nodes"
-    if slow.key.kind == "pair" and spot.kind == "node":
-        return f"{name} with node {next(node for node in slow.spot.nodes if node not in spot.nodes)}"
-    if slow.key.kind == "node" and spot.kind == "device":
-        return f"{name} of its whole node"
-    return f"{name} of {slow.spot}" if slow.key.kind == "device" and spot.kind == "node" else name
+def _name(figure: SlowFigure, place: Place) -> str:
+    """Return a figure with what of a place it is about."""
+    if figure.kind == "link":
+        return f"{figure.words} with other nodes"
+    if figure.kind == "pair" and place.kind == "node":
+        return f"{figure.words} with node {next(node for node in figure.place.nodes if node not in place.nodes)}"
+    if figure.kind == "node" and place.kind == "device":
+        return f"{figure.words} of its whole node"
+    return f"{figure.words} of {figure.place}" if figure.kind == "device" and place.kind == "node" else figure.words
 
 
 def why(differing: Sequence[DifferingFact]) -> str:
@@ -156,59 +175,7 @@ def why(differing: Sequence[DifferingFact]) -> str:
     told = [
         f"its {fact.fact} was {fact.here}, theirs {fact.others}"
         for fact in differing
-        if not (fact.why and fact.fact.startswith(explanations.FACTS[0].words))  # it is the reason already
+        if not (fact.why and fact.fact.startswith(FACTS[0].words))  # it is the reason already
     ][:NAMED]
     reason = next((fact.why for fact in differing if fact.why), None)
     return "; ".join([*told, *([f"reason: {reason}"] if reason else [])])
-
-
-def _facts(measured: Measured, worst: Slow, nodes: Sequence[int], slow: set[Spot]) -> list[DifferingFact]:
-    """Return what differs in the records of a figure. Of a pair, the facts are those of both nodes."""
-    what, kind = worst.key.what, "pair" if worst.key.kind == "link" else worst.key.kind
-    runs = [run for run in measured.runs if run.measurement.what == what and run.measurement.place.kind == kind]
-    when = ""
-    if what != "step" and not all(map(_has_telemetry, runs)) and (trained := _while_training(measured, runs)):
-        runs, when = trained, WHILE_TRAINING
-    parts = explanations.needed(what, kind, runs[0].measurement.spec.device == "cpu")
-    bad = {(spot.nodes[0], spot.device) for spot in slow if spot.kind != "pair"}
-    found: list[DifferingFact] = []
-    for node in nodes:
-        own = [run for run in runs if _is_of(run, node, worst.spot.device)]
-        places = {(other, run.measurement.place.device) for run in runs for other in run.measurement.place.nodes}
-        own_places = {(one, worst.spot.device) for one in nodes}
-        peers = sorted(places - own_places - bad, key=str)
-        of_peers = [[run for run in runs if _is_of(run, *peer)] for peer in peers]
-        alike = [device is not None and device == worst.spot.device for _, device in peers]
-        differing = facts.different(own, of_peers, node, [other for other, _ in peers], alike, parts, when)
-        several = len(nodes) > 1
-        found += [one.model_copy(update={"fact": f"{one.fact} (node {node})"}) if several else one for one in differing]
-    return found
-
-
-def _is_of(run: Run, node: int, device: int | None) -> bool:
-    return node in run.measurement.place.nodes and run.measurement.place.device == device
-
-
-def _has_telemetry(run: Run) -> bool:
-    """Return whether anything was sampled. The window of most measurements is too short for it."""
-    return any(one.samples for one in run.record.telemetry)
-
-
-def _while_training(measured: Measured, runs: Sequence[Run]) -> list[Run]:
-    """Return the runs with the telemetry of the training step of the same places and repeats; none if there is none."""
-    trained = {
-        (run.measurement.place.nodes, run.measurement.place.device, run.measurement.spec.repeat): run
-        for run in measured.runs
-        if run.measurement.what == "step" and len(run.measurement.place.nodes) == 1 and _has_telemetry(run)
-    }
-    found = []
-    for run in runs:
-        place, repeat = run.measurement.place, run.measurement.spec.repeat
-        steps = [trained.get(((node,), place.device, repeat)) for node in run.nodes]
-        telemetry = [
-            one.model_copy(update={"node": index})
-            for index, step in enumerate(steps)
-            for one in (step.record.telemetry if step else ())
-        ]
-        found.append(replace(run, record=run.record.model_copy(update={"telemetry": telemetry})))
-    return found if any(map(_has_telemetry, found)) else []

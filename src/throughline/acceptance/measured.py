@@ -6,57 +6,23 @@ Otherwise it is a figure of an earlier acceptance.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import pandas as pd
 
 from throughline import records
 from throughline.files import UserError, read_json
 from throughline.records import RunRecord
-from throughline.records.acceptance import Missing, PlaceEntry, PlaceKind
+from throughline.records.acceptance import Missing
 from throughline.records.visit import Broken, Failure, unfinished
-from throughline.study.acceptance import FIGURES, Acceptance, Measurement, Place
+from throughline.study.acceptance import RECORDED, Acceptance, Measurement, Place
 
+FIGURE = ["what", "figure", "size", "kind", "unit", "better"]
+"""The columns that name a figure. A figure without a size has 0."""
 UNSUPPORTED = "unsupported"
 """How the reason begins for which another call would measure a run no better."""
-
-
-@dataclass(frozen=True, order=True)
-class Spot:
-    """A place of a figure. Kind `link` is what a node reaches in the best of its pairs."""
-
-    kind: PlaceKind
-    nodes: tuple[int, ...]
-    device: int | None = None
-
-    @classmethod
-    def of(cls, place: Place) -> Spot:
-        return cls(place.kind, place.nodes, place.device)
-
-    def __str__(self) -> str:
-        if self.kind == "link":
-            return f"node {self.nodes[0]}"
-        return str(Place(self.kind, self.nodes, self.device))
-
-    @property
-    def entry(self) -> PlaceEntry:
-        return PlaceEntry(kind=self.kind, nodes=list(self.nodes), device=self.device, words=str(self))
-
-
-@dataclass(frozen=True)
-class FigureKey:
-    """One figure of all places of a kind. size: rows, elements or bytes."""
-
-    what: str
-    figure: str
-    size: int | None
-    kind: PlaceKind
-    unit: str
-    less: bool = False
-
-
-Values = dict[FigureKey, dict[Spot, dict[int, float]]]
 
 
 @dataclass(frozen=True)
@@ -70,13 +36,17 @@ class Run:
     record: RunRecord
     nodes: tuple[int, ...]
 
+    @property
+    def place(self) -> Place:
+        return self.measurement.place
+
 
 @dataclass(frozen=True)
 class Measured:
     """The valid records of an acceptance, what is missing, and which hardware was refused because it is broken."""
 
-    runs: list[Run]
-    missing: list[Missing]
+    runs: list[Run] = field(default_factory=list)
+    missing: list[Missing] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
 
     @property
@@ -85,39 +55,34 @@ class Measured:
         names = {run.record.device.name for run in self.runs if run.record.device}
         return names.pop() if len(names) == 1 else None
 
-    def values(self) -> Values:
-        """Return the values of all figures by place and repeat, with what nodes reach in the best of their pairs."""
-        found: Values = defaultdict(lambda: defaultdict(dict))
-        for run in self.runs:
-            place, repeat = Spot.of(run.measurement.place), run.measurement.spec.repeat
-            for key, value in _figures(run):
-                found[key][place][repeat] = value
-        return {key: dict(places) for key, places in {**found, **_links(found)}.items()}
+    def values(self) -> pd.DataFrame:
+        """Return a line for each value of a figure: the columns of FIGURE, place, repeat and value.
+
+        What nodes reach in the best of their pairs comes last.
+        """
+        lines = [line for run in self.runs for line in _values(run)]
+        values = pd.DataFrame(lines, columns=[*FIGURE, "place", "repeat", "value"])
+        return pd.concat([values, _links(values)], ignore_index=True)
 
 
-def read(acceptance: Acceptance, folder: Path, away: Mapping[int, str]) -> Measured:
+def read(asked: Acceptance, folder: Path, away: Mapping[int, str]) -> Measured:
     """Read every record that is asked for. folder: the one above results/; away: why nodes cannot be measured now."""
-    found = Measured([], [], [])
-    for visit, measurements in acceptance.visits().items():
+    measured = Measured()
+    for visit, measurements in asked.visits().items():
         made, failed, nodes = _visited(folder / visit)
-        found.broken.extend(one for failure in failed.values() for one in failure.broken)
+        measured.broken.extend(fault for failure in failed.values() for fault in failure.broken)
         for measurement in measurements:
-            record, reason = None, _not_made(measurement, folder, failed, away)
+            place, record, reason = measurement.place, None, _not_made(measurement, folder, failed, away)
             if measurement.record in made and (folder / measurement.record).exists():
                 record, reason = _read(measurement, folder)
             if record:
-                known = sorted(nodes) == list(measurement.place.nodes)
-                found.runs.append(Run(measurement, record, nodes if known else measurement.place.nodes))
-                continue
-            missing = Missing(
-                place=Spot.of(measurement.place).entry,
-                what=measurement.what,
-                repeat=measurement.spec.repeat,
-                record=measurement.record,
-                reason=reason,
-            )
-            found.missing.append(missing)
-    return found
+                in_order = nodes if sorted(nodes) == list(place.nodes) else place.nodes
+                measured.runs.append(Run(measurement, record, in_order))
+            else:
+                repeat, path = measurement.spec.repeat, measurement.record
+                gap = Missing(place=place, what=measurement.what, repeat=repeat, record=path, reason=reason)
+                measured.missing.append(gap)
+    return measured
 
 
 def _visited(path: Path) -> tuple[set[str], dict[str, Failure], tuple[int, ...]]:
@@ -157,70 +122,48 @@ def _read(measurement: Measurement, folder: Path) -> tuple[RunRecord | None, str
     if record.status != "ok":
         reason = f"{record.status}: {measurement.place.renumbered(record.reason or '')}"
         return None, f"{reason}; another call does not try it again" if record.status == UNSUPPORTED else reason
-    lacking = _lacking(measurement.what, record)
-    return (None, lacking) if lacking else (record, "")
-
-
-def _lacking(what: str, record: RunRecord) -> str | None:
-    """Return which figure of a run is no positive number; None if all are. A place must not vanish without a word."""
-    for name in FIGURES[what]:
+    for name in RECORDED[measurement.what]:  # a place must not vanish without a word
         values = [figure.value for figure in record.figures if figure.name == name]
         wrong = [value for value in values if value is None or value <= 0]
         if wrong or not values:
-            return f"its figure {name} is {wrong[0] if wrong and wrong[0] is not None else 'not there'}"
-    return None
+            return None, f"its figure {name} is {wrong[0] if wrong and wrong[0] is not None else 'not there'}"
+    return record, ""
 
 
-def _figures(run: Run) -> Iterator[tuple[FigureKey, float]]:
-    """Yield the figures of a run. The seconds of a small all-reduce follow from its algorithm bandwidth."""
-    measurement, record = run.measurement, run.record
-    what, kind = measurement.what, measurement.place.kind
-    if not FIGURES[what] and record.samples_per_s:
-        yield FigureKey(what, "samples_per_s", None, kind, record.unit), record.samples_per_s
+def _values(run: Run) -> Iterator[tuple[str, str, int, str, str, str, Place, int, float]]:
+    """Yield the values of a run. The seconds of a small all-reduce follow from its algorithm bandwidth."""
+    what, kind, record = run.measurement.what, run.place.kind, run.record
+    where = run.place, run.measurement.spec.repeat
+    if not RECORDED[what] and record.samples_per_s:
+        yield what, "samples_per_s", 0, kind, record.unit, "more", *where, record.samples_per_s
     sized = [
         (figure, int(figure.at), figure.value)
         for figure in record.figures
-        if figure.name in FIGURES[what] and figure.value and isinstance(figure.at, int | float)
+        if figure.name in RECORDED[what] and figure.value and isinstance(figure.at, int | float)
     ]
     for figure, size, value in sized:
         if figure.name != "algorithm_bandwidth":
-            yield FigureKey(what, figure.name, size, kind, figure.unit, figure.better == "less"), value
+            yield what, figure.name, size, kind, figure.unit, figure.better, *where, value
         elif size == min(other for _, other, _ in sized):
-            yield FigureKey(what, "latency", size, kind, "us", less=True), size / 1e3 / value
+            yield what, "latency", size, kind, "us", "less", *where, size / 1e3 / value
 
 
-def _links(values: Mapping[FigureKey, Mapping[Spot, Mapping[int, float]]]) -> Values:
+def _links(values: pd.DataFrame) -> pd.DataFrame:
     """Return what each node reaches in the best of its pairs, repeat by repeat.
 
     A node with a slow link is slow in all of its pairs, and its partners are not. With a single pair, nobody can tell
     which of its two nodes is slow. Two nodes may have their best pair in common, and then they seem to differ by
     nothing. Only several repeats show by how much they differ by chance.
     """
-    links: Values = {}
-    for key, pairs in values.items():
-        if key.kind != "pair":
-            continue
-        nodes = sorted({node for place in pairs for node in place.nodes})
-        of_node = {node: [values for place, values in pairs.items() if node in place.nodes] for node in nodes}
-        repeats = max(map(len, pairs.values()))
-        if len(nodes) < 3 or min(map(len, of_node.values())) < 2 or repeats < 2:
-            continue
-        links[replace(key, kind="link")] = {
-            Spot("link", (node,)): {
-                repeat: (min if key.less else max)(one[repeat] for one in several if repeat in one)
-                for repeat in sorted({repeat for one in several for repeat in one})
-            }
-            for node, several in of_node.items()
-        }
-    return links
 
+    def can_be_told(figure: pd.DataFrame) -> bool:
+        pairs = figure.groupby("node").place.nunique()
+        return len(pairs) > 2 and pairs.min() > 1 and figure.groupby("place").repeat.nunique().max() > 1
 
-def judged(values: Values) -> set[FigureKey]:
-    """Return the figures whose places are peers: of an all-reduce, the largest bandwidth and the smallest latency."""
-    largest: dict[PlaceKind, int] = {}
-    for key in values:
-        if key.figure == "bus_bandwidth" and key.size:
-            largest[key.kind] = max(key.size, largest.get(key.kind, 0))
-    return {
-        key for key in values if key.kind != "all" and (key.figure != "bus_bandwidth" or key.size == largest[key.kind])
-    }
+    pairs = values[values.kind == "pair"]
+    nodes = pairs.assign(node=[place.nodes for place in pairs.place]).explode("node", ignore_index=True)
+    nodes = nodes.groupby(FIGURE, sort=False).filter(can_be_told)
+    speeds = nodes.value.where(nodes.better == "more", -nodes.value)
+    best = speeds.groupby([nodes[name] for name in [*FIGURE, "node", "repeat"]], sort=False).idxmax()
+    links = nodes.loc[best].sort_values("node", kind="stable")
+    return links.assign(kind="link", place=links.node.map(lambda node: Place("link", (node,)))).drop(columns="node")

@@ -1,88 +1,141 @@
-"""What a comparison of equal places cannot tell: which of two is wrong, or which half of a few."""
+"""What a comparison of equal places cannot tell, and what limits it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from throughline import outliers, statistics
-from throughline.acceptance.measured import FigureKey, Spot, Values
-from throughline.outliers import LEAST_PARTS, Standing
-from throughline.records.acceptance import NAMES, PlaceKind, first_of
+from throughline.acceptance.causes import UNSURE
+from throughline.acceptance.measured import Measured
+from throughline.outliers import LEAST_PARTS
+from throughline.records.acceptance import Finding, FleetFigure, Standing, first_of
+from throughline.study.acceptance import Place, PlaceKind
 
+MANY, LIKELY = 10, 0.5
+"""With so many peers, a place is not certain only if equal places are less likely than this to lie so far behind."""
 FEW = 10
 """Of so few places, the result says how many slow ones can be told from the rest."""
 KINDS: dict[PlaceKind, str] = {"device": "devices", "node": "nodes", "pair": "pairs"}
+APART_H = 12
+"""Figures that lie further apart than this get a remark. Those of two nights do, and those of one acceptance do not."""
 
 
-def differences(
-    standings: Mapping[FigureKey, Mapping[Spot, Standing]], values: Values, tolerance: float, slow_nodes: set[int]
-) -> Iterator[str]:
+def with_doubts(figure: FleetFigure, findings: Sequence[Finding], tolerance: float) -> FleetFigure:
+    """Name the places that are far behind and not called slow, because their peers or their repeats differ too much.
+
+    A place that a finding explains is not in doubt. Many peers tell how much equal places differ: what lies among them
+    is as they are.
+    """
+
+    def doubted(standing: Standing) -> Standing:
+        is_usual = standing.others >= MANY and (standing.p_holm or 0.0) >= LIKELY
+        if standing.verdict != "as its peers" or standing.behind <= max(UNSURE, tolerance) or is_usual:
+            return standing
+        causes = [str(finding.place) for finding in findings if finding.explains(standing.place)]
+        verdict = {"verdict": "explained", "because": causes[0]} if causes else {"verdict": "not certain"}
+        return standing.model_copy(update=verdict)
+
+    return figure.model_copy(update={"standings": [doubted(standing) for standing in figure.standings]})
+
+
+def differences(figures: Sequence[FleetFigure], tolerance: float, slow_nodes: set[int]) -> Iterator[str]:
     """Yield where places differ, so that nobody can tell which of them are slow: of two, or of two halves.
 
-    slow_nodes: nodes that are slow themselves. Their pairs are slow because of them.
+    figures: those whose places are peers; slow_nodes: nodes that are slow themselves. Their pairs are slow because of
+    them.
     """
-    for key, every in standings.items():
-        places = {spot: one for spot, one in every.items() if key.kind != "pair" or not slow_nodes & set(spot.nodes)}
-        name = NAMES.get((key.what, key.figure), key.what)
+    for figure in figures:
+        places = [one for one in figure.standings if figure.kind != "pair" or not slow_nodes & set(one.place.nodes)]
         if len(places) == 2:
-            slower, distance = min(((spot, standing.distance or 0.0) for spot, standing in places.items()), key=_second)
-            if distance < -tolerance:
+            slower = max(places, key=lambda standing: standing.behind)
+            if slower.behind > tolerance:
                 yield (
-                    f"{name}: {slower} is {-100 * distance:.1f} % slower than the only other one, and of two nobody "
-                    "can tell which one is wrong"
+                    f"{figure.words}: {slower.place} is {100 * slower.behind:.1f} % slower than the only other one, "
+                    "and of two nobody can tell which one is wrong"
                 )
-            continue
-        one_is_slow = any(standing.slow for standing in places.values())
-        half = None if one_is_slow else slower_half({spot: values[key][spot] for spot in places}, key.less, tolerance)
-        if half:
-            slow, distance = half
+        elif half := slower_half(places, figure.better == "less", tolerance):
+            slow, behind = half
             yield (
-                f"{name}: {first_of(map(str, slow))} ({len(slow)} of {len(places)}) are {-100 * distance:.1f} % slower "
-                "than the others in every repeat, and without a clear majority nobody can tell which ones are wrong"
+                f"{figure.words}: {first_of(slow)} ({len(slow)} of {len(places)}) are {100 * behind:.1f} % slower than "
+                "the others in every repeat, and without a clear majority nobody can tell which ones are wrong"
             )
 
 
-def _second(pair: tuple[Spot, float]) -> float:
-    return pair[1]
-
-
-def slower_half(
-    places: Mapping[Spot, Mapping[int, float]], less: bool, tolerance: float
-) -> tuple[list[Spot], float] | None:
-    """Return the slower group, and its distance from the others; None if there are no two groups.
+def slower_half(places: Sequence[Standing], less: bool, tolerance: float) -> tuple[list[Place], float] | None:
+    """Return the slower group, and its share behind the others; None if there are no two groups.
 
     A group has more places than can be called slow, and at most half of all. In each repeat all of it is slower than
     all others, by more than the tolerance.
     """
-    speeds = {
-        spot: {repeat: 1 / value if less else value for repeat, value in of.items()} for spot, of in places.items()
-    }
-    medians = {spot: statistics.median(list(of.values())) or 0.0 for spot, of in speeds.items()}
-    ordered = sorted(medians, key=medians.__getitem__)
+    if any(place.slow for place in places) or len(places) < 2:
+        return None
+
+    def speed(value: float) -> float:
+        return 1 / value if less else value
+
+    ordered = sorted(places, key=lambda place: speed(place.median))
+    shared = set.intersection(*(set(place.repeats) for place in places))
     for count in range(outliers.most_slow(len(ordered)) + 1, len(ordered) // 2 + 1):
         slow, others = ordered[:count], ordered[count:]
-        repeats = set.intersection(*(set(of) for of in speeds.values()))
-        apart = [
-            max(speeds[spot][repeat] for spot in slow) < (1 - tolerance) * min(speeds[spot][repeat] for spot in others)
-            for repeat in repeats
-        ]
-        if len(apart) >= 2 and all(apart):
-            middle = statistics.median([medians[spot] for spot in others]) or 1.0
-            return sorted(slow), (statistics.median([medians[spot] for spot in slow]) or 0.0) / middle - 1
+        if len(shared) >= 2 and all(
+            max(speed(place.repeats[repeat]) for place in slow)
+            < (1 - tolerance) * min(speed(place.repeats[repeat]) for place in others)
+            for repeat in shared
+        ):
+            here, there = (
+                statistics.median([speed(place.median) for place in group]) or 1.0 for group in (slow, others)
+            )
+            return sorted(place.place for place in slow), 1 - here / there
     return None
 
 
-def limits(standings: Mapping[FigureKey, Mapping[Spot, Standing]]) -> Iterator[str]:
-    """Yield how many slow places can be told from the rest, where there are few of a kind."""
+def remarks(figures: Sequence[FleetFigure], measured: Measured) -> Iterator[str]:
+    """Yield what limits the verdict: few places, few repeats, and records of other days or of different software."""
     fewest: dict[PlaceKind, int] = {}
-    for key, places in standings.items():
-        if LEAST_PARTS <= len(places) < FEW and key.kind in KINDS:
-            fewest[key.kind] = min(len(places), fewest.get(key.kind, len(places)))
+    for figure in figures:
+        count = len(figure.standings)
+        if LEAST_PARTS <= count < FEW and figure.kind in KINDS:
+            fewest[figure.kind] = min(count, fewest.get(figure.kind, count))
     if fewest:
-        told = (
+        most = [
             f"{outliers.most_slow(fewest[kind])} of {fewest[kind]} {KINDS[kind]}" for kind in KINDS if kind in fewest
-        )
+        ]
         yield (
-            f"slow ones that can be told from the rest: at most {', '.join(told)}; if more are slow, they may pass "
-            "for usual"
+            f"slow ones that can be told from the rest: at most {', '.join(most)}; if more are slow, they may pass for "
+            "usual"
+        )
+    alone = [f"{one.words} ({KINDS[one.kind]})" for one in figures if one.kind in KINDS and not has_peers(one)]
+    if alone and any(map(has_peers, figures)):
+        yield f"these figures were not compared, because nothing else of their kind was measured: {', '.join(alone)}"
+    yield from _of_runs(measured)
+    if any(len(standing.repeats) < 3 for figure in figures for standing in figure.standings):
+        yield "some places have fewer than 3 repeats: a short disturbance may look like a slow device"
+
+
+def has_peers(figure: FleetFigure) -> bool:
+    return any(standing.others for standing in figure.standings)
+
+
+def _of_runs(measured: Measured) -> Iterator[str]:
+    """Yield in what the runs differ: the model of the devices, Throughline's code, and the day."""
+    models: dict[str, set[int]] = {}
+    for run in measured.runs:
+        if len(run.nodes) == 1 and run.record.device and run.record.device.name:
+            models.setdefault(run.record.device.name, set()).add(run.nodes[0])
+    if len(models) > 1:
+        told = [f"{name} in {first_of(f'node {node}' for node in sorted(of))}" for name, of in sorted(models.items())]
+        yield f"the devices are of different models, and a slower model looks like a slow device: {'; '.join(told)}"
+    digests = {str(run.record.environment.get("code")) for run in measured.runs}
+    if len(digests) > len({run.measurement.what for run in measured.runs}):
+        yield "the runs were made by different versions of Throughline's code"
+    if not measured.runs:
+        return
+    first = min(run.record.started for run in measured.runs)
+    last = max(run.record.ended for run in measured.runs)
+    hours = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds() / 3600
+    if hours > APART_H:
+        yield (
+            f"the figures lie up to {hours:.0f} hours apart ({first[:10]} to {last[:10]}): what has changed meanwhile "
+            "may look like a slow place; --forcerun accept_visit measures everything again"
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files, ratios, records
-from throughline.archive import acceptances, differing, results
+from throughline.archive import compare_acceptance, differing, results
 from throughline.archive.results import Key, Results
 from throughline.files import UserError
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
@@ -65,7 +65,7 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
     lacking = [key for key in theirs.sides if key not in ours.sides]
     acceptance = None
     if ours.acceptance and theirs.acceptance:
-        acceptance = acceptances.compare(ours.acceptance, theirs.acceptance, theirs.name)
+        acceptance = compare_acceptance.compare(ours.acceptance, theirs.acceptance, theirs.name)
     return ComparedArchive(
         name=theirs.name,
         sha256=theirs.sha256,

@@ -11,7 +11,7 @@ from typing import Literal
 from throughline.files import UserError
 from throughline.numbers import percent
 from throughline.records import Compared
-from throughline.records.compared import ComparedArchive, ComparedCell, ComparedPlace
+from throughline.records.compared import ComparedArchive, ComparedCell, ComparedKind
 
 Decision = Literal["slower", "fine", "cannot be told"]
 STATUS: dict[Decision, int] = {"fine": 0, "slower": 1, "cannot be told": 2}
@@ -49,9 +49,9 @@ def judge(compared: Compared, by: float) -> list[Judged]:
 
 def _of_archive(archive: ComparedArchive, limit: float) -> Iterator[Judged]:
     accepted = archive.acceptance
-    for cell in (*archive.cells, *(accepted.places if accepted else ())):
+    for cell in (*archive.cells, *(accepted.kinds if accepted else ())):
         decision = _decision(cell, limit)
-        yield Judged(archive.name, cell.name, decision, _figures(cell), isinstance(cell, ComparedPlace))
+        yield Judged(archive.name, cell.name, decision, _figures(cell), isinstance(cell, ComparedKind))
     for name in archive.only_there:
         yield Judged(archive.name, name, "cannot be told", f"{GONE}{_because(archive.failed.get(name))}")
     for name in accepted.only_there if accepted else ():
@@ -64,7 +64,7 @@ def _because(reason: str | None) -> str:
     return f": {reason}" if reason else ""
 
 
-def _figures(cell: ComparedCell | ComparedPlace) -> str:
+def _figures(cell: ComparedCell | ComparedKind) -> str:
     """Return the change of speed with its interval, the verdict and its reason."""
     tested = ""
     if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most:
@@ -73,7 +73,7 @@ def _figures(cell: ComparedCell | ComparedPlace) -> str:
     return f"{tested}{cell.words}, {cell.because}"
 
 
-def _decision(cell: ComparedCell | ComparedPlace, limit: float) -> Decision:
+def _decision(cell: ComparedCell | ComparedKind, limit: float) -> Decision:
     """Decide one cell. limit: the smallest ratio that is accepted.
 
     It is slower if the test says so and the whole interval is below the limit, and fine if the whole interval is not.
@@ -103,7 +103,9 @@ def lines(judged: Sequence[Judged], by: str) -> Iterator[str]:
         yield f"{command}{_escaped(str(one)) if on_github else one}"
     counted = Counter(one.decision for one in judged)
     told = ", ".join(f"{counted[decision]} {decision}" for decision in STATUS if counted[decision])
-    what = "cells and places" if any(one.is_place for one in judged) else "cell" if len(judged) == 1 else "cells"
+    what = (
+        "cells and kinds of places" if any(one.is_place for one in judged) else "cell" if len(judged) == 1 else "cells"
+    )
     yield f"{len(judged)} {what}: {told or 'nothing to compare'} (slower: by more than {percent(share(by), 1)})"
 
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline import files, records
-from throughline.archive import acceptances
-from throughline.archive.acceptances import Accepted
+from throughline.archive import compare_acceptance
 from throughline.archive.opening import Archive, as_json, looked_into, validated
 from throughline.files import UserError
 from throughline.records import Summary
@@ -45,7 +44,7 @@ class Results:
     sha256: str | None = None
     version: str | None = None
     unreadable: Sequence[str] = ()
-    acceptance: Accepted | None = None
+    acceptance: compare_acceptance.Side | None = None
 
     @cached_property
     def sides(self) -> dict[Key, Side]:
@@ -93,7 +92,7 @@ def _key(group: Group, row: Row) -> Key:
 def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:
     """Return the present results."""
     groups = cells.groups([records.read_summary(path) for path in summaries])
-    accepted = acceptances.of(acceptance) if acceptance else None
+    accepted = compare_acceptance.read(acceptance) if acceptance else None
     return Results(machines.HERE, groups, lambda name: as_json(Path("results", name)), acceptance=accepted)
 
 
@@ -101,7 +100,8 @@ def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:
 def opened(path: Path) -> Iterator[Results]:
     """Open an archive, or a folder of results. UserError as from `looked_into` and `read_folder`."""
     if path.is_dir():
-        groups, accepted = cells.groups(read_folder(path).values()), acceptances.of(path / Path(study.RESULT).name)
+        groups = cells.groups(read_folder(path).values())
+        accepted = compare_acceptance.read(path / Path(study.RESULT).name)
         yield Results(_name(path), groups, lambda name: as_json(path / name), acceptance=accepted)
         return
     with looked_into(path) as archive:
@@ -150,14 +150,14 @@ def _summaries(archive: Archive) -> tuple[list[Summary], list[str]]:
     return readable, unreadable
 
 
-def _acceptance(archive: Archive) -> Accepted | None:
+def _acceptance(archive: Archive) -> compare_acceptance.Side | None:
     """Return the acceptance of an archive, with the files that it was made from beside it."""
     if study.RESULT not in archive:
         return None
     for name in archive.contents.files:
         if name.startswith(f"{study.FOLDER}/") and name.endswith(".json"):
             archive.unpacked(name)
-    return acceptances.of(archive.unpacked(study.RESULT))
+    return compare_acceptance.read(archive.unpacked(study.RESULT))
 
 
 def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, Summary]:

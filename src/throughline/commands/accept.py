@@ -1,9 +1,9 @@
 """Say whether a fleet of nodes is fit, for a prolog or a nightly job.
 
 The exit status is 0 if it is fit, 1 if a device, node or link is slow or broken or a figure is below what is expected,
-and 2 if not everything was measured that the verdict needs, if nobody can tell whether a place is slow, or if there is
-no verdict to read. With --node it is about one node: 1 if a finding names this node or a pair with it, and 2 if the
-node was not measured or is not known.
+and 2 if the verdict is inconclusive: something was not measured, a node is away, nobody can tell whether a place is
+slow, or there is no verdict to read. With --node it is about one node: 1 if a finding names this node or a pair with
+it, or if a figure of its own is below what is expected, and 2 if the node was not measured or is not known.
 
 file: results/acceptance.json, which `snakemake accept` makes
 node: the name of a node, as results/acceptance.local.json has it
@@ -18,17 +18,18 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
     from throughline.files import UserError
     from throughline.launch import fleet
     from throughline.records import read_acceptance
+    from throughline.records.acceptance import STATUS
     from throughline.study.acceptance import LOCAL
 
     names = file.with_name(Path(LOCAL).name)
     try:
         accepted = read_acceptance(file)
-        status, lines = verdict.status(accepted), list(verdict.lines(accepted))
+        status, lines = STATUS[accepted.verdict], list(verdict.lines(accepted))
         if node:
             status, lines = one_node.told(accepted, one_node.number(node, fleet.node_names(names)))
     except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slow
         print(f"error: {error}", file=sys.stderr)
-        return verdict.STATUS["not measured"]
+        return STATUS["inconclusive"]
     for line in lines:
         print(line)
     if accepted.ended:

@@ -36,6 +36,7 @@ from throughline.messages import (
     Alive,
     Beat,
     Finish,
+    GpuFault,
     LaunchPlan,
     NodeReady,
     NoTelemetry,
@@ -67,7 +68,7 @@ class Agent:
         self.outputs: list[Task[None]] = []
         self.pipes = contextlib.ExitStack()
         self.beats: dict[int, Beat] = {}
-        self.checked: asyncio.Future[list[str] | None] = self.loop.create_future()
+        self.checked: asyncio.Future[list[GpuFault] | None] = self.loop.create_future()
         self.closing, self.sampled = threading.Event(), asyncio.Event()
         self.no_telemetry: str | None = None
         self.failed = self.ending = False
@@ -222,7 +223,7 @@ class Agent:
         self.no_telemetry = reason
         _tell(NoTelemetry(self.node, reason))
 
-    async def faults(self) -> list[str]:
+    async def faults(self) -> list[GpuFault]:
         """Return the faults of this node's GPUs. With `strict`, it is a fault if they could not be checked."""
         if self.plan.kind != "cuda":
             return []
@@ -231,7 +232,7 @@ class Agent:
         if found is not None or not self.plan.strict:
             return found or []
         why = self.no_telemetry or f"the sampler did not answer within {CHECK_S:g} s"
-        return [f"they could not be checked: {why}"]
+        return [GpuFault(f"they could not be checked: {why}")]
 
     async def end_sampler(self) -> None:
         """Let the sampler write its samples. If that takes too long, the run goes on without them."""

@@ -22,7 +22,6 @@ from throughline.launch.fleet import node_names
 from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
 from throughline.launch.survey import TooFewGpus
-from throughline.observe import telemetry_cards
 from throughline.records.visit import Broken, Failure, Unfinished, unfinished
 from throughline.study.acceptance import Measurement, Place
 
@@ -140,8 +139,11 @@ def failure(measured: Measurement, error: UserError) -> Failure:
     place, nodes = measured.place, in_order(measured.place)
     broken: list[Broken] = []
     if isinstance(error, Unfit) and error.node < len(nodes):
-        faults = telemetry_cards.broken(error.faults)
-        broken = [Broken(node=nodes[error.node], device=_gpu(place, index), fault=fault) for index, fault in faults]
+        broken = [
+            Broken(node=nodes[error.node], device=_gpu(place, fault.gpu or 0), fault=fault.broken)
+            for fault in error.faults
+            if fault.broken
+        ]
     if isinstance(error, TooFewGpus) and place.kind == "node":
         fault = f"lacks a GPU: there are {error.gpus}, and {error.ranks} are to be measured"
         broken = [Broken(node=nodes[0], device=None, fault=fault)]

@@ -23,6 +23,7 @@ from throughline.messages import (
     Alive,
     Beat,
     Finish,
+    GpuFault,
     LaunchPlan,
     NodeReady,
     NoTelemetry,
@@ -62,12 +63,12 @@ class Interrupted(Exception):
 
 
 class Unfit(UserError):
-    """The GPUs of a node are busy or faulty. node: its place among the nodes of the run; faults: a sentence each."""
+    """The GPUs of a node are busy or faulty. node: its place among the nodes of the run."""
 
-    def __init__(self, node: int, faults: Sequence[str]) -> None:
+    def __init__(self, node: int, faults: Sequence[GpuFault]) -> None:
         self.node, self.faults = node, faults
         super().__init__(
-            f"the GPUs of node {node} are not fit to be measured: {'; '.join(faults)}",
+            f"the GPUs of node {node} are not fit to be measured: {'; '.join(fault.text for fault in faults)}",
             why="a busy or faulty device gives wrong figures; with runs.strict, a changed limit is a fault as well",
             next_step="end the other processes, put the limits back, or reset the card (nvidia-smi -q shows all of it)",
         )

@@ -20,7 +20,7 @@ from typing import Any
 import psutil
 
 from throughline import messages, processes
-from throughline.messages import LaunchPlan, NodeSamples, Reasons, Sample
+from throughline.messages import GpuFault, LaunchPlan, NodeSamples, Reasons, Sample
 from throughline.observe import hardware
 from throughline.observe.hardware import Hardware
 from throughline.observe.telemetry_busiest import Disks, Links
@@ -156,7 +156,7 @@ class Sampler:
         self.processes = Processes(os.getpid())
         self.cards = Cards(plan)
         refused, self.warnings = self.cards.faults(plan.earlier_gpus)
-        self.refused = refused + self.warnings if plan.strict else refused
+        self.refused = refused + [GpuFault(text) for text in self.warnings if plan.strict]
         self.samples: list[Sample] = []
         self.hardware: Hardware | None = None
         self.phase, self.discovered = "start", 0.0

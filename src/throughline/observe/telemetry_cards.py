@@ -6,14 +6,13 @@ millijoules and percent become W, J and shares.
 
 import contextlib
 import os
-import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from throughline.memory import gib
-from throughline.messages import LaunchPlan
+from throughline.messages import GpuFault, LaunchPlan
 
 try:
     import pynvml as nvml
@@ -193,7 +192,7 @@ class Cards:
                 self.reason = str(error)
                 self.doubts = [self.reason]
 
-    def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[str]]:
+    def faults(self, earlier: Sequence[Mapping[str, Any]]) -> tuple[list[GpuFault], list[str]]:
         """Return the faults of these cards for which the run is refused, and the faults that only give a warning.
 
         `earlier` has the facts of these cards in an earlier repeat.
@@ -203,7 +202,7 @@ class Cards:
             for index, (card, facts) in enumerate(zip(self.cards, self.facts, strict=True))
         ]
         marked = self.doubts + [text for _, texts in faults for text in texts]
-        return [text for texts, _ in faults for text in texts], marked
+        return [fault for refused, _ in faults for fault in refused], marked
 
     def read(self) -> list[dict[str, Any]]:
         return [card.read() for card in self.cards]
@@ -211,27 +210,28 @@ class Cards:
 
 def faults_of(
     index: int, state: Mapping[str, Any], facts: Mapping[str, Any], earlier: Mapping[str, Any]
-) -> tuple[list[str], list[str]]:
+) -> tuple[list[GpuFault], list[str]]:
     """Return (faults for which the run is refused, faults that only give a warning) of a GPU that should be idle.
 
     `state` is from `Card.state`, `facts` from `Card.facts`, and `earlier` has the facts in an earlier repeat. An
     unknown figure is no fault.
     """
-    refused: list[str] = []
+    refused: list[GpuFault] = []
     marked: list[str] = []
     name = f"GPU {index}"
     for pid, held in state["processes"] or []:
-        refused.append(f"{name} is used by another process ({pid}" + (f", {gib(held)})" if held else ")"))
+        size = f", {gib(held)}" if held else ""
+        refused.append(GpuFault(f"{name} is used by another process ({pid}{size})", index))
     total, used, busy = facts.get("memory_bytes"), state["memory_used_bytes"] or 0, state["utilization"] or 0.0
     if not refused and (busy > GPU_BUSY or (total and used > GPU_BUSY * total)):
-        refused.append(
-            f"{name} is in use ({busy:.0%} of the time, {gib(used)} of its memory), though the driver names no process "
-            "here"
-        )
+        used_now = f"{name} is in use ({busy:.0%} of the time, {gib(used)} of its memory)"
+        refused.append(GpuFault(f"{used_now}, though the driver names no process here", index))
+    broken = []
     if state["ecc_uncorrected"]:
-        refused.append(f"{name} has {state['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded")
+        broken.append(f"has {state['ecc_uncorrected']} uncorrected ECC errors since the driver was loaded")
     if state["rows_failed"]:
-        refused.append(f"{name} could not remap a faulty row of its memory")
+        broken.append("could not remap a faulty row of its memory")
+    refused += [GpuFault(f"{name} {fault}", index, fault) for fault in broken]
     if state["rows_pending"]:
         marked.append(f"{name} waits for a reset to remap a faulty row of its memory")
     if state["ecc_corrected"]:
@@ -242,18 +242,6 @@ def faults_of(
         if None not in (earlier.get(key), facts.get(key)) and earlier[key] != facts[key]
     ]
     return refused, marked
-
-
-def broken(faults: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield which GPUs are broken according to the sentences of `faults_of`, and what they say about each.
-
-    A GPU that other processes use is not broken.
-    """
-    for fault in faults:
-        if match := re.fullmatch(
-            r"GPU (\d+) (has \d+ uncorrected ECC errors .*|could not remap a faulty row .*)", fault
-        ):
-            yield int(match[1]), match[2]
 
 
 def _handles(count: int) -> list[Any]:

@@ -1,33 +1,54 @@
 """results/acceptance.json: which device, node or link of a fleet of equal nodes is slow, and what may explain it."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, PlainSerializer, TypeAdapter
 
 from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema, Whole
+from throughline.study.acceptance import Place, PlaceKind
 
-AcceptanceVerdict = Literal["fit", "outliers", "not measured"]
-PlaceKind = Literal["device", "node", "link", "pair", "all"]
+AcceptanceVerdict = Literal["fit", "outliers", "inconclusive"]
+STATUS: dict[AcceptanceVerdict, int] = {"fit": 0, "outliers": 1, "inconclusive": 2}
+"""The exit status that each verdict has everywhere."""
+PlaceVerdict = Literal["slow", "not certain", "explained", "as its peers", "not judged"]
 Cause = Literal["machine", "program", "link", "not known"]
+NAMES = {
+    ("step", "samples_per_s"): "training step",
+    ("matmul", "matmul"): "matrix product",
+    ("memory", "vector_memory"): "memory",
+    ("copies", "host_to_device"): "copy from the host",
+    ("copies", "device_to_host"): "copy to the host",
+    ("all-reduce", "bus_bandwidth"): "all-reduce",
+    ("all-reduce", "latency"): "all-reduce of a small message",
+}
+"""What a figure is called in sentences, by the measurement and the figure."""
+NAMED = 3
+"""A sentence names no more places than this."""
 
 
-class PlaceEntry(Entry):
-    """Where a figure was measured. Kind `link` is what a node reaches in the best of its pairs."""
-
-    kind: PlaceKind
-    nodes: list[Whole]
-    device: Whole | None
-    words: str
+def name_of(what: str, figure: str) -> str:
+    """Return what a figure is called in sentences."""
+    return NAMES.get((what, figure), f"{what}: {figure}")
 
 
-class StandingEntry(Entry):
+PlaceEntry = Annotated[
+    Place,
+    BeforeValidator(TypeAdapter(Place).validate_python),
+    PlainSerializer(lambda place: asdict(place) | {"nodes": list(place.nodes), "words": str(place)}),
+]
+"""A place, which in JSON also has its words."""
+
+
+class Standing(Entry):
     """One place in one figure, beside its peers.
 
     repeats: by their number; low, high: the lowest and the highest repeat, which hold the true median with the
     probability `coverage`. distance: the speed here over the median speed of the others, minus 1. others_low,
     others_high: the distances of the others from their own median. p_holm: adjusted for every place and every figure of
-    the acceptance.
+    the acceptance. verdict: `explained` if the place is behind because of the place `because`, which a finding names;
+    `not certain` if it is far behind and is not called slow, because its peers or its repeats differ too much.
     """
 
     place: PlaceEntry
@@ -43,16 +64,20 @@ class StandingEntry(Entry):
     distance: float | None
     p: NonNegative | None
     p_holm: NonNegative | None
-    slow: bool
+    verdict: PlaceVerdict
+    because: str | None
+
+    @property
+    def slow(self) -> bool:
+        return self.verdict == "slow"
+
+    @property
+    def behind(self) -> float:
+        """The share by which the place is slower than the others; below 0 if it is faster, 0 without peers."""
+        return -(self.distance or 0.0)
 
 
-UNSURE = 0.1
-"""A place that is behind by more than this share without being called slow is named as not certain."""
-MANY, LIKELY = 10, 0.5
-"""With so many peers, this is so only if a place so far behind among equal ones is less likely than this."""
-
-
-class FigureEntry(Entry):
+class FleetFigure(Entry):
     """One figure of all places of a kind. size: rows, elements or bytes; judged: these places are peers.
 
     limit: what the hardware can reach at most, with its source, where this is known.
@@ -64,26 +89,14 @@ class FigureEntry(Entry):
     kind: PlaceKind
     unit: str
     better: Literal["more", "less"]
-    judged: bool
-    limit: Positive | None
-    limit_source: str | None
-    standings: list[StandingEntry]
+    judged: bool = False
+    limit: Positive | None = None
+    limit_source: str | None = None
+    standings: list[Standing] = Field(default_factory=list)
 
     @property
     def words(self) -> str:
-        return NAMES.get((self.what, self.figure), f"{self.what}: {self.figure}")
-
-
-NAMES = {
-    ("step", "samples_per_s"): "training step",
-    ("matmul", "matmul"): "matrix product",
-    ("memory", "vector_memory"): "memory",
-    ("copies", "host_to_device"): "copy from the host",
-    ("copies", "device_to_host"): "copy to the host",
-    ("all-reduce", "bus_bandwidth"): "all-reduce",
-    ("all-reduce", "latency"): "all-reduce of a small message",
-}
-"""What a figure is called in sentences, by the measurement and the figure."""
+        return name_of(self.what, self.figure)
 
 
 class DifferingFact(Entry):
@@ -102,11 +115,15 @@ class SlowFigure(Entry):
     figure: str
     size: Count | None
     kind: PlaceKind
-    place: str
+    place: PlaceEntry
     distance: float
     others: Whole
     others_low: float
     others_high: float
+
+    @property
+    def words(self) -> str:
+        return name_of(self.what, self.figure)
 
 
 class Finding(Entry):
@@ -119,18 +136,18 @@ class Finding(Entry):
     facts: list[DifferingFact]
     sentence: str
 
-    def explains(self, place: PlaceEntry) -> bool:
+    def explains(self, place: Place) -> bool:
         """Return whether a place may be slow because of this one: a device's node, and everything that a node is in.
 
         A node that is slow with other nodes only does not explain what it does alone.
         """
-        own = self.place
-        if own.kind == "pair":
-            return place.nodes == own.nodes
-        if own.kind == "device":
-            return place.nodes == own.nodes and place.device in (None, own.device)
-        is_slow_alone = any(one.kind in ("device", "node") for one in self.slow)
-        return bool(set(own.nodes) & set(place.nodes)) and (is_slow_alone or place.kind not in ("device", "node"))
+        here = self.place
+        if here.kind == "pair":
+            return place.nodes == here.nodes
+        if here.kind == "device":
+            return place.nodes == here.nodes and place.device in (None, here.device)
+        is_slow_alone = any(figure.kind in ("device", "node") for figure in self.slow)
+        return bool(set(here.nodes) & set(place.nodes)) and (is_slow_alone or place.kind not in ("device", "node"))
 
 
 class Missing(Entry):
@@ -152,7 +169,7 @@ class Away(Entry):
     figures_of: str | None
 
 
-class ExpectedEntry(Entry):
+class ExpectedFigure(Entry):
     """A figure that was expected or published, beside the slowest place that it is about.
 
     share: reached over expected; short: below what is expected by more than the tolerance. A figure that was not
@@ -166,10 +183,10 @@ class ExpectedEntry(Entry):
     expected: Positive
     unit: str
     source: str
-    place: str | None
-    reached: Positive | None
-    share: NonNegative | None
-    short: bool
+    place: str | None = None
+    reached: Positive | None = None
+    share: NonNegative | None = None
+    short: bool = False
     sentence: str
 
 
@@ -191,74 +208,16 @@ class Acceptance(Entry):
     verdict: AcceptanceVerdict
     summary: str
     findings: list[Finding]
-    expected: list[ExpectedEntry]
-    published: list[ExpectedEntry]
+    expected: list[ExpectedFigure]
+    published: list[ExpectedFigure]
     missing: list[Missing]
     away: list[Away] = Field([], exclude_if=lambda value: not value)
     unjudged: list[str]
     remarks: list[str]
-    figures: list[FigureEntry]
-
-    def unsure_in_words(self) -> list[str]:
-        """Return a sentence about the places that are far behind and not called slow; none without such places."""
-        behind = sorted(
-            (one.distance or 0.0, f"{one.place.words} by {-100 * (one.distance or 0.0):.0f} % ({figure.words})")
-            for figure in self.figures
-            for one in unsure(figure, self.findings, self.tolerance)
-            if figure.kind != "link"  # its pairs are named
-        )
-        if not behind:
-            return []
-        return [
-            f"not certain: {first_of(words for _, words in behind)} lie behind the others, but these or the repeats "
-            "differ so much that it may be chance; more repeats, or a quieter fleet, would tell"
-        ]
-
-    def away_in_words(self) -> list[str]:
-        """Return a sentence for each node that is away and has figures; the others are among what is missing."""
-        return [
-            f"node {one.node} is away, because {one.reason}; its figures are of {one.figures_of}"
-            for one in self.away
-            if one.figures_of
-        ]
-
-    def missing_in_words(self) -> list[str]:
-        """Return a sentence for each reason why runs are missing: where, and which."""
-        by_reason: dict[str, list[Missing]] = {}
-        for one in self.missing:
-            by_reason.setdefault(one.reason, []).append(one)
-        texts = []
-        for reason, missing in by_reason.items():
-            whats = list(dict.fromkeys(one.what for one in missing))
-            texts.append(
-                f"{first_of(one.place.words for one in missing)}: {', '.join(whats)} {'are' if whats[1:] else 'is'} "
-                f"missing ({len(missing)} run{'s' if len(missing) > 1 else ''}): {reason}"
-            )
-        return texts
+    figures: list[FleetFigure]
 
 
-def unsure(figure: FigureEntry, findings: Sequence[Finding], tolerance: float) -> list[StandingEntry]:
-    """Return the places that are far behind and not called slow, because their peers or their repeats differ too much.
-
-    Places that are behind because of one that a finding names are left out. Many peers tell how much equal places
-    differ: what lies among them is as they are.
-    """
-    return [
-        one
-        for one in figure.standings
-        if not one.slow
-        and one.p is not None
-        and (one.distance or 0.0) < -max(UNSURE, tolerance)
-        and (one.others < MANY or (one.p_holm or 0.0) < LIKELY)
-        and not any(finding.explains(one.place) for finding in findings)
-    ]
-
-
-def first_of(places: Iterable[str]) -> str:
+def first_of(places: Iterable[Place | str]) -> str:
     """Return the first places, and how many more there are."""
-    named = list(dict.fromkeys(places))
+    named = list(dict.fromkeys(map(str, places)))
     return ", ".join(named[:NAMED]) + (f" and {len(named) - NAMED} more" if named[NAMED:] else "")
-
-
-NAMED = 3
-"""A sentence names no more places than this."""

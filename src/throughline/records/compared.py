@@ -4,9 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from throughline.records.acceptance import NAMES, PlaceKind
+from throughline.records.acceptance import name_of
 from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema, Whole
 from throughline.records.summary import Cost
+from throughline.study.acceptance import PlaceKind
 
 PairVerdict = Literal["faster", "slower", "no difference", "inconclusive", "not comparable"]
 
@@ -74,24 +75,33 @@ class ComparedCell(TestedRatio):
         return f"{self.benchmark} bz{self.batch} {self.precision} {self.framework} {self.topology}"
 
 
-class ComparedPlace(TestedRatio):
-    """One figure of an acceptance at one place, or at all places of a kind as a whole.
+class ComparedPlace(Entry):
+    """A place of two acceptances: its medians, and the ratio of the speeds, ours over theirs."""
 
-    place: in words; whole: True if it stands for all places of its kind. ours, theirs: the repeats of the place, or the
-    medians of all places. Where less is better, the ratio is theirs over ours, so that above 1 is faster as well.
+    place: str
+    ours: Positive
+    theirs: Positive
+    ratio: Positive
+
+
+class ComparedKind(TestedRatio):
+    """One figure of an acceptance at all places of a kind.
+
+    places: in words; ours, theirs: the medians of the places, or the repeats of a single one. Where less is better, the
+    ratio is theirs over ours, so that above 1 is faster as well. worst: the places that lost most.
     """
 
     what: str
     figure: str
     size: Count | None
     kind: PlaceKind
-    place: str
-    whole: bool
+    places: str
+    worst: list[ComparedPlace]
 
     @property
     def name(self) -> str:
         size = "" if self.size is None else f" ({self.size:,})"
-        return f"{self.place}: {NAMES.get((self.what, self.figure), f'{self.what}: {self.figure}')}{size}"
+        return f"{self.places}: {name_of(self.what, self.figure)}{size}"
 
 
 class ComparedAcceptance(Entry):
@@ -105,7 +115,7 @@ class ComparedAcceptance(Entry):
     started_here: str | None
     numbered: bool
     differs: list[Difference]
-    places: list[ComparedPlace]
+    kinds: list[ComparedKind]
     only_here: list[str]
     only_there: list[str]
 

@@ -12,6 +12,17 @@ from throughline.study.section import Name, PositiveInt, Section, Text
 
 What = Literal["step", "matmul", "memory", "copies", "all-reduce"]
 WHATS: tuple[What, ...] = get_args(What)
+FigureName = Literal[
+    "samples_per_s", "matmul", "vector_memory", "host_to_device", "device_to_host", "bus_bandwidth", "latency"
+]  # fmt: skip
+FIGURES: dict[What, tuple[FigureName, ...]] = {
+    "step": ("samples_per_s",),
+    "matmul": ("matmul",),
+    "memory": ("vector_memory",),
+    "copies": ("host_to_device", "device_to_host"),
+    "all-reduce": ("bus_bandwidth", "latency"),
+}
+"""Map each measurement to its figures that are compared."""
 AllFeatures = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:-]+(&[A-Za-z0-9_.:-]+)*$")]
 Kind = Literal["device", "node", "pair", "all"]
 
@@ -24,12 +35,18 @@ class Expectation(Section):
     size: PositiveInt | None = Field(
         None, description="rows of the matrix, elements of the vector, or bytes of the operation; null: the largest"
     )
-    figure: Text | None = Field(
-        None, description="the figure's name in a record, such as `host_to_device`; null: the first one of the table"
+    figure: FigureName | None = Field(
+        None, description="the figure: copies have two, and so has all-reduce; null: the first one of the measurement"
     )
     value: PositiveFloat = Field(description="the figure")
     unit: Text = Field(description="its unit, as records have it, such as `TFLOPS`, `GB/s` or `samples/s`")
     source: Text = Field(description="who says so, and where")
+
+    @model_validator(mode="after")
+    def _figure_is_measured(self) -> Expectation:
+        if self.figure and self.figure not in FIGURES[self.what]:
+            raise ValueError(f"figure = {self.figure}: {self.what} has {' and '.join(FIGURES[self.what])}")
+        return self
 
 
 FewSizes = Annotated[list[PositiveInt], Field(max_length=4)]

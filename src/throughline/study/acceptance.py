@@ -31,7 +31,7 @@ from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from throughline.spec import RunSpec, Topology, canonical
 from throughline.study import runs
-from throughline.study.accept_section import Expectation, Kind, What
+from throughline.study.accept_section import Expectation, What
 from throughline.study.config import Config
 
 FOLDER = "results/acceptance"
@@ -48,7 +48,7 @@ VERDICT = {
     "pairs": PAIRS,
 }
 """The files that say whether the fleet is fit, by the arguments of workflow/scripts/accept_verdict.py."""
-FIGURES: dict[str, tuple[str, ...]] = {
+RECORDED: dict[str, tuple[str, ...]] = {
     "step": (),
     "matmul": ("matmul",),
     "memory": ("vector_memory",),
@@ -56,6 +56,7 @@ FIGURES: dict[str, tuple[str, ...]] = {
     "all-reduce": ("bus_bandwidth", "algorithm_bandwidth"),
 }
 """Map each measurement to the figures of its records that are judged; a step is judged by `samples_per_s`."""
+PlaceKind = Literal["device", "node", "link", "pair", "all"]
 Spec = Annotated[RunSpec, BeforeValidator(runs.typed), PlainSerializer(RunSpec.changed)]
 """A specification in JSON without its defaults: the text of an acceptance is a word of a command line."""
 
@@ -65,10 +66,11 @@ class Place:
     """Where a measurement takes place. nodes: numbers from 0, ascending; device: its index on its node.
 
     Kind `node` is one node with all of its devices. If the processor is the device, the node is measured alone as
-    `node`, and there are no places of kind `device`.
+    `node`, and there are no places of kind `device`. Kind `link` is not measured itself: it is what a node reaches in
+    the best of its pairs.
     """
 
-    kind: Kind
+    kind: PlaceKind
     nodes: tuple[int, ...]
     device: int | None = None
 

@@ -106,12 +106,13 @@ def _rows(model: Any, prefix: str) -> Iterator[str]:
         if prefix == BLOCK and name in Runs.model_fields:
             continue
         path, plain = f"{prefix}{name}", strip(field.annotation)
-        is_dict = typing.get_origin(plain) is dict
-        inner = [option for option in branches(typing.get_args(plain)[1] if is_dict else plain) if is_model(option)]
+        is_dict, is_list = (typing.get_origin(plain) is kind for kind in (dict, list))
+        values = typing.get_args(plain)[-1] if is_dict or is_list else plain
+        inner = [option for option in branches(values) if is_model(option)]
         cells = (path, field.description, _allowed(plain), _default(field, bool(inner)))
         yield "| `{}` | {} | {} | {} |".format(*cells[:2], *(cell.replace("|", r"\|") for cell in cells[2:]))
         for section in inner:
-            yield from _rows(section, f"{path}.<name>." if is_dict else f"{path}.")
+            yield from _rows(section, f"{path}.<name>." if is_dict else f"{path}[]." if is_list else f"{path}.")
 
 
 def _allowed(annotation: Any, is_inner: bool = False) -> str:

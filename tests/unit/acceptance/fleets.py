@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from report_fixture import NO_MEMORY, NO_WORK
+from throughline.acceptance import verdict
 from throughline.files import write_json
 from throughline.records import SCHEMA
+from throughline.records.acceptance import Acceptance as Judged
 from throughline.study import acceptance
 from throughline.study.acceptance import Acceptance, Fleet, Measurement
 from throughline.study.config import load
@@ -42,6 +45,49 @@ def write(
         write_json(path, content)
     for visit, several in made.visits().items():
         write_json(folder / visit, {"schema": SCHEMA, "records": [measured.record for measured in several]})
+
+
+def judged(folder: Path, made: Acceptance | None = None, **world: Any) -> Judged:
+    """Write the records of a fleet, and judge them. world: `speed` and `change` of `write`."""
+    made = made or asked()
+    write(made, folder, **world)
+    return verdict.judge(made, folder)
+
+
+def slow(node: int, device: int | None, *whats: str, by: float = 0.93) -> Share:
+    """Make measurements slow: of one device, or of everything that a node takes part in if the device is None."""
+
+    def share(measured: Measurement) -> float:
+        place = measured.place
+        mine = node in place.nodes and (device is None or place.device == device)
+        return by if mine and measured.what in whats else 1.0
+
+    return share
+
+
+def slow_pairs(*slow: tuple[int, ...], by: float = 0.5) -> Share:
+    """Make these pairs slow. by: their share of the usual speed."""
+    return lambda measured: by if measured.place.nodes in slow else 1.0
+
+
+def slow_network(node: int, by: float = 0.5) -> Share:
+    """Make everything slow that a node does with others."""
+    return lambda measured: by if measured.place.kind in ("pair", "all") and node in measured.place.nodes else 1.0
+
+
+def all_of(*shares: Share) -> Share:
+    """Multiply what several functions make slow."""
+    return lambda measured: math.prod(share(measured) for share in shares)
+
+
+def busy(node: int) -> Change:
+    """Let other processes use the processor of a node while it trains."""
+
+    def change(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes == (node,) and measured.what == "step":
+            record["telemetry"][0]["machine"]["cpu_others_share"] = dict.fromkeys(("mean", "min", "max"), 0.6)
+
+    return change
 
 
 def record(measured: Measurement, value: float) -> dict[str, Any]:
@@ -77,7 +123,7 @@ def _figures(measured: Measurement, value: float) -> list[dict[str, Any]]:
         ]
     return [
         {"name": name, "unit": "TFLOPS" if name == "matmul" else "GB/s", "better": "more", "at": 8192, "value": value}
-        for name in acceptance.FIGURES[measured.what]
+        for name in acceptance.RECORDED[measured.what]
     ]
 
 

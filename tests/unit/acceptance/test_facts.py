@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from throughline.acceptance import explanations, facts, findings
-from throughline.acceptance.measured import Run
+from throughline.acceptance import facts, findings
+from throughline.acceptance.measured import Measured, Run
 from throughline.records import RunRecord
-from throughline.study.acceptance import Measurement
+from throughline.records.acceptance import SlowFigure
+from throughline.study.acceptance import Measurement, Place, PlaceKind
 from unit.acceptance import fleets
 
 MACHINE = {
@@ -85,15 +87,19 @@ def run(measurement: Measurement, differs: dict[str, Any]) -> Run:
 
 def told(what: str, differs: dict[str, Any], of_peers: Sequence[dict[str, Any]] = ({},) * 7) -> str:
     """Return what is said of a GPU with these facts. of_peers: the facts of the 7 others; what: its slow figure."""
-    made = [one for one in fleets.asked(repeats=1).measurements() if one.what == "step" and one.place.kind == "device"]
-    slow = next(one for one in made if (one.place.nodes, one.place.device) == ((3,), 1))
-    others = [one for one in made if one != slow]
-    peers = [[run(one, facts_of_it)] for one, facts_of_it in zip(others, of_peers, strict=True)]
-    same = [one.place.device == 1 for one in others]
-    kind = "pair" if what == "pair" else "node" if what == "all-reduce" else "device"
-    parts = explanations.needed("all-reduce" if what == "pair" else what, kind, on_cpu=False)
-    nodes = [one.place.nodes[0] for one in others]
-    return findings.why(facts.different([run(slow, differs)], peers, 3, nodes, same, parts))
+    kind: PlaceKind = "pair" if what == "pair" else "node" if what == "all-reduce" else "device"
+    figure = "all-reduce" if what == "pair" else what
+    runs, others = [], iter(of_peers)
+    for made in fleets.asked(repeats=1).measurements():
+        if made.what == "step" and made.place.kind == "device":
+            place = replace(made.place, kind=kind)
+            is_slow = (place.nodes, place.device) == ((3,), 1)
+            runs.append(run(replace(made, what=figure, place=place), differs if is_slow else next(others)))
+    slow = SlowFigure(
+        what=figure, figure="", size=None, kind=kind, place=Place(kind, (3,), 1), distance=-0.1, others=7,
+        others_low=0.0, others_high=0.0,
+    )  # fmt: skip
+    return findings.why(facts.differing(Measured(runs), slow, (3,), [slow.place]))
 
 
 @pytest.mark.parametrize("name", EXPLANATIONS)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from throughline.acceptance import verdict
-from throughline.records.acceptance import Acceptance, FigureEntry
+from throughline.acceptance import figures, verdict
+from throughline.records.acceptance import Acceptance, FleetFigure
 from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
 
@@ -33,13 +33,9 @@ def judged(folder: Path, machines: dict[int, dict[str, Any]], **how: Any) -> Acc
     return verdict.judge(made, folder)
 
 
-def of_pairs(found: Acceptance) -> FigureEntry:
+def of_pairs(found: Acceptance) -> FleetFigure:
     """Return the bus bandwidth of the largest message, of pairs."""
-    return max((one for one in found.figures if (one.kind, one.figure) == ("pair", "bus_bandwidth")), key=_size)
-
-
-def _size(figure: FigureEntry) -> int:
-    return figure.size or 0
+    return next(one for one in figures.largest(found.figures) if (one.kind, one.figure) == ("pair", "bus_bandwidth"))
 
 
 @pytest.mark.slow

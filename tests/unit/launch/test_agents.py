@@ -18,7 +18,7 @@ from process_helpers import alive, psutil_that
 from throughline import messages, processes
 from throughline.launch import nodes
 from throughline.launch.supervision import Agents
-from throughline.messages import Alive, Refusal
+from throughline.messages import Alive, GpuFault, Refusal
 from throughline.processes import wait_until
 from unit.launch.conftest import Program
 
@@ -92,7 +92,7 @@ def test_a_refusal_and_a_last_message_count_though_the_process_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, over: bool
 ) -> None:
     """As srun waits for the agents of the other nodes, and as a call that hangs in a driver keeps a process alive."""
-    message = shlex.quote(messages.line(Alive(0, over=True) if over else Refusal(1, ["GPU 0 is in use"])))
+    message = shlex.quote(messages.line(Alive(0, over=True) if over else Refusal(1, [GpuFault("GPU 0 is in use")])))
     monkeypatch.setattr(nodes, "commands", lambda *_: [["sh", "-c", f"printf '%s\\n' {message}; exec sleep 600"]])
     with agents_of(tmp_path, "1n1g" if over else "2n1g", "slurm") as (agents, _):
         assert wait_until(agents.are_over if over else agents.have_failed, 10)
@@ -102,8 +102,9 @@ def test_a_refusal_and_a_last_message_count_though_the_process_stays(
 
 FAULTY = """
 import sys
+from throughline.messages import GpuFault
 from throughline.observe import telemetry_cards
-faults = {"0": [], "1": ["GPU 0 is in use"]}[sys.argv[2]]
+faults = {"0": [], "1": [GpuFault("GPU 0 is in use")]}[sys.argv[2]]
 telemetry_cards.Cards.faults = lambda self, earlier: (faults, [])
 """
 HANGS = """
@@ -132,7 +133,7 @@ def with_starter(
 def test_horovod_starts_when_the_gpus_of_every_node_are_checked(tmp_path: Path, program: Program) -> None:
     with with_starter(tmp_path, program, FAULTY) as (agents, output):
         assert wait_until(agents.have_failed, 30), output
-    assert agents.refusal == Refusal(1, ["GPU 0 is in use"]) and not (tmp_path / "started").exists()
+    assert agents.refusal == Refusal(1, [GpuFault("GPU 0 is in use")]) and not (tmp_path / "started").exists()
 
 
 @pytest.mark.parametrize(

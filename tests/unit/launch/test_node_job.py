@@ -18,6 +18,7 @@ from throughline.launch import launcher, node_job
 from throughline.launch.request import RunRequest
 from throughline.launch.supervision import Unfit
 from throughline.launch.survey import TooFewGpus
+from throughline.messages import GpuFault
 from throughline.records.visit import unfinished
 from throughline.spec import Topology
 from throughline.study import acceptance
@@ -152,7 +153,8 @@ def test_simulated_nodes_have_gpus_of_their_own() -> None:
     }
 
 
-ECC = "GPU 0 has 3 uncorrected ECC errors since the driver was loaded"
+FAULT = "has 3 uncorrected ECC errors since the driver was loaded"
+ECC = GpuFault(f"GPU 0 {FAULT}", 0, FAULT)
 
 
 def place(words: str, fleet: Fleet = GPUS) -> Measurement:
@@ -165,8 +167,7 @@ def place(words: str, fleet: Fleet = GPUS) -> Measurement:
         ("node 3, GPU 1", Unfit(0, [ECC]), "node 3 are not fit to be measured: GPU 1 has 3 uncorrected", [(3, 1)]),
         ("node 3", Unfit(0, [ECC]), "node 3 are not fit to be measured: GPU 0 has 3 uncorrected", [(3, 0)]),
         ("nodes 0 and 3", Unfit(1, [ECC]), "the GPUs of node 3 are not", [(3, 0)]),
-        ("node 3", Unfit(0, ["GPU 0 could not remap a faulty row of its memory"]), "remap", [(3, 0)]),
-        ("node 3", Unfit(0, ["GPU 0 is used by another process (17, 2.0 GiB)"]), "another process", []),
+        ("node 3", Unfit(0, [GpuFault("GPU 0 is used by another process (17, 2.0 GiB)", 0)]), "another process", []),
         ("node 3", TooFewGpus(Topology(1, 2), 2, 1), "needs 2 GPUs a machine, and there are 1", [(3, None)]),
         ("nodes 0 and 3", TooFewGpus(Topology(2, 2), 2, 1), "and there are 1", []),
         ("node 3", UserError("visit: rank 0: killed", why="its last\noutput"), "rank 0: killed (its last output)", []),

@@ -14,7 +14,7 @@ import pytest
 import nvml_double
 import training_fixtures
 from throughline import messages
-from throughline.messages import Refusal
+from throughline.messages import GpuFault, Refusal
 from throughline.observe import telemetry_cards
 
 ASK = """
@@ -28,6 +28,7 @@ reads = [cards.read()]
 for _ in range(2):
     time.sleep(0.2)
     reads.append(cards.read())
+refused = [fault.text for fault in refused]
 print(json.dumps([refused, marked, cards.facts, reads, [card.reasons for card in cards.cards], cards.reason]))
 """
 
@@ -144,15 +145,15 @@ def test_what_is_not_known_is_no_fault() -> None:
 
 
 def test_a_broken_gpu_is_told_from_a_busy_one() -> None:
-    """`broken` reads the sentences of `faults_of`."""
     keys = ("processes", "utilization", "memory_used_bytes", "ecc_uncorrected", "ecc_corrected", "rows_pending")
     state = dict.fromkeys(keys) | {"rows_failed": True, "ecc_uncorrected": 3, "processes": [(17, None)]}
     refused, _ = telemetry_cards.faults_of(5, state, {}, {})
-    assert len(refused) == 3
-    assert list(telemetry_cards.broken(refused)) == [
+    assert [(fault.gpu, fault.broken) for fault in refused] == [
+        (5, None),
         (5, "has 3 uncorrected ECC errors since the driver was loaded"),
         (5, "could not remap a faulty row of its memory"),
     ]
+    assert refused[2].text == "GPU 5 could not remap a faulty row of its memory"
 
 
 @pytest.mark.slow
@@ -198,5 +199,5 @@ def test_an_agent_refuses_before_any_rank_starts(library: Path, tmp_path: Path) 
     )  # fmt: skip
     assert agent.wait(60) == 1 and agent.stdout is not None
     told = [messages.heard(line) for line in agent.stdout if line.startswith(messages.MARK)]
-    assert Refusal(0, ["GPU 0 is used by another process (4242, 3.0 GiB)"]) in told
+    assert Refusal(0, [GpuFault("GPU 0 is used by another process (4242, 3.0 GiB)", 0)]) in told
     assert not list(tmp_path.glob("rank_*")) and not list(tmp_path.glob("throughline-*"))

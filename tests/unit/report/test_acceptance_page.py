@@ -44,7 +44,7 @@ def test_a_place_has_its_figures_unrounded(slow: Acceptance, tmp_path: Path) -> 
     (found,) = [row for row in rows if row["slow"] == "slow"]
     assert (found["place"], found["figure"], found["unit"]) == ("node 3, GPU 1", "matrix product", "TFLOPS")
     figure = next(one for one in slow.figures if one.what == "matmul" and one.kind == "device")
-    median = next(one.median for one in figure.standings if one.place.words == "node 3, GPU 1")
+    median = next(one.median for one in figure.standings if str(one.place) == "node 3, GPU 1")
     assert float(found["median"]) == median
     assert {row["size"] for row in rows} <= {"", "8192", "1024", "1048576", "1073741824"}
     assert len(rows) == sum(len(one.standings) for one in slow.figures)

@@ -104,3 +104,9 @@ def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
     }
     assert {spec.topology for spec in steps} == {Topology(1, 1), Topology(1, 8)}
     assert {(spec.repeat, spec.steps.max_total_seconds) for spec in steps} == {(1, 7), (2, 7), (3, 7)}
+
+
+def test_an_expected_figure_must_be_one_of_its_measurement() -> None:
+    row = {"what": "copies", "figure": "latency", "value": 1, "unit": "us", "source": "a table"}
+    with pytest.raises(ValueError, match="figure = latency: copies has host_to_device and device_to_host"):
+        Accept.model_validate({"expected": [row]})

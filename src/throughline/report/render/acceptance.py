@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from throughline.acceptance import verdict
 from throughline.files import write_text
 from throughline.numbers import percent, reading
-from throughline.records.acceptance import Acceptance, FigureEntry, Finding, StandingEntry, unsure
+from throughline.records.acceptance import Acceptance, ExpectedFigure, Finding, FleetFigure, Standing
 from throughline.report.render import links, table_files, tables
 from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
@@ -44,95 +45,69 @@ COLUMNS = (
 
 def standings(acceptance: Acceptance) -> Table:
     """Return a line for each place in each figure."""
-    lines = [
-        Line(_entries(figure, one, verdict))
-        for figure in acceptance.figures
-        for one, verdict in zip(figure.standings, _verdicts(acceptance, figure), strict=True)
-    ]
+    lines = [Line(_entries(figure, standing)) for figure in acceptance.figures for standing in figure.standings]
     return Table(COLUMNS, lines, forms=FORMS)
 
 
-def _verdicts(acceptance: Acceptance, figure: FigureEntry) -> Iterator[str]:
-    """Yield a word for each place. If a place is far behind because of one that a finding names, it says which one."""
-    behind = {one.place.words for one in unsure(figure, [], acceptance.tolerance)}
-    for one in figure.standings:
-        because = [finding.place.words for finding in acceptance.findings if finding.explains(one.place)]
-        if one.slow:
-            yield "slow"
-        elif one.place.words in behind:
-            yield f"because of {because[0]}" if because else "not certain"
-        else:
-            yield "as its peers" if figure.judged else "not judged"
-
-
-def _entries(figure: FigureEntry, one: StandingEntry, verdict: str) -> list[Entry]:
-    ends = (one.others_low, one.others_high)
-    between = NOT_KNOWN if None in ends else f"{_distance(one.others_low)} to {_distance(one.others_high)}"
+def _entries(figure: FleetFigure, standing: Standing) -> list[Entry]:
+    low, high = standing.others_low, standing.others_high
+    between = NOT_KNOWN if low is None or high is None else f"{_distance(low)} to {_distance(high)}"
+    verdict = f"because of {standing.because}" if standing.verdict == "explained" else standing.verdict
     return [
-        Entry.words(one.place.words),
+        Entry.words(str(standing.place)),
         Entry.words(figure.words),
         Entry.of(figure.size, lambda size: f"{size:,}", "the figure has no size"),
         Entry.words(figure.unit),
-        Entry.of(one.median, reading),
-        Entry(value=one.low),
-        Entry(value=one.high),
-        Entry(str(len(one.repeats)), len(one.repeats)),
-        Entry.of(one.distance, _distance, "it has no peers"),
-        Entry(value=one.others_low),
-        Entry(value=one.others_high),
+        Entry.of(standing.median, reading),
+        Entry(value=standing.low),
+        Entry(value=standing.high),
+        Entry(str(len(standing.repeats)), len(standing.repeats)),
+        Entry.of(standing.distance, _distance, "it has no peers"),
+        Entry(value=low),
+        Entry(value=high),
         Entry.words(between),
-        Entry(value=one.p),
-        Entry(value=one.p_holm),
+        Entry(value=standing.p),
+        Entry(value=standing.p_holm),
         Entry.of(figure.limit, reading, "no source says what it can reach"),
-        Entry.words(verdict, chip="slower" if one.slow else ""),
+        Entry.words(verdict, chip="slower" if standing.slow else ""),
     ]
 
 
-def _distance(share: float | None) -> str:
-    return NOT_KNOWN if share is None else f"{100 * share:+.1f} %"
+def _distance(share: float) -> str:
+    return f"{100 * share:+.1f} %"
 
 
 def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
     """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
-    found = tables.texts(["what is slow", "what differs there"], [_finding(one) for one in acceptance.findings])
-    yield {
-        "topic": Topic("verdict", "The verdict"),
-        "table": found if acceptance.findings else None,
-        "plots": [],
-        "remarks": [
-            *acceptance.unjudged,
-            *acceptance.away_in_words(),
-            *acceptance.unsure_in_words(),
-            *acceptance.remarks,
-            *acceptance.missing_in_words(),
-        ],
-    }
+    findings = tables.texts(["what is slow", "what differs there"], [_finding(one) for one in acceptance.findings])
+    yield _section(
+        Topic("verdict", "The verdict"), findings if acceptance.findings else None, [*verdict.notes(acceptance)]
+    )
     if acceptance.expected:
-        rows: list[list[str | Entry]] = [
-            [one.sentence, one.source, Entry.words(*_reached(one.short, one.reached))] for one in acceptance.expected
-        ]
-        table = tables.texts(["expected", "source", "verdict"], rows)
-        yield {"topic": Topic("expected", "What is expected"), "table": table, "plots": [], "remarks": []}
+        table = tables.texts(["expected", "source", "verdict"], [_expected(one) for one in acceptance.expected])
+        yield _section(Topic("expected", "What is expected"), table)
     if acceptance.published:
-        rows = [[one.sentence, one.source, _share(one.share)] for one in acceptance.published]
+        rows: list[list[str | Entry]] = [
+            [one.sentence, one.source, "not measured" if one.share is None else percent(one.share, 1)]
+            for one in acceptance.published
+        ]
         table = tables.texts(["published", "source", "reached"], rows)
-        topic = Topic("published", "Beside what others have published", PUBLISHED)
-        yield {"topic": topic, "table": table, "plots": [], "remarks": []}
+        yield _section(Topic("published", "Beside what others have published", PUBLISHED), table)
     if of_links := links.section(acceptance):
         yield of_links
-    figures = standings(acceptance).in_form(PAGE)
     tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
-    yield {"topic": Topic("places", "All places", INTRO), "table": figures, "plots": [], "remarks": [tolerance]}
+    yield _section(Topic("places", "All places", INTRO), standings(acceptance).in_form(PAGE), [tolerance])
 
 
-def _share(share: float | None) -> str:
-    return "not measured" if share is None else percent(share, 1)
+def _section(topic: Topic, table: Table | None, remarks: list[str] | None = None) -> dict[str, Any]:
+    return {"topic": topic, "table": table, "plots": [], "remarks": remarks or []}
 
 
-def _reached(short: bool, reached: float | None) -> tuple[str, str]:
-    if reached is None:
-        return "not measured", "inconclusive"
-    return ("short", "slower") if short else ("reached", "faster")
+def _expected(figure: ExpectedFigure) -> list[str | Entry]:
+    words, chip = ("short", "slower") if figure.short else ("reached", "faster")
+    if figure.reached is None:
+        words, chip = "not measured", "inconclusive"
+    return [figure.sentence, figure.source, Entry.words(words, chip)]
 
 
 def _finding(finding: Finding) -> list[str | Entry]:

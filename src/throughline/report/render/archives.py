@@ -8,7 +8,7 @@ from throughline import __version__
 from throughline.files import write_text
 from throughline.records import read_compared
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Together
-from throughline.report.render import compared_places, history, table_files, tested_ratios
+from throughline.report.render import compare_acceptance, history, table_files, tested_ratios
 from throughline.report.render import machines as over_machines
 from throughline.report.render.tables import CSV, FORMS, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Topic
@@ -83,7 +83,7 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
             shown = table([archive]).in_form(PAGE)
             yield {"topic": topic, "table": shown, "plots": [], "remarks": list(remarks(compared, archive))}
         if archive.acceptance:
-            yield compared_places.section(archive, number)
+            yield compare_acceptance.section(archive, number)
 
 
 def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:

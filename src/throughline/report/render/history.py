@@ -99,9 +99,9 @@ def histories(compared: Compared) -> Histories:
             starts = archive.started, compared.started
             add(cell.name, archive.name, cell, starts, [*archive.differs, *cell.differs])
         accepted = archive.acceptance
-        for place in accepted.places if accepted else ():
-            if accepted and (place.whole or place.kind == "all"):  # all places one by one would be a page for nobody
-                add(place.name, archive.name, place, (accepted.started, accepted.started_here), accepted.differs)
+        for kind in accepted.kinds if accepted else ():
+            assert accepted
+            add(kind.name, archive.name, kind, (accepted.started, accepted.started_here), accepted.differs)
     return {name: sorted(looks, key=lambda look: (look.started, look.name == "here")) for name, looks in found.items()}
 
 

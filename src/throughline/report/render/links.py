@@ -11,7 +11,7 @@ from matplotlib.patches import Rectangle
 
 from throughline import statistics
 from throughline.numbers import percent, reading
-from throughline.records.acceptance import Acceptance, ExpectedEntry, FigureEntry, StandingEntry
+from throughline.records.acceptance import Acceptance, ExpectedFigure, FleetFigure, Standing
 from throughline.report.render import plots, tables
 from throughline.report.render.plots import PAGE, Theme
 from throughline.report.render.tables import CSV, NOT_KNOWN, Column, Entry, Line, Table
@@ -30,7 +30,7 @@ NUMBERED = 16
 class Link:
     """One pair of nodes at one message size. distance: from the other pairs; expected: in GB/s, with its source."""
 
-    pair: StandingEntry
+    pair: Standing
     size: int
     expected: float | None
     source: str | None
@@ -42,7 +42,7 @@ def links(acceptance: Acceptance) -> list[Link]:
     """Return every pair at every message size."""
     bandwidths = _bandwidths(acceptance, "pair")
     latency = _smallest(acceptance)
-    slow_in_time = {one.place.words for one in latency.standings if one.slow} if latency else set()
+    slow_in_time = {one.place for one in latency.standings if one.slow} if latency else set()
     ranks = 2 * acceptance.devices
     found = []
     for figure in bandwidths:
@@ -50,26 +50,26 @@ def links(acceptance: Acceptance) -> list[Link]:
         expected, source = _expected(acceptance, figure)
         is_smallest = latency is not None and latency.size == size
         for one in figure.standings:
-            slow = one.slow or (is_smallest and one.place.words in slow_in_time)
+            slow = one.slow or (is_smallest and one.place in slow_in_time)
             verdict = "slow" if slow else "as its peers" if figure.judged or is_smallest else "not judged"
             time_us = 2 * (ranks - 1) / ranks * size / one.median / 1e3
             found.append(Link(one, size, expected, source, time_us, verdict))
     return sorted(found, key=lambda link: (link.pair.place.nodes, link.size))
 
 
-def _bandwidths(acceptance: Acceptance, kind: str) -> list[FigureEntry]:
+def _bandwidths(acceptance: Acceptance, kind: str) -> list[FleetFigure]:
     """Return the bus bandwidths of one kind of place, the smallest messages first."""
     found = [one for one in acceptance.figures if (one.figure, one.kind) == ("bus_bandwidth", kind)]
     return sorted(found, key=lambda figure: figure.size or 0)
 
 
-def _smallest(acceptance: Acceptance) -> FigureEntry | None:
+def _smallest(acceptance: Acceptance) -> FleetFigure | None:
     return next((one for one in acceptance.figures if (one.figure, one.kind) == ("latency", "pair")), None)
 
 
-def _expected(acceptance: Acceptance, figure: FigureEntry) -> tuple[float | None, str | None]:
+def _expected(acceptance: Acceptance, figure: FleetFigure) -> tuple[float | None, str | None]:
     """Return what is expected of a pair: what somebody promises or has published, otherwise what the hardware can."""
-    said: Sequence[ExpectedEntry] = [*acceptance.expected, *acceptance.published]
+    said: Sequence[ExpectedFigure] = [*acceptance.expected, *acceptance.published]
     for one in said:
         if (one.at, one.figure, one.size, one.unit) == ("pair", figure.figure, figure.size, figure.unit):
             return one.expected, one.source
@@ -129,7 +129,7 @@ def _unit(acceptance: Acceptance) -> str:
 
 
 def _slow(shown: Sequence[Link]) -> str:
-    return ", ".join(link.pair.place.words for link in shown if link.verdict == "slow") or "none"
+    return ", ".join(str(link.pair.place) for link in shown if link.verdict == "slow") or "none"
 
 
 def _expected_in_words(link: Link) -> Iterator[str]:
@@ -141,7 +141,7 @@ def _latency_in_words(acceptance: Acceptance) -> Iterator[str]:
     """Yield the time of the smallest message: of the median pair, and of the slowest one."""
     figure = _smallest(acceptance)
     if figure:
-        times = {one.place.words: one.median for one in figure.standings}
+        times = {one.place: one.median for one in figure.standings}
         worst = max(times, key=times.__getitem__)
         middle = statistics.median(list(times.values())) or 0.0
         yield (
@@ -165,7 +165,7 @@ def sizes(acceptance: Acceptance) -> Table:
                 f"{size:,}",
                 reading(middle),
                 percent(1 - middle / best, 0),
-                Entry.words(f"{reading(worst.median)} ({worst.place.words})", chip="slower" if worst.slow else ""),
+                Entry.words(f"{reading(worst.median)} ({worst.place})", chip="slower" if worst.slow else ""),
                 *(
                     reading(_median(of[size])) if size in of else NOT_KNOWN
                     for kind, of in kinds.items()
@@ -178,7 +178,7 @@ def sizes(acceptance: Acceptance) -> Table:
     return tables.texts([*heads, *(names[kind] for kind in kinds if kind != "pair")], rows, style="grid")
 
 
-def _median(figure: FigureEntry) -> float:
+def _median(figure: FleetFigure) -> float:
     return statistics.median([one.median for one in figure.standings]) or 0.0
 
 

@@ -1,0 +1,191 @@
+"""The present acceptance beside that of an archive: each kind of measurement as a whole, and the places that lost most.
+
+Places are matched if both sides call the same nodes by the same numbers. The numbers of another cluster say nothing,
+nor do those from before acceptance.local.json was removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from throughline import ratios, records, statistics
+from throughline.acceptance import figures
+from throughline.archive import accepted, differing
+from throughline.archive.opening import validated
+from throughline.files import UserError
+from throughline.records import RunRecord
+from throughline.records.acceptance import Acceptance, FleetFigure, Standing
+from throughline.records.compared import ComparedAcceptance, ComparedKind, ComparedPlace
+from throughline.report.analysis.judged_pairs import Pair, adjusted
+from throughline.report.analysis.values import Value
+from throughline.study import acceptance as study
+from throughline.study.acceptance import PlaceKind
+
+Key = tuple[str, str, int | None, PlaceKind]
+WORST = 3
+"""So many places of a kind are named: those that lost most."""
+PLURAL = {"device": "devices", "node": "nodes", "pair": "pairs", "link": "links of nodes"}
+SETTINGS = {
+    "benchmark", "binding", "device", "framework", "hosts", "network", "optimizer", "options", "repeat", "seed",
+    "sizes", "steps", "threads", "decode_workers", "min_seconds",
+}  # fmt: skip
+"""The keys of a specification that do not change the work of a measurement. A size is a part of its figure."""
+
+
+@dataclass(frozen=True)
+class Side:
+    """An acceptance, and the folder above results/ that it lies in."""
+
+    acceptance: Acceptance
+    folder: Path
+
+    @cached_property
+    def figures(self) -> dict[Key, FleetFigure]:
+        every = figures.largest(self.acceptance.figures)
+        return {(figure.what, figure.figure, figure.size, figure.kind): figure for figure in every}
+
+    @cached_property
+    def asked(self) -> study.Acceptance:
+        try:
+            return accepted.asked_of(self.acceptance)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise UserError(f"{study.RESULT} does not say what was asked for", why=str(error)) from None
+
+    def work(self, key: Key) -> dict[str, Any]:
+        """Return what decides the work of a figure, mostly by the keys of a specification."""
+        what, _, _, kind = key
+        fleet = self.asked.fleet
+        nodes = {"pair": 2, "link": 2, "all": len(fleet.nodes)}.get(kind, 1)
+        spec = next(spec for name, spec in self.asked.specs if name == what)
+        values = {name: value for name, value in spec.changed().items() if name not in SETTINGS}
+        topology = f"{nodes}n{1 if kind == 'device' else fleet.devices}g"
+        is_simulated = fleet.hosts == "simulated"
+        return values | {"topology": topology, "protocol": spec.protocol, "simulated": is_simulated}
+
+    def first_run(self) -> RunRecord | None:
+        """Return a run that tells the devices and the software; None if no record can be read."""
+        for measured in self.asked.measurements():
+            try:
+                return records.read_run_of(self.folder / measured.record, measured.spec)
+            except UserError:
+                continue
+        return None
+
+
+def read(path: Path) -> Side | None:
+    """Return the acceptance of a file results/acceptance.json; None if there is no such file."""
+    return Side(validated(path, records.read_acceptance), path.parent.parent) if path.exists() else None
+
+
+def compare(here: Side, there: Side, name: str) -> ComparedAcceptance:
+    """Compare two acceptances. name: that of the archive."""
+    numbering = here.asked.fleet.numbering
+    numbered = numbering is not None and numbering == there.asked.fleet.numbering
+    both = [key for key in here.figures if key in there.figures]
+    kinds = [kind for key in both for kind in _kind(here, there, key, numbered)]
+    pairs = adjusted([_pair(kind, here, there, name) for kind in kinds])
+    ours, theirs = (
+        {str(standing.place): None for key in both for standing in side.figures[key].standings}
+        for side in (here, there)
+    )
+    now, then = here.first_run(), there.first_run()
+    return ComparedAcceptance(
+        started=there.acceptance.started,
+        started_here=here.acceptance.started,
+        numbered=numbered,
+        differs=differing.of_runs(now, then) if now and then else [],
+        kinds=[kind.entry(pair) for kind, pair in zip(kinds, pairs, strict=True)],
+        only_here=[place for place in ours if place not in theirs] if numbered else [],
+        only_there=[place for place in theirs if place not in ours] if numbered else [],
+    )
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """A kind of place in one figure. alike: the places that are the same, here and there; none if nobody knows."""
+
+    key: Key
+    figure: FleetFigure
+    places: str
+    ours: Sequence[float]
+    theirs: Sequence[float]
+    alike: Sequence[tuple[Standing, Standing]]
+
+    def speeds(self, values: Sequence[float]) -> list[float]:
+        """Return values of which more is better."""
+        return [1 / value for value in values] if self.figure.better == "less" else list(values)
+
+    def entry(self, pair: Pair) -> ComparedKind:
+        """Return the comparison as results/compare.json has it. pair: with the test that counts the other kinds."""
+        compared = [
+            ComparedPlace(place=str(now.place), ours=now.median, theirs=then.median, ratio=self._ratio(now, then))
+            for now, then in self.alike
+        ]
+        what, figure, size, kind = self.key
+        return ComparedKind(
+            what=what,
+            figure=figure,
+            size=size,
+            kind=kind,
+            places=self.places,
+            unit=self.figure.unit,
+            ours=list(self.ours),
+            theirs=list(self.theirs),
+            worst=sorted(compared, key=lambda place: place.ratio)[:WORST] if len(compared) > 1 else [],
+            **pair.values(),
+        )
+
+    def _ratio(self, now: Standing, then: Standing) -> float:
+        here, there = self.speeds([now.median, then.median])
+        return here / there
+
+
+def _kind(here: Side, there: Side, key: Key, numbered: bool) -> Iterator[_Kind]:
+    """Yield the kind of place of a figure, unless one side has a single place and nobody knows which one it is there.
+
+    Several places are compared by their medians, and a single one by its repeats.
+    """
+    figure = here.figures[key]
+    ours, theirs = ({standing.place: standing for standing in side.figures[key].standings} for side in (here, there))
+    alike = [(ours[place], theirs[place]) for place in ours if place in theirs] if numbered else []
+    if len(ours) == len(theirs) == 1:  # then it is the same place, whatever its number is
+        alike = [*zip(ours.values(), theirs.values(), strict=True)]
+    if len(alike) == 1:
+        ((now, then),) = alike
+        yield _Kind(key, figure, str(now.place), [*now.repeats.values()], [*then.repeats.values()], alike)
+    elif alike or min(len(ours), len(theirs)) > 1:
+        sides = zip(*alike, strict=True) if alike else (ours.values(), theirs.values())
+        one, other = ([standing.median for standing in side] for side in sides)
+        plural = PLURAL[figure.kind]
+        places = (
+            f"all {len(one)} {plural}" if len(one) == len(other) else f"{len(one)} {plural} here, {len(other)} there"
+        )
+        yield _Kind(key, figure, places, one, other, alike)
+
+
+def _pair(kind: _Kind, here: Side, there: Side, name: str) -> Pair:
+    """Return the comparison of a kind. Its test does not count the other kinds yet."""
+    before, after = kind.speeds(kind.theirs), kind.speeds(kind.ours)
+    now, then = here.work(kind.key), there.work(kind.key)
+    unlike = [
+        f"{key} is {now.get(key)} here and {then.get(key)} there"
+        for key in dict.fromkeys([*now, *then])
+        if now.get(key) != then.get(key)
+    ]
+    by_place = len(kind.alike) > 1
+    return Pair(
+        what=f"here over {name}",
+        where=kind.places,
+        base=Value(name, statistics.median(before) or 0.0, tuple(before)),
+        other=Value("here", statistics.median(after) or 0.0, tuple(after)),
+        kind="acceptances",
+        unlike=tuple(unlike),
+        tested=None if unlike else ratios.tested(before, after, paired=by_place),
+        in_rounds=by_place,
+        family=name,
+        margin=min(here.acceptance.tolerance, there.acceptance.tolerance),
+    )

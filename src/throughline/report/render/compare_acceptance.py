@@ -1,0 +1,92 @@
+"""An acceptance beside those of archives, as the page and tables/compare_acceptance.csv show it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from throughline.files import write_text
+from throughline.records import read_compared
+from throughline.records.acceptance import name_of
+from throughline.records.compared import ComparedAcceptance, ComparedArchive, ComparedKind
+from throughline.report.render import table_files, tested_ratios
+from throughline.report.render.tables import CSV, FORMS, PAGE, Column, Entry, Line, Table
+from throughline.report.topic import Topic
+
+INTRO = (
+    "Every kind of measurement, and the places that lost most. Above 1, the present acceptance is faster, also for "
+    "latencies. The two were measured at different times, so a verdict also reflects what else has changed meanwhile."
+)
+NAMED = 12
+"""How many differences are named below a table."""
+TEST = (
+    "The test is a t-test on the logarithms of the places' medians: paired, if both acceptances call the same nodes by "
+    "the same numbers, otherwise Welch's. A kind with a single place is compared by its repeats. Holm's correction "
+    "counts all lines. Neither side was measured twice, so a verdict is about these runs only. Whether a single place "
+    "is slow now, the verdict of the present acceptance says: it compares the place with its peers."
+)
+NUMBERED = "Both call the same nodes by the same numbers."
+NOT_NUMBERED = (
+    "Which node here is which node there is not known: the numbers are of another cluster, of another "
+    "results/acceptance.local.json, or of simulated nodes. So no places are named."
+)
+COLUMNS = (
+    Column("places", "places", names=True),
+    Column("figure", "figure"),
+    *(Column(key, forms=(CSV,)) for key in ("archive", "what", "kind")),
+    Column("size", "size", "rows, elements or bytes", whole=True),
+    Column("unit", "unit"),
+    *tested_ratios.COLUMNS,
+    Column("lost_most", "lost most"),
+)
+
+
+def table(archives: list[ComparedArchive]) -> Table:
+    """Return a line for each kind of measurement of each archive."""
+    lines = [
+        Line(_entries(archive.name, kind))
+        for archive in archives
+        if archive.acceptance
+        for kind in archive.acceptance.kinds
+    ]
+    return Table(COLUMNS, lines, forms=FORMS)
+
+
+def _entries(name: str, kind: ComparedKind) -> list[Entry]:
+    worst = [f"{place.place} {100 * (place.ratio - 1):+.1f} %" for place in kind.worst]
+    return [
+        Entry.words(kind.places),
+        Entry.words(name_of(kind.what, kind.figure)),
+        *map(Entry.words, (name, kind.what, kind.kind)),
+        Entry.of(kind.size, lambda size: f"{size:,}", "the figure has no size"),
+        Entry.words(kind.unit),
+        *tested_ratios.entries(kind),
+        Entry.words("; ".join(worst)),
+    ]
+
+
+def write(compared: Path, output: Path) -> None:
+    """Write the kinds of measurements in results/compare.json as CSV, unrounded."""
+    kinds = table(read_compared(compared).archives).in_form(CSV)
+    assert kinds
+    write_text(output, table_files.csv(kinds).to_csv(index=False, lineterminator="\n"))
+
+
+def section(archive: ComparedArchive, number: int) -> dict[str, Any]:
+    """Return the comparison with the acceptance of one archive, as the page prints it."""
+    assert archive.acceptance
+    topic = Topic(f"acceptance-{number}", f"The acceptance compared with {archive.name}", INTRO)
+    shown = table([archive]).in_form(PAGE)
+    return {"topic": topic, "table": shown, "plots": [], "remarks": list(_remarks(archive.acceptance))}
+
+
+def _remarks(acceptance: ComparedAcceptance) -> Iterator[str]:
+    yield NUMBERED if acceptance.numbered else NOT_NUMBERED
+    there, here = (started or "a time that is not known" for started in (acceptance.started, acceptance.started_here))
+    yield f"Measured from {there} there, from {here} here."
+    if acceptance.differs:
+        yield f"What differs, what matters most first: {'; '.join(map(str, acceptance.differs[:NAMED]))}."
+    for where, places in (("here", acceptance.only_here), ("there", acceptance.only_there)):
+        if places:
+            others = f" and {len(places) - 3} more" if len(places) > 3 else ""
+            yield f"Only {where}: {', '.join(places[:3])}{others}."
+    yield TEST
