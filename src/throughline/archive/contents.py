@@ -1,9 +1,8 @@
 """archive.json, the first file of an archive: what the archive holds, and what its summaries were made with."""
 
-import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from throughline import sources
 from throughline.records.entry import SCHEMA, Count, Entry, Whole
@@ -21,32 +20,16 @@ RULES = (
 )  # fmt: skip
 """The modules that make summaries, tables and verdicts. An archive names the digest of everything that they import."""
 
-Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-NAMES = {
-    "benchmark": re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*"),
-    "summary": re.compile(r"results/[A-Za-z0-9_][A-Za-z0-9_.-]*/bz[0-9]+_[a-z0-9]+\.json"),
-}
-"""What things are called in an archive. These names are paths below its folder, and lead nowhere else."""
-
-
-def _name_of(kind: str) -> AfterValidator:
-    def checked(name: str) -> str:
-        if not NAMES[kind].fullmatch(name):
-            raise ValueError(f"{name[:80]!r} is not the name of a {kind}")
-        return name
-
-    return AfterValidator(checked)
-
-
-Benchmark = Annotated[str, _name_of("benchmark")]
-SummaryName = Annotated[str, _name_of("summary")]
+# Benchmarks and summaries are paths below the archive's folder. Their names lead nowhere else.
+Benchmark = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$")]
+SummaryName = Annotated[str, Field(pattern=r"^results/[A-Za-z0-9_][A-Za-z0-9_.-]*/bz[0-9]+_[a-z0-9]+\.json$")]
 
 
 class Held(Entry):
     """One file of an archive, unpacked."""
 
     bytes: Whole
-    sha256: Sha256
+    sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 
 
 class Made(Entry):
@@ -83,7 +66,7 @@ class Contents(Entry):
     @field_validator("files")
     @classmethod
     def _holds_every_summary(cls, value: dict[str, Held], info: ValidationInfo) -> dict[str, Held]:
-        """No name leads out of the archive: a summary is a file of it, and lies below its benchmark's folder."""
+        """A summary is a file of the archive, and lies below the folder of its benchmark."""
         for benchmark, made in info.data.get("benchmarks", {}).items():
             for name in (*made.summaries, *made.compared):
                 if name not in value:

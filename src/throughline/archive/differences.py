@@ -1,12 +1,27 @@
-"""Compare what an archive states with what was derived again."""
+"""Compare what an archive states with what was made again from the raw values: JSON, tables, and texts."""
 
+import csv
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-ROUNDING = 1e-9
-"""The relative difference that sums in another order may make."""
+import numpy as np
+import pandas as pd
+
+from throughline.files import UserError, read_json
+
+ROUNDING, SMALLEST = 1e-9, 1e-12
+"""The difference that sums in another order may make: relative, and of numbers near zero."""
+FAULTS = (
+    UserError, LookupError, TypeError, ValueError, AttributeError, RecursionError, ArithmeticError, OSError, csv.Error
+)  # fmt: skip
+"""What the values of a stranger may raise when figures are derived from them."""
+OF_MACHINE = re.compile(r'<section id="repeat">.*?</section>|<code>.*?</code>', re.S)
+"""The commands on a page, which name the files of the machine that made it."""
+PLOT = re.compile(r"<svg\b.*?</svg>", re.S)
 
 
 @dataclass(frozen=True)
@@ -29,42 +44,87 @@ Found = Iterator[Difference]
 """What a function of a check yields."""
 
 
+def safely(folder: Path, name: str, found: Found) -> Found:
+    """Yield what is found. If nothing can be derived from the values of a file in `folder`, say so."""
+    try:
+        yield from found
+    except FAULTS as error:
+        why = (error.why or error.what) if isinstance(error, UserError) else str(error)
+        why = (why or type(error).__name__).replace(f"{folder}/", "")
+        yield Difference(name, "", f"it cannot be derived: {why}")
+
+
 def between(file: str, stated: Any, derived: Any, where: str = "") -> Found:
     """Yield the differences of two JSON values. A key that is missing counts as None."""
     if isinstance(stated, Mapping) and isinstance(derived, Mapping):
         for key in {**derived, **stated}:
             inner = f"{where}.{key}" if where else str(key)
             yield from between(file, stated.get(key), derived.get(key), inner)
-    elif _list(stated) and _list(derived) and len(stated) == len(derived):
+    elif isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
         for index, (one, other) in enumerate(zip(stated, derived, strict=True)):
             yield from between(file, one, other, f"{where}[{index}]")
-    elif not equal(stated, derived):
-        word = not any(_number(value) for value in (stated, derived))
-        yield Difference(file, where, _told(stated, derived), word)
-
-
-def equal(stated: Any, derived: Any) -> bool:
-    """True if two values are the same, but for the rounding of sums."""
-    if _number(stated) and _number(derived):
-        return math.isclose(stated, derived, rel_tol=ROUNDING, abs_tol=1e-12)
-    return bool(stated == derived)
+    elif _is_number(stated) and _is_number(derived):
+        if not math.isclose(stated, derived, rel_tol=ROUNDING, abs_tol=SMALLEST):
+            percent = f" ({100 * (stated / derived - 1):+.3g} %)" if derived else ""
+            yield Difference(file, where, _told(stated, derived) + percent)
+    elif stated != derived:
+        yield Difference(file, where, _told(stated, derived), not (_is_number(stated) or _is_number(derived)))
 
 
 def _told(stated: Any, derived: Any) -> str:
-    text = f"it states {_short(stated)}, and {_short(derived)} follows from the raw values"
-    if _number(stated) and _number(derived) and derived:
-        text += f" ({100 * (stated / derived - 1):+.3g} %)"
-    return text
+    one, other = (text if len(text := repr(value)) <= 120 else f"{text[:120]}..." for value in (stated, derived))
+    return f"it states {one}, and {other} follows from the raw values"
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:120]}..."
-
-
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _list(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str)
+def of_file(name: str, kept: Path, again: Path, with_plots: bool = True) -> Found:
+    """Yield what a file of an archive states otherwise than `again`, the same file made again.
+
+    with_plots: the plots of a page are compared too.
+    """
+    if not kept.exists() or not again.exists():
+        lacks = "the archive lacks this file, which follows from the others"
+        told = lacks if again.exists() else "no such file follows from the others"
+        yield Difference(name, "", told, word="tables" in kept.parts or kept.suffix != ".json")
+    elif kept.suffix == ".json":
+        yield from between(name, read_json(kept), read_json(again))
+    else:
+        texts = [path.read_text(encoding="utf-8", errors="replace") for path in (kept, again)]
+        if kept.suffix == ".html":
+            texts = [OF_MACHINE.sub("", text) for text in texts]
+            texts = texts if with_plots else [PLOT.sub("", text) for text in texts]
+        stated, derived = (text.splitlines() for text in texts)
+        if stated != derived:
+            same = zip(stated, derived, strict=False)
+            line = next((at for at, (one, other) in enumerate(same) if one != other), min(len(stated), len(derived)))
+            yield Difference(name, f"line {line + 1}", "another line follows from the raw values", word=True)
+            if kept.suffix == ".csv":
+                yield from _numbers(name, kept, again)
+
+
+def _numbers(name: str, kept: Path, again: Path) -> Found:
+    """Yield the numbers of a table that stand nowhere in the same column of the table that was made again.
+
+    Other rules may sort the rows otherwise, and may have other columns. They make no other number in a column of the
+    same name.
+    """
+    stated, derived = (_table(path) for path in (kept, again))
+    for column in stated.columns.intersection(derived.columns):
+        values, known = stated[column].dropna(), np.unique(derived[column].dropna())
+        at = np.searchsorted(known, values)
+        near = [known[np.clip(at - step, 0, len(known) - 1)] if len(known) else np.nan for step in (0, 1)]
+        follows = np.any([np.isclose(values, one, rtol=ROUNDING, atol=SMALLEST) for one in near], axis=0)
+        for row, value in values[~follows].items():
+            told = f"it states {value:.17g}, and no row of the table that follows has this number"
+            yield Difference(name, f"row {row}, {column}", told)
+
+
+def _table(path: Path) -> pd.DataFrame:
+    """Return the finite numbers of a table by column and line of the file; nan for other cells."""
+    table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False, encoding_errors="replace")
+    table.index += 2  # the header is line 1
+    numbers: pd.DataFrame = table.apply(pd.to_numeric, errors="coerce")
+    return numbers.replace([np.inf, -np.inf], np.nan)

@@ -5,20 +5,28 @@ names of machines, because every run masks them when it writes them. Before a te
 knows are searched for again.
 """
 
+import fnmatch
 import hashlib
 import os
 import re
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from throughline import __version__
-from throughline.archive import accepted, page
+import matplotlib
+
+from throughline import __version__, records
+from throughline.archive import accepted
 from throughline.archive.contents import FORMATS, NAME, Contents, Held, Made, rules
 from throughline.files import NODES, UserError, atomic, json_text, read_json, scrub, snakemake
+from throughline.report.render.page import Results, render
+from throughline.report.topics import convergence
 
+PAGE = "results/report.html"
+LIBRARY: str = matplotlib.__version__
+"""The version of what draws the plots. Another version may draw the same plot otherwise."""
 KINDS = {".json", ".csv", ".log", ".md", ".tex", ".svg", ".png", ".html"}
 DRAWN = {".svg", ".png", ".html"}
 """Files that are drawn from the others, and so have no name that the others lack."""
@@ -43,9 +51,35 @@ def write(
 
     acceptance: results/acceptance.json, if there is one.
     """
+    benchmarks = {name: Made.model_validate(value) for name, value in made.items()}
+    roots = [report.parent / name for name in benchmarks] + [path.parent for path in imports]
+    stale = {report.parent / name / "predictions.json" for name, made_of in benchmarks.items() if not made_of.predict}
     others = [*manifests, *(accepted.files(acceptance) if acceptance else ())]
-    with _masked(accepted.names() if acceptance else ""):
-        _write(output, report, others, made, imports)
+    paths = sorted({report, *others, *(path for root in roots for path in _files(root))} - stale)
+    with (
+        _masked(accepted.names() if acceptance else ""),
+        atomic(output) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive,
+    ):
+        held = {path.as_posix(): _content(path) for path in paths}
+        held[report.as_posix()] = page(Path(), benchmarks, held).encode()
+        runs = (read_json(path) for path in paths if path.match("bz*_*/*/*/run*.json"))
+        contents = Contents(
+            formats=FORMATS,
+            version=__version__,
+            rules=rules(),
+            drawn_with=LIBRARY,
+            configuration=latest((run["started"], run.get("configuration")) for run in runs),
+            benchmarks=benchmarks,
+            files={
+                name: Held(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
+                for name, content in held.items()
+            },
+        )
+        for name, content in {NAME: json_text(contents.model_dump()).encode(), **held}.items():
+            entry = zipfile.ZipInfo(name, DATE)
+            entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+            archive.writestr(entry, content)
 
 
 @contextmanager
@@ -60,28 +94,36 @@ def _masked(nodes: str) -> Iterator[None]:
         os.environ |= {} if before is None else {NODES: before}
 
 
-def _write(
-    output: Path, report: Path, others: Sequence[Path], made: Mapping[str, Any], imports: Sequence[Path]
-) -> None:
-    benchmarks = {name: Made.model_validate(value) for name, value in made.items()}
-    roots = [report.parent / name for name in benchmarks] + [path.parent for path in imports]
-    stale = {report.parent / name / "predictions.json" for name, made_of in benchmarks.items() if not made_of.predict}
-    paths = sorted({report, *others, *(path for root in roots for path in _files(root))} - stale)
-    with atomic(output) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
-        held = {path.as_posix(): _content(path) for path in paths}
-        held[report.as_posix()] = page.drawn(Path(), benchmarks, held).encode()
-        contents = Contents(
-            formats=FORMATS,
-            version=__version__,
-            rules=rules(),
-            drawn_with=page.LIBRARY,
-            configuration=_configuration(paths),
-            benchmarks=benchmarks,
-            files={name: _held(content) for name, content in held.items()},
-        )
-        _add(archive, NAME, json_text(contents.model_dump()).encode())
-        for name, content in held.items():
-            _add(archive, name, content)
+def page(folder: Path, benchmarks: Mapping[str, Made], names: Iterable[str]) -> str:
+    """Return the page of an archive. It shows what is in the archive, and nothing else, so a check can draw it again.
+
+    folder: where the archive's files lie; names: those of all files in it.
+    """
+    there = sorted(names)
+
+    def read(pattern: str, reader: Callable[[Path], Any]) -> list[Any]:
+        inner = (name for name in there if fnmatch.fnmatch(name, pattern) and name.count("/") == pattern.count("/"))
+        return [reader(folder / name) for name in inner]
+
+    summaries = [folder / name for made in benchmarks.values() for name in made.summaries]
+    predicted = [folder / f"results/{name}/predictions.json" for name, made in benchmarks.items() if made.predict]
+    results = Results(
+        present={path: records.read_summary(path) for path in summaries},
+        largest=read("results/*/max_*_*.json", records.read_max_batch),
+        checks=read("results/*/convergence_*.json", convergence.read),
+        imports=read("results/*/imported.json", records.read_imported),
+        predictions=[records.read_predictions(path) for path in predicted],
+    )
+    manifests = [folder / name for name in there if name.startswith("data/")]
+    return render(results, manifests, None, folder / PAGE)
+
+
+def latest(runs: Iterable[tuple[str, dict[str, Any] | None]]) -> dict[str, Any] | None:
+    """Return the configuration of the latest run that has one. runs: the start and the configuration of each.
+
+    It is the merged configuration: records keep it without names of hosts and without paths.
+    """
+    return max((run for run in runs if run[1]), key=lambda run: run[0], default=("", None))[1]
 
 
 def _files(root: Path) -> Iterator[Path]:
@@ -112,24 +154,3 @@ def _content(path: Path) -> bytes:
                 next_step=f"make it again: {snakemake('--force', str(path))}",
             )
     return content
-
-
-def _held(content: bytes) -> Held:
-    return Held(bytes=len(content), sha256=hashlib.sha256(content).hexdigest())
-
-
-def _configuration(paths: Iterable[Path]) -> dict[str, Any] | None:
-    """Return the merged configuration of the latest run: records keep it without names of hosts and without paths."""
-    latest: tuple[str, dict[str, Any]] | None = None
-    for path in paths:
-        if path.match("bz*_*/*/*/run*.json"):
-            record = read_json(path)
-            if record.get("configuration") and (latest is None or record["started"] > latest[0]):
-                latest = record["started"], record["configuration"]
-    return latest and latest[1]
-
-
-def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
-    entry = zipfile.ZipInfo(name, DATE)
-    entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-    archive.writestr(entry, content)

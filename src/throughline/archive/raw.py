@@ -1,4 +1,4 @@
-"""Derive the figures of a run's record again, from the raw values that the record holds.
+"""Derive the figures of one run again: those of its record from its ranks, steps and telemetry, and what its log says.
 
 The rules are those of launch/outcome.py. They are written down here a second time on purpose: the record has what the
 ranks reported, unrounded. So a second way to the same figures finds a figure that was typed.
@@ -8,15 +8,24 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
-from throughline.archive.differences import Difference, between
+import numpy as np
+import pandas as pd
+
+from throughline.archive.differences import Difference, Found, between, safely
+from throughline.messages import Window
 from throughline.observe import environment
-from throughline.records import Rank, RunRecord
+from throughline.observe.telemetry_window import GAUGES, figures, parts, rates_of
+from throughline.records import NodeTelemetry, RunRecord
+from throughline.records.run import Series
+from throughline.study.runs import manifest
 
 MASKED = re.compile(r"\b(?:MASKED|USER|HOST|ADDRESS|node\d+)\b|~")
 """What stands in place of a name. The digest of an environment was made before its names were masked."""
-
 STEPS_LACK, STEPS_LACK_S = 2e-3, 5e-3
 """The part of a window, and the seconds, in which a rank waits for its device and takes no step."""
 STEPS_EXCEED, STEPS_EXCEED_S = 5e-4, 1e-4
@@ -26,101 +35,118 @@ MOST_LOOKS = 4
 SHORTENED = re.compile(r"max_total_seconds [^:]+: (\d+) of (\d+) warm-up and (\d+) of \d+ timed steps")
 SKIPPED_AT_MOST = 0.01
 """The largest share of steps that the scaler of fp16 may skip in a valid run. Others have no scaler."""
+MOST_BYTES, MOST_NODES = 256 << 20, 4
+"""The most that a table of samples may hold of a node: two days of eight GPUs, once a second. More nodes share it."""
+SEVEN_DIGITS, OF_INTERVALS = 5e-7, 1e-4
+"""The rounding of a number in run<k>.telemetry.csv, and that of a mean rate, whose weights are rounded times."""
+KEYS = ("node", "at_s", "in_window")
 
 
-def record(file: str, run: RunRecord) -> Iterator[Difference]:
+def check(folder: Path, path: Path, run: RunRecord, manifests: Mapping[str, Any], made: str) -> Found:
+    """Yield what is wrong with a run, whose record is at `path` below `folder`.
+
+    manifests: those of the data in the archive, by name; made: the file that the run's command makes.
+    """
+    name, table, log = path.relative_to(folder).as_posix(), path.with_suffix(".telemetry.csv"), path.with_suffix(".log")
+    yield from safely(folder, name, record(name, run))
+    yield from safely(folder, name, rows(name, run, manifests))
+    if table.exists():
+        yield from safely(folder, table.relative_to(folder).as_posix(), telemetry(name, run, table))
+    elif any(node.samples for node in run.telemetry):
+        yield Difference(name, "telemetry", "the archive lacks the samples behind it")
+    if log.exists():
+        yield from _log(log.relative_to(folder).as_posix(), log.read_text("utf-8", "replace"), run, made)
+    else:
+        yield Difference(log.relative_to(folder).as_posix(), "", "the archive lacks the log of this run")
+
+
+def record(file: str, run: RunRecord) -> Found:
     """Yield what does not follow from the windows, steps and memory of the ranks."""
     if run.status != "ok" or not run.ranks:
         return
-    if empty := [rank.rank for rank in run.ranks if _seconds(rank) <= 0]:
-        yield Difference(file, f"ranks[{empty[0]}]", "its window does not end after its start")
+    seconds = [rank.window_end_s - rank.window_start_s for rank in run.ranks]
+    if min(seconds) <= 0:
+        yield Difference(file, f"ranks[{np.argmin(seconds)}]", "its window does not end after its start")
         return
-    stalls = [rank.loader_stall_s / _seconds(rank) for rank in run.ranks if rank.loader_stall_s is not None]
-    peaks = [rank.peak_memory_bytes for rank in run.ranks if rank.peak_memory_bytes is not None]
-    derived = {
-        "window_s": max(rank.window_end_s for rank in run.ranks),
-        "peak_memory_bytes": max(peaks, default=None),
-        "loader_stall_share": max(stalls, default=None),
-    }
-    if all(rank.cpu_seconds is not None for rank in run.ranks):
-        busy = [(rank.cpu_seconds or 0.0) / (_seconds(rank) * run.spec.threads) for rank in run.ranks]
-        derived["utilization.cpu"] = sum(busy) / len(busy)
-    stated = {name: getattr(run, name) for name in derived if name != "utilization.cpu"}
-    stated |= {"utilization.cpu": run.utilization.cpu} if "utilization.cpu" in derived else {}
-    yield from between(file, stated, derived)
-    yield from _places(file, run)
-    yield from _steps(file, run)
-    yield from _work(file, run)
-
-
-def _places(file: str, run: RunRecord) -> Iterator[Difference]:
-    """Yield ranks that are not those of the topology, another environment, and a peak that no rank has reached."""
-    stated = [[rank.rank, rank.node] for rank in run.ranks]
-    derived = [[number, number // run.spec.topology.devices] for number in range(run.spec.topology.world)]
-    yield from between(file, stated, derived, "ranks")
+    for name, derived in _figures(run, seconds).items():
+        yield from between(file, attrgetter(name)(run), derived, name)
+    places = [[number, number // run.spec.topology.devices] for number in range(run.spec.topology.world)]
+    yield from between(file, [[rank.rank, rank.node] for rank in run.ranks], places, "ranks")
     known, device = run.environment, run.device
     if known.get("digest") and device and not MASKED.search(json.dumps(known.get("variables"))):
         yield from between(file, known["digest"], environment.digest(known, device.model_dump()), "environment.digest")
-    yield from _room(file, run)
-    if run.memory.reserved_bytes is not None and run.peak_memory_bytes is not None:
-        yield from between(file, run.memory.reserved_bytes, run.peak_memory_bytes, "memory.reserved_bytes")
-
-
-def _room(file: str, run: RunRecord) -> Iterator[Difference]:
-    """Yield ranks that state more memory than their device has. Nothing else is known about ranks without the peak."""
     room = run.memory.device_total_bytes
-    for rank in run.ranks if room else ():
-        if rank.peak_memory_bytes is not None and room and rank.peak_memory_bytes > room:
+    for rank in run.ranks:
+        if room and rank.peak_memory_bytes is not None and rank.peak_memory_bytes > room:
             what = f"ranks[{rank.rank}].peak_memory_bytes"
             yield Difference(file, what, f"it states {rank.peak_memory_bytes}, and the device has {room}")
+    if run.step_seconds and not run.spec.job:
+        yield from _steps(file, run, seconds)
+        yield from _counts(file, run)
 
 
-def _seconds(rank: Rank) -> float:
-    return rank.window_end_s - rank.window_start_s
+def _figures(run: RunRecord, seconds: Sequence[float]) -> dict[str, float | None]:
+    """Return what follows from the ranks, by the names in the record. seconds: the windows of the ranks."""
+    ranks, work, world = run.ranks, run.work, run.spec.topology.world
+    peaks = [rank.peak_memory_bytes for rank in ranks if rank.peak_memory_bytes is not None]
+    timed = list(zip(ranks, seconds, strict=True))
+    stalls = [rank.loader_stall_s / window for rank, window in timed if rank.loader_stall_s is not None]
+    busy = [rank.cpu_seconds / (window * run.spec.threads) for rank, window in timed if rank.cpu_seconds is not None]
+    derived = {
+        "window_s": max(rank.window_end_s for rank in ranks),
+        "peak_memory_bytes": max(peaks, default=None),
+        "loader_stall_share": max(stalls, default=None),
+    }
+    if peaks and run.memory.reserved_bytes is not None:
+        derived["memory.reserved_bytes"] = max(peaks)
+    if len(busy) == len(ranks):
+        derived["utilization.cpu"] = sum(busy) / len(busy)
+    if work.flops_per_sample and run.samples_per_s:
+        rate = work.flops_per_sample * run.samples_per_s / world
+        derived["work.flops_per_s"] = rate
+        derived["work.mfu"] = rate / work.datasheet_flops_per_s if work.datasheet_flops_per_s else None
+        derived["work.matmul_share"] = rate / work.matmul_flops_per_s if work.matmul_flops_per_s else None
+        products = [rank.matmul_flops_per_s for rank in ranks if rank.matmul_flops_per_s is not None]
+        if len(products) == len(ranks):
+            derived["work.matmul_flops_per_s"] = min(products)
+    return derived
 
 
-def _steps(file: str, run: RunRecord) -> Iterator[Difference]:
-    if run.spec.job or not run.step_seconds:
-        return
-    if len(run.step_seconds) != run.steps_timed:
-        yield Difference(file, "step_seconds", f"{len(run.step_seconds)} times of {run.steps_timed} timed steps")
-    longest = max(run.step_seconds)
-    if run.window_s and longest > run.window_s * 1.001:
-        yield Difference(file, "step_seconds", f"a step of {longest:g} s in a window of {run.window_s:g} s")
-    yield from _sum(file, run)
-    yield from _counts(file, run)
-    for figure in run.figures:
-        derived = _percentile(sorted(run.step_seconds), str(figure.at)) if figure.unit == "ms" else None
-        if figure.value is None or derived is None:
-            continue
-        yield from between(file, figure.value, derived, f"figures.{figure.name} ({figure.at})")
-
-
-def _sum(file: str, run: RunRecord) -> Iterator[Difference]:
-    """Yield steps that do not fill the window, or that it has no room for.
+def _steps(file: str, run: RunRecord, seconds: Sequence[float]) -> Found:
+    """Yield steps that do not fill the window, or that it has no room for, and percentiles of other steps.
 
     Steps follow one another on every rank. With several ranks, only the slowest of each step is known: together these
     take no less than the steps of any rank, and no more than those of all ranks.
     """
-    windows = [_seconds(rank) for rank in run.ranks]
-    least = max(windows)
-    total, most = sum(run.step_seconds), sum(windows)
+    steps, window = sorted(run.step_seconds), run.window_s or 0.0
+    if len(steps) != run.steps_timed:
+        yield Difference(file, "step_seconds", f"{len(steps)} times of {run.steps_timed} timed steps")
+    if steps[-1] > window * 1.001:
+        yield Difference(file, "step_seconds", f"a step of {steps[-1]:g} s in a window of {window:g} s")
+    total, least, most = sum(steps), max(seconds), sum(seconds)
     if not least * (1 - STEPS_LACK) - STEPS_LACK_S <= total <= most * (1 + STEPS_EXCEED) + STEPS_EXCEED_S:
-        room = f"{least:g} s" if len(windows) == 1 else f"{least:g} to {most:g} s"
+        room = f"{least:g} s" if len(seconds) == 1 else f"{least:g} to {most:g} s"
         yield Difference(file, "step_seconds", f"together they take {total:g} s, and the window has {room}")
+    for figure in run.figures:
+        share = str(figure.at).removesuffix(" %")
+        if figure.value is None or figure.unit != "ms" or not (share.isdigit() or share == "median"):
+            continue
+        middle = share == "median"
+        derived = statistics.median(steps) if middle else steps[math.ceil(int(share) * len(steps) / 100) - 1]
+        yield from between(file, figure.value, 1000 * derived, f"figures.{figure.name} ({figure.at})")
 
 
-def _counts(file: str, run: RunRecord) -> Iterator[Difference]:
+def _counts(file: str, run: RunRecord) -> Found:
     """Yield numbers of steps that were not asked for, or that a run without a fault cannot have."""
     asked, done = run.spec.steps.warmup, run.warmup_steps
     if run.spec.steps.max_total_seconds is None and run.min_window_seconds is None:
         yield from between(file, done, asked, "warmup_steps")
     elif done > max(asked, MOST_LOOKS):
         yield Difference(file, "warmup_steps", f"it states {done}, and a run takes {max(asked, MOST_LOOKS)} at most")
-    told = [SHORTENED.match(warning) for warning in run.warnings]
-    for found in filter(None, told):
+    told = list(filter(None, map(SHORTENED.match, run.warnings)))
+    for found in told:
         yield from between(file, [done, asked, run.steps_timed], [int(part) for part in found.groups()], "warnings")
-    if done < asked and not any(told):
+    if done < asked and not told:
         yield Difference(file, "warmup_steps", f"it states {done} of {asked} without a warning")
     skipped = run.scaler_skipped_steps
     most = SKIPPED_AT_MOST * run.steps_timed if run.spec.precision == "fp16" else 0
@@ -128,27 +154,79 @@ def _counts(file: str, run: RunRecord) -> Iterator[Difference]:
         yield Difference(file, "scaler_skipped_steps", f"it states {skipped}, and {most:g} is the most of a valid run")
 
 
-def _percentile(steps: Sequence[float], at: str) -> float | None:
-    """Return a percentile of sorted step times in milliseconds, as launch/outcome.py defines it."""
-    if at == "median":
-        return 1000 * statistics.median(steps)
-    share = at.removesuffix(" %")
-    return 1000 * steps[math.ceil(int(share) * len(steps) / 100) - 1] if share.isdigit() else None
+def rows(file: str, run: RunRecord, manifests: Mapping[str, Any]) -> Found:
+    """Yield another number of rows than the manifest of a run's data has. manifests: those of the archive, by name."""
+    told = manifests.get(manifest(run.spec) or "")
+    if not run.data or not isinstance(told, dict) or told.get("content_digest") != run.data.content_digest:
+        return  # the data were made again since
+    counts = [shard.get("rows") for shard in told["shards"]]
+    if counts and all(isinstance(count, int) for count in counts):  # a shard of tokens has no rows of its own
+        yield from between(file, run.data.rows, sum(counts), "data.rows")
 
 
-def _work(file: str, run: RunRecord) -> Iterator[Difference]:
-    """Yield shares and rates that do not follow from the FLOPs of a sample."""
-    work = run.work
-    if not work.flops_per_sample or not run.samples_per_s:
+def telemetry(file: str, run: RunRecord, table: Path) -> Found:
+    """Yield figures whose mean, minimum or maximum is not that of the samples within the window.
+
+    The table comes from a stranger: a table that is too large is not read, and of the others only numbers are.
+    ValueError if it is no table of samples.
+    """
+    nodes = [node for node in run.telemetry if "telemetry" not in node.reasons]  # else the reason says why
+    if not nodes:
         return
-    rate = work.flops_per_sample * run.samples_per_s / run.spec.topology.world
-    peak, matmul = work.datasheet_flops_per_s, work.matmul_flops_per_s
-    derived = {
-        "flops_per_s": rate,
-        "mfu": rate / peak if peak else None,
-        "matmul_share": rate / matmul if matmul else None,
-    }
-    products = [rank.matmul_flops_per_s for rank in run.ranks if rank.matmul_flops_per_s is not None]
-    if products and len(products) == len(run.ranks):
-        derived["matmul_flops_per_s"] = min(products)
-    yield from between(file, {name: getattr(work, name) for name in derived}, derived, "work")
+    most = MOST_BYTES * min(MOST_NODES, len(nodes))
+    if table.stat().st_size > most:
+        raise ValueError(f"it holds more than {most >> 20} MiB, and is not read")
+    samples = _samples(table, nodes)
+    for node in nodes:
+        ends = [rank.window_end_s for rank in run.ranks if rank.node == node.node]
+        of_node = samples[samples["node"] == node.node]
+        yield from _node(file, node, of_node, Window(0.0, max(ends, default=0.0)))
+
+
+def _samples(table: Path, nodes: Sequence[NodeTelemetry]) -> pd.DataFrame:
+    """Return the numbers of a table: its keys, gauges and rates. ValueError if it is no table of samples."""
+    most = max(len(node.devices) for node in nodes)
+    wanted = {part.prefix + name for part in parts(most) for name in (*GAUGES[part.kind], *rates_of(part.kind))}
+    read = pd.read_csv(table, usecols=lambda name: name in wanted or name in KEYS, dtype=float, index_col=False)
+    if lacking := [name for name in KEYS if name not in read.columns]:
+        raise ValueError(f"it has no column {lacking[0]}")
+    if np.isinf(read.to_numpy()).any():
+        raise ValueError("it has a number that is not finite")
+    read = read[read["node"].isin([node.node for node in nodes])]
+    if read[list(KEYS)].isna().to_numpy().any():
+        raise ValueError(f"a row lacks one of {', '.join(KEYS)}")
+    return read
+
+
+def _node(file: str, node: NodeTelemetry, samples: pd.DataFrame, window: Window) -> Found:
+    within = int(samples["in_window"].sum())
+    if node.samples != within:
+        text = f"it states {node.samples} samples within the window, and the table of samples has {within}"
+        yield Difference(file, f"telemetry[{node.node}].samples", text)
+        return
+    table = {str(name): column.to_numpy() for name, column in samples.items()}
+    stated: list[Mapping[str, Series | None]] = [node.machine, node.processes, *map(vars, node.devices)]
+    for part, series in zip(parts(len(node.devices)), stated, strict=True):
+        for name, derived in figures(table, part, window).items():
+            where, known = f"telemetry[{node.node}].{part.prefix.rstrip('_')}.{name}", series.get(name)
+            values = table.get(part.prefix + name)
+            if known and (values is None or np.isnan(values).all()):
+                yield Difference(file, where, "the archive lacks the samples behind it")
+            rounding = SEVEN_DIGITS if name in GAUGES[part.kind] else OF_INTERVALS
+            for end, value in (derived or {}).items() if known else ():
+                if abs(getattr(known, end) - value) > rounding * abs(value) + 1e-9:
+                    yield from between(file, getattr(known, end), value, f"{where}.{end}")
+
+
+def _log(name: str, text: str, run: RunRecord, made: str) -> Found:
+    """Yield a log of another run, or that states another outcome than the record.
+
+    made: the file that the command in its first line makes. Masking a node that is really called node3 changes its
+    number, so numbers of nodes may differ.
+    """
+    first, command = (re.sub(r"\bnode\d+", "node", line) for line in (text.partition("\n")[0], made))
+    if command not in first and f"--record {made}" not in text:
+        yield Difference(name, "", "it is the log of another run: its first line does not name this record")
+    printed = re.findall(r"^outcome: ([\d.]+) \S+ over", text, re.M)
+    if run.samples_per_s and printed and printed[-1] != f"{run.samples_per_s:.1f}":
+        yield Difference(name, "", f"it prints {printed[-1]}, and the record states {run.samples_per_s:.1f}")

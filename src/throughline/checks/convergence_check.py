@@ -157,11 +157,18 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
     worse than the stated value by more than the tolerance. For a figure of which more is better (an accuracy), the
     tolerance is an absolute difference; for others (a loss), it is a share of the stated value.
     """
+    if against is None:
+        return compare(curve, {}, tolerance)
+    model, held_out = curve.spec.model, workloads.of(curve.spec.model).held_out
+    expected = of_earlier(against, model, held_out) if against.suffix == ".json" else stated(against, held_out)
+    return compare(curve, expected, tolerance, against.name, files.sha256(against))
+
+
+def compare(
+    curve: records.Curve, expected: Stated, tolerance: float, against: str | None = None, sha256: str | None = None
+) -> records.ConvergenceVerdict:
+    """Return the comparison of a curve with an expected curve. against, sha256: the name of its file, and its digest."""
     held_out = workloads.of(curve.spec.model).held_out
-    expected: Stated = {}
-    if against:
-        is_curve = against.suffix == ".json"
-        expected = of_earlier(against, curve.spec.model, held_out) if is_curve else stated(against, held_out)
     compared = [
         _against(value, look, name, held_out[name], tolerance)
         for name, points in expected.items()
@@ -174,8 +181,8 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
         spec=curve.spec,
         verdict=verdict,
         reason=reason,
-        against=against.name if against else None,
-        against_sha256=files.sha256(against) if against else None,
+        against=against,
+        against_sha256=sha256,
         tolerance=tolerance,
         last=curve.curve[-1] if curve.curve else None,
         stated={name: [[float(step), value] for step, value in points] for name, points in expected.items()},
@@ -242,7 +249,7 @@ def _against(expected: float, look: records.Look, name: str, more: bool, toleran
     return AgainstStated(quantity=name, step=look.step, value=value, stated=expected, limit=limit, passes=passes)
 
 
-def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[AgainstStated]) -> tuple[Verdict, str]:
+def _verdict(curve: records.Curve, against: str | None, compared: Sequence[AgainstStated]) -> tuple[Verdict, str]:
     """Return the verdict and its reason."""
     if curve.status != "ok":
         return "unsupported" if curve.status == "unsupported" else "fail", f"{curve.status}: {curve.reason}"
@@ -252,7 +259,7 @@ def _verdict(curve: records.Curve, against: Path | None, compared: Sequence[Agai
     if against is None:
         return "not judged", "no curve is stated: set convergence.against"
     if not compared:  # a stated curve without a common step proves nothing
-        return "fail", f"{against.name} states nothing about the steps that were looked at"
+        return "fail", f"{against} states nothing about the steps that were looked at"
     if worse := [comparison for comparison in compared if not comparison.passes]:
         first = worse[0]
         value = "not finite" if first.value is None else f"{first.value:.4f}"

@@ -292,7 +292,7 @@ class _Runs:
         if isinstance(record, Comparison):
             return record
         expected = expected or self._reference(spec)
-        return _with_updates(spec, judged(_means(record), expected.losses, TOLERANCE), record, expected)
+        return _with_updates(spec, judged(means(record), expected.losses, TOLERANCE), record, expected)
 
     def _against_fp32(self, spec: RunSpec, in_fp32: Comparison) -> Comparison:
         if len(in_fp32.loss) < spec.steps.timed:
@@ -304,7 +304,7 @@ class _Runs:
             return Comparison(verdict="invalid", reason=record["reason"])
         rounding = LOWER[spec.precision] * workloads.of(spec.model).rounding
         if not record["scaler_skipped_steps"]:
-            compared = judged(_means(record), in_fp32.loss[: spec.steps.timed], rounding)
+            compared = judged(means(record), in_fp32.loss[: spec.steps.timed], rounding)
             return _with_updates(spec, compared, record, self.expected[spec.size.replicas])
         return self._with_skipped_steps(spec, record["equivalence"]["skipped_steps"], rounding)
 
@@ -323,7 +323,7 @@ class _Runs:
         if again != skipped:
             varies = f"the loss scaler skipped the steps {skipped} in one run, and {again} in the next"
             return Comparison(verdict="invalid", reason=varies)
-        compared = _with_updates(spec, judged(_means(record), expected.losses, rounding), record, expected)
+        compared = _with_updates(spec, judged(means(record), expected.losses, rounding), record, expected)
         return compared.model_copy(update={"skipped_steps": skipped})
 
     @property
@@ -382,7 +382,7 @@ def _with_updates(
     return losses.model_copy(update=change)
 
 
-def _means(record: Mapping[str, Any]) -> list[float]:
+def means(record: Mapping[str, Any]) -> list[float]:
     """Return the mean of all ranks' losses at every step. It is NaN if one of them is not finite."""
     every = ([math.nan if loss is None else loss for loss in rank["loss"]] for rank in record["ranks"])
     return [math.fsum(step) / len(step) for step in zip(*every, strict=True)]

@@ -1,0 +1,209 @@
+"""Make the files of an archive again that follow from others, and compare: with the functions that the rules call.
+
+Each file is made from the archive's own files, as its rule makes it: a summary from the records, tables from the
+summaries that the archive holds. So a fault is named where it is, and not again in all that follows from it.
+"""
+
+import base64
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from throughline import files, records, temporary
+from throughline.archive import accepted, pack
+from throughline.archive.contents import Made
+from throughline.archive.differences import Difference, Found, of_file, safely
+from throughline.archive.opening import Archive
+from throughline.checks import convergence_check, equivalence
+from throughline.comparables import exports
+from throughline.records import Summary
+from throughline.records.checks import Comparison
+from throughline.report.analysis import cells, predictions, summary
+from throughline.report.topic import Scope
+from throughline.report.topics import write_tables
+from throughline.spec import Topology
+from throughline.study import acceptance as study
+
+PLAIN = re.compile(r"(?!\.)[\w.@+-]+")
+"""The name of a framework, a benchmark, a precision or a topology. We use it as a part of a file's name."""
+MOST_REPEATS = 10_000
+"""The most repeats of a cell: a summary has a place for each, also for those without a record."""
+Maker = Callable[[Path], object]
+"""It makes files below a folder, at their places in the archive."""
+
+
+def check(archive: Archive, same_rules: bool) -> Found:
+    """Yield what the files of an archive state otherwise than the files that they follow from.
+
+    same_rules: this program's rules made the archive. Otherwise its page is another one in any case.
+    """
+    with temporary.folder() as scratch:
+        for number, (name, make) in enumerate(_makers(archive, same_rules)):
+            yield from safely(archive.folder, name, _compared(archive, name, make, scratch / str(number)))
+    page = archive.folder / pack.PAGE
+    text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
+    for name in archive.summaries:
+        if base64.b64encode((archive.folder / name).read_bytes()).decode() not in text:
+            yield Difference(pack.PAGE, name, "the page does not hold this summary as it is")
+    if not same_rules:
+        yield Difference(pack.PAGE, "", "the rest of the page was not compared, because other rules made it", word=True)
+
+
+def _compared(archive: Archive, name: str, make: Maker, scratch: Path) -> Found:
+    make(scratch)
+    roots = {scratch: scratch, archive.folder / name: archive.folder}
+    made = {path.relative_to(root) for within, root in roots.items() for path in within.rglob("*") if path.is_file()}
+    with_plots = archive.contents.drawn_with == pack.LIBRARY
+    for path in sorted(made):
+        yield from of_file(path.as_posix(), archive.folder / path, scratch / path, with_plots)
+
+
+def _makers(archive: Archive, same_rules: bool) -> Iterator[tuple[str, Maker]]:
+    """Yield the file or folder of each rule, and what makes it."""
+    folder, contents = archive.folder, archive.contents
+    for benchmark, made in contents.benchmarks.items():
+        within = f"results/{benchmark}"
+        for name in made.summaries:
+            yield name, partial(_summary, archive, name, made, folder / within / "equivalence.json")
+        if made.predict is not None:
+            yield f"{within}/predictions.json", partial(_predictions, archive, f"{within}/predictions.json", made)
+        yield f"{within}/tables", partial(_tables, archive, benchmark, made)
+    for pattern, derive in OF_CHECKS.items():
+        for path in sorted(folder.glob(f"results/*/{pattern}")):
+            yield path.relative_to(folder).as_posix(), partial(_check, folder, path, derive)
+    if (folder / study.RESULT).exists():
+        yield study.RESULT, partial(accepted.judge, folder)
+    if same_rules:
+        yield (
+            pack.PAGE,
+            lambda scratch: files.write_text(
+                scratch / pack.PAGE, pack.page(folder, contents.benchmarks, contents.files)
+            ),
+        )
+
+
+def read_summary(archive: Archive, name: str) -> Summary:
+    """Return a summary. ValueError if a name in it, which is a part of the names of files, is none."""
+    found = records.read_summary(archive.folder / name)
+    _require_names(*found.frameworks, found.benchmark, found.precision)
+    return found
+
+
+def _require_names(*names: str) -> None:
+    if odd := [name for name in names if not PLAIN.fullmatch(name)]:
+        raise ValueError(f"{odd[0][:80]!r} is no name")
+
+
+def _summary(archive: Archive, name: str, made: Made, proof: Path, scratch: Path) -> None:
+    order = list(read_summary(archive, name).frameworks)  # as in the configuration
+    runs = sorted((archive.folder / name).with_suffix("").glob("*/*/run*.json"))
+    if max([made.repeats, *(int(path.stem.removeprefix("run")) for path in runs)]) > MOST_REPEATS:
+        raise ValueError(f"a cell has more than {MOST_REPEATS:,} repeats")
+    runs.sort(key=lambda path: order.index(path.parts[-3]) if path.parts[-3] in order else len(order))
+    terms = summary.Terms.model_validate(made.terms)
+    proof_of = proof if made.equivalence and proof.exists() else None
+    summary.write(runs, scratch / name, made.repeats, made.remarks, equivalence=proof_of, terms=terms)
+
+
+def _predictions(archive: Archive, name: str, made: Made, scratch: Path) -> None:
+    own, extras = ({part: archive.folder / part for part in names} for names in (made.summaries, made.compared))
+    derived = predictions.derive(own, extras, predictions.Asked.model_validate(made.predict))
+    files.write_json(scratch / name, derived.model_dump(by_alias=True))
+
+
+def _tables(archive: Archive, benchmark: str, made: Made, scratch: Path) -> None:
+    folder = Path("results", benchmark)
+    groups = cells.groups([read_summary(archive, name) for name in (*made.summaries, *made.compared)], [])
+    own = [group for group in groups if group.benchmark == benchmark]
+    path = archive.folder / folder / "predictions.json"
+    predicted = records.read_predictions(path) if made.predict is not None else None
+    write_tables(Scope(own, groups, predictions=predicted), scratch / folder / "tables")
+    exports.write([group.summary for group in own if group.summary], scratch / folder / "tables")
+
+
+def _page(archive: Archive, scratch: Path) -> None:
+    contents = archive.contents
+    files.write_text(scratch / pack.PAGE, pack.page(archive.folder, contents.benchmarks, contents.files))
+
+
+def _check(folder: Path, path: Path, derive: Callable[[Path], dict[str, Any]], scratch: Path) -> None:
+    files.write_json(scratch / path.relative_to(folder), derive(path))
+
+
+def of_equivalence(path: Path) -> dict[str, Any]:
+    """Return an equivalence check with the comparisons that follow from the records of its runs.
+
+    The folder beside it, of its own name, has these records.
+    """
+    proof, folder = records.read_equivalence(path), path.with_suffix("")
+    _require_names(
+        *(name for kept in (proof.frameworks, proof.precisions) for key in kept for name in (key, *kept[key]))
+    )
+    derived = proof.model_dump(by_alias=True)
+    for framework, by_topology in proof.frameworks.items():
+        for topology, compared in by_topology.items():
+            # With a layout over several devices, the reference has fewer replicas than ranks.
+            references = proof.reference_loss
+            only = next(iter(references.values())) if len(references) == 1 else None
+            expected = references.get(str(Topology.parse(topology).world), only)
+            record = folder / f"{framework}_{topology}.json"
+            tolerance = compared.tolerance or proof.tolerance
+            derived["frameworks"][framework][topology] |= _comparison(compared, record, expected, tolerance)
+    for framework, by_precision in proof.precisions.items():
+        for precision, compared in by_precision.items():
+            record = next(iter(sorted(folder.glob(f"{framework}_*_{precision}.json"))), folder / f"{framework}.json")
+            in_fp32 = proof.frameworks[framework].get(record.stem.split("_")[-2])
+            expected = in_fp32.loss if in_fp32 and not compared.skipped_steps else None  # no other reference is kept
+            tolerance = compared.tolerance or proof.tolerance
+            derived["precisions"][framework][precision] |= _comparison(compared, record, expected, tolerance)
+    return derived
+
+
+def _comparison(
+    compared: Comparison, record: Path, expected: list[float] | None, tolerance: float
+) -> Mapping[str, Any]:
+    """Return what follows from the losses in a record. There are none if the reason says why nothing was compared."""
+    if not compared.loss:
+        return {}
+    losses = equivalence.means(files.read_json(record))
+    if not expected or compared.verdict not in ("equal", "different"):
+        return {"loss": losses[: len(compared.loss)]}
+    judged = equivalence.judged(losses, expected[: len(losses)], tolerance)
+    updates = compared.updates
+    off = updates and (updates.verdict == "different" or any(tensor.excess > 1 for tensor in updates.tensors.values()))
+    figures = judged.model_dump(include={"loss", "difference", "largest_difference", "at_step"})
+    return figures | {"verdict": "different" if off else judged.verdict}
+
+
+def of_search(path: Path) -> dict[str, Any]:
+    """Return a search for the largest batch, or most classes, with the sizes that follow from its tries."""
+    search = records.read_max_batch(path)
+    derived = search.model_dump(by_alias=True)
+    size, largest = ("batch", "largest_batch_per_device") if search.quantity == "batch" else ("size", "largest_size")
+    for framework, found in search.frameworks.items():
+        if found.status == "ok":
+            tried = {
+                status: [getattr(one, size) for one in found.tries if one.status == status]
+                for status in ("fits", "oom")
+            }
+            derived["frameworks"][framework] |= {
+                largest: max(tried["fits"], default=None), "smallest_out_of_memory": min(tried["oom"], default=None),
+            }  # fmt: skip
+    return derived
+
+
+def of_convergence(path: Path) -> dict[str, Any]:
+    """Return the verdict on a curve, beside the stated curve that the verdict in this file holds."""
+    verdict = records.read_verdict(path)
+    curve = records.read_curve(path.with_suffix("") / "curve.json")
+    expected = {name: [(int(step), value) for step, value in points] for name, points in verdict.stated.items()}
+    derived = convergence_check.compare(curve, expected, verdict.tolerance, verdict.against, verdict.against_sha256)
+    return derived.model_dump(by_alias=True, mode="json")
+
+
+OF_CHECKS: dict[str, Callable[[Path], dict[str, Any]]] = {
+    "equivalence.json": of_equivalence, "convergence_*.json": of_convergence, "max_*_*.json": of_search,
+}  # fmt: skip
+"""The files of checks of a benchmark, and what follows for them from the records, tries and curves behind them."""

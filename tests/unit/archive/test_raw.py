@@ -1,0 +1,226 @@
+"""Figures of a run follow from one another, or are bounded by one another: its record, samples, manifest and log."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from throughline.archive import raw
+from throughline.records import RunRecord, read_run
+from unit.archive.test_archive import DEMO, MANIFEST, RUN, Files, unpacked, written
+
+__all__ = ["unpacked"]
+RECORDS = [json.loads(line) for line in (DEMO / "runs.jsonl").read_text().splitlines()]
+TABLE = f"{RUN}.telemetry.csv"
+MACHINE = "telemetry[0].machine"
+
+
+def one(topology: str, **asked: Any) -> Any:
+    """Return a copy of a record of the demo."""
+    found = next(
+        record
+        for record in RECORDS
+        if record["spec"]["topology"] == topology and all(record["spec"][key] == value for key, value in asked.items())
+    )
+    return json.loads(json.dumps(found))
+
+
+def found(record: Any) -> list[str]:
+    return [str(one) for one in raw.record("r", RunRecord.model_validate(record))]
+
+
+def test_honest_records_hold() -> None:
+    assert len(RECORDS) == 140
+    assert not [told for record in RECORDS for told in found(record)]
+
+
+def at(path: str, change: Callable[[Any], Any]) -> Callable[[Any], None]:
+    """Return what changes one value of a record."""
+
+    def changed(record: Any) -> None:
+        *names, last = (int(name) if name.isdigit() else name for name in path.split("."))
+        for name in names:
+            record = record[name]
+        record[last] = change(record[last])
+
+    return changed
+
+
+def larger_than_the_device(record: Any) -> None:
+    record["memory"]["device_total_bytes"] = min(rank["peak_memory_bytes"] for rank in record["ranks"]) - 1
+
+
+def many_warmup(record: Any) -> None:
+    record["warmup_steps"] = max(record["spec"]["steps"]["warmup"], 4) + 1
+
+
+def exact_warmup(record: Any) -> None:
+    record["spec"]["steps"] |= {"max_total_seconds": None}
+    record["warmup_steps"] = record["spec"]["steps"]["warmup"] + 1
+
+
+def other_warning(record: Any) -> None:
+    steps = record["spec"]["steps"]
+    told = f"{record['warmup_steps']} of {steps['warmup']} warm-up and {record['steps_timed'] + 1} of 99 timed steps"
+    record["warnings"] = [f"max_total_seconds 3: {told}"]
+
+
+def latency(record: Any) -> None:
+    for figure in record["figures"]:
+        if figure["name"] == "latency" and figure["value"]:
+            figure["value"] *= 1.05
+
+
+@pytest.mark.parametrize("topology", ["1n1g", "1n2g"])
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (at("step_seconds", lambda steps: [step * 0.95 for step in steps]), "step_seconds: together they take"),
+        (larger_than_the_device, ".peak_memory_bytes: it states"),
+        (at("scaler_skipped_steps", lambda _: 1), "scaler_skipped_steps: it states 1, and 0 is the most"),
+        (at("warmup_steps", lambda steps: steps - 1), "warmup_steps: it states"),
+        (many_warmup, "warmup_steps: it states"),
+        (exact_warmup, "warmup_steps: it states"),
+        (other_warning, "warnings[2]: it states"),
+        (latency, "figures.latency (median): it states"),
+    ],
+)
+def test_what_does_not_fit_within_a_record(change: Callable[[Any], None], told: str, topology: str) -> None:
+    record = one(topology, precision="fp32", framework="torch")
+    assert not found(record)
+    record["warnings"] = [text for text in record["warnings"] if not text.startswith("max_total_seconds")]
+    change(record)
+    assert any(told in line for line in found(record)), found(record)
+
+
+def test_a_longer_step_of_one_rank() -> None:
+    """With several ranks, nobody knows which rank took how long: the sum is bounded only."""
+    record = one("1n1g", precision="fp32", framework="torch")
+    record["step_seconds"][1] *= 1.05
+    assert any("step_seconds: together they take" in line for line in found(record))
+
+
+def test_the_scaler_of_fp16_may_skip_few_steps() -> None:
+    record = one("1n1g", precision="fp32")
+    record["spec"]["precision"] = "fp16"
+    record["scaler_skipped_steps"] = 1
+    assert [line for line in found(record) if "scaler" in line]
+    record["steps_timed"], record["step_seconds"] = 100, [record["window_s"] / 100] * 100
+    record["samples_per_s"] *= 100 / len(one("1n1g", precision="fp32")["step_seconds"])
+    assert not [line for line in found(record) if "scaler" in line or "step_seconds" in line]
+
+
+def faster(record: Any) -> None:
+    """What a careful forger does: the window fits the throughput."""
+    record["samples_per_s"] *= 1.01
+    record["window_s"] /= 1.01
+
+
+def quicker(record: Any) -> None:
+    """Latency that the steps do not bear out. The kept records state no latency."""
+    steps = sorted(record["step_seconds"])
+    stated = {"name": "latency", "unit": "ms", "better": "less", "at": "95 %", "value": 500 * steps[-1]}
+    record["figures"] = [*record["figures"], stated]
+
+
+def other_products(record: Any) -> None:
+    for rank in record["ranks"]:
+        rank["matmul_flops_per_s"] = 2 * record["work"]["matmul_flops_per_s"]
+
+
+def no_window(record: Any) -> None:
+    for rank in record["ranks"]:
+        rank["window_start_s"] = rank["window_end_s"]
+
+
+def checked(files: Files, folder: Path, change: Callable[[Any], None] = lambda record: None) -> list[str]:
+    """Return what is wrong with a run of the kept archive, with another record. A digest is made by a rule: a word."""
+    run = {name: content for name, content in files.items() if name.startswith(RUN)}
+    path = written(run, folder) / f"{RUN}.json"
+    record, manifests = json.loads(path.read_text()), {str(MANIFEST): json.loads(files[str(MANIFEST)])}
+    change(record)
+    path.write_text(json.dumps(record))
+    return [str(one) for one in raw.check(folder, path, read_run(path), manifests, f"{RUN}.json")]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (faster, "window_s: it states"),
+        (at("peak_memory_bytes", lambda peak: peak - 1), "peak_memory_bytes: it states"),
+        (at("memory.reserved_bytes", lambda peak: peak - 1), "memory.reserved_bytes: it states"),
+        (quicker, "figures.latency (95 %): it states"),
+        (other_products, "work.matmul_flops_per_s: it states"),
+        (at("work.flops_per_s", lambda rate: rate * 1.01), "work.flops_per_s: it states"),
+        (at("utilization.cpu", lambda share: share * 1.01), "utilization.cpu: it states"),
+        (at("ranks.1.node", lambda node: 1), "ranks[1][1]: it states"),
+        (at("environment.kernel", lambda kernel: "7.0"), "environment.digest: it states"),
+        (at("data.rows", lambda rows: rows + 1), "data.rows: it states 74863, and 74862 follows"),
+        (at("telemetry.0.samples", lambda samples: samples + 1), "telemetry[0].samples: it states"),
+        (
+            at("telemetry.0.machine.memory_used_bytes.max", lambda most: most - 2**20),
+            f"{MACHINE}.memory_used_bytes.max: it states",
+        ),
+        (
+            at("telemetry.0.machine.loopback_bytes_per_s.max", lambda most: most * 0.99),
+            f"{MACHINE}.loopback_bytes_per_s.max: it states",
+        ),
+        *(
+            (
+                at(f"telemetry.0.machine.cpu_others_share.{end}", lambda share: share * 1.05),
+                f"{MACHINE}.cpu_others_share.{end}: it states",
+            )
+            for end in ("mean", "min", "max")
+        ),
+        (no_window, "ranks[0]: its window does not end after its start"),
+    ],
+)
+def test_a_digit_in_a_record(change: Callable[[Any], None], told: str, unpacked: Files, tmp_path: Path) -> None:
+    lines = checked(unpacked, tmp_path, change)
+    assert any(line.startswith(f"{RUN}.json: {told}") for line in lines), lines
+
+
+def test_data_that_were_made_again_since(unpacked: Files, tmp_path: Path) -> None:
+    manifest = {**json.loads(unpacked[str(MANIFEST)]), "content_digest": "made again since"}
+    changed = unpacked | {str(MANIFEST): json.dumps(manifest).encode()}
+    assert not checked(changed, tmp_path, at("data.rows", lambda rows: rows + 1))
+
+
+def replaced(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    """Return what changes a table. It fails if the table lacks `old`."""
+
+    def changed(table: bytes) -> bytes:
+        assert old in table
+        return table.replace(old, new, 1)
+
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (replaced(b"0,-1.7", b"0,early"), "early17775"),
+        (replaced(b"1754652672", b"inf"), "not finite"),  # a mean that is not finite would be equal to everything
+        (replaced(b"at_s", b"when"), "it has no column at_s"),
+        (lambda table: table + b"0,1\n", "a row lacks one of node"),
+        (lambda table: table + b"9" * 200_000, "not finite"),
+        (lambda table: b"\xff\xfe", "codec can't decode"),
+        (lambda table: b"", "No columns"),
+    ],
+)
+def test_a_table_of_samples_that_is_none(
+    change: Callable[[bytes], bytes], why: str, unpacked: Files, tmp_path: Path
+) -> None:
+    (told,) = checked(unpacked | {TABLE: change(unpacked[TABLE])}, tmp_path)
+    assert told.startswith(f"{TABLE}: it cannot be derived: ") and why in told
+
+
+def test_samples_that_are_too_many_or_gone(unpacked: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of another name leaves a figure that nobody can derive."""
+    (told,) = checked(unpacked | {TABLE: replaced(b"machine_loopback", b"machine_other")(unpacked[TABLE])}, tmp_path)
+    assert told == f"{RUN}.json: {MACHINE}.loopback_bytes_per_s: the archive lacks the samples behind it"
+    monkeypatch.setattr(raw, "MOST_BYTES", 1 << 10)
+    (told,) = checked(unpacked, tmp_path)
+    assert told == f"{TABLE}: it cannot be derived: it holds more than 0 MiB, and is not read"
