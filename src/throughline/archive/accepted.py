@@ -37,14 +37,18 @@ def asked_of(acceptance: Acceptance) -> study.Acceptance:
     return asked
 
 
-def measured(folder: Path) -> list[Measurement]:
-    """Return the measurements of an archive's acceptance that have a record; none if the acceptance is not readable."""
-    path = folder / study.RESULT
+def _asked(folder: Path) -> study.Acceptance | None:
+    """Return what was asked for. None without an acceptance, or if it cannot be read: `judge` names the fault."""
     try:
-        asked = asked_of(records.read_acceptance(path)).measurements() if path.exists() else ()
-    except FAULTS:  # `judge` names the fault
-        return []
-    return [one for one in asked if (folder / one.record).exists()]
+        return asked_of(records.read_acceptance(folder / study.RESULT))
+    except FAULTS:
+        return None
+
+
+def measured(folder: Path) -> list[Measurement]:
+    """Return the measurements of an archive's acceptance that have a record."""
+    asked = _asked(folder)
+    return [one for one in asked.measurements() if (folder / one.record).exists()] if asked else []
 
 
 def files(result: Path) -> Iterator[Path]:
@@ -82,23 +86,23 @@ def judge(folder: Path, scratch: Path) -> None:
 
 def strange(folder: Path) -> Found:
     """Yield records that the acceptance does not ask for, and node jobs that name others than were asked for."""
-    runs = sorted((folder / study.FOLDER).glob("**/run*.json"))
-    if not (folder / study.RESULT).exists():
-        if runs:
-            yield Difference(study.RESULT, "", "the archive lacks the verdict on its acceptance")
+    runs, asked = sorted((folder / study.FOLDER).glob("**/run*.json")), _asked(folder)
+    if runs and not (folder / study.RESULT).exists():
+        yield Difference(study.RESULT, "", "the archive lacks the verdict on its acceptance")
+    if asked is None:
         return
-    visits = asked_of(records.read_acceptance(folder / study.RESULT)).visits()
+    visits = asked.visits()
     known = {one.record for visit in visits.values() for one in visit}
     for name in (path.relative_to(folder).as_posix() for path in runs):
         if name not in known:
             yield Difference(name, "", "the acceptance does not ask for this record")
     for name, visit in visits.items():
-        asked = [one.record for one in visit]
+        wanted = [one.record for one in visit]
         if (folder / name).exists():
             value: Any = read_json(folder / name)
-            yield from between(name, value.get("records"), asked, "records")
+            yield from between(name, value.get("records"), wanted, "records")
         begun = unfinished(name)
         if (folder / begun).exists():
             told = records.read_unfinished(folder / begun)
-            if {*told.records, *told.failed} - {*asked}:
+            if {*told.records, *told.failed} - {*wanted}:
                 yield Difference(str(begun), "records", "the acceptance does not ask for some of them")

@@ -167,7 +167,7 @@ def judge(curve: records.Curve, against: Path | None, tolerance: float) -> recor
 def compare(
     curve: records.Curve, expected: Stated, tolerance: float, against: str | None = None, sha256: str | None = None
 ) -> records.ConvergenceVerdict:
-    """Return the comparison of a curve with an expected curve. against, sha256: the name of its file, and its digest."""
+    """Return the comparison of a curve with an expected curve. against, sha256: the name and the digest of its file."""
     held_out = workloads.of(curve.spec.model).held_out
     compared = [
         _against(value, look, name, held_out[name], tolerance)

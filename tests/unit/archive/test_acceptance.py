@@ -183,9 +183,11 @@ def test_what_was_left_out_swapped_or_added_is_found(unpacked: Files, tmp_path: 
     assert "lacks the verdict" in differences({name: file for name, file in unpacked.items() if name != RESULT})
     assert "does not ask for this" in differences(unpacked | {f"{RUN[:-1]}9.json": unpacked[f"{RUN}.json"]})
     assert "log of another run" in differences(unpacked | {f"{RUN}.log": unpacked[f"{RUN[:-1]}2.log"]})
-    assert "acceptance.txt: another text" in differences(unpacked | {"results/acceptance.txt": b"All is well.\n"})
+    assert "acceptance.txt: line 1: another line" in differences(
+        unpacked | {"results/acceptance.txt": b"All is well.\n"}
+    )
     table = unpacked[STANDINGS].replace(b"node 2", b"node 3", 1)
-    assert f"{STANDINGS}: another text" in differences(unpacked | {STANDINGS: table})
+    assert f"{STANDINGS}: line 6: another line" in differences(unpacked | {STANDINGS: table})
 
 
 def test_a_question_that_nobody_can_have_asked_is_refused(unpacked: Files, tmp_path: Path) -> None:
