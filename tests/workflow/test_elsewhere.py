@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from throughline.records import read_run
+from throughline.records import read_compared, read_run
 
 from .conftest import ROOT, Clone, job_counts
 
@@ -104,22 +104,18 @@ def test_results_lie_in_the_folder_and_a_log_says_how_to_repeat_a_run_there(
     assert job_counts(snakemake(folder, *again)) == {"run": 1}
 
 
-def test_its_own_text_comes_before_that_of_the_workflow(workflow: Path, elsewhere: tuple[Path, str]) -> None:
-    folder, _ = elsewhere
+def test_its_own_files_come_before_those_of_the_workflow(
+    workflow: Path, elsewhere: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, snakefile = elsewhere[0], str(workflow / "Snakefile")
     assert "Nothing to be done" in snakemake(folder, "--snakefile", str(workflow / "workflow" / "Snakefile"), "-n")
-    own = folder / TEXT
-    own.parent.mkdir()
-    shutil.copy2(workflow / TEXT, own)
+    shutil.copytree((workflow / TEXT).parent, (folder / TEXT).parent)
     try:
-        printed = snakemake(folder, "--snakefile", str(workflow / "Snakefile"), "--dry-run")
+        printed = snakemake(folder, "--snakefile", snakefile, "--dry-run")
     finally:
-        shutil.rmtree(own.parent)
-    assert "is not in this folder" not in printed
-    assert "cut" in job_counts(printed)
-
-
-def test_without_a_configuration_the_workflow_s_own_is_used(workflow: Path, tmp_path: Path) -> None:
-    printed = snakemake(tmp_path, "--snakefile", str(workflow / "Snakefile"), "--dry-run")
+        shutil.rmtree((folder / TEXT).parent)
+    assert "is not in this folder" not in printed and "cut" in job_counts(printed)
+    printed = snakemake(tmp_path, "--snakefile", snakefile, "--dry-run")  # here is no configuration
     assert f"config.yaml is not in this folder; the workflow's own is used: {workflow / 'config.yaml'}" in printed
     assert job_counts(printed)["run"] == 20
 
@@ -128,6 +124,18 @@ def copied(elsewhere: tuple[Path, str], to: Path) -> None:
     """Copy what the job has made, with what Snakemake knows of it."""
     for name in ("data", "results", "logs", ".snakemake/metadata"):
         shutil.copytree(elsewhere[0] / name, to / name)
+
+
+def test_a_folder_of_results_is_compared(workflow: Path, elsewhere: tuple[Path, str], tmp_path: Path) -> None:
+    copied(elsewhere, tmp_path)
+    shutil.copytree(elsewhere[0] / "results", tmp_path / "there/results")
+    (tmp_path / "config.yaml").write_text(f"{ASKED}\ncompare: {{against: [there/results]}}\n")
+    words = ("compare", "--snakefile", str(workflow / "Snakefile"))
+    assert job_counts(snakemake(tmp_path, *words)) == {"compared": 1, "compare": 1}
+    assert read_compared(tmp_path / "results/compare.json").archives[0].cells[0].ratio == 1.0
+    assert (tmp_path / "results/tables/machines.csv").is_file()
+    os.utime(tmp_path / "there/results/quick/bz4_fp32.json")
+    assert job_counts(snakemake(tmp_path, *words, "--dry-run")) == {"compared": 1, "compare": 1}
 
 
 def test_another_workflow_uses_it_as_a_module(workflow: Path, elsewhere: tuple[Path, str], tmp_path: Path) -> None:
