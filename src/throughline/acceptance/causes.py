@@ -40,28 +40,21 @@ def _of_pair(place: Place, slow: SlowFigure, figures: Sequence[FleetFigure]) -> 
     bad = {one.place.nodes[0] for figure in figures if figure.kind == "link" for one in figure.standings if one.slow}
     kind = slow.what, slow.figure, slow.kind
     pairs = next(figure.standings for figure in figures if (figure.what, figure.figure, figure.kind) == kind)
-    others = {
-        node: [
+    shown, is_fast = [], True
+    for node in place.nodes:
+        others = [
             _is_as_slow(pair, slow.distance)
             for pair in pairs
             if node in pair.place.nodes and pair.place != place and not bad & set(pair.place.nodes)
         ]
-        for node in place.nodes
-    }
-    tellable = [node for node, pairs_of_node in others.items() if pairs_of_node]
-    if several := [
-        f"node {node} may be slow in {sum(pairs_of_node)} of its {len(pairs_of_node)} other pairs, too"
-        for node, pairs_of_node in others.items()
-        if any(pairs_of_node)
-    ]:
-        return "link", f"it is the link between the two, or the network of one: {'; '.join(several)}"
-    if len(tellable) == 2:
-        return "link", "it is the link between the two: neither of them is nearly as slow in its other pairs"
-    if tellable:
-        (other,) = set(place.nodes) - set(tellable)
-        fast = f"node {tellable[0]} is not nearly as slow in its other pairs"
-        return "link", f"it is the link between the two, or the network of node {other}: {fast}"
-    return "link", "it is the link between the two, or the network of one: neither has another pair to compare with"
+        is_fast = is_fast and bool(others) and not any(others)
+        if not others:
+            shown.append(f"node {node} has no other pair to compare with")
+        elif any(others):
+            shown.append(f"node {node} may be slow in {sum(others)} of its {len(others)} other pairs, too")
+        else:
+            shown.append(f"node {node} is not nearly as slow in its other pairs")
+    return "link", f"it is the link between the two{'' if is_fast else ', or the network of one'}: {'; '.join(shown)}"
 
 
 def _of_link(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetFigure]) -> tuple[Cause, str]:

@@ -8,25 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from throughline.acceptance import verdict
 from throughline.records.acceptance import Acceptance
 from throughline.report.render import acceptance as shown
 from throughline.report.render import links, page
 from throughline.study.accept_section import Expectation
-from throughline.study.acceptance import Measurement
 from unit.acceptance import fleets
+from unit.acceptance.fleets import all_of, judged, slow_pairs
 
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Acceptance:
-    """An acceptance in which one GPU multiplies slowly."""
+    """An acceptance in which one GPU multiplies slowly, and one link has half of its bandwidth."""
+    expected = Expectation(what="all-reduce", at="pair", size=2**20, value=200, unit="GB/s", source="the vendor")
+    speed = all_of(fleets.slow(3, 1, "matmul"), slow_pairs((1, 3)))
+    return judged(tmp_path, fleets.asked(published=[expected]), speed=speed)
 
-    def speed(measured: Measurement) -> float:
-        return 0.93 if str(measured.place) == "node 3, GPU 1" and measured.what == "matmul" else 1.0
 
-    made = fleets.asked()
-    fleets.write(made, tmp_path, speed)
-    return verdict.judge(made, tmp_path)
+def written(acceptance: Acceptance, folder: Path) -> dict[str, list[dict[str, str]]]:
+    """Write the tables, and return their rows."""
+    shown.write(acceptance, folder / "standings.csv", folder / "pairs.csv")
+    texts = {name: (folder / f"{name}.csv").read_text(encoding="utf-8") for name in ("standings", "pairs")}
+    assert texts["pairs"].startswith("first_node,second_node,message_bytes,")
+    return {name: list(csv.DictReader(text.splitlines())) for name, text in texts.items()}
 
 
 def test_the_verdict_stands_first(slow: Acceptance, tmp_path: Path) -> None:
@@ -38,43 +41,22 @@ def test_the_verdict_stands_first(slow: Acceptance, tmp_path: Path) -> None:
 
 
 def test_a_place_has_its_figures_unrounded(slow: Acceptance, tmp_path: Path) -> None:
-    shown.write(slow, tmp_path / "standings.csv", tmp_path / "pairs.csv")
-    with (tmp_path / "standings.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    (found,) = [row for row in rows if row["slow"] == "slow"]
-    assert (found["place"], found["figure"], found["unit"]) == ("node 3, GPU 1", "matrix product", "TFLOPS")
+    rows = written(slow, tmp_path)["standings"]
+    (row,) = [row for row in rows if row["slow"] == "slow" and row["figure"] == "matrix product"]
+    assert (row["place"], row["unit"]) == ("node 3, GPU 1", "TFLOPS")
     figure = next(one for one in slow.figures if one.what == "matmul" and one.kind == "device")
-    median = next(one.median for one in figure.standings if str(one.place) == "node 3, GPU 1")
-    assert float(found["median"]) == median
+    assert float(row["median"]) == next(one.median for one in figure.standings if one.slow)
     assert {row["size"] for row in rows} <= {"", "8192", "1024", "1048576", "1073741824"}
     assert len(rows) == sum(len(one.standings) for one in slow.figures)
     assert {row["unit"] for row in rows if row["figure"] == "training step"} == {"samples/s"}
 
 
-@pytest.fixture
-def slow_pair(tmp_path: Path) -> Acceptance:
-    """An acceptance in which one link has half of its bandwidth, and one network's speed is known."""
-
-    def speed(measured: Measurement) -> float:
-        return 0.5 if measured.place.nodes == (1, 3) else 1.0
-
-    expected = Expectation(what="all-reduce", at="pair", size=2**20, value=200, unit="GB/s", source="the vendor")
-    made = fleets.asked(published=[expected])
-    fleets.write(made, tmp_path, speed)
-    return verdict.judge(made, tmp_path)
-
-
-def test_every_pair_has_its_bandwidth_by_size_its_latency_and_its_loss(slow_pair: Acceptance, tmp_path: Path) -> None:
-    shown.write(slow_pair, tmp_path / "standings.csv", tmp_path / "pairs.csv")
-    with (tmp_path / "pairs.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
+def test_every_pair_has_its_bandwidth_by_size_its_latency_and_its_loss(slow: Acceptance, tmp_path: Path) -> None:
+    rows = written(slow, tmp_path)["pairs"]
     assert len(rows) == 6 * 3, "6 pairs of 4 nodes at 3 sizes"
     of_pair = {int(row["message_bytes"]): row for row in rows if (row["first_node"], row["second_node"]) == ("1", "3")}
-    assert {size: row["verdict"] for size, row in of_pair.items()} == {
-        2**10: "slow",
-        2**20: "not judged",
-        2**30: "slow",
-    }
+    verdicts = {size: row["verdict"] for size, row in of_pair.items()}
+    assert verdicts == {2**10: "slow", 2**20: "not judged", 2**30: "slow"}
     assert float(of_pair[2**30]["distance_from_others"]) == pytest.approx(-0.5, abs=0.01)
     # 4 ranks: bus bandwidth = bytes / seconds * 2 * 3 / 4
     assert float(of_pair[2**10]["time_us"]) == pytest.approx(1.5 * (2**10 + 2**20) / 150e3, rel=0.02)
@@ -83,8 +65,8 @@ def test_every_pair_has_its_bandwidth_by_size_its_latency_and_its_loss(slow_pair
     assert of_pair[2**30]["expected_gb_per_s"] == ""
 
 
-def test_the_page_draws_the_links_as_a_matrix(slow_pair: Acceptance) -> None:
-    section = links.section(slow_pair)
+def test_the_page_draws_the_links_as_a_matrix(slow: Acceptance, tmp_path: Path) -> None:
+    section = links.section(slow)
     assert section
     (drawn,) = section["plots"]
     assert len(re.findall(r">150\.\d<", drawn)) == 2 and len(re.findall(r">\d+\.\d<", drawn)) == 12
@@ -92,10 +74,5 @@ def test_the_page_draws_the_links_as_a_matrix(slow_pair: Acceptance) -> None:
     assert [line.entries[0].text for line in section["table"].lines] == ["1,024", "1,048,576", "1,073,741,824"]
     assert section["table"].lines[1].entries[2].text == "50 %", "half of the largest message's bandwidth"
     assert "between nodes 1 and 3 (the slowest)" in section["remarks"][-1]
-
-
-def test_without_pairs_there_are_no_links(slow: Acceptance, tmp_path: Path) -> None:
     alone = slow.model_copy(update={"figures": [one for one in slow.figures if one.kind != "pair"]})
-    assert links.section(alone) is None
-    shown.write(alone, tmp_path / "standings.csv", tmp_path / "pairs.csv")
-    assert (tmp_path / "pairs.csv").read_text().startswith("first_node,second_node,message_bytes,")
+    assert links.section(alone) is None and written(alone, tmp_path)["pairs"] == []

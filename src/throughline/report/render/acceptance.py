@@ -118,6 +118,7 @@ def _finding(finding: Finding) -> list[str | Entry]:
 
 def write(acceptance: Acceptance, places: Path, pairs: Path) -> None:
     """Write all places, and all pairs at all message sizes, as CSV with unrounded figures."""
-    for output, table in ((places, standings(acceptance).in_form(CSV)), (pairs, links.csv(acceptance))):
-        assert table
-        write_text(output, table_files.csv(table).to_csv(index=False, lineterminator="\n"))
+    table = standings(acceptance).in_form(CSV)
+    assert table
+    for output, frame in ((places, table_files.csv(table)), (pairs, links.pairs(acceptance))):
+        write_text(output, frame.to_csv(index=False, lineterminator="\n"))
