@@ -7,6 +7,7 @@ last line is the worst line of the table with repeats that do not depend on each
 """
 
 import argparse
+import json
 import math
 import random
 import statistics
@@ -14,10 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.records import Cell
+from throughline.records import CellRecord
 from throughline.report.analysis import judged_pairs, leader
-from throughline.report.analysis.cells import Group, Row
-from throughline.spec import Topology
+from throughline.report.analysis.cells import Group
+from throughline.report.analysis.summary import without_runs
+from throughline.spec import Topology, example
+from throughline.study.runs import read_spec
+from throughline.workloads import of
 
 FRAMEWORKS, REPEATS, GAIN, NOISE, SEED = 8, 5, 0.15, 0.02, 1
 PLACE = Topology.parse("1n1g")
@@ -110,8 +114,7 @@ def simulate(kind: Kind, reports: int, seed: int = SEED) -> Outcome:
         pairs = judged_pairs.judge(groups[:1], groups)
         false = 0
         for pair in pairs:
-            assert pair.sides
-            base, other = (speeds[int(side.row.framework.removeprefix("f"))] for side in pair.sides)
+            base, other = (speeds[int(cell.framework.removeprefix("f"))] for cell in (pair.base, pair.other))
             right = "faster" if other > base else "slower"
             if base == other:
                 false += pair.verdict in ("faster", "slower")
@@ -129,18 +132,23 @@ def _groups(kind: Kind, speeds: Sequence[float], chance: random.Random) -> list[
     hours = [chance.gauss(0, kind.hour) for _ in range(REPEATS)]
     groups = []
     for measured in range(1 + kind.again):
-        rows = []
+        cells: dict[str, dict[str, CellRecord]] = {}
         for framework, speed in enumerate(speeds):
             fixed = chance.gauss(0, kind.fixed)
             own = hours if kind.rounds else [chance.gauss(0, kind.hour) for _ in range(REPEATS)]
             logs = [fixed + hour + kind.noise * kind.draw(chance, framework) for hour in own]
             cell = _cell([speed * math.exp(log) for log in logs], kind.rounds, framework)
-            rows.append(Row(f"f{framework}", PLACE, cell, proof="equal"))
-        groups.append(Group("bench" + "__aa" * measured, 1, "fp32", tuple(rows), None))
+            cells[f"f{framework}"] = {str(PLACE): cell}
+        name = "bench" + "__aa" * measured
+        summary = without_runs(
+            read_spec(json.dumps(example("matmul", of("matmul").parameters(), benchmark=name).values())),
+            frameworks=cells,
+        )
+        groups.append(Group(summary, verdicts=dict.fromkeys(cells, "equal")))
     return groups
 
 
-def _cell(values: list[float], rounds: bool, framework: int) -> Cell:
+def _cell(values: list[float], rounds: bool, framework: int) -> CellRecord:
     """Return a cell with what a verdict reads. Without rounds, each framework runs all of its repeats in a row."""
     minutes = [repeat if rounds else framework * REPEATS + repeat for repeat in range(REPEATS)]
     starts = [f"2026-01-01T{minute // 60:02d}:{minute % 60:02d}:00Z" for minute in minutes]
@@ -148,7 +156,7 @@ def _cell(values: list[float], rounds: bool, framework: int) -> Cell:
         "values": values, "n": REPEATS, "n_ok": REPEATS, "median_speed": statistics.median(values),
         "statuses": {"ok": REPEATS}, "starts": starts, "started": starts[0], "ended": starts[-1],
     }  # fmt: skip
-    return Cell.model_construct(**read)
+    return CellRecord.model_construct(**read)
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

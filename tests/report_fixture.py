@@ -14,6 +14,7 @@ from typing import Any
 from throughline import frameworks
 from throughline.observe import environment, work
 from throughline.records import SCHEMA
+from throughline.study.runs import read_spec
 
 # DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
 # 2n8g has six values, because its first run is missing.
@@ -64,6 +65,12 @@ def spec(**changes: Any) -> dict[str, Any]:
     for key, change in changes.items():
         value[key] = {**value[key], **change} if isinstance(change, dict) and key in value else change
     return value
+
+
+def asked(topologies: list[str], repeats: int = 5, frameworks: Iterable[str] = ("torch",), **changes: Any) -> str:
+    """Return the cells that a configuration asks for, as `cells.read_asked` reads them. `changes` are of the spec."""
+    run = read_spec(json.dumps(spec(**changes))).values()
+    return json.dumps([{"spec": run, "frameworks": list(frameworks), "topologies": topologies, "repeats": repeats}])
 
 
 def world_of(topology: str) -> int:

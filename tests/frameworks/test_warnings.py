@@ -9,7 +9,7 @@ import pytest
 
 from framework_lab import Lab
 from throughline.files import UserError
-from throughline.records import Cell
+from throughline.records import CellRecord
 from throughline.report.analysis import cells as report_cells
 from throughline.report.analysis import judged_pairs, summary
 from throughline.report.topic import Scope
@@ -49,11 +49,11 @@ def paths(lab: Lab) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def cells(paths: list[Path]) -> dict[str, Cell]:
+def cells(paths: list[Path]) -> dict[str, CellRecord]:
     return summary.summarize(paths, repeats=4).frameworks["fake"]
 
 
-def test_a_repeat_in_another_environment_is_left_out(cells: dict[str, Cell]) -> None:
+def test_a_repeat_in_another_environment_is_left_out(cells: dict[str, CellRecord]) -> None:
     one = cells["1n1g"]
     assert ([part.repeats for part in one.left_out], one.n_ok) == ([[4]], 3)
     assert any("repeat 4 ran in another environment" in text and "MALLOC_ARENA_MAX" in text for text in one.warnings)
@@ -66,20 +66,20 @@ def test_a_repeat_in_another_environment_is_left_out(cells: dict[str, Cell]) -> 
         ("two modes", "repeat 2", "a clock that switches"),
     ],
 )
-def test_what_happens_within_a_window(cells: dict[str, Cell], words: tuple[str, ...]) -> None:
+def test_what_happens_within_a_window(cells: dict[str, CellRecord], words: tuple[str, ...]) -> None:
     assert any(all(word in text for word in words) for text in cells["1n1g"].warnings), cells["1n1g"].warnings
 
 
-def test_a_slow_first_repeat(cells: dict[str, Cell]) -> None:
+def test_a_slow_first_repeat(cells: dict[str, CellRecord]) -> None:
     texts = cells["1n1g"].warnings
     assert any("the first repeat is" in text or "of the median apart" in text for text in texts), texts
 
 
-def test_more_than_the_devices_can_give(cells: dict[str, Cell]) -> None:
+def test_more_than_the_devices_can_give(cells: dict[str, CellRecord]) -> None:
     assert any("is more than the 2 devices can give" in text for text in cells["1n2g"].warnings)
 
 
-def test_repeats_that_lie_apart(cells: dict[str, Cell]) -> None:
+def test_repeats_that_lie_apart(cells: dict[str, CellRecord]) -> None:
     assert any("of the median apart: something else used the machine" in text for text in cells["1n2g"].warnings)
 
 
@@ -113,14 +113,14 @@ def test_what_a_single_repeat_cannot_tell(lab: Lab) -> None:
     assert "Whether compile gains is not known" in said("compiled")
 
 
-def test_every_repeat_is_kept(cells: dict[str, Cell]) -> None:
+def test_every_repeat_is_kept(cells: dict[str, CellRecord]) -> None:
     one = cells["1n1g"]
     kept = [value for value in one.values if value] + [value for part in one.left_out for value in part.values]
     assert len(kept) == 4
     assert one.statuses == {"ok": 4}
 
 
-def test_use_memory_and_work_of_real_runs(cells: dict[str, Cell]) -> None:
+def test_use_memory_and_work_of_real_runs(cells: dict[str, CellRecord]) -> None:
     """What a CPU has is recorded. What it does not have has a reason."""
     one, two = cells["1n1g"], cells["1n2g"]
     assert one.use and one.use.machine["cpu_share"] and one.memory and one.memory.device_total_bytes

@@ -5,18 +5,20 @@ test is Welch's, and the A/A runs of both sides say how much two measurements of
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from throughline import files, ratios, records
+from throughline import files, records
 from throughline.archive import compare_acceptance, differing, results
 from throughline.archive.results import Key, Results
 from throughline.files import UserError
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
-from throughline.report.analysis import judged_pairs, machines, noise
-from throughline.report.analysis.judged_pairs import Pair
-from throughline.report.analysis.sides import Side, in_rounds
+from throughline.report.analysis import judged_pairs, machines
+from throughline.report.analysis.asked_pairs import untested
+from throughline.report.analysis.cells import Cell, in_rounds
+from throughline.report.analysis.comparison import Pair
 from throughline.study.result_sections import Price
 
 DAY_S = 86_400
@@ -47,7 +49,7 @@ def compare(
         there = [*compared[0].only_there[:3], *compared[0].unreadable[:1]]
         raise UserError(
             f"no cell of {', '.join(map(str, against))} is also in the present results",
-            why=f"present: {', '.join(map(_name, list(ours.sides)[:3])) or 'nothing'}; "
+            why=f"present: {', '.join(map(_name, list(ours.cells)[:3])) or 'nothing'}; "
             f"there: {', '.join(there) or 'nothing'}",
             next_step="measure a benchmark of the same name, batch, precision, framework and topology",
         )
@@ -56,13 +58,14 @@ def compare(
 
 
 def _beside(ours: Results, theirs: Results) -> ComparedArchive:
-    both = [key for key in ours.sides if key in theirs.sides]
-    pairs = judged_pairs.adjusted([_pair(ours, theirs, key) for key in both])
+    both = [key for key in ours.cells if key in theirs.cells]
+    again = [*ours.again, *theirs.again]
+    pairs = judged_pairs.tested([_pair(ours, theirs, key) for key in both], again, elsewhere=True)
     differs = {
-        key: differing.between(differing.facts(ours.sides[key]), differing.facts(theirs.sides[key])) for key in both
+        key: differing.between(differing.facts(ours.cells[key]), differing.facts(theirs.cells[key])) for key in both
     }
     everywhere = [fact for fact in next(iter(differs.values()), []) if all(fact in facts for facts in differs.values())]
-    lacking = [key for key in theirs.sides if key not in ours.sides]
+    lacking = [key for key in theirs.cells if key not in ours.cells]
     acceptance = None
     if ours.acceptance and theirs.acceptance:
         acceptance = compare_acceptance.compare(ours.acceptance, theirs.acceptance, theirs.name)
@@ -76,9 +79,9 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
             _cell(key, pair, [fact for fact in differs[key] if fact not in everywhere])
             for key, pair in zip(both, pairs, strict=True)
         ],
-        only_here=[_name(key) for key in ours.sides if key not in theirs.sides],
+        only_here=[_name(key) for key in ours.cells if key not in theirs.cells],
         only_there=[_name(key) for key in lacking],
-        **_apart([(ours.sides[key], theirs.sides[key]) for key in both]),
+        **_apart([(ours.cells[key], theirs.cells[key]) for key in both]),
         failed={_name(key): why for key in lacking if (why := ours.failed.get(key))},
         unreadable=list(theirs.unreadable),
         acceptance=acceptance,
@@ -86,40 +89,20 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
 
 
 def _pair(ours: Results, theirs: Results, key: Key) -> Pair:
-    """Return the comparison of one cell. Its test does not count the other cells yet."""
-    base, other = theirs.sides[key], ours.sides[key]
-    before, after = base.value, other.value
-    assert before and after
-    assert base.group.summary
-    assert other.group.summary
-    again = [*ours.again, *theirs.again]
-    barred = tuple(_barred(ours, theirs, key))
-    found = noise.noise_of((base, other), again)
-    return Pair(
-        what=f"here over {theirs.name}",
-        where=_name(key),
-        base=before,
-        other=after,
-        floor=noise.floor_of((base, other), again),
-        kind="archives",
-        sides=(base, other),
-        unlike=barred,
-        tested=None if barred else ratios.tested(before.repeats, after.repeats, paired=False, noise=found),
-        family=theirs.name,
-        margin=min(base.group.summary.margin, other.group.summary.margin),
-    )
+    """Return the comparison of one cell, without a test."""
+    what = f"here over {theirs.name}"
+    pair = untested(theirs.cells[key], ours.cells[key], "archives", what, _name(key), theirs.name)
+    return replace(pair, unlike=tuple(_barred(ours, theirs, key)))
 
 
 def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
     """Yield why a cell of the two sides must not be compared."""
-    here, there = ours.sides[key], theirs.sides[key]
-    assert here.group.summary
-    assert there.group.summary
+    here, there = ours.cells[key], theirs.cells[key]
     yield from differing.work(here.group.summary, there.group.summary)
-    for side, where in ((here, "here"), (there, "there")):
-        if side.row.unequal:
-            yield f"{side.row.framework} {where} {side.row.doubt} (equivalence.json)"
-    if here.row.topology.simulated != there.row.topology.simulated:
+    for cell, where in ((here, "here"), (there, "there")):
+        if cell.barred:
+            yield f"{cell.framework} {where} {cell.doubt} (equivalence.json)"
+    if here.topology.simulated != there.topology.simulated:
         yield "the nodes of one side are simulated"
     protocols = ours.protocol(key), theirs.protocol(key)
     if None not in protocols and protocols[0] != protocols[1]:
@@ -128,14 +111,13 @@ def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
 
 def _cell(key: Key, pair: Pair, differs: list[Difference]) -> ComparedCell:
     benchmark, batch, precision, framework, topology = key
-    assert pair.sides
     return ComparedCell(
         benchmark=benchmark,
         batch=batch,
         precision=precision,
         framework=framework,
         topology=topology,
-        unit=pair.sides[1].group.unit,
+        unit=pair.other.group.unit,
         ours=list(pair.other.repeats),
         theirs=list(pair.base.repeats),
         differs=differs,
@@ -148,7 +130,7 @@ def _name(key: Key) -> str:
     return f"{benchmark} bz{batch} {precision} {framework} {topology}"
 
 
-def _apart(pairs: Sequence[tuple[Side, Side]]) -> dict[str, Any]:
+def _apart(pairs: Sequence[tuple[Cell, Cell]]) -> dict[str, Any]:
     """Return `days_apart` and `together` of `ComparedArchive`: one after the other, at the same time, or in turn."""
     if pairs and all(_starts(one) and _starts(one) == _starts(other) for one, other in pairs):
         return {"days_apart": 0.0, "together": "the same runs"}
@@ -162,14 +144,13 @@ def _apart(pairs: Sequence[tuple[Side, Side]]) -> dict[str, Any]:
     return {"days_apart": 0.0, "together": "at the same time"} if gap < 0 else {"days_apart": gap / DAY_S}
 
 
-def _starts(side: Side) -> list[str | None]:
-    return list(side.row.cell.starts) if side.row.cell else []
+def _starts(cell: Cell) -> list[str | None]:
+    return list(cell.record.starts)
 
 
-def _times(side: Side) -> Iterator[datetime]:
+def _times(cell: Cell) -> Iterator[datetime]:
     """Yield the start of the first and the end of the last run, as far as the summary tells."""
-    cell = side.row.cell
-    for text in (cell.started, cell.ended) if cell else ():
+    for text in (cell.record.started, cell.record.ended):
         try:
             time = datetime.fromisoformat(text or "")
         except ValueError:

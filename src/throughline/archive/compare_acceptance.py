@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from throughline import ratios, records, statistics
+from throughline import ratios, records
 from throughline.acceptance import figures
 from throughline.archive import accepted, differing
 from throughline.archive.opening import validated
@@ -20,8 +20,7 @@ from throughline.files import UserError
 from throughline.records import RunRecord
 from throughline.records.acceptance import Acceptance, FleetFigure, Standing
 from throughline.records.compared import ComparedAcceptance, ComparedKind, ComparedPlace
-from throughline.report.analysis.judged_pairs import Pair, adjusted
-from throughline.report.analysis.values import Value
+from throughline.report.analysis.comparison import Comparison, adjusted
 from throughline.study import acceptance as study
 from throughline.study.acceptance import PlaceKind
 
@@ -119,7 +118,7 @@ class _Kind:
         """Return values of which more is better."""
         return [1 / value for value in values] if self.figure.better == "less" else list(values)
 
-    def entry(self, pair: Pair) -> ComparedKind:
+    def entry(self, pair: Comparison) -> ComparedKind:
         """Return the comparison as results/compare.json has it. pair: with the test that counts the other kinds."""
         compared = [
             ComparedPlace(place=str(now.place), ours=now.median, theirs=then.median, ratio=self._ratio(now, then))
@@ -167,7 +166,7 @@ def _kind(here: Side, there: Side, key: Key, numbered: bool) -> Iterator[_Kind]:
         yield _Kind(key, figure, places, one, other, alike)
 
 
-def _pair(kind: _Kind, here: Side, there: Side, name: str) -> Pair:
+def _pair(kind: _Kind, here: Side, there: Side, name: str) -> Comparison:
     """Return the comparison of a kind. Its test does not count the other kinds yet."""
     before, after = kind.speeds(kind.theirs), kind.speeds(kind.ours)
     now, then = here.work(kind.key), there.work(kind.key)
@@ -177,12 +176,9 @@ def _pair(kind: _Kind, here: Side, there: Side, name: str) -> Pair:
         if now.get(key) != then.get(key)
     ]
     by_place = len(kind.alike) > 1
-    return Pair(
-        what=f"here over {name}",
-        where=kind.places,
-        base=Value(name, statistics.median(before) or 0.0, tuple(before)),
-        other=Value("here", statistics.median(after) or 0.0, tuple(after)),
-        kind="acceptances",
+    return Comparison(
+        before=before,
+        after=after,
         unlike=tuple(unlike),
         tested=None if unlike else ratios.tested(before, after, paired=by_place),
         in_rounds=by_place,

@@ -5,8 +5,9 @@ from typing import Any
 
 from throughline.records import RunRecord, Summary
 from throughline.records.compared import Difference
-from throughline.report.analysis import advice
-from throughline.report.analysis.sides import LONG, Side
+from throughline.report.analysis import facts as known_facts
+from throughline.report.analysis.cells import Cell
+from throughline.report.analysis.differences import LONG
 from throughline.spec import values as json_values
 
 ORDER = (
@@ -27,7 +28,7 @@ def work(ours: Summary, theirs: Summary) -> list[str]:
 
 def of_runs(ours: RunRecord, theirs: RunRecord) -> list[Difference]:
     """Return what differs in devices and software between two runs, as `between` does."""
-    return between(*(dict(_named(advice.surroundings(run))) for run in (ours, theirs)))
+    return between(*(dict(_named(known_facts.of_run(run))) for run in (ours, theirs)))
 
 
 def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Difference]:
@@ -38,7 +39,7 @@ def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Differenc
     differing = []
     for name in dict.fromkeys([*here, *there]):
         one, other = here.get(name), there.get(name)
-        if one == other or advice.close(name, [one, other]):
+        if one == other or not known_facts.differing({name: one}, {name: other}):
             continue
         if None in (one, other) and not name.startswith("variable "):
             continue
@@ -46,20 +47,19 @@ def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Differenc
     return sorted(differing, key=lambda fact: _rank(fact.name))
 
 
-def facts(side: Side) -> dict[str, Any]:
-    """Return what may decide the speed of a side: devices, software, options and data."""
-    return dict(_facts(side))
+def facts(cell: Cell) -> dict[str, Any]:
+    """Return what may decide the speed of a cell: devices, software, options and data."""
+    return dict(_facts(cell))
 
 
-def _facts(side: Side) -> Iterator[tuple[str, Any]]:
-    yield from _named(side.group.facts(side.row))
-    summary = side.group.summary
-    if summary:
-        for part in ("options", "optimizer", "steps"):
-            for name, value in advice.flat(_plain(getattr(summary, part))).items():
-                yield f"{part}.{name}", value
-        if summary.global_batch:  # then the options state no accumulation, and each topology has its own
-            yield "options.gradient_accumulation", side.group.size(side.row).gradient_accumulation
+def _facts(cell: Cell) -> Iterator[tuple[str, Any]]:
+    yield from _named(cell.facts)
+    summary = cell.group.summary
+    for part in ("options", "optimizer", "steps"):
+        for name, value in known_facts.flat(_plain(getattr(summary, part))).items():
+            yield f"{part}.{name}", value
+    if summary.global_batch:  # then the options state no accumulation, and each topology has its own
+        yield "options.gradient_accumulation", cell.size.gradient_accumulation
 
 
 def _named(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

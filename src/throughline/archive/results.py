@@ -17,9 +17,8 @@ from throughline.archive.opening import Archive, as_json, looked_into, validated
 from throughline.files import UserError
 from throughline.records import Summary
 from throughline.report.analysis import cells, machines, noise
-from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.noise import Twice
-from throughline.report.analysis.sides import Side
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.comparison import Pair
 from throughline.study import acceptance as study
 
 Key = tuple[str, int, str, str, str]
@@ -47,46 +46,42 @@ class Results:
     acceptance: compare_acceptance.Side | None = None
 
     @cached_property
-    def sides(self) -> dict[Key, Side]:
+    def cells(self) -> dict[Key, Cell]:
         """Map the keys of measured cells to them, without A/A runs."""
-        return {
-            _key(group, row): Side(group, row)
-            for group in self.groups
-            if not group.benchmark.endswith(noise.AA)
-            for row in group.measured
-        }
+        groups = [group for group in self.groups if not group.benchmark.endswith(noise.AA)]
+        return {_key(cell): cell for group in groups for cell in group.measured}
 
     @cached_property
     def failed(self) -> dict[Key, str]:
         """Map the cells without a figure to the reason."""
-        every = [(group, row) for group in self.groups for row in group.rows]
-        return {_key(group, row): why for group, row in every if (why := cells.STATUS_MEANINGS.get(row.status))}
+        every = [cell for group in self.groups for cell in group.cells]
+        return {_key(cell): why for cell in every if (why := cells.STATUS_MEANINGS.get(cell.status))}
 
     @cached_property
-    def again(self) -> list[Twice]:
+    def again(self) -> list[Pair]:
         return list(noise.measured_twice(self.groups))
 
     @property
     def started(self) -> str | None:
-        starts = [cell.started for group in self.groups for row in group.measured if (cell := row.cell)]
+        starts = [cell.record.started for group in self.groups for cell in group.measured]
         return min((start for start in starts if start), default=None)
 
     def protocol(self, key: Key) -> int | None:
         """Return the way of measuring of a cell's first run; None if its record cannot be read."""
-        group, cell = self.sides[key].group, self.sides[key].row.cell
-        if not cell or not cell.logs:
+        group, logs = self.cells[key].group, self.cells[key].record.logs
+        if not logs:
             return None
         try:
-            record = self.json(Path(group.benchmark, group.name, cell.logs[0]).with_suffix(".json").as_posix())
+            record = self.json(Path(group.benchmark, group.name, logs[0]).with_suffix(".json").as_posix())
             protocol = record["spec"]["protocol"]
         except (OSError, ValueError, LookupError, TypeError):
             return None
         return protocol if isinstance(protocol, int) else None
 
 
-def _key(group: Group, row: Row) -> Key:
-    topology = str(replace(row.topology, simulated=False))  # simulated nodes are compared, and refused with a reason
-    return group.benchmark, group.batch, group.precision, row.framework, topology
+def _key(cell: Cell) -> Key:
+    topology = str(replace(cell.topology, simulated=False))  # simulated nodes are compared, and refused with a reason
+    return cell.group.benchmark, cell.group.batch, cell.group.precision, cell.framework, topology
 
 
 def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:

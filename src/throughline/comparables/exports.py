@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from throughline.files import write_text
-from throughline.records import Cell, Summary
+from throughline.records import CellRecord, Summary
 from throughline.spec import Topology
 
 
@@ -38,7 +38,7 @@ def write(summaries: Iterable[Summary], folder: Path) -> None:
         write_text(folder / "logs.md", "\n".join(links) + "\n")
 
 
-def _result(cell: Cell) -> dict[str, Any]:
+def _result(cell: CellRecord) -> dict[str, Any]:
     """Return a cell in DLPerf's format, with two decimals."""
     values = {
         "average_speed": cell.average_speed,
@@ -56,7 +56,7 @@ def _case(summary: Summary, topology: str) -> str:
     return f"{field}_{summary.benchmark}_{mode}_bs{summary.batch}_{summary.precision}_{devices}_speed"
 
 
-def _index(summary: Summary, topology: str, cell: Cell, case: str) -> dict[str, Any]:
+def _index(summary: Summary, topology: str, cell: CellRecord, case: str) -> dict[str, Any]:
     """Return a cell with the keys of Paddle's index."""
     devices = Topology.parse(topology).world
     return {

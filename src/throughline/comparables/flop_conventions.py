@@ -7,7 +7,7 @@ from typing import Any
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.records import Cell, Result
+from throughline.records import CellRecord, Result
 from throughline.spec import example
 from throughline.workloads.decoder import Decoder
 
@@ -85,7 +85,7 @@ def of_row(row: Result) -> dict[str, float]:
     return flops_per_sample(row.model, stated, row.batch or 1)
 
 
-def of_cell(model: str, parameters: Mapping[str, Any], cell: Cell) -> dict[str, float]:
+def of_cell(model: str, parameters: Mapping[str, Any], cell: CellRecord) -> dict[str, float]:
     """Map each convention to the FLOP/s of a device, from a cell's median; empty if the model is no decoder."""
     decoder_and_tokens = parts(model, parameters)
     if decoder_and_tokens is None or cell.median_speed is None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from throughline.records import Cell, Result
+from throughline.records import CellRecord, Result
 from throughline.spec import Topology
 
 
@@ -16,7 +16,7 @@ class Measured:
     """
 
     result: Result
-    cell: Cell
+    cell: CellRecord
     table: str
     topology: Topology
     shown: str

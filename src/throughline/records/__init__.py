@@ -55,10 +55,10 @@ from throughline.records.run import (
     Utilization,
     Work,
 )
-from throughline.records.summary import Cell, Cost, Goal, LeftOut, RankFigures, Summary, Use
+from throughline.records.summary import CellRecord, Cost, Goal, LeftOut, RankFigures, Summary, Use
 
 __all__ = [
-    "SCHEMA", "Cell", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry",
+    "SCHEMA", "CellRecord", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry",
     "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun",
     "Largest", "LeftOut", "Look", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
     "NodeHardware", "NodeTelemetry", "NotPredicted", "PredictedCell", "PredictedSeries", "Predictions", "Rank",

@@ -87,7 +87,7 @@ class RankFigures(Entry):
     matmul_flops_per_s: list[Positive | None] | None
 
 
-class Cell(Entry):
+class CellRecord(Entry):
     """All repeats of one framework on one topology, and the figures from them.
 
     other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
@@ -170,9 +170,9 @@ class Summary(WorkloadFile):
     reasons: dict[str, str]
     baselines: dict[str, str]
     margin: Share
-    frameworks: dict[str, dict[str, Cell]]
+    frameworks: dict[str, dict[str, CellRecord]]
 
-    def cells(self) -> Iterator[tuple[str, str, Cell]]:
+    def cells(self) -> Iterator[tuple[str, str, CellRecord]]:
         """Yield framework, topology and cell, in the order of the file."""
         for framework, topologies in self.frameworks.items():
             for topology, cell in topologies.items():

@@ -17,7 +17,9 @@ from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
 from throughline.report.analysis import judged_pairs, our_results, slow_ranks
-from throughline.report.analysis.cells import Group, Note
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.notes import Note
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Table
 
@@ -49,6 +51,15 @@ class Scope:
         return self.groups[0].benchmark if self.groups else ""
 
     @property
+    def cells(self) -> list[Cell]:
+        return [cell for group in self.groups for cell in group.cells]
+
+    @property
+    def measured(self) -> list[Cell]:
+        """The cells with figures."""
+        return [cell for group in self.groups for cell in group.measured]
+
+    @property
     def synthetic(self) -> bool:
         """True if every table and plot has to say that the data are synthetic."""
         return any(group.synthetic for group in self.groups)
@@ -64,7 +75,7 @@ class Scope:
         return [series for series in known if (series.batch, series.precision) == (group.batch, group.precision)]
 
     @cached_property
-    def pairs(self) -> list[judged_pairs.Pair]:
+    def pairs(self) -> list[Pair]:
         """All comparisons of the benchmark, with their verdicts."""
         return judged_pairs.judge(self.groups, self.everything)
 
@@ -74,19 +85,19 @@ class Scope:
         return slow_ranks.standings(self.groups, self.everything)
 
     @cached_property
-    def measured(self) -> list[Measured]:
+    def results(self) -> list[Measured]:
         """The measured cells, as they are compared with results of others."""
         return list(our_results.measured(self.groups))
 
     @cached_property
     def similar(self) -> list[SimilarResult]:
         """Results of others that are like cells of this benchmark."""
-        return list(similar.similar(self.measured, self.imported, self.doubts))
+        return list(similar.similar(self.results, self.imported, self.doubts))
 
     @cached_property
     def doubts(self) -> list[Doubt]:
         """Doubts about the benchmark's own rows and the imported ones."""
-        return plausibility.about_measured(self.measured, self.imported)
+        return plausibility.about_measured(self.results, self.imported)
 
 
 @dataclass(frozen=True)
@@ -125,7 +136,7 @@ class Topic:
     order: topics stand in the order of this number
     table: its table, on the page and in files
     csv: the table of its CSV file, if that has other lines
-    text: its tables in Markdown and LaTeX, if they are others
+    text: its tables in Markdown, if they are others. latex: they are written as LaTeX, too
     drawings: its plots
     remarks: sentences below its table
     notes: sentences below the table of a group
@@ -139,6 +150,7 @@ class Topic:
     table: Callable[[Scope], Table | None] = field(default=lambda scope: None)
     csv: Callable[[Scope], Table | None] = field(default=lambda scope: None)
     text: Callable[[Scope], Sequence[Table]] = field(default=lambda scope: ())
+    latex: bool = False
     drawings: Callable[[Scope], Iterable[Drawing]] = field(default=lambda scope: ())
     remarks: Callable[[Scope], Iterable[str]] = field(default=lambda scope: ())
     notes: Callable[[Scope, Group], Iterable[Note]] = field(default=lambda scope, group: ())

@@ -13,8 +13,7 @@ from report_fixture import record, spec, write_record
 from throughline.archive import differing
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report.analysis import cells, our_results, summary
-from throughline.report.analysis.sides import Side
+from throughline.report.analysis import cells, our_results, summary, titles
 from throughline.report.topic import Scope
 from throughline.report.topics import global_batch, write_tables
 from throughline.spec import StepSize
@@ -47,9 +46,9 @@ def test_all_topologies_are_one_summary_that_names_the_global_batch(tmp_path: Pa
     assert (found.global_batch, found.options.gradient_accumulation) == (SAMPLES, 1)
     assert {cell.global_batch for cell in found.frameworks["torch"].values()} == {SAMPLES}
     (group,) = cells.groups([found])
-    assert [group.size(row) for row in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
+    assert [cell.size for cell in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
     assert [one.result.gradient_accumulation for one in our_results.measured([group])] == [24, 12, 3]
-    assert "W/ accumulation to 768 samples" in cells.title(group) and "accumulation of" not in cells.title(group)
+    assert "W/ accumulation to 768 samples" in titles.title(group) and "accumulation of" not in titles.title(group)
 
 
 def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(tmp_path: Path) -> None:
@@ -81,8 +80,8 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
 
 def test_another_machine_with_a_constant_accumulation_differs_in_it(tmp_path: Path) -> None:
     ours, theirs = summarized(tmp_path / "a", asked("1n2g")), summarized(tmp_path / "b", spec(topology="1n2g"))
-    sides = [Side(group, group.measured[0]) for found in (ours, theirs) for group in cells.groups([found])]
-    assert differing.between(*map(differing.facts, sides)) == ["options.gradient_accumulation: 12 here, 1 there"]
+    both = [group.measured[0] for found in (ours, theirs) for group in cells.groups([found])]
+    assert differing.between(*map(differing.facts, both)) == ["options.gradient_accumulation: 12 here, 1 there"]
 
 
 def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> None:

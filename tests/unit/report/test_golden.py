@@ -21,9 +21,6 @@ How the tables follow from SECONDS, the time of a step in each repeat, with batc
     36 million samples   100 h, 360 USD    62.5 h, 450 USD      7.8125 h, 450 USD
     energy of a sample   2 J               2 J                  2 J                  256 J a device / (4 steps x 32)
 
-For the same samples 2n8g needs 0.0788 times the time of 1n1g, by geometric means: 100 / (1000 x 1280 x 1600)^(1/3).
-That is 1.26 times the money on 16 devices.
-
 The repeats of two topologies do not overlap: p of the rank test is that of 2 of 20 orders, 0.1, and 0.2 after Holm's
 correction for two tests. Without exchange, a step on 1n2g takes .40, .32 and .25 s. So it spends .10, .08 and .07 s on
 its exchange: the median is 80 ms, a fifth of .40 s.

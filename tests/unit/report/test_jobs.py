@@ -143,10 +143,8 @@ def test_what_gains_nothing_is_said(summaries: dict[str, dict[Path, Summary]], t
         for card, made in summaries.items()
     }
     for card in CARDS:
-        assert any("fp16 and fp32 cannot be distinguished on one device" in text for text in said[card]), said[card]
         assert any("1 valid repeat cannot decide any of the" in text for text in said[card])
         assert not any("gains nothing" in text or "gain nothing" in text for text in said[card])
-    assert any("1n2g and 1n1g cannot be distinguished" in text and "fp16" in text for text in said["A100"])
     text = page.render(Results(summaries["A100"]), [], None, tmp_path / "report.html")
     assert "Whole jobs" in text and "a whole job: 2,048 samples in each of 2 epochs" in text
     assert "best value" in text

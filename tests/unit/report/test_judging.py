@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from report_fixture import CPU, V100, jitter, observed, record, spec, write_record, write_series
+from report_fixture import CPU, V100, asked, jitter, observed, record, spec, write_record, write_series
 from throughline.files import UserError
 from throughline.records import Device, Summary
 from throughline.report.analysis import cells, cost, summary
@@ -88,9 +88,8 @@ def test_a_goal_with_a_cell_that_died_cannot_be_told(tmp_path: Path) -> None:
     assert verdicts(judged([*slow, *died], efficiency={"from_nodes": 1}))["efficiency"][0] == "fail"
     whole = judged(paths, efficiency={"from_nodes": 1})
     assert head.judged(cells.groups([whole]))[0][0] == "met"
-    asked = cells.Asked(benchmark="bert", batch=32, precision="fp32", frameworks=["torch"],
-                        topologies=["1n1g", "2n1g", "8n1g"], repeats=5)  # fmt: skip
-    verdict, _, why = head.judged(cells.groups([whole], [asked]))[0]
+    wanted = cells.read_asked(asked(["1n1g", "2n1g", "8n1g"]))
+    verdict, _, why = head.judged(cells.groups([whole], wanted))[0]
     assert verdict == "cannot be told" and why == "no record: torch 8n1g (fp32, batch 32)"
 
 
@@ -144,9 +143,8 @@ def test_the_page_takes_the_mean_over_all_batch_sizes(tmp_path: Path) -> None:
     (verdict, aim, why) = head.judged(cells.groups(summaries))[-1]
     assert (verdict, aim) == ("not met", "the GPUs are busy for at least 80 % of the time, in the mean of all cells")
     assert why == "75.0 %, the mean of 2 cells; the lowest is 60.0 % on torch 1n1g (fp32, batch 32)"
-    asked = cells.Asked(benchmark="bert", batch=64, precision="fp32", frameworks=["torch"],
-                        topologies=["1n1g", "8n1g"], repeats=3)  # fmt: skip
-    verdict, _, why = head.judged(cells.groups(summaries, [asked]))[-1]
+    wanted = cells.read_asked(asked(["1n1g", "8n1g"], repeats=3, batch=64))
+    verdict, _, why = head.judged(cells.groups(summaries, wanted))[-1]
     assert (verdict, why) == ("cannot be told", "no record: torch 8n1g (fp32, batch 64)")
 
 

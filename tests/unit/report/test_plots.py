@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import xml.etree.ElementTree as ET
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,12 +12,11 @@ from matplotlib.text import Text
 from report_fixture import jitter, record, spec, write_record, write_series, write_study, write_summaries
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
-from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import plots as draws
 from throughline.report.render import throughput_plots
-from throughline.report.render.plots import LIGHT, PAGE, inline, svg
+from throughline.report.render.plots import LIGHT, PAGE, Point, Series, inline, svg
 from throughline.report.topic import Scope
-from throughline.report.topics import precisions_compared, write_plots
+from throughline.report.topics import write_plots
 from throughline.spec import Topology
 
 
@@ -36,7 +34,7 @@ def test_files_and_determinism(tmp_path: Path) -> None:
         f"{stem}.{suffix}"
         for suffix in ("svg", "png")
         for stem in (
-            *("precisions", "bz32_fp32_beside", "bz64_fp16_beside"),
+            *("bz32_fp32_beside", "bz64_fp16_beside"),
             *(f"{g}_{what}" for g in ("bz32_fp32", "bz96_fp32", "bz64_fp16") for what in ("throughput", "speedup")),
         )
     }
@@ -52,7 +50,6 @@ def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
     for figure in (throughput_plots.throughput(group, PAGE), throughput_plots.speedup(group, PAGE)):
         assert "no measured value" in svg(figure, PAGE)
-    assert "no measured value" in svg(precisions_compared.draw([group], PAGE), PAGE)
 
 
 def test_every_repeat_is_a_point(tmp_path: Path) -> None:
@@ -63,12 +60,12 @@ def test_every_repeat_is_a_point(tmp_path: Path) -> None:
 
 
 def test_names_are_not_mathematics(tmp_path: Path) -> None:
-    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), repeats=1)])
+    found = summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), repeats=1)
     hostile = r"$\frac{1}{"
-    group = replace(group, benchmark=hostile, rows=tuple(replace(row, framework=hostile) for row in group.rows))
+    named = {"benchmark": hostile, "frameworks": {hostile: found.frameworks["torch"]}}
+    (group,) = cells.groups([found.model_copy(update=named)])
     for draw in (throughput_plots.throughput, throughput_plots.speedup):
         assert hostile in svg(draw(group, PAGE), PAGE)
-    svg(precisions_compared.draw([group], PAGE), PAGE)
 
 
 def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
@@ -107,7 +104,7 @@ def test_many_lines_have_names_that_fit(tmp_path: Path) -> None:
 
     def drawn(lines: int, heading: str = "speed") -> tuple[float, str, set[float]]:
         figure, axes = draws.blank(PAGE, heading, "samples/s")
-        points = [Point(Topology.parse(f"1n{devices}g"), Value("", 100.0 * devices)) for devices in (1, 2)]
+        points = [Point(Topology.parse(f"1n{devices}g"), 100.0 * devices) for devices in (1, 2)]
         every = [Series(f"line-{index}", tuple(points)) for index in range(lines)]
         labels = [draws.line(axes, one, PAGE.ink, PAGE, "o") for one in every]
         draws.finish(figure, axes, labels, PAGE, "")
@@ -127,8 +124,8 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
     repeats."""
     (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
     source = "published: somebody"
-    points = tuple(Point(Topology(nodes, 1), Value("theirs", 90.0 * nodes, source=source)) for nodes in (1, 2))
-    figure = throughput_plots.throughput(group, PAGE, [Series("theirs", points)])
+    points = tuple(Point(Topology(nodes, 1), 90.0 * nodes) for nodes in (1, 2))
+    figure = throughput_plots.throughput(group, PAGE, [Series("theirs", points, source)])
     (line,) = (line for line in figure.axes[0].lines if line.get_linestyle() == "--")
     assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == PAGE.surface
     text = svg(figure, PAGE)

@@ -96,9 +96,8 @@ def test_every_place_with_a_predicted_figure_says_so(scope: Scope, made: Predict
     figures = {key for key, value in rows[0].items() if re.fullmatch(r"[\d.]+", value) and key != "batch"}
     assert len(figures) > 10 and all(key.startswith("predicted_") for key in figures)
     assert rows[0]["predicted_devices"] == "64" and "8n8g" not in (tmp_path / "throughput.csv").read_text()
-    for kind in ("md", "tex"):
-        lines = (tmp_path / f"predictions.{kind}").read_text().splitlines()
-        assert all("predicted" in line.lower() for line in lines if "8n8g" in line)
+    lines = (tmp_path / "predictions.md").read_text().splitlines()
+    assert all("predicted" in line.lower() for line in lines if "8n8g" in line)
     drawing = next(iter(throughput.drawings(scope)))
     assert drawing.words.count("8n8g predicted ") == 2 and "Predicted and not measured" in drawing.words
     assert "stroke-dasharray" in svg(drawing.draw(LIGHT), LIGHT)

@@ -138,18 +138,15 @@ def test_a_step_beside_its_layers(results: tuple[Path, Results], tmp_path: Path)
     group = trained(tmp_path, 1000.0)
     (one,) = parts([group], everything)
     assert (one.layer.model, one.layer.size, one.layer.value) == ("bert-layer", 128, 136.0), "not the batch of 2"
-    assert group.summary and (cell := group.summary.frameworks["torch"]["1n1g"]).work
-    assert one.share == pytest.approx(cell.work.flops_per_s / 136e12)  # type: ignore[operator]
-    (finding,) = parts_topic.findings(Scope([group], everything))
-    said = f"bert-base reaches {100 * one.share:.0f} %"
-    assert finding.text.startswith(f"{said} of what its layers reach alone: {one.value:.2f} of 136.0 TFLOPS a device")
+    (cell,) = group.measured
+    assert cell.record.work and one.share == pytest.approx(cell.record.work.flops_per_s / 136e12)  # type: ignore[operator]
     shown = parts_topic.table(Scope([group], everything))
     assert shown
     (row,) = table_files.printed(shown)[1]
     assert row[4:] == [
-        f"{one.value:.2f}",
+        f"{one.tflops:.2f}",
         "136.0",
-        said[18:],
+        f"{100 * one.share:.0f} %",
         "128",
         "sdpa",
         "bert_layer",

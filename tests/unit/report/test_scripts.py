@@ -35,7 +35,10 @@ def test_records_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ("report.py", "--results", results, "--summaries", place, "--output", results / "report.html"),
     ):
         assert call(monkeypatch, *command) == 0
-    assert {path.name for path in (results / "bert/plots").iterdir()} >= {"bz32_fp32_speedup.svg", "precisions.png"}
+    assert {path.name for path in (results / "bert/plots").iterdir()} >= {
+        "bz32_fp32_speedup.svg",
+        "bz32_fp32_throughput.png",
+    }
     assert "- a remark" in (results / "report.html").read_text(encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ import pytest
 from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_record, write_series, write_study
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report.analysis import advice, cells, merged_notes, summary
+from throughline.report.analysis import advice, cells, merged_notes, notes, summary
 from throughline.report.render import head
 from throughline.study.runs import read_spec
 
@@ -306,7 +306,7 @@ def test_a_model_that_one_device_cannot_hold_is_compared_with_the_smallest_topol
     assert (four.replicas, four.global_batch, four.batch_size_per_device) == (2, 64, None)
     assert (found.batch, found.batch_size_per_device) == (32, None)
     assert "2 devices share one" in found.reasons["batch_size_per_device"]
-    note = next(note for note in cells.notes(cells.groups([found])[0]) if "relative to" in note.text)
+    note = next(note for note in notes.notes(cells.groups([found])[0]) if "relative to" in note.text)
     assert (note.where, "relative to 1n2g" in note.text) == ("torch", True)
 
 

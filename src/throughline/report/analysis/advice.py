@@ -6,8 +6,8 @@ from typing import Any
 from throughline import statistics
 from throughline.comparables import plausibility
 from throughline.numbers import percent
-from throughline.records import Cell, Data, Device, EquivalenceVerdict, LeftOut, RunRecord
-from throughline.report.analysis import merged_notes, windows
+from throughline.records import CellRecord, EquivalenceVerdict, LeftOut, RunRecord
+from throughline.report.analysis import facts, merged_notes, windows
 from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little
@@ -20,20 +20,12 @@ NOT_PROVEN = {
     "failed": "its equivalence check failed",
     "invalid": "its equivalence check has no valid losses",
 }  # verdicts that say nothing about what is computed
-# Parts of an environment that say nothing about its speed, or that differ in every job, as the numbers of cores do.
-UNLIKE_ANYWAY = ("tree_clean", "digest", "reasons", "binding")
-BY_TOPOLOGY = tuple(
-    f"environment.{name}" for name in ("variables.", "packages.", "gpus", "gpu_topology", "commit")
-)  # differs between topologies for good reasons; a commit in between need not change what is measured
 KERNELS = ("attention", "convolutions", "emulated_products", "memory_format", "recorded",
            "compiler", "compiling")  # fmt: skip
 """Settings of how each framework computes, which say nothing about what it computes. Only some frameworks have them."""
-CORES = ("environment.cpu_cores", "environment.cpu_quota_cores")
-"""Parts that a cluster gives to a run in proportion to its devices."""
-MEMORY = 0.02  # machines of one kind report slightly different sizes of memory
 
 
-def about_cell(runs: Sequence[RunRecord], cell: Cell, base: str) -> list[str]:
+def about_cell(runs: Sequence[RunRecord], cell: CellRecord, base: str) -> list[str]:
     """Return the warnings about one cell, from its figures and from the records behind them, sorted by repeat."""
     ok = [run for run in runs if run.status == "ok"]
     notes = [_left_out(part, [run.spec.repeat for run in ok]) for part in cell.left_out]
@@ -106,49 +98,18 @@ def _span(counts: Sequence[int]) -> str:
     return " to ".join(map(str, sorted({min(counts), max(counts)})))
 
 
-def mixture(runs: Sequence[RunRecord]) -> list[str]:
-    """Return which parts of device, environment and data differ between these records, with their values."""
-    every = [surroundings(run) for run in runs]
-    differences = []
-    for key in dict.fromkeys(key for stated in every for key in stated):
-        values = [stated.get(key) for stated in every]
-        texts = dict.fromkeys(map(str, values))
-        if len(texts) > 1 and not close(key, values):
-            differences.append(f"{key} is {' and '.join(texts)}")
-    return differences
-
-
-def unlike_ends(runs: Sequence[RunRecord], baseline: Sequence[RunRecord]) -> bool:
-    """True if a speedup over `baseline` would compare unlike things, as the comparison of the two says.
-
-    The numbers of cores do not count: a cluster gives them in proportion to the devices.
-    """
-    ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
-    if not ok or not base:
-        return False
-    here, there = surroundings(ok[-1]), surroundings(base[-1])
-    keys = (key for key in here.keys() & there.keys() if not key.startswith((*BY_TOPOLOGY, *CORES)))
-    return any(
-        here[key] != there[key] and None not in (here[key], there[key]) and not close(key, [here[key], there[key]])
-        for key in keys
-    )
-
-
 def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], name: str) -> list[str]:
     """Return what makes the speedup of `runs` over `baseline` a comparison of unlike things."""
     ok, base = ([run for run in part if run.status == "ok"] for part in (runs, baseline))
     if not ok or not base:
         return []
     # If environments are mixed inside a cell, that cell has its own warning.
-    here, there = (
-        {key: value for key, value in surroundings(part[-1]).items() if not key.startswith(BY_TOPOLOGY)}
-        for part in (ok, base)
-    )
     return [
-        f"{key} is {here.get(key)} here and {there.get(key)} in the {name} baseline, so a speedup would "
-        "compare unlike things: run the older one again"
-        for key in dict.fromkeys([*here, *there])
-        if here.get(key) != there.get(key) and not close(key, [here.get(key), there.get(key)])
+        f"{key} is {here} here and {there} in the {name} baseline, so a speedup would compare unlike things: run the "
+        "older one again"
+        for key, (here, there) in facts.differing(
+            facts.of_run(ok[-1]), facts.of_run(base[-1]), ignoring=facts.BY_TOPOLOGY
+        ).items()
     ]
 
 
@@ -180,51 +141,3 @@ def other_work(stated: Mapping[str, Any] | None, reference: Mapping[str, Any] | 
         return []
     keys = dict.fromkeys([*reference, *stated])
     return [key for key in keys if key not in KERNELS and stated.get(key) != reference.get(key)]
-
-
-def gains_nothing(ratio: str, precision: str, reference: str, native: bool | None, slower: bool, here: str = "") -> str:
-    """Return advice about a lower precision that is no faster than `reference` on one device, or is `slower`.
-
-    ratio: its throughput divided by that of `reference`. native: whether the device has fp16 units. here: what limits
-    the verdict.
-    """
-    cause = (
-        f"The device has no {precision} units and emulates them"
-        if native is False and precision == "fp16"
-        else f"Either the device has no units for {precision}, or matrix products are too small a part of the step"
-    )
-    verdict = f"is slower than {reference}" if slower else "gains nothing"
-    where = here.strip() or "here"
-    return (
-        f"{precision} {verdict} {where}: {ratio} times {reference}'s throughput on one device. {cause}. "
-        f"Use {reference}; {precision} pays on devices that multiply in it, or when memory is short"
-    )
-
-
-def flat(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return nested maps as one map with dotted keys."""
-    result: dict[str, Any] = {}
-    for key, inner in value.items():
-        name = f"{prefix}{key}"
-        result |= flat(inner, f"{name}.") if isinstance(inner, Mapping) else {name: inner}
-    return result
-
-
-def surroundings(run: RunRecord) -> dict[str, Any]:
-    """Return the device, the environment and the data of a run, by dotted keys."""
-    return facts(run.device, run.environment, run.data)
-
-
-def facts(device: Device | None, environment: Mapping[str, Any], data: Data | None) -> dict[str, Any]:
-    """Return a device, an environment and data by dotted keys."""
-    return flat({
-        "device": {"kind": device.kind, "name": device.name} if device else {},
-        "environment": {key: value for key, value in environment.items() if key not in UNLIKE_ANYWAY},
-        "data": {"content_digest": data.content_digest} if data else {},
-    })  # fmt: skip
-
-
-def close(key: str, values: Sequence[Any]) -> bool:
-    """True if these values are sizes of memory that machines of one kind report."""
-    are_sizes = key.endswith("memory_bytes") and all(isinstance(value, int | float) for value in values)
-    return are_sizes and bool(max(values) - min(values) <= MEMORY * max(values))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from throughline.records import LeftOut, RunRecord
-from throughline.report.analysis import advice
+from throughline.report.analysis import facts
 from throughline.spec import Layout, Topology, canonical
 
 ONE_DEVICE = "1n1g"
@@ -28,7 +28,10 @@ def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
             repeats=[run.spec.repeat for run in group],
             values=[run.samples_per_s for run in group if run.samples_per_s is not None],
             environment=group[0].environment.get("digest"),
-            differs=advice.mixture([group[0], kept[0]]),
+            differs=[
+                f"{key} is {out} and {kept_one}"
+                for key, (out, kept_one) in facts.differing(facts.of_run(group[0]), facts.of_run(kept[0])).items()
+            ],
         )
         for group in others
     ]
@@ -40,7 +43,7 @@ def surroundings(run: RunRecord) -> str:
 
     It has the digest of the environment in place of its facts.
     """
-    others = {key: value for key, value in advice.surroundings(run).items() if not key.startswith("environment.")}
+    others = {key: value for key, value in facts.of_run(run).items() if not key.startswith("environment.")}
     return canonical({"digest": run.environment.get("digest"), **others})
 
 

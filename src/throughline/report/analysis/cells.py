@@ -1,28 +1,26 @@
-"""Turn summaries into rows to show, in one order everywhere: what was asked for, and what came of it."""
+"""Cells: one framework on one topology each, in one order everywhere. What was asked for, and what came of it."""
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.records import Cell, Device, Summary
-from throughline.report.analysis import advice, baseline, merged_notes, workload_figures
-from throughline.spec import Precision, RunSpec, StepSize, Topology, canonical
+from throughline.records import CellRecord, Device, Summary
+from throughline.report.analysis import advice, cost, facts, summary
+from throughline.report.analysis.baseline import ONE_DEVICE
+from throughline.spec import RunSpec, StepSize, Topology, canonical
 from throughline.study.config import block_name
+from throughline.study.runs import Specification
 from throughline.study.section import Section
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
-
-NO_UNIT = "throughput"
-"""Stands in place of a unit that neither a record nor the configuration states."""
-
-NAMED = 6  # a warning about all cells of a table names no cell if the table has more than these
 
 STATUS_LABELS = {"ok": "ok", "oom": "OOM", "unsupported": "n/a", "invalid": "invalid", "failed": "failed"}
 """The printed forms of statuses. `failed`: there is no record, because the run broke off or has not run yet."""
@@ -36,15 +34,12 @@ STATUS_MEANINGS = {
 
 
 class Asked(Section):
-    """The cells of one summary that the configuration asks for."""
+    """The cells of one summary that the configuration asks for. spec: the specification of one of their runs."""
 
-    benchmark: str
-    batch: int
-    precision: Precision
+    spec: Specification
     frameworks: list[str]
     topologies: list[str]
     repeats: int
-    unit: str | None = None
 
 
 def read_asked(text: str) -> list[Asked]:
@@ -55,8 +50,8 @@ def read_asked(text: str) -> list[Asked]:
         raise UserError(
             "--expected is not a list of asked cells",
             why=str(error),
-            next_step='write [{"benchmark": "bert", "batch": 32, "precision": "fp32", "frameworks": ["torch"], '
-            '"topologies": ["1n1g", "1n2g"], "repeats": 5}]',
+            next_step='write [{"spec": {...}, "frameworks": ["torch"], "topologies": ["1n1g", "1n2g"], "repeats": 5}], '
+            "with the specification of a run of these cells, as its record has it",
         ) from None
 
 
@@ -67,83 +62,223 @@ def asked_for(specs: Iterable[RunSpec]) -> str:
         by_cell.setdefault(spec.cell, []).append(spec)
     asked = [
         Asked(
-            benchmark=runs[0].benchmark,
-            batch=runs[0].batch,
-            precision=runs[0].precision,
+            spec=runs[0],
             frameworks=list(dict.fromkeys(run.framework for run in runs)),
             topologies=list(dict.fromkeys(str(run.topology) for run in runs)),
             repeats=max(run.repeat for run in runs),
-            unit=f"{workloads.of(runs[0].model).unit}/s",
         )
         for runs in by_cell.values()
     ]
     return canonical([cell.model_dump() for cell in asked])
 
 
-@dataclass(frozen=True)
-class Row:
-    """One framework on one topology. Without a cell, nothing was measured."""
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """One framework on one topology of a group. `record` has no repeats if nothing ran."""
 
+    group: "Group"
     framework: str
     topology: Topology
-    cell: Cell | None
+    record: CellRecord
     asked: bool = True
-    exchanges: bool = True
-    proof: str = ""
 
     @property
-    def unequal(self) -> bool:
-        """True if the numerical equivalence check forbids a comparison with other frameworks."""
-        return self.proof in advice.UNEQUAL
+    def ok(self) -> bool:
+        """True if at least one repeat is ok, so that there are figures."""
+        return self.record.n_ok > 0
 
     @property
-    def doubt(self) -> str:
-        """What the equivalence check says about a framework that it bars from comparisons."""
-        if self.proof == "different":
-            return "does not compute what the others do"
-        why = advice.NOT_PROVEN.get(self.proof, "")
-        return f"is not shown to compute what the others do{why and f': {why}'}"
+    def median(self) -> float:
+        """The median throughput in the unit of the group. LookupError without a valid repeat."""
+        if self.record.median_speed is None:
+            raise LookupError(f"{self.name} has no median")
+        return self.record.median_speed
 
     @property
-    def shown(self) -> str:
-        """The framework's name in a table, with a mark if an equivalence check bars it or its ranks do not exchange."""
-        barred = (" (unequal)" if self.proof == "different" else " (unchecked)") if self.unequal else ""
-        return self.framework + barred + ("" if self.exchanges else " (no exchange)")
+    def repeats(self) -> tuple[float, ...]:
+        """The throughputs of the valid repeats."""
+        return tuple(value for value in self.record.values if value is not None)
 
     @property
     def status(self) -> str:
         """`ok` if at least one repeat is ok; else the status of most repeats; `failed` without a record."""
-        if self.cell is None or not self.cell.statuses:
-            return "failed"
-        if self.cell.n_ok:
-            return "ok"
-        return max(self.cell.statuses, key=self.cell.statuses.__getitem__)
+        statuses = self.record.statuses
+        return "ok" if self.ok else max(statuses, key=statuses.__getitem__, default="failed")
 
     @property
     def label(self) -> str:
         return STATUS_LABELS.get(self.status, self.status)
 
+    @property
+    def equivalence(self) -> str:
+        """The verdict of the framework's equivalence check; empty without one."""
+        return self.group.verdicts.get(self.framework, "")
 
-@dataclass(frozen=True)
+    @property
+    def barred(self) -> bool:
+        """True if the numerical equivalence check forbids a comparison with other frameworks."""
+        return self.equivalence in advice.UNEQUAL
+
+    @property
+    def doubt(self) -> str:
+        """What the equivalence check says about a framework that it bars from comparisons."""
+        if self.equivalence == "different":
+            return "does not compute what the others do"
+        why = advice.NOT_PROVEN.get(self.equivalence, "")
+        return f"is not shown to compute what the others do{why and f': {why}'}"
+
+    @property
+    def shown(self) -> str:
+        """The framework's name in a table, with a mark if an equivalence check bars it or its ranks do not exchange."""
+        mark = (" (unequal)" if self.equivalence == "different" else " (unchecked)") if self.barred else ""
+        return self.framework + mark + ("" if self.group.exchanges else " (no exchange)")
+
+    @property
+    def name(self) -> str:
+        return f"{self.shown} {self.topology}"
+
+    @property
+    def where(self) -> str:
+        """Its framework, topology, precision and batch in words."""
+        return f"{self.name}, {self.group.precision}, {self.group.batch_name}"
+
+    @property
+    def baseline(self) -> str:
+        """The topology that its framework's speedups are relative to."""
+        return self.group.summary.baselines.get(self.framework, ONE_DEVICE)
+
+    @property
+    def scales(self) -> bool:
+        """True if it is on another topology than the baseline of its speedup."""
+        return str(self.topology) != self.baseline
+
+    @property
+    def devices(self) -> str:
+        """Its devices in words, such as `32 devices (4n8g)`."""
+        world = self.topology.world
+        return f"{world} device{'s' if world > 1 else ''} ({self.topology})"
+
+    @property
+    def size(self) -> StepSize:
+        """The size of a step."""
+        return self.group.size_on(self.topology)
+
+    @property
+    def batch(self) -> str:
+        """The batch as a table states it: one number, or that of a device and the global one."""
+        return batch_of([self])
+
+    @property
+    def together(self) -> bool:
+        """True if a step is one call that all devices make together, so that no device has a rate."""
+        model = self.group.summary.model
+        if workloads.folder(model) is None or workloads.of(model).has_batch:
+            return False
+        return self.record.replicas < self.record.world_size
+
+    @property
+    def step_seconds(self) -> dict[int, float]:
+        """The seconds per optimizer step of each valid repeat."""
+        return {repeat: self.record.global_batch / value for repeat, value in enumerate(self.record.values, 1) if value}
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """The device, the environment and the data, by dotted keys; empty without a record."""
+        summary = self.group.summary
+        if not self.record.statuses:
+            return {}
+        environment = summary.environment.get(self.framework) or {}
+        return facts.by_key(summary.device, environment, summary.data) | (self.record.ran_in or {})
+
+    @property
+    def device(self) -> Device | None:
+        """The device of the kept runs; of another one than the summary's, fp16_native is not known."""
+        stated = self.group.summary.device
+        found = {key: self.facts.get(f"device.{key}") for key in ("kind", "name")}
+        if stated is None or None in found.values() or found == {"kind": stated.kind, "name": stated.name}:
+            return stated
+        return stated.model_copy(update={**found, "fp16_native": None})
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of its framework, as read from the model that it built; empty without them."""
+        return (self.group.summary.settings or {}).get(self.framework) or {}
+
+
+@dataclass(frozen=True, eq=False)
 class Group:
-    """One benchmark, batch size and precision: its rows, and its summary if there is one."""
+    """All cells of one benchmark, batch size and precision, which have one summary.
 
-    benchmark: str
-    batch: int
-    precision: str
-    rows: tuple[Row, ...]
-    summary: Summary | None
-    unit: str = NO_UNIT
+    asked: what the configuration asks for, if that is known. verdicts: those of the equivalence checks, by framework.
+    """
+
+    summary: Summary
+    asked: Asked | None = None
+    verdicts: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def benchmark(self) -> str:
+        return self.summary.benchmark
+
+    @property
+    def batch(self) -> int:
+        return self.summary.batch
+
+    @property
+    def precision(self) -> str:
+        return self.summary.precision
+
+    @property
+    def unit(self) -> str:
+        return self.summary.unit
+
+    @cached_property
+    def cells(self) -> tuple[Cell, ...]:
+        """Every cell that was measured or asked for: by framework, then by size."""
+        return tuple(self._cells())
+
+    def _cells(self) -> Iterable[Cell]:
+        asked, measured = self.asked, self.summary.frameworks
+        for framework in dict.fromkeys([*(asked.frameworks if asked else ()), *measured]):
+            records = measured.get(framework, {})
+            wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
+            topologies = {Topology.parse(name) for name in {*records, *wanted}}
+            for topology in sorted(topologies, key=lambda t: (t.world, t)):
+                record = records.get(str(topology)) or _not_run(asked.repeats if asked else 1, topology)
+                marked = replace(topology, simulated=record.simulated)
+                yield Cell(self, framework, marked, record, not asked or str(topology) in wanted)
+
+    @cached_property
+    def measured(self) -> list[Cell]:
+        """The cells with figures, one framework after the other."""
+        return [cell for cell in self.cells if cell.ok]
+
+    @property
+    def frameworks(self) -> list[str]:
+        return list(dict.fromkeys(cell.framework for cell in self.cells))
+
+    def series(self, framework: str) -> list[Cell]:
+        """Return the measured cells of one framework, smallest topology first."""
+        return [cell for cell in self.measured if cell.framework == framework]
+
+    def cell(self, framework: str, topology: Topology | str) -> Cell | None:
+        named = framework, str(topology)
+        return next((cell for cell in self.cells if (cell.framework, str(cell.topology)) == named), None)
+
+    @property
+    def name(self) -> str:
+        """The summary's name, such as `bz32_fp32`."""
+        return f"bz{self.batch}_{self.precision}"
 
     @property
     def per_device(self) -> bool:
         """True if `batch` is the batch of each device."""
-        return self.summary is None or self.summary.batch_size_per_device is not None
+        return self.summary.batch_size_per_device is not None
 
     @property
     def strong(self) -> bool:
         """True if the devices of every topology share one total batch, so that speedups are those of strong scaling."""
-        return self.summary is not None and self.summary.scaling == "strong"
+        return self.summary.scaling == "strong"
 
     @property
     def batch_name(self) -> str:
@@ -163,258 +298,101 @@ class Group:
 
         Then tables state the batch of a device and the global batch that an iteration trains on.
         """
-        return self.summary is not None and workloads.of(self.summary.model).by_iteration
+        return workloads.of(self.summary.model).by_iteration
+
+    @property
+    def trains(self) -> bool:
+        """False if its workload makes single calls only."""
+        model = self.summary.model
+        return workloads.folder(model) is None or workloads.of(model).trains
+
+    @property
+    def exchanges(self) -> bool:
+        """True if its ranks exchange gradients. Without that, they do not train one model together."""
+        return self.summary.options.gradient_sync
 
     @property
     def synthetic(self) -> bool:
         """True if its model reads synthetic data."""
-        if self.summary is None or workloads.of(self.summary.model).data is None:
+        if workloads.of(self.summary.model).data is None:
             return False
         return self.summary.options.data == "synthetic" or synthetic_files(self.summary)
-
-    def size(self, row: Row) -> StepSize:
-        """Return the size of a step on a row's topology."""
-        return self.size_on(row.topology)
 
     def size_on(self, topology: Topology) -> StepSize:
         """Return the size of a step on any topology, also on one that was not measured.
 
         UserError if devices or batch do not divide equally there.
         """
-        if not self.summary:
-            return StepSize(topology.world, self.batch)
         options, samples = self.summary.options, self.summary.global_batch
         size = StepSize.of(topology, options.layout, self.batch, self.summary.scaling, options.gradient_accumulation)
         return size.accumulating(samples) if samples else size
 
-    def together(self, cell: Cell) -> bool:
-        """True if a step is one call that all devices of the cell make together, so that no device has a rate."""
-        if self.summary is None or workloads.folder(self.summary.model) is None:
-            return False
-        return not workloads.of(self.summary.model).has_batch and cell.replicas < cell.world_size
-
-    def batch_per_replica(self, row: Row) -> int:
-        """Return how many samples a replica computes at once on a row's topology."""
-        return self.size(row).batch_per_replica
-
-    def batch_of(self, *rows: Row) -> str:
-        """Return the batch of these rows as a table states it: one number, or that of a device and the global one."""
-        if not self.by_iteration:
-            return str(self.batch)
-        sizes = [self.size(row) for row in rows]
-        each, every = [size.batch_per_replica for size in sizes], [size.global_batch for size in sizes]
-        return " / ".join(", ".join(dict.fromkeys(map(str, numbers))) for numbers in (each, every))
-
-    @property
-    def name(self) -> str:
-        """The summary's name, such as `bz32_fp32`."""
-        return f"bz{self.batch}_{self.precision}"
-
-    @property
-    def exchanges(self) -> bool:
-        """True if its ranks exchange gradients. Without that, they do not train one model together."""
-        return self.summary is None or self.summary.options.gradient_sync
-
-    @property
-    def frameworks(self) -> list[str]:
-        return list(dict.fromkeys(row.framework for row in self.rows))
-
-    def series(self, framework: str) -> list[Row]:
-        """Return the measured rows of one framework, smallest topology first."""
-        return [row for row in self.rows if row.framework == framework and row.cell and row.cell.n_ok]
-
-    @property
-    def measured(self) -> list[Row]:
-        """Measured rows of all frameworks, one framework after the other."""
-        return [row for framework in self.frameworks for row in self.series(framework)]
-
-    def facts(self, row: Row) -> dict[str, Any]:
-        """Return the device, the environment and the data of a row, by dotted keys."""
-        if self.summary is None or row.cell is None:
-            return {}
-        return self._facts[row.framework] | (row.cell.ran_in or {})
-
-    def device(self, row: Row) -> Device | None:
-        """Return the device of a row's kept runs; of another one than the summary's, fp16_native is not known."""
-        stated, facts = self.summary.device if self.summary else None, self.facts(row)
-        found = {key: facts.get(f"device.{key}") for key in ("kind", "name")}
-        if stated is None or None in found.values() or found == {"kind": stated.kind, "name": stated.name}:
-            return stated
-        return stated.model_copy(update={**found, "fp16_native": None})
-
     @property
     def devices(self) -> list[str]:
-        """The names of the devices of all measured rows."""
-        found = [self.device(row) for row in self.measured]
-        return list(dict.fromkeys(device.name for device in found if device))
-
-    @cached_property
-    def _facts(self) -> dict[str, dict[str, Any]]:
-        """The facts of each framework, without what a cell states otherwise."""
-        summary = self.summary
-        if summary is None:
-            return {}
-        return {
-            name: advice.facts(summary.device, summary.environment.get(name) or {}, summary.data)
-            for name in self.frameworks
-        }
-
-    def row(self, framework: str, topology: Topology) -> Row | None:
-        return next((row for row in self.rows if (row.framework, row.topology) == (framework, topology)), None)
+        """The names of the devices of all measured cells."""
+        return list(dict.fromkeys(cell.device.name for cell in self.measured if cell.device))
 
 
 def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None) -> list[Group]:
     """Return the groups, sorted by benchmark, then precision, then batch. `asked` adds the cells without a record."""
-    summarized = {(s.benchmark, s.precision, s.batch): s for s in summaries}
-    wanted = {(a.benchmark, a.precision, a.batch): a for a in asked or ()}
-    benchmarks = list(dict.fromkeys(key[0] for key in (*wanted, *summarized)))
-    keys = sorted({*summarized, *wanted}, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
-    units = {a.benchmark: a.unit for a in asked or () if a.unit} | {s.benchmark: s.unit for s in summaries}
+    wanted = {(a.spec.benchmark, a.spec.precision, a.spec.batch): a for a in asked or ()}
+    known = {key: summary.without_runs(a.spec) for key, a in wanted.items()}
+    known |= {(s.benchmark, s.precision, s.batch): s for s in summaries}
+    benchmarks = list(dict.fromkeys(key[0] for key in known))
     # Derived benchmarks have no equivalence check of their own, so verdicts are kept by block and precision.
-    proofs: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
+    verdicts: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
     for s in summaries:
         for name, proof in (s.equivalence or {}).items():
-            known = proofs[block_name(s.benchmark), s.precision]
-            if known.get(name) not in advice.UNEQUAL:
-                known[name] = proof.verdict
+            stated = verdicts[block_name(s.benchmark), s.precision]
+            if stated.get(name) not in advice.UNEQUAL:
+                stated[name] = proof.verdict
     return [
-        Group(name, batch, precision,
-              tuple(_rows(summarized.get(key), wanted.get(key), proofs[block_name(name), precision])),
-              summarized.get(key), units.get(name, NO_UNIT))
-        for key in keys for name, precision, batch in [key]
-    ]  # fmt: skip
+        Group(known[key], wanted.get(key), verdicts[block_name(key[0]), key[1]])
+        for key in sorted(known, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
+    ]
 
 
-def _rows(summary: Summary | None, asked: Asked | None, proofs: Mapping[str, str]) -> Iterable[Row]:
-    measured = summary.frameworks if summary else {}
-    frameworks = list(dict.fromkeys([*(asked.frameworks if asked else ()), *measured]))
-    exchanges = summary.options.gradient_sync if summary else True
-    for framework in frameworks:
-        cells = measured.get(framework, {})
-        wanted = set(asked.topologies) if asked and framework in asked.frameworks else set()
-        topologies = {Topology.parse(name) for name in {*cells, *wanted}}
-        for topology in sorted(topologies, key=lambda t: (t.world, t)):
-            cell, name = cells.get(str(topology)), str(topology)
-            marked = replace(topology, simulated=cell is not None and cell.simulated)
-            yield Row(framework, marked, cell, not asked or name in wanted, exchanges, proofs.get(framework, ""))
+def _not_run(repeats: int, topology: Topology) -> CellRecord:
+    """Return the record of a cell without any run: no figure is known."""
+    known: dict[str, Any] = dict.fromkeys(CellRecord.model_fields)
+    known |= {"reasons": [], "warnings": [], "logs": [], "left_out": [], "figures": [], "statuses": {}}
+    known |= {"values": [None] * repeats, "starts": [None] * repeats, "n": repeats, "n_ok": 0, "other_units": {}}
+    known |= {"simulated": False, "world_size": topology.world}
+    known["cost"] = cost.of(None, topology.world, "nothing ran", None)
+    return CellRecord.model_construct(**known)
+
+
+def batch_of(cells: Iterable[Cell]) -> str:
+    """Return the batch of the cells of one group as a table states it: one number, or two of each cell.
+
+    The two are the batch of a device and the global batch.
+    """
+    cells = list(cells)
+    if not cells[0].group.by_iteration:
+        return str(cells[0].group.batch)
+    sizes = [cell.size for cell in cells]
+    each, every = [size.batch_per_replica for size in sizes], [size.global_batch for size in sizes]
+    return " / ".join(", ".join(dict.fromkeys(map(str, numbers))) for numbers in (each, every))
+
+
+def in_rounds(cells: Iterable[Cell]) -> bool:
+    """True if repeat k of all cells ran before repeat k + 1 of any, and all cells have the same valid repeats.
+
+    This is the design of the repeats. It asks when they ran and whether they are valid, and never how fast they were.
+    """
+    starts: dict[int, list[str]] = {}
+    valid = set()
+    for cell in cells:
+        begun = {number: start for number, start in enumerate(cell.record.starts, start=1) if start}
+        valid.add(tuple(begun))
+        for number, start in begun.items():
+            starts.setdefault(number, []).append(start)
+    if len(valid) != 1 or not starts:
+        return False
+    return all(max(starts[before]) <= min(starts[after]) for before, after in pairwise(sorted(starts)))
 
 
 def synthetic_files(summary: Summary) -> bool:
     """True if a summary's runs read synthetic files."""
     read = [str((built or {}).get("data")) for built in (summary.settings or {}).values()]
     return summary.options.data == "real" and any("synthetic" in how for how in read)
-
-
-CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointing"}
-
-
-def switches(summary: Summary) -> str:
-    """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`."""
-    options = summary.options
-    always = [
-        _compiling(summary) if options.compile == "auto" else "W/ compile" if options.compile else "W/O compile",
-        "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
-        "W/O checkpointing" if not options.activation_checkpointing else CHECKPOINTED[options.activation_checkpointing],
-    ]
-    emulate = emulating(summary)
-    unusual = {
-        "W/ CUDA graph of the whole step": options.cuda_graph == "step",
-        "W/O padding": options.remove_padding is True,
-        "W/O padding where a GPU can leave it out": options.remove_padding == "auto",
-        f"W/ accumulation of {options.gradient_accumulation}": options.gradient_accumulation > 1,
-        f"W/ accumulation to {summary.global_batch or 0:,} samples": summary.global_batch is not None,
-        "W/O exchange of gradients": not options.gradient_sync,
-        f"W/ exchange in {options.reduce_dtype}": options.reduce_dtype != "fp32",
-        f"W/ sharding: {options.sharding}": options.sharding != "none",
-        f"W/ sharding in {_groups(options.hybrid_shard_groups)}": options.hybrid_shard_groups != 1,
-        f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulate)}": bool(emulate),
-        f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8" and workloads.of(summary.model).trains,
-        f"W/ tensor parallelism over {options.tensor_parallel} devices": options.tensor_parallel > 1,
-        f"W/ experts spread over {options.expert_parallel} devices": options.expert_parallel > 1,
-        f"W/ {options.data} data": options.data != "real",
-        "W/ synthetic files": synthetic_files(summary),
-    }
-    return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
-
-
-def _groups(hybrid_shard_groups: int | str) -> str:
-    return "each node" if hybrid_shard_groups == "nodes" else f"{hybrid_shard_groups} groups"
-
-
-def eager(summary: Summary) -> dict[str, str]:
-    """Map each framework whose runs left the model eager to the reason, if the summary's `compile` is `auto`."""
-    told = {name: str((built or {}).get("compiling", "")) for name, built in (summary.settings or {}).items()}
-    return {name: words for name, words in told.items() if words.startswith("not compiled")}
-
-
-def _compiling(summary: Summary) -> str:
-    """Return what `compile: auto` did: with or without, and for which frameworks if they differ."""
-    built = [name for name, settings in (summary.settings or {}).items() if settings]
-    left = [name for name in built if name in eager(summary)]
-    if not built:
-        return "compile: auto"
-    if left and len(left) < len(built):
-        return f"W/ compile (auto), but W/O compile in {', '.join(left)}"
-    return f"{'W/O' if left else 'W/'} compile (auto)"
-
-
-def emulating(summary: Summary | None) -> list[str]:
-    """Return the frameworks that multiply in fp32 because the device has no units for the precision."""
-    told = (summary and summary.settings) or {}
-    return [name for name, settings in told.items() if (settings or {}).get("emulated_products")]
-
-
-def title(group: Group) -> str:
-    """Return a table's title as DLPerf writes it."""
-    start = f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}, {group.precision}"
-    start += ", strong scaling" if group.strong else ""
-    if group.summary is None:
-        return start
-    parts = start, workload_figures.titled(group.summary), switches(group.summary)
-    return ", ".join(part for part in parts if part)
-
-
-@dataclass(frozen=True)
-class Note:
-    """A reason or a warning, and the rows it is about."""
-
-    where: str
-    text: str
-    kind: str
-
-
-def notes(group: Group) -> list[Note]:
-    """Return the reasons and warnings of all cells. Texts of several cells that differ only in numbers are one note."""
-    told: dict[tuple[str, str], list[tuple[Row, str]]] = {}
-    for row in group.rows:
-        if row.cell:
-            for kind, texts in (("reason", row.cell.reasons), ("warning", row.cell.warnings)):
-                for text in texts:
-                    told.setdefault((kind, merged_notes.form(text)), []).append((row, text))
-    of_cells = [
-        Note(_place(group, [row for row, _ in same]), next(merged_notes.merged(text for _, text in same)), kind)
-        for (kind, _), same in told.items()
-    ]
-    return [*_moved_baselines(group), *of_cells]
-
-
-def _moved_baselines(group: Group) -> list[Note]:
-    """Return a note for each framework whose speedups are not relative to one device."""
-    baselines = group.summary.baselines if group.summary else {}
-    text = "its speedups are relative to {}, the smallest topology on which the model's layout is possible"
-    return [Note(name, text.format(base), "reason") for name, base in baselines.items() if base != baseline.ONE_DEVICE]
-
-
-def _place(group: Group, rows: Sequence[Row]) -> str:
-    """Name these cells; if they are all cells of a large table, return how many they are."""
-    every = {str(row.topology) + row.framework for row in rows}
-    known = sum(row.cell is not None for row in group.rows)
-    return f"all {known} cells" if len(every) == known > NAMED else _where(rows)
-
-
-def _where(rows: Iterable[Row]) -> str:
-    """Name the cells of these rows, such as `torch 1n1g, 1n2g; mxnet-horovod 1n1g`."""
-    by_framework: dict[str, dict[str, None]] = {}
-    for row in rows:
-        by_framework.setdefault(row.framework, {})[str(row.topology)] = None
-    return "; ".join(f"{framework} {', '.join(topologies)}" for framework, topologies in by_framework.items())

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from throughline.numbers import percent, span
 from throughline.report.analysis import judged_pairs
-from throughline.report.analysis.cells import Group
-from throughline.report.analysis.judged_pairs import Pair
-from throughline.report.analysis.noise import Floor, Twice
-from throughline.report.analysis.sides import Side, differences
+from throughline.report.analysis.asked_pairs import untested
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.comparison import Floor, Pair
+from throughline.report.analysis.differences import differences
 
-Both = tuple[Side, Side]
 OTHERWISE = {
     "synthetic": "but with synthetic batches, so nothing is read",
     "no_gradient_sync": "but the ranks exchange no gradients, so each trains a model of its own",
@@ -23,51 +22,48 @@ WHAT = {"synthetic": "reading the data", "no_gradient_sync": "the exchange"}
 """Map an extra to what it leaves out."""
 
 
+def derived(cell: Cell, extra: str, everything: Iterable[Group]) -> tuple[Cell | None, list[str]]:
+    """Return the same cell in an extra's benchmark, and what differs; None if it was not measured there."""
+    for group in everything:
+        if (group.benchmark, group.name) == (f"{cell.group.benchmark}__{extra}", cell.group.name):
+            there = group.cell(cell.framework, cell.topology)
+            if there and there.ok:
+                return there, differences(cell, there)
+    return None, []
+
+
 def sentences(groups: Sequence[Group], everything: Sequence[Group]) -> Iterator[str]:
     """Yield what the groups of one derived benchmark say; nothing for any other benchmark."""
     benchmark = groups[0].benchmark if groups else ""
     name, _, extra = benchmark.partition("__")
-    origin = {_key(side): side for side in _sides(group for group in everything if group.benchmark == name)}
-    twice = [(origin[_key(side)], side) for side in _sides(groups) if extra and _key(side) in origin]
-    unlike = [differences(*both) for both in twice]
-    alike = [both for both, differing in zip(twice, unlike, strict=True) if not differing]
+    origins = [cell for group in everything if extra and group.benchmark == name for cell in group.measured]
+    found = [(cell, *derived(cell, extra, groups)) for cell in origins]
+    twice = [(cell, there, unlike) for cell, there, unlike in found if there]
+    alike = [(cell, there) for cell, there, unlike in twice if not unlike]
     if len(alike) < len(twice):
-        reason = next(differing[0] for differing in unlike if differing)
+        reason = next(unlike[0] for _, _, unlike in twice if unlike)
         yield f"{len(twice) - len(alike)} of {len(twice)} are not compared with {name}: {reason}."
     again = judged_pairs.twice_measured(groups, everything, ())
     if extra == "aa" and alike:
-        yield _measured_again(name, len(alike), [one for one in again if one.again.group.benchmark == benchmark])
+        yield _measured_again(name, len(alike), [pair for pair in again if pair.other.group.benchmark == benchmark])
     elif extra in OTHERWISE:
-        pairs = _pairs(alike if extra == "synthetic" else [b for b in alike if b[0].row.topology.world > 1], again)
+        exchanging = [both for both in alike if extra == "synthetic" or both[0].topology.world > 1]
+        pairs = judged_pairs.tested([untested(*both) for both in exchanging], again)
         if pairs:
             yield f"The same configurations as {name}, {OTHERWISE[extra]}: {_judged(pairs)}. {_so(extra, pairs)}"
 
 
-def _sides(groups: Iterable[Group]) -> list[Side]:
-    return [side for group in groups for row in group.rows if (side := Side(group, row)).value]
-
-
-def _key(side: Side) -> tuple[str, str, str]:
-    return side.group.name, side.row.framework, str(side.row.topology)
-
-
-def _measured_again(name: str, alike: int, again: Sequence[Twice]) -> str:
+def _measured_again(name: str, alike: int, again: Sequence[Pair]) -> str:
     """Say by how much the A/A runs differ, as the floor of verdicts counts it."""
     same = f"The same configurations as {name}, measured again"
     if not again:
         return f"{same}: not within a day, so no verdict counts them."
-    floor = Floor(name, max(abs(twice.log) for twice in again), len(again))
+    floor = Floor(name, max(abs(pair.log) for pair in again), len(again))
     late = f"; {alike - len(again)} more were not measured within a day" if alike > len(again) else ""
     return (
         f"{same}: the two differ by up to {percent(floor.share, 1)} ({floor.compared} compared{late}). A difference "
         "that does not lie beyond those of its frameworks here counts as noise."
     )
-
-
-def _pairs(alike: Sequence[Both], again: Sequence[Twice]) -> list[Pair]:
-    """Return the comparisons with the original benchmark, judged together."""
-    pairs = [pair for both in alike if (pair := judged_pairs.of_sides(*both, again))]
-    return judged_pairs.adjusted(pairs)
 
 
 def _judged(pairs: Sequence[Pair]) -> str:
@@ -77,22 +73,12 @@ def _judged(pairs: Sequence[Pair]) -> str:
     gains = [pair for pair in pairs if pair.verdict == "faster" and pair.tested]
     if gains:
         most = max(gains, key=lambda pair: pair.tested.ratio if pair.tested else 0.0)
-        return f"{verdicts}; the most is {_named(most)} with {_times(most)} times the throughput"
+        name = f"{most.other.framework} {most.other.topology}"
+        return f"{verdicts}; the most is {name} with {most.times} times the throughput"
     ratios = [pair.tested.ratio if pair.tested else pair.ratio for pair in pairs]
     if len(pairs) == 1:
-        return f"{verdicts}, with {_times(pairs[0])} times the throughput"
+        return f"{verdicts}, with {pairs[0].times} times the throughput"
     return f"{verdicts}, with {span((min(ratios), max(ratios)), 3)} times the throughput"
-
-
-def _named(pair: Pair) -> str:
-    assert pair.sides
-    return f"{pair.sides[1].row.framework} {pair.sides[1].row.topology}"
-
-
-def _times(pair: Pair) -> str:
-    if pair.tested is None:
-        return f"{pair.ratio:.3f}"
-    return f"{pair.tested.ratio:.{judged_pairs.places(pair.tested)}f} ({pair.interval})"
 
 
 def _so(extra: str, pairs: Sequence[Pair]) -> str:

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.numbers import percent
-from throughline.records import Cell, Goal
+from throughline.records import CellRecord, Goal
 from throughline.spec import Topology
 from throughline.study.result_sections import Goals
 
-Cells = Mapping[str, Mapping[str, Cell]]
+Cells = Mapping[str, Mapping[str, CellRecord]]
 NAMED = 3  # so many cells without a figure are named
 MACHINE = {
     "cpu": "cpu_share",
@@ -72,7 +72,7 @@ def _efficiency(frameworks: Cells, goals: Goals, baselines: Mapping[str, str]) -
     return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, lacking, reason)
 
 
-def _no_speedup(cell: Cell) -> str:
+def _no_speedup(cell: CellRecord) -> str:
     return f"no speedup: {'its baseline has no valid repeat, or ran elsewhere' if cell.n_ok else 'no valid repeat'}"
 
 
@@ -132,7 +132,7 @@ def mean_utilization(part: str, at_least: float, from_nodes: int, used: Shares) 
     return Goal(**values, verdict=verdict, mean=mean, worst=known[where], where=where, why=why)
 
 
-def _share(cell: Cell, part: str) -> float | str:
+def _share(cell: CellRecord, part: str) -> float | str:
     """Return the share of a part of the hardware that a cell used, as a mean; or why it is not known."""
     if not cell.n_ok:
         return "no valid repeat"

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
-    """Return the fields of `Cell` about memory, utilization, energy and FLOPs, over the ok runs."""
+    """Return the fields of `CellRecord` about memory, utilization, energy and FLOPs, over the ok runs."""
     ok = [run for run in runs if run.status == "ok"]
     work = [_work(run) for run in ok]
     use = {name: [getattr(run.utilization, name) for run in ok] for name in Utilization.model_fields}

@@ -12,13 +12,12 @@ from typing import Any
 
 from throughline import ratios
 from throughline.ratios import Tested
-from throughline.records import Cell, Cost
+from throughline.records import Cost
 from throughline.records.compared import BreakEven, MachineCell
 from throughline.report.analysis import cost, noise
-from throughline.report.analysis.best_value import Rated, best_of
-from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.noise import Twice
-from throughline.report.analysis.sides import Side
+from throughline.report.analysis.best_value import best_value
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.comparison import Pair
 from throughline.spec import canonical, values
 from throughline.study.result_sections import Price
 
@@ -31,25 +30,18 @@ class Option:
     """A measured cell of a machine, with its cost."""
 
     machine: str
-    side: Side
+    cell: Cell
     cost: Cost
 
     @property
-    def cell(self) -> Cell:
-        assert self.side.row.cell
-        return self.side.row.cell
-
-    @property
     def device(self) -> str | None:
-        device = self.side.group.device(self.side.row)
-        return device.name if device else None
+        return self.cell.device.name if self.cell.device else None
 
     @property
     def name(self) -> str:
         """The machine with the name of its devices, and the cell."""
-        group, row = self.side.group, self.side.row
         machine = f"{self.machine} ({self.device})" if self.device else self.machine
-        return f"{machine}: {row.shown} {row.topology}, {group.precision}, {group.batch_name}"
+        return f"{machine}: {self.cell.where}"
 
 
 def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> list[MachineCell]:
@@ -61,7 +53,7 @@ def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]
     again = [twice for groups in machines.values() for twice in noise.measured_twice(groups)]
     alike: dict[str, list[Option]] = {}
     for option in _options(machines, prices):
-        alike.setdefault(work(option.side.group, option.side.row), []).append(option)
+        alike.setdefault(work(option.cell), []).append(option)
     shared = [options for options in alike.values() if len({option.machine for option in options}) > 1]
     found = [cell for number, options in enumerate(shared, start=1) for cell in _cells(number, options, again)]
     benchmarks = list(dict.fromkeys(cell.benchmark for cell in found))
@@ -73,22 +65,20 @@ def _options(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price
         str, int
     ] = {}  # the samples of each benchmark's whole training: the first machine that states them counts
     for group in (group for groups in machines.values() for group in groups):
-        for row in group.measured:
-            if row.cell and row.cell.cost.total_samples:
-                tasks.setdefault(group.benchmark, row.cell.cost.total_samples)
+        for cell in group.measured:
+            if cell.record.cost.total_samples:
+                tasks.setdefault(group.benchmark, cell.record.cost.total_samples)
     for machine, groups in machines.items():
         for group in groups:
-            for row in group.measured if "__" not in group.benchmark and group.exchanges else ():
-                if row.cell and not row.cell.simulated:
-                    rated = _rate(machine, group, row, prices)
-                    priced = cost.of(row.cell.median_speed, row.cell.world_size, rated, tasks.get(group.benchmark))
-                    yield Option(machine, Side(group, row), priced)
+            for cell in group.measured if "__" not in group.benchmark and group.exchanges else ():
+                if not cell.record.simulated:
+                    rated, task = _rate(machine, cell, prices), tasks.get(group.benchmark)
+                    yield Option(machine, cell, cost.of(cell.median, cell.topology.world, rated, task))
 
 
-def _rate(machine: str, group: Group, row: Row, prices: Mapping[str, Price]) -> cost.Rate | str:
-    """Return the price of a row's device by `prices`; without such a price, the one that its summary states."""
-    assert row.cell
-    rated, stated = cost.rate(group.device(row), prices), row.cell.cost
+def _rate(machine: str, cell: Cell, prices: Mapping[str, Price]) -> cost.Rate | str:
+    """Return the price of a cell's device by `prices`; without such a price, the one that its summary states."""
+    rated, stated = cost.rate(cell.device, prices), cell.record.cost
     is_named = isinstance(rated, cost.Rate) and rated.source.startswith("prices.")
     if is_named or not (stated.price_per_device_hour and stated.currency):
         return rated
@@ -96,57 +86,45 @@ def _rate(machine: str, group: Group, row: Row, prices: Mapping[str, Price]) -> 
     return cost.Rate(stated.price_per_device_hour, stated.currency, whose + (stated.price_source or "its summary"))
 
 
-def work(group: Group, row: Row) -> str:
+def work(cell: Cell) -> str:
     """Return everything that decides the work of a cell, apart from its devices, framework, precision and batch."""
-    summary = group.summary
-    assert summary
+    summary = cell.group.summary
     job = values(summary.job) if summary.job else None
     options = summary.options
     alike: list[Any] = [summary.model, summary.parameters, summary.unit, summary.scaling, job, summary.optimizer.name]
-    alike += [options.data, options.dropout, options.clip, group.facts(row).get("data.content_digest")]
+    alike += [options.data, options.dropout, options.clip, cell.facts.get("data.content_digest")]
     return canonical(json.loads(json.dumps(alike, default=str)))
 
 
-def _cells(work: int, options: Sequence[Option], again: Sequence[Twice]) -> Iterator[MachineCell]:
+def _cells(work: int, options: Sequence[Option], again: Sequence[Pair]) -> Iterator[MachineCell]:
     """Yield the options that do the same work, with the best value of each benchmark and the break-even prices."""
-    even = dict(_break_evens([option for option in options if not option.side.row.unequal], again))
-    for benchmark in dict.fromkeys(option.side.group.benchmark for option in options):
-        same = [option for option in options if option.side.group.benchmark == benchmark]
-        best, why = _best_value([option for option in same if not option.side.row.unequal], again)
+    even = dict(_break_evens([option for option in options if not option.cell.barred], again))
+    for benchmark in dict.fromkeys(option.cell.group.benchmark for option in options):
+        same = [option for option in options if option.cell.group.benchmark == benchmark]
+        costs = {option.cell: option.cost for option in same if not option.cell.barred}
+        best, why = best_value(costs, again)
         for option in same:
-            group, row, cell = option.side.group, option.side.row, option.cell
-            assert cell.median_speed
+            cell, group = option.cell, option.cell.group
             yield MachineCell(
                 work=work,
                 benchmark=benchmark,
                 machine=option.machine,
                 device=option.device,
-                framework=row.shown,
-                topology=str(row.topology),
+                framework=cell.shown,
+                topology=str(cell.topology),
                 precision=group.precision,
                 batch=group.batch,
-                samples_per_s=cell.median_speed,
+                samples_per_s=cell.median,
                 unit=group.unit,
-                repeats=cell.n_ok,
+                repeats=cell.record.n_ok,
                 cost=option.cost,
-                best_value=None if why else "" if option not in best else "yes" if len(best) == 1 else "inconclusive",
+                best_value=None if why else "" if cell not in best else "yes" if len(best) == 1 else "inconclusive",
                 why=why,
                 break_even=even.get(option),
             )
 
 
-def _best_value(options: Sequence[Option], again: Sequence[Twice]) -> tuple[list[Option], str]:
-    """Return the cheapest option with those that cannot be distinguished from it, or why there is none."""
-    priced = [(option, price) for option in options if (price := option.cost.price_per_device_hour)]
-    currencies = sorted({option.cost.currency or "" for option, _ in priced})
-    if len(currencies) != 1:
-        return [], f"prices are in {' and '.join(currencies)}" if currencies else "no price is known"
-    rated = [Rated(option.side, price * option.cell.world_size / 3600) for option, price in priced]
-    best = {id(one) for one in best_of(rated, again)}
-    return [option for (option, _), one in zip(priced, rated, strict=True) if id(one) in best], ""
-
-
-def _break_evens(options: Iterable[Option], again: Sequence[Twice]) -> Iterator[tuple[Option, BreakEven]]:
+def _break_evens(options: Iterable[Option], again: Sequence[Pair]) -> Iterator[tuple[Option, BreakEven]]:
     """Yield the break-even price of each machine and device, against the first one.
 
     The fastest options are compared, on the fewest and on the most devices that both were measured on.
@@ -157,23 +135,22 @@ def _break_evens(options: Iterable[Option], again: Sequence[Twice]) -> Iterator[
             kinds.setdefault((option.machine, option.device), []).append(option)
     for other in list(kinds.values())[1:]:
         base = next(iter(kinds.values()))
-        both = sorted({option.cell.world_size for option in base} & {option.cell.world_size for option in other})
+        both = sorted({option.cell.topology.world for option in base} & {option.cell.topology.world for option in other})
         for world in dict.fromkeys([*both[:1], *both[-1:]]):
             first, second = _fastest(base, world), _fastest(other, world)
             yield second, _break_even(first, second, again)
 
 
 def _fastest(options: Iterable[Option], world: int) -> Option:
-    on_as_many = [option for option in options if option.cell.world_size == world]
-    return max(on_as_many, key=lambda option: option.cell.median_speed or 0.0)
+    on_as_many = [option for option in options if option.cell.topology.world == world]
+    return max(on_as_many, key=lambda option: option.cell.median)
 
 
-def _break_even(base: Option, other: Option, again: Sequence[Twice]) -> BreakEven:
-    before, after = base.side.value, other.side.value
-    assert before and after
-    found = noise.noise_of((base.side, other.side), again)
-    tested = ratios.tested(before.repeats, after.repeats, paired=False, noise=found)
-    worth, price = tested.ratio if tested else after.median / before.median, base.cost.price_per_device_hour
+def _break_even(base: Option, other: Option, again: Sequence[Pair]) -> BreakEven:
+    found = noise.noise_of((base.cell, other.cell), again)
+    tested = ratios.tested(base.cell.repeats, other.cell.repeats, paired=False, noise=found)
+    worth = tested.ratio if tested else other.cell.median / base.cell.median
+    price = base.cost.price_per_device_hour
     return BreakEven(
         against=base.name,
         worth=worth,

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
-from throughline.records import Cell
-from throughline.report.analysis.judged_pairs import Pair
-from throughline.report.analysis.sides import Side
+from throughline.records import CellRecord
+from throughline.report.analysis.comparison import Pair
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Figures:
     samples_per_s: float | None
 
     @classmethod
-    def of(cls, cell: Cell) -> "Figures":
+    def of(cls, cell: CellRecord) -> "Figures":
         """Return a cell's figures. Memory is what the driver counts (nvidia-smi), else what the largest rank held."""
         gpu, threads = (cell.utilization.gpu, cell.utilization.cpu) if cell.utilization else (None, None)
         used = cell.memory.device_used_bytes if cell.memory and gpu is not None else None
@@ -88,17 +86,9 @@ def option(pair: Pair) -> str:
 def switched(pairs: Iterable[Pair]) -> Iterator[tuple[Pair, OffOn]]:
     """Yield every pair of two benchmarks that differ in one option, with its figures."""
     for pair in pairs:
-        if pair.kind == "switches" and pair.sides:
-            off, on = (side.row.cell for side in pair.sides)
-            assert off and on
-            parameters, kept = int(settings(pair.sides[0]).get("parameters") or 0), None
-            summary = pair.sides[1].group.summary
-            if option(pair) == "sharding" and summary and summary.device and summary.device.kind != "cpu":
-                kept = parameters * (1 - 1 / on.replicas)
+        if pair.kind == "switches":
+            off, on, kept = pair.base.record, pair.other.record, None
+            device = pair.other.group.summary.device
+            if option(pair) == "sharding" and device and device.kind != "cpu":
+                kept = int(pair.base.settings.get("parameters") or 0) * (1 - 1 / on.replicas)
             yield pair, OffOn(Figures.of(off), Figures.of(on), kept)
-
-
-def settings(side: Side) -> dict[str, Any]:
-    """Return the settings of a side's framework, as read from the model that it built; empty without them."""
-    summary = side.group.summary
-    return (summary.settings or {}).get(side.row.framework) or {} if summary else {}

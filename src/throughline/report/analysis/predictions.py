@@ -4,7 +4,7 @@ The package `prediction/` has the model. This file says what it gets: the measur
 size and precision, with what the derived runs and the network's measurement say about their steps.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -25,14 +25,17 @@ from throughline.records import (
     Summary,
     read_summary,
 )
-from throughline.report.analysis import cells, sides
-from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.sides import Side
+from throughline.report.analysis import cells
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.derived_runs import derived
+from throughline.report.analysis.differences import unlike
 from throughline.spec import Topology
 from throughline.spec.run import example
 from throughline.statistics import coefficient_of_variation, median
 from throughline.study.section import Section
 
+EXTRAS = ("no_gradient_sync", "synthetic")
+"""The derived runs that tell what a step spends."""
 NOTHING = "nothing was measured"
 WAITS = 0.05
 """If ranks wait for data for a larger share of the window than this, the input decides the throughput."""
@@ -60,8 +63,8 @@ def derive(own: Mapping[str, Path], extras: Mapping[str, Path], asked: Asked) ->
     """
     summaries = {name: read_summary(path) for name, path in chain(own.items(), extras.items())}
     benchmark = summaries[next(iter(own))].benchmark
-    derived = {name for name in extras if summaries[name].benchmark in _derived(benchmark)}
-    used = {name: summary for name, summary in summaries.items() if name in own or name in derived}
+    names = [f"{benchmark}__{extra}" for extra in EXTRAS]
+    used = {name: summary for name, summary in summaries.items() if name in own or summary.benchmark in names}
     groups = cells.groups(used.values())
     return Predictions(
         schema_=SCHEMA,
@@ -77,28 +80,28 @@ def derive(own: Mapping[str, Path], extras: Mapping[str, Path], asked: Asked) ->
     )
 
 
-def _derived(benchmark: str) -> tuple[str, str]:
-    return f"{benchmark}__no_gradient_sync", f"{benchmark}__synthetic"
-
-
 def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequence[str]) -> PredictedSeries:
-    every = [row for row in group.series(framework) if not row.topology.simulated]
-    rows, left_out = _alike(group, every)
-    measured = [_measured(group, row, groups) for row in rows]
-    why = _why_not(group, rows)
-    job = None if why else _job(group, rows)
+    every = [cell for cell in group.series(framework) if not cell.topology.simulated]
+    alike, left_out = _alike(every)
+    measured = [_measured(cell, groups) for cell in alike]
+    why = _why_not(group, alike)
+    job = Job(
+        group.summary.options.layout, "lookups" if _looks_up(group.summary) else "gradients", _input_limits(alike)
+    )
     predicted, refused = list[PredictedCell](), list[NotPredicted]()
     for name in asked:
-        if name in {str(row.topology) for row in every}:
+        if name in {str(cell.topology) for cell in every}:
             continue
-        answer = _predicted(group, measured, Topology.parse(name), job) if job else NotPredicted(topology=name, why=why)
+        answer: PredictedCell | NotPredicted = NotPredicted(topology=name, why=why)
+        if not why:
+            answer = _predicted(group, measured, Topology.parse(name), job)
         if isinstance(answer, PredictedCell):
             predicted.append(answer.model_copy(update={"warnings": [*answer.warnings, *left_out]}))
         else:
             refused.append(NotPredicted(topology=name, why="; ".join([answer.why, *left_out])))
     return PredictedSeries(
         batch=group.batch,
-        precision=group.summary.precision if group.summary else "fp32",
+        precision=group.summary.precision,
         framework=framework,
         unit=group.unit,
         measured=measured,
@@ -107,26 +110,25 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
     )
 
 
-def _alike(group: Group, rows: Sequence[Row]) -> tuple[list[Row], list[str]]:
-    """Return the rows that may be compared with the largest one, which is scaled up, and what the others differ in."""
-    barred = [sides.unlike(Side(group, row), Side(group, rows[-1])) for row in rows]
+def _alike(every: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
+    """Return the cells that may be compared with the largest one, which is scaled up, and what the others differ in."""
+    barred = [(cell, "; ".join(unlike(cell, every[-1]))) for cell in every]
     why: dict[str, list[str]] = {}
-    for row, reasons in zip(rows, barred, strict=True):
-        if reasons:
-            why.setdefault("; ".join(reasons), []).append(str(row.topology))
-    alike = [row for row, reasons in zip(rows, barred, strict=True) if not reasons]
-    return alike, [
-        f"left out: {', '.join(names)} (not comparable with {rows[-1].topology}: {text})" for text, names in why.items()
+    for cell, text in barred:
+        if text:
+            why.setdefault(text, []).append(str(cell.topology))
+    return [cell for cell, text in barred if not text], [
+        f"left out: {', '.join(names)} (not comparable with {every[-1].topology}: {text})"
+        for text, names in why.items()
     ]
 
 
-def _measured(group: Group, row: Row, groups: Iterable[Group]) -> MeasuredPoint:
-    """Return what is known about the step of a measured row."""
-    cell = row.cell
-    assert cell
-    alone, unread = (_without(Side(group, row), name, groups) for name in _derived(group.benchmark))
-    steps, without_input = _steps(row), _steps(unread) if unread else {}
-    network = cell.network
+def _measured(cell: Cell, groups: Sequence[Group]) -> MeasuredPoint:
+    """Return what is known about the step of a measured cell."""
+    found = {extra: derived(cell, extra, groups) for extra in EXTRAS}
+    alone, unread = (there if there and not unlike(cell, there) else None for there, _ in found.values())
+    steps, without_input = cell.step_seconds, unread.step_seconds if unread else {}
+    network = cell.record.network
     message = (
         [Message(bytes=network.bytes_per_step, seconds=network.seconds)]
         if network and network.bytes_per_step and network.seconds
@@ -134,47 +136,29 @@ def _measured(group: Group, row: Row, groups: Iterable[Group]) -> MeasuredPoint:
     )
     pairs = [steps[repeat] - without_input[repeat] for repeat in steps.keys() & without_input.keys()]
     return MeasuredPoint(
-        topology=str(row.topology),
-        global_batch=cell.global_batch,
-        gradient_accumulation=group.size(row).gradient_accumulation,
+        topology=str(cell.topology),
+        global_batch=cell.record.global_batch,
+        gradient_accumulation=cell.size.gradient_accumulation,
         step_s=[*steps.values()],
-        compute_s=median([*_steps(alone).values()]) if alone and row.topology.world > 1 else None,
+        compute_s=median([*alone.step_seconds.values()]) if alone and cell.topology.world > 1 else None,
         rank_spread=_rank_spread(alone) if alone else None,
         input_s=max(0.0, median(sorted(pairs)) or 0.0) if pairs else None,
         all_reduce=message,
     )
 
 
-def _without(side: Side, name: str, groups: Iterable[Group]) -> Row | None:
-    """Return the same row in a derived benchmark; None if it was not measured alike."""
-    group, row = side.group, side.row
-    for other in groups:
-        if (other.benchmark, other.batch, other.precision) == (name, group.batch, group.precision):
-            there = other.row(row.framework, row.topology)
-            if there and there.cell and there.cell.n_ok and not sides.unlike(side, Side(other, there)):
-                return there
-    return None
-
-
-def _rank_spread(alone: Row) -> float | None:
+def _rank_spread(alone: Cell) -> float | None:
     """Return how far apart the steps of ranks are that exchange nothing: the median over the repeats; None if unknown.
 
-    alone: the row of the runs without exchange.
+    alone: the cell of the runs without exchange.
     """
-    ranks = alone.cell.ranks if alone.cell else None
+    ranks = alone.record.ranks
     if not ranks or any(rank.solo_step_s is None for rank in ranks):
         return None
     repeats = zip(*(rank.solo_step_s or () for rank in ranks), strict=True)
     known = ([step for step in steps if step is not None] for steps in repeats)
     spreads = (coefficient_of_variation(steps) for steps in known if len(steps) == len(ranks))
     return median([spread for spread in spreads if spread is not None])
-
-
-def _steps(row: Row) -> dict[int, float]:
-    """Map each repeat to its seconds per optimizer step."""
-    cell = row.cell
-    assert cell
-    return {repeat: cell.global_batch / value for repeat, value in enumerate(cell.values, 1) if value}
 
 
 def _predicted(
@@ -188,28 +172,19 @@ def _predicted(
     return prediction.predict(points, Place(topology, size.global_batch, size.gradient_accumulation, job))
 
 
-def _why_not(group: Group, rows: Sequence[Row]) -> str:
+def _why_not(group: Group, alike: Sequence[Cell]) -> str:
     """Return why nothing can be predicted about a benchmark, whatever the topology; empty if something can."""
     summary = group.summary
-    if summary is None:
-        return NOTHING
     if workloads.folder(summary.model) is None or not workloads.of(summary.model).has_batch:
         return f"a call of {summary.model} is no training step, so no model of a step holds for it"
     if summary.job:
         return "a run is a whole job, whose evaluations and checkpoints do not grow as a step does"
     if not summary.options.gradient_sync:
         return "its ranks do not exchange gradients, so they do not train one model together"
-    if not rows:
-        simulated = any(row.topology.simulated for row in group.measured)
+    if not alike:
+        simulated = any(cell.topology.simulated for cell in group.measured)
         return "its nodes are simulated on one machine, which says nothing about several" if simulated else NOTHING
     return ""
-
-
-def _job(group: Group, rows: Sequence[Row]) -> Job:
-    summary = group.summary
-    assert summary
-    layout = summary.options.layout
-    return Job(layout, "lookups" if _looks_up(summary) else "gradients", _input_limits(rows))
 
 
 def _looks_up(summary: Summary) -> bool:
@@ -218,9 +193,9 @@ def _looks_up(summary: Summary) -> bool:
     return workload.own_gradient_sync(example(summary.model, workload.parameters(**summary.parameters)))
 
 
-def _input_limits(rows: Sequence[Row]) -> str | None:
-    """Say how long ranks wait for data, if that decides the throughput of one of these rows."""
-    waits = {row.topology: row.cell.loader_stall_share for row in rows if row.cell and row.cell.loader_stall_share}
+def _input_limits(cells: Sequence[Cell]) -> str | None:
+    """Say how long ranks wait for data, if that decides the throughput of one of these cells."""
+    waits = {cell.topology: cell.record.loader_stall_share for cell in cells if cell.record.loader_stall_share}
     if not waits or max(waits.values()) <= WAITS:
         return None
     where = max(waits, key=lambda topology: waits[topology])

@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from throughline import outliers, statistics
 from throughline.outliers import Peers, Standing
-from throughline.records import Cell, RankFigures
-from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.sides import Side, differences
+from throughline.records import CellRecord, RankFigures
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.derived_runs import derived
 
 SOLO, PRODUCT = "solo_step_s", "matmul_flops_per_s"
 SURE = 0.05
@@ -45,8 +45,7 @@ class RankStanding:
     waits_s: how long it would wait in each step for the slowest rank, from the steps without exchange.
     """
 
-    group: Group
-    row: Row
+    cell: Cell
     rank: int
     node: int
     device: int
@@ -71,26 +70,20 @@ class RankStanding:
 class _Known:
     """The figures of a cell's ranks, by figure, rank and repeat."""
 
-    group: Group
-    row: Row
+    cell: Cell
     places: Sequence[RankFigures]
     figures: Mapping[str, Mapping[int, Mapping[int, float]]]
 
     @property
     def name(self) -> tuple[str, str, str]:
-        return self.group.name, self.row.framework, str(self.row.topology)
+        return self.cell.group.name, self.cell.framework, str(self.cell.topology)
 
 
 def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[RankStanding]:
     """Return every rank of every cell with several ranks, if something is known of them by themselves."""
-    named = {(other.benchmark, other.name): other for other in everything}
-    cells = [
-        known
-        for group in groups
-        if group.exchanges
-        for row in group.measured
-        if (known := _known(group, row, named.get((f"{group.benchmark}__no_gradient_sync", group.name))))
-    ]
+    everything = list(everything)
+    measured = [cell for group in groups if group.exchanges for cell in group.measured]
+    cells = [known for cell in measured if (known := _known(cell, everything))]
     judged = outliers.judge({
         (known.name, figure): Peers(values, less=figure == SOLO)
         for known in cells
@@ -129,21 +122,21 @@ def chance(values: Mapping[int, Mapping[int, float]], rank: int, less: bool) -> 
 
 def unequal_work(group: Group) -> bool:
     """True if ranks compute different numbers of tokens, so that their steps differ by their data."""
-    options = group.summary.options if group.summary else None
-    return options is not None and options.remove_padding is not False and options.data == "real"
+    options = group.summary.options
+    return options.remove_padding is not False and options.data == "real"
 
 
-def _known(group: Group, row: Row, alone: Group | None) -> _Known | None:
-    """Return what is known of a row's ranks. `alone`: the group whose ranks do not exchange."""
-    there = alone.row(row.framework, row.topology) if alone else None
-    comparable = alone and there and not differences(Side(group, row), Side(alone, there))
-    cells: dict[str, Cell | None] = {SOLO: there.cell if there and comparable else None, PRODUCT: row.cell}
-    figures = {figure: values for figure, cell in cells.items() if cell and (values := _values(cell, figure))}
-    places = next((cell.ranks for cell in cells.values() if cell and cell.ranks), None)
-    return _Known(group, row, places, figures) if places and figures else None
+def _known(cell: Cell, everything: Iterable[Group]) -> _Known | None:
+    """Return what is known of a cell's ranks, with and without exchange."""
+    alone, unlike = derived(cell, "no_gradient_sync", everything)
+    records = {SOLO: alone.record} if alone and not unlike else {}
+    records[PRODUCT] = cell.record
+    figures = {figure: values for figure, record in records.items() if (values := _values(record, figure))}
+    places = next((record.ranks for record in records.values() if record.ranks), None)
+    return _Known(cell, places, figures) if places and figures else None
 
 
-def _values(cell: Cell, figure: str) -> dict[int, dict[int, float]]:
+def _values(cell: CellRecord, figure: str) -> dict[int, dict[int, float]]:
     """Map each rank to its values by repeat; {} if the cell has none."""
     found = {rank.rank: getattr(rank, figure) for rank in cell.ranks or ()}
     return {
@@ -154,12 +147,11 @@ def _values(cell: Cell, figure: str) -> dict[int, dict[int, float]]:
 
 
 def _of_cell(known: _Known, judged: Mapping[str, Mapping[int, Standing]]) -> list[RankStanding]:
-    solo = {rank: _plain(own) if unequal_work(known.group) else own for rank, own in judged.get(SOLO, {}).items()}
+    solo = {rank: _plain(own) if unequal_work(known.cell.group) else own for rank, own in judged.get(SOLO, {}).items()}
     product, waits = judged.get(PRODUCT, {}), _waits(known.figures.get(SOLO, {}))
     return [
         RankStanding(
-            known.group,
-            known.row,
+            known.cell,
             place.rank,
             place.node,
             place.device,

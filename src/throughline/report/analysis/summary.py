@@ -11,10 +11,19 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from throughline import ratios, statistics
+from throughline import ratios, statistics, workloads
 from throughline.files import UserError, snakemake, write_json
-from throughline.records import SCHEMA, Cell, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import advice, baseline, cost, goals, hardware_totals, rank_figures, workload_figures
+from throughline.records import SCHEMA, CellRecord, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
+from throughline.report.analysis import (
+    advice,
+    baseline,
+    cost,
+    facts,
+    goals,
+    hardware_totals,
+    rank_figures,
+    workload_figures,
+)
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
 from throughline.study.result_sections import Goals, Price
@@ -75,39 +84,46 @@ def summarize(
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
     doubts = advice.about_frameworks(settings, verdicts or {})
     environment = {run.spec.framework: run.environment for run in (*reversed(runs), *reversed(kept))}  # the first kept
-    stated = {name: advice.facts(device, facts, data) for name, facts in environment.items()}
+    stated = {name: facts.by_key(device, about, data) for name, about in environment.items()}
     cells = {
         name: _series(series, pooled[name], baselines[name], repeats, doubts[name], terms, stated[name])
         for name, series in by_framework.items()
     }
-    spec, (per_device, reasons) = runs[0].spec, _batch_per_device(runs[0].spec)
-    return Summary(
-        schema_=SCHEMA,
-        benchmark=spec.benchmark,
-        model=spec.model,
-        parameters=json_values(spec.parameters),
-        batch=spec.batch,
-        batch_size_per_device=per_device,
-        precision=spec.precision,
-        scaling=spec.scaling,
-        global_batch=spec.global_batch,
+    return without_runs(
+        runs[0].spec,
         unit=runs[0].unit,
         device=device,
         environment=environment,
-        optimizer=spec.optimizer,
-        options=spec.block_options,
-        steps=spec.steps,
-        job=spec.job,
         data=data,
         remarks=remarks,
         equivalence=verdicts,
         settings=settings if any(settings.values()) else None,
         goals=goals.judge(cells, terms.goals, device.kind if device else None, baselines) if terms.goals else None,
-        reasons=reasons,
         baselines=baselines,
         margin=terms.margin,
         frameworks=cells,
     )
+
+
+def without_runs(spec: RunSpec, **measured: Any) -> Summary:
+    """Return the summary of the runs that are like `spec`, as long as none has a record; `measured` replaces fields."""
+    per_device, reasons = _batch_per_device(spec)
+    known: dict[str, Any] = {
+        "schema_": SCHEMA,
+        "parameters": json_values(spec.parameters),
+        "batch_size_per_device": per_device,
+        "unit": f"{workloads.of(spec.model).unit}/s",
+        "options": spec.block_options,
+        "environment": {},
+        "reasons": reasons,
+        "baselines": {},
+        "margin": ratios.MARGIN,
+        "frameworks": {},
+    }
+    same = ("benchmark", "model", "batch", "precision", "scaling", "global_batch", "optimizer", "steps", "job")
+    known |= {name: getattr(spec, name) for name in same}
+    nothing = dict.fromkeys(("device", "data", "remarks", "equivalence", "settings", "goals"))
+    return Summary(**{**nothing, **known, **measured})
 
 
 def _settings(runs: Runs) -> dict[str, Any] | None:
@@ -120,9 +136,9 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
     if not paths:
         raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
     records = [(path, read_run(path)) for path in paths]
-    values = [(path, advice.flat(_fixed(run.spec))) for path, run in records]
+    values = [(path, facts.flat(_fixed(run.spec))) for path, run in records]
     if asked:
-        _as_asked(values, advice.flat(_fixed(asked)))
+        _as_asked(values, facts.flat(_fixed(asked)))
     _same(values)
     for topology in {run.spec.topology for _, run in records}:
         _same([(path, {"hosts": run.spec.hosts}) for path, run in records if run.spec.topology == topology])
@@ -242,22 +258,20 @@ def _series(
     doubts: Sequence[str],
     terms: Terms,
     stated: dict[str, Any],
-) -> dict[str, Cell]:
+) -> dict[str, CellRecord]:
     """Return the cells of one framework by topology, smallest first.
 
     pooled: the runs that enter each cell, and those that are left out. doubts: warnings about the framework. stated:
     the facts of its environment; a cell keeps what differs from them.
     """
     base_runs = pooled.get(base, ([], []))[0]
-    cells: dict[str, Cell] = {}
+    cells: dict[str, CellRecord] = {}
     for topology, (kept, left_out) in pooled.items():
         cell = _cell(by_topology[topology], kept, left_out, repeats, base, base_runs, terms, stated)
-        if topology != base and advice.unlike_ends(kept, base_runs):
+        unlike = advice.unlike_baseline(kept, base_runs, base) if topology != base else []
+        if unlike:
             cell = cell.model_copy(update=NO_SPEEDUP)
-        notes = advice.about_cell(kept, cell, base)
-        if topology != base:
-            notes += advice.unlike_baseline(kept, base_runs, base)
-        cells[topology] = cell.model_copy(update={"warnings": [*notes, *doubts]})
+        cells[topology] = cell.model_copy(update={"warnings": [*advice.about_cell(kept, cell, base), *unlike, *doubts]})
     return cells
 
 
@@ -269,7 +283,7 @@ def _when_and_where(runs: Runs, stated: dict[str, Any]) -> dict[str, Any]:
     ok = [run for run in runs if run.status == "ok"]
     if not ok:
         return dict.fromkeys(("ran_in", "started", "ended"))
-    here = advice.surroundings(ok[-1])
+    here = facts.of_run(ok[-1])
     ran_in = {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
     return {"ran_in": ran_in, "started": min(run.started for run in ok), "ended": max(run.ended for run in ok)}
 
@@ -283,7 +297,7 @@ def _cell(
     base_runs: Runs,
     terms: Terms,
     stated: dict[str, Any],
-) -> Cell:
+) -> CellRecord:
     """Compute a cell from `runs`. every: all records of the cell, with those that are left out."""
     spec = every[0].spec
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
@@ -295,7 +309,7 @@ def _cell(
     speedup = statistics.speedup(middle, statistics.median(base_speeds))
     interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
     rated = cost.rate(next((run.device for run in runs if run.device), None), terms.prices)
-    return Cell(
+    return CellRecord(
         values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
         n=n,
         n_ok=len(speeds),

@@ -1,66 +1,17 @@
 """Write what stands above a benchmark's tables: its fastest cell, its goals, and how it was set up."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from throughline import statistics, workloads
+from throughline import statistics
 from throughline.numbers import percent, reading, span
-from throughline.records import Cell, Data, Goal, Summary
+from throughline.records import Data, Goal, Summary
 from throughline.report.analysis import asked_pairs, goals, leader
 from throughline.report.analysis import workload_figures as workload
+from throughline.report.analysis.asked_pairs import fastest
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.judged_pairs import Pair
-from throughline.report.analysis.sides import Side
-from throughline.spec import EpochsJob, Topology
-
-
-@dataclass(frozen=True)
-class Best:
-    """A measured row and the group it belongs to."""
-
-    group: Group
-    row: Row
-    cell: Cell
-
-    @property
-    def speed(self) -> float:
-        return self.cell.median_speed or 0.0
-
-    @property
-    def baseline(self) -> str:
-        return baseline(self.group, self.row.framework)
-
-    @property
-    def scales(self) -> bool:
-        """True if it has more devices than the baseline of its speedup."""
-        return str(self.row.topology) != self.baseline
-
-    @property
-    def devices(self) -> str:
-        """Its devices in words, such as `32 devices (4n8g)`."""
-        world = self.row.topology.world
-        return f"{world} device{'s' if world > 1 else ''} ({self.row.topology})"
-
-    @property
-    def settings(self) -> str:
-        return f"{self.group.precision} with {self.group.batch_text}"
-
-
-def measured(groups: Iterable[Group]) -> list[Best]:
-    """Return every row with a median."""
-    rows = ((group, row) for group in groups for row in group.rows)
-    return [Best(group, row, row.cell) for group, row in rows if row.cell and row.cell.median_speed is not None]
-
-
-def fastest(groups: Sequence[Group]) -> Best | None:
-    """Return the fastest row of those that compute what they should."""
-    return max((best for best in measured(groups) if not best.row.unequal), key=lambda best: best.speed, default=None)
-
-
-def baseline(group: Group, framework: str) -> str:
-    """Return the topology that a framework's speedups are relative to."""
-    return group.summary.baselines.get(framework, ONE_DEVICE) if group.summary else ONE_DEVICE
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.comparison import Pair
+from throughline.spec import EpochsJob
 
 
 def over(topology: str) -> str:
@@ -73,83 +24,88 @@ def headline(groups: Sequence[Group], pairs: Sequence[Pair], *, scaling: bool = 
 
     It names no framework as the fastest that the verdicts of `pairs` do not find faster than all others.
     """
-    best, every = fastest(groups), measured(groups)
+    best, every = fastest(groups), [cell for group in groups for cell in group.measured]
     if best is None and every:
-        rows = {best.row.framework: best.row for best in every}
-        reasons = ", ".join(f"{name} {row.doubt}" for name, row in rows.items())
+        reasons = ", ".join(dict.fromkeys(f"{cell.framework} {cell.doubt}" for cell in every))
         return f"No figure is shown here: {reasons} (equivalence.json)."
     if best is None:
         return "Nothing could be measured yet."
-    cell, unit, summary = best.cell, best.group.unit, best.group.summary
-    repeats = f"Median of {cell.n_ok} repeats, which lie between {reading(cell.min)} and {reading(cell.max)} {unit}."
-    if cell.n_ok == 1:
+    record, unit = best.record, best.group.unit
+    repeats = (
+        f"Median of {record.n_ok} repeats, which lie between {reading(record.min)} and {reading(record.max)} {unit}."
+    )
+    if record.n_ok == 1:
         repeats = "There is only one repeat, so how much it varies is not known."
-    model = summary.model if summary else best.group.benchmark
-    does = "trains" if workloads.folder(model) is None or workloads.of(model).trains else "calls"
     return (
-        f"{_rivals(best, groups, pairs)}{best.row.shown} {does} {model} at {reading(best.speed)} {unit} "
-        f"on {best.devices} ({best.settings}){_scaling(best, every) if scaling else ''}. {repeats}"
+        f"{_rivals(best, groups, pairs)}{best.shown} {'trains' if best.group.trains else 'calls'} "
+        f"{best.group.summary.model} at {reading(best.median)} {unit} on {best.devices} ({settings_of(best)})"
+        f"{_scaling(best, every) if scaling else ''}. {repeats}"
     )
 
 
-def _rivals(best: Best, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
+def settings_of(cell: Cell) -> str:
+    """Return a cell's precision and batch in words."""
+    return f"{cell.group.precision} with {cell.group.batch_text}"
+
+
+def _rivals(best: Cell, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
     """Return what has to stand before a highest median that is no winner: which frameworks it does not beat.
 
     Frameworks that their equivalence check bars from a comparison are no rivals.
     """
-    first = Side(best.group, best.row)
-    others = [other for other in asked_pairs.best_of_others(groups, first) if not other.row.unequal]
-    open_ = leader.not_beaten(first, others, pairs, beyond_runs=False)
-    own = [pair for pair in pairs if pair.sides and any(side.row is best.row for side in pair.sides)]
-    unlike = {side.row.framework for pair in own if pair.unlike for side in pair.sides or ()}
+    others = [other for other in asked_pairs.best_of_others(groups, best) if not other.barred]
+    open_ = leader.not_beaten(best, others, pairs, beyond_runs=False)
+    barred = [pair for pair in pairs if pair.unlike and pair.about(best)]
+    unlike = {cell.framework for pair in barred for cell in (pair.base, pair.other)}
     reasons = {
         "the highest median cannot be distinguished from {}": [name for name in open_ if name not in unlike],
         "the highest median is not comparable with that of {}": [name for name in open_ if name in unlike],
-        f"there is no figure on {best.row.topology} ({best.group.precision}) of {{}}": [
-            name for name in asked_pairs.without_figure(groups, first) if name not in open_
+        f"there is no figure on {best.topology} ({best.group.precision}) of {{}}": [
+            name for name in asked_pairs.without_figure(groups, best) if name not in open_
         ],
     }
     why = [text.format(" and ".join(", ".join(names).rsplit(", ", 1))) for text, names in reasons.items() if names]
     return f"No framework is shown to be the fastest: {', and '.join(why)}. " if why else ""
 
 
-def _scaling(best: Best, every: Sequence[Best]) -> str:
-    cell, world = best.cell, best.row.topology.world
+def _scaling(best: Cell, every: Sequence[Cell]) -> str:
+    record, world = best.record, best.topology.world
     if not best.scales:
-        unequal = any(other.row.unequal for other in every)
+        unequal = any(other.barred for other in every)
         return ", the highest median of all cells" + (" that compute what they should" if unequal else "")
-    if cell.speedup is None:
+    if record.speedup is None:
         return f"; its speedup is not known, because {no_speedup(best)}"
-    between = f" (speedup {span(cell.speedup_range)} within the ranges of the repeats)" if cell.speedup_range else ""
+    ends = record.speedup_range
+    between = f" (speedup {span(ends)} within the ranges of the repeats)" if ends else ""
     return (
-        f": {cell.speedup:.2f} times {over(best.baseline)}, {percent(cell.efficiency)} of what {world} devices could "
-        f"ideally give{between}"
+        f": {record.speedup:.2f} times {over(best.baseline)}, {percent(record.efficiency)} of what {world} devices "
+        f"could ideally give{between}"
     )
 
 
-def no_speedup(best: Best) -> str:
-    """Return why a row on several devices has no speedup."""
-    base = best.group.row(best.row.framework, Topology.parse(best.baseline))
+def no_speedup(cell: Cell) -> str:
+    """Return why a cell on several devices has no speedup."""
+    base = cell.group.cell(cell.framework, cell.baseline)
     if base is None:
-        return f"there are no runs on its baseline, {best.baseline}"
-    if base.cell and base.cell.n_ok:
-        return f"its baseline, {best.baseline}, ran in another environment"
-    return f"its baseline, {best.baseline}, has no valid repeat"
+        return f"there are no runs on its baseline, {cell.baseline}"
+    if base.ok:
+        return f"its baseline, {cell.baseline}, ran in another environment"
+    return f"its baseline, {cell.baseline}, has no valid repeat"
 
 
-def figures(best: Best | None) -> list[tuple[str, str, str]]:
+def figures(best: Cell | None) -> list[tuple[str, str, str]]:
     """Return the headline's numbers to be shown large: value, unit, and what it is."""
     if best is None:
         return []
-    cell = best.cell
-    rows = [(reading(best.speed), best.group.unit, f"on {best.devices}")]
-    rows += [(reading(value / cell.world_size), unit, "per device") for unit, value in cell.other_units.items()]
-    if best.scales and cell.speedup is not None:
+    record = best.record
+    rows = [(reading(best.median), best.group.unit, f"on {best.devices}")]
+    rows += [(reading(value / record.world_size), unit, "per device") for unit, value in record.other_units.items()]
+    if best.scales and record.speedup is not None:
         kind = "strong-scaling speedup" if best.group.strong else "speedup"
-        rows.append((f"{cell.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}"))
-        rows.append((percent(cell.efficiency), "", "efficiency"))
-    width = statistics.spread([value for value in cell.values if value])
-    return [*rows, (percent(width, 1) or "n/a", "", f"spread of {cell.n_ok} of {cell.n} repeats")]
+        rows.append((f"{record.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}"))
+        rows.append((percent(record.efficiency), "", "efficiency"))
+    width = statistics.spread(best.repeats)
+    return [*rows, (percent(width, 1) or "n/a", "", f"spread of {record.n_ok} of {record.n} repeats")]
 
 
 def _job(job: EpochsJob) -> str:
@@ -200,13 +156,13 @@ def _data(data: Data | None) -> str:
 
 def _without_record(groups: Sequence[Group], goal: Goal) -> str:
     """Name the cells that a goal is about and that have no record, because their runs failed or are still to come."""
-    rows = dict.fromkeys(
-        f"{row.framework} {row.topology} ({group.precision}, {group.batch_name})"
+    without = dict.fromkeys(
+        f"{cell.framework} {cell.topology} ({group.precision}, {group.batch_name})"
         for group in groups
-        for row in group.rows
-        if row.cell is None and row.topology.nodes >= (goal.from_nodes or 1)
+        for cell in group.cells
+        if not cell.record.statuses and cell.topology.nodes >= (goal.from_nodes or 1)
     )
-    return ", ".join(rows)
+    return ", ".join(without)
 
 
 VERDICTS = {"pass": "met", "fail": "not met", "not measured": "cannot be told"}
@@ -218,7 +174,7 @@ def judged(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
     judgements: dict[str, list[tuple[Group, Goal]]] = {}
     means: dict[str, Goal] = {}
     for group in groups:
-        for goal in (group.summary.goals if group.summary else None) or ():
+        for goal in group.summary.goals or ():
             if goal.part:
                 means.setdefault(goal.part, goal)
             else:
@@ -256,11 +212,10 @@ def _mean(groups: Sequence[Group], part: str, goal: Goal) -> tuple[str, str, str
     known: dict[str, float] = {}
     lacking: dict[str, str] = {}
     for group in groups:
-        if group.summary:
-            suffix = f" ({group.precision}, {group.batch_name})"
-            used = goals.shares(group.summary.frameworks, part, nodes, suffix)
-            known |= used.known
-            lacking |= used.lacking
+        suffix = f" ({group.precision}, {group.batch_name})"
+        used = goals.shares(group.summary.frameworks, part, nodes, suffix)
+        known |= used.known
+        lacking |= used.lacking
     judged = goals.mean_utilization(part, goal.at_least, nodes, goals.Shares(known, lacking))
     verdict, why = judged.verdict, ""
     if verdict != "not measured" and (gone := _without_record(groups, goal)):

@@ -16,10 +16,9 @@ from throughline.comparables import plausibility
 from throughline.files import write_text
 from throughline.numbers import reading
 from throughline.records.imported import OUTCOMES, Imported, ImportedRun
-from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files, tables
-from throughline.report.render.plots import LIGHT, PAGE, Theme, inline
+from throughline.report.render.plots import LIGHT, PAGE, Point, Series, Theme, inline
 from throughline.report.render.tables import TEXT, Entry, Table
 from throughline.report.topic import Topic
 from throughline.spec import Topology
@@ -110,10 +109,9 @@ def _series(runs: Sequence[ImportedRun]) -> list[Series]:
             if run.framework == framework and run.devices and run.value:
                 by_devices.setdefault(run.devices, []).append(run.value)
         points = tuple(
-            Point(Topology(1, devices), Value("", median(values), tuple(values), IMPORTED))
-            for devices, values in sorted(by_devices.items())
+            Point(Topology(1, devices), median(values), tuple(values)) for devices, values in sorted(by_devices.items())
         )
-        lines.append(Series(framework, points))
+        lines.append(Series(framework, points, IMPORTED))
     return lines
 
 
@@ -121,7 +119,7 @@ def _words(lines: Sequence[Series], unit: str) -> str:
     """Return a plot's numbers in words, for people who cannot see it."""
     texts = []
     for line in lines:
-        values = [f"{point.topology.world} devices {reading(point.value.median)} {unit}" for point in line.points]
+        values = [f"{point.topology.world} devices {reading(point.median)} {unit}" for point in line.points]
         texts.append(f"{line.name}: {', '.join(values)}.")
     return " ".join(texts)
 

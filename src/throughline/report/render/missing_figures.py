@@ -9,7 +9,7 @@ from throughline.report.render.tables import Entry, Table
 
 def counts(groups: Sequence[Group]) -> list[tuple[str, str, int]]:
     """Count the cells of each status: (status, label, count)."""
-    every = [row.status for group in groups for row in group.rows]
+    every = [cell.status for group in groups for cell in group.cells]
     labels = {**STATUS_LABELS, "ok": "measured"}
     return [(status, label, every.count(status)) for status, label in labels.items() if status in every]
 
@@ -18,13 +18,13 @@ def cells(groups: Sequence[Group]) -> Table | None:
     """Return a line for each cell without a figure; None if every cell has one."""
     rows: list[list[str | Entry]] = [
         [
-            f"{group.benchmark}, {group.precision}, {group.batch_name}, {row.framework}, {row.topology}",
-            Entry.words(row.label, chip=row.status),
-            STATUS_MEANINGS[row.status],
-            "; ".join(row.cell.reasons if row.cell else ()),
+            f"{group.benchmark}, {group.precision}, {group.batch_name}, {cell.framework}, {cell.topology}",
+            Entry.words(cell.label, chip=cell.status),
+            STATUS_MEANINGS[cell.status],
+            "; ".join(cell.record.reasons),
         ]
         for group in groups
-        for row in group.rows
-        if row.status in STATUS_MEANINGS
+        for cell in group.cells
+        if cell.status in STATUS_MEANINGS
     ]
     return tables.texts(["cell", "outcome", "meaning", "reason"], rows, style="words") if rows else None

@@ -1,39 +1,15 @@
 """The overview above all benchmarks: the fastest cell of every framework."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from throughline.numbers import reading
-from throughline.records import Cell
-from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.leader import leader
-from throughline.report.render import cell_entries, tables
-from throughline.report.render.head import measured
-from throughline.report.render.tables import Column, Entry, Table
+from throughline.report.render import cell_entries
+from throughline.report.render.tables import Column, Entry, Line, Table
 from throughline.report.topic import Scope
-
-
-@dataclass(frozen=True)
-class Line:
-    """One framework in a benchmark: its fastest cell, or its first cell if none has a figure.
-
-    `leads`: this framework is the fastest, and the page's comparisons tell it apart from every other one.
-    `measured` of `cells` cells have a figure.
-    """
-
-    group: Group
-    row: Row
-    leads: bool
-    measured: int
-    cells: int
-
-    @property
-    def cell(self) -> Cell | None:
-        """The cell, if it has a figure."""
-        return self.row.cell if self.row.status == "ok" else None
-
 
 COLUMNS = (
     Column(heading="benchmark", small="model", names=True),
@@ -50,54 +26,48 @@ COLUMNS = (
 )
 
 
-def table(lines: Iterable[tables.Line]) -> Table:
+def table(lines: Iterable[Line]) -> Table:
     """Return the overview of several benchmarks."""
     return Table(COLUMNS, list(lines), style="results")
 
 
-def lines(scope: Scope, identity: str) -> Iterator[tables.Line]:
-    """Yield the lines of one benchmark. `identity` is the id of its section on the page."""
-    for number, line in enumerate(fastest_cells(scope)):
-        row, star = line.row, " ★" if line.leads else ""
-        style = row.status + ("" if number else " first")
-        yield tables.Line(_entries(line, identity), line.group, row, f"{row.shown}{star}", style)
+def lines(scope: Scope, identity: str) -> Iterator[Line]:
+    """Yield a line for the fastest cell of each framework. `identity` is the id of the benchmark's section."""
+    leads = leader(scope.groups, scope.pairs)
+    for number, framework in enumerate(dict.fromkeys(cell.framework for cell in scope.cells)):
+        cells = [cell for cell in scope.cells if cell.framework == framework]
+        measured = [cell for cell in cells if cell.ok]
+        best = max(measured, key=lambda cell: cell.median, default=cells[0])
+        star = " ★" if best is leads else ""
+        figures = Entry(f"{len(measured)}/{len(cells)}", len(measured), kind="short" * (len(measured) < len(cells)))
+        entries = _entries(best, identity, figures, best is leads)
+        yield Line(entries, best, f"{best.shown}{star}", best.status + ("" if number else " first"))
 
 
-def _entries(line: Line, identity: str) -> list[Entry]:
-    group, row, cell = line.group, line.row, line.cell
-    model = Markup("<small>{}</small>").format(group.summary.model) if group.summary else ""
-    best = Markup(' <span class="best" title="faster than every other framework, by the comparisons below">★</span>')
+def _entries(cell: Cell, identity: str, figures: Entry, leads: bool) -> list[Entry]:
+    group = cell.group
+    model = Markup("<small>{}</small>").format(group.summary.model)
+    star = Markup(' <span class="best" title="faster than every other framework, by the comparisons below">★</span>')
     precision = Markup("{}<small>{}</small>").format(group.precision, group.batch_name)
     return [
         Entry(html=Markup('<a href="#{}">{}</a>{}').format(identity, group.benchmark, model)),
-        Entry(html=Markup("{}{}").format(row.shown, best if line.leads else "")),
-        _median(line),
-        Entry(str(row.topology), row.topology.world),
+        Entry(html=Markup("{}{}").format(cell.shown, star if leads else "")),
+        _median(cell),
+        Entry(str(cell.topology), cell.topology.world),
         Entry(html=precision),
-        cell_entries.per_device(group, row),
-        cell_entries.speedup(group, row),
-        cell_entries.efficiency(group, row),
-        cell_entries.repeats(group, row),
-        Entry(f"{line.measured}/{line.cells}", line.measured, kind="short" if line.measured < line.cells else ""),
-        Entry(str(len(cell.warnings)) if cell else ""),
+        cell_entries.per_device(cell),
+        cell_entries.speedup(cell),
+        cell_entries.efficiency(cell),
+        cell_entries.repeats(cell),
+        figures,
+        Entry(str(len(cell.record.warnings)) if cell.ok else ""),
     ]
 
 
-def _median(line: Line) -> Entry:
-    cell = line.cell
-    if cell is None:
-        return Entry.outcome(line.row)
+def _median(cell: Cell) -> Entry:
+    if not cell.ok:
+        return Entry.outcome(cell)
     html = Markup('{} <span class="unit">{}</span>{}')
-    median, others = reading(cell.median_speed), cell_entries.in_other_units(cell)
-    return Entry(median, cell.median_speed, kind="strong", html=html.format(median, line.group.unit, others))
-
-
-def fastest_cells(scope: Scope) -> Iterator[Line]:
-    """Yield the fastest cell of each framework of one benchmark."""
-    groups, leads = scope.groups, leader(scope.groups, scope.pairs)
-    for framework in dict.fromkeys(name for group in groups for name in group.frameworks):
-        rows = [(group, row) for group in groups for row in group.rows if row.framework == framework]
-        known = [best for best in measured(groups) if best.row.framework == framework]
-        top = max(known, key=lambda best: best.speed, default=None)
-        group, row = (top.group, top.row) if top else rows[0]
-        yield Line(group, row, leads is not None and row is leads, len(known), len(rows))
+    others = cell_entries.in_other_units(cell)
+    text = reading(cell.median)
+    return Entry(text, cell.median, kind="strong", html=html.format(text, cell.group.unit, others))

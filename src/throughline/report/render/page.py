@@ -37,8 +37,10 @@ from throughline.records import (
 from throughline.records.acceptance import Acceptance
 from throughline.report import answers
 from throughline.report.analysis import derived_runs
-from throughline.report.analysis.cells import Asked, Group, groups, switches
+from throughline.report.analysis.asked_pairs import fastest
+from throughline.report.analysis.cells import Asked, Group, groups
 from throughline.report.analysis.summary import summarize
+from throughline.report.analysis.titles import switches
 from throughline.report.render import (
     acceptance,
     archives,
@@ -146,14 +148,15 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
     """
     collected, count = Results(), 0
     for cell in asked:
-        folder = results / cell.benchmark / f"bz{cell.batch}_{cell.precision}"
+        spec = cell.spec
+        folder = results / spec.benchmark / f"bz{spec.batch}_{spec.precision}"
         records = sorted(folder.glob("*/*/run*.json"))
         count += len(records)
         if records:
             try:
                 collected.present[folder.with_suffix(".json")] = summarize(records, cell.repeats)
             except UserError as error:
-                collected.unreadable.append((f"{cell.benchmark}/{folder.name}", markup.one_line(str(error))))
+                collected.unreadable.append((f"{spec.benchmark}/{folder.name}", markup.one_line(str(error))))
     if count:
         write_text(output, render(collected, [], asked, output))
     return count
@@ -260,7 +263,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     drawings = {topic.name: [drawing for drawing in drawn(topic, scope) if drawing.on_page] for topic in TOPICS}
     beside = [drawing for every in drawings.values() for drawing in every]
     sections = (_section(topic, scope, identity, drawings[topic.name]) for topic in TOPICS)
-    summaries = [group.summary for group in scope.groups if group.summary]
+    summaries = [group.summary for group in scope.groups]
     devices = list(dict.fromkeys(name for group in scope.groups for name in group.devices))
     return {
         "id": identity,
@@ -269,7 +272,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "overview": list(overview.lines(scope, identity)),
         "headline": " ".join(derived_runs.sentences(scope.groups, scope.everything)) or answers.fastest(scope),
         "answers": answers.answers(scope),
-        "figures": head.figures(head.fastest(scope.groups)),
+        "figures": head.figures(fastest(scope.groups)),
         "goals": head.judged(scope.groups),
         "settings": head.settings(summaries[0], devices) if summaries else [],
         "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),

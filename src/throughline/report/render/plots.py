@@ -21,9 +21,7 @@ from matplotlib.transforms import offset_copy
 
 from throughline.files import atomic
 from throughline.numbers import reading
-from throughline.records import Cell
-from throughline.report.analysis.cells import Group
-from throughline.report.analysis.values import MEASURED, Point, Series, Value
+from throughline.report.analysis.cells import Cell, Group
 from throughline.spec import Topology
 
 CROWDED = 8  # with more device counts than this, the ticks have no names of topologies
@@ -32,6 +30,7 @@ GAP = 27.0  # points between two names at the ends of lines
 TWO_LINES = 16.0  # with fewer points than this between two names, the labels have no figures
 TICK = 8.5  # the font size of the ticks' names
 LETTER = 0.6  # the mean width of a bold letter, divided by the font size
+LETTER_INCHES = 0.072  # the width of a letter of a bar's name
 SMALL_LETTER = 0.5  # the same for letters that are not bold
 BELOW = 10.0  # points from the top of the axes to the middle of the first name: the legend is above them
 MARGINS = (0.74, 1.36, 0.68, 0.58)  # inches kept free on the left, right (labels), bottom and top
@@ -45,6 +44,35 @@ lines are dotted."""
 COORDINATES = {"d", "x", "y", "transform", "points"}  # attributes whose numbers the page rounds to a tenth of a point
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
+
+
+MEASURED = "measured here"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A median on a topology, with the repeats behind it if they are known."""
+
+    topology: Topology
+    median: float
+    repeats: tuple[float, ...] = ()
+
+    @property
+    def low(self) -> float:
+        return min(self.repeats, default=self.median)
+
+    @property
+    def high(self) -> float:
+        return max(self.repeats, default=self.median)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One line of a plot, from the smallest topology on. source: who measured it."""
+
+    name: str
+    points: tuple[Point, ...]
+    source: str = MEASURED
 
 
 @dataclass(frozen=True)
@@ -134,10 +162,13 @@ def inline(drawn: Plot, identity: str, title: str, description: str) -> Markup:
     return Markup(text)
 
 
-def series(group: Group, framework: str, value: Callable[[Cell], Value | None], name: str = "") -> Series:
-    """Return the measured cells of one framework as points. `value` gives the value of a cell; None leaves it out."""
-    points = [(row.topology, value(row.cell)) for row in group.series(framework) if row.cell]
-    return Series(name or framework, tuple(Point(topology, known) for topology, known in points if known))
+def series(group: Group, framework: str, value: Callable[[Cell], float | None] | None = None, name: str = "") -> Series:
+    """Return the measured cells of one framework as points: their throughputs, or a `value`; None leaves a cell out."""
+    cells = group.series(framework)
+    if value is None:
+        return Series(name or framework, tuple(Point(cell.topology, cell.median, cell.repeats) for cell in cells))
+    known = ((cell.topology, value(cell)) for cell in cells)
+    return Series(name or framework, tuple(Point(topology, found) for topology, found in known if found))
 
 
 def blank(theme: Theme, heading: str, unit: str) -> tuple[Plot, Axes]:
@@ -146,6 +177,30 @@ def blank(theme: Theme, heading: str, unit: str) -> tuple[Plot, Axes]:
     axes = figure.add_axes(inside(theme.size, 0, 1))
     style(axes, theme, heading, unit)
     return figure, axes
+
+
+def lying(
+    names: Sequence[str], theme: Theme, heading: str, each: float, right: float = 0.3, top: float = 0.6
+) -> tuple[Plot, Axes]:
+    """Return a figure with a horizontal line of `each` inches for each name. right, top: inches kept free there."""
+    left, bottom = min(0.25 + LETTER_INCHES * max(map(len, names)), theme.size[0] / 2), 0.55
+    width, height = theme.size[0], bottom + top + each * len(names)
+    figure = Plot(figsize=(width, height))
+    corners = (left / width, bottom / height, 1 - (left + right) / width, each * len(names) / height)
+    axes = figure.add_axes(corners)
+    style(axes, theme, heading, "", left)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", color=theme.grid, lw=0.8)
+    axes.set_yticks(range(len(names)), names, parse_math=False)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    return figure, axes
+
+
+def legend_above(axes: Axes, theme: Theme, columns: int) -> None:
+    """Write the legend above the axes."""
+    look: dict[str, Any] = {"handlelength": 1.0, "borderpad": 0.2, "columnspacing": 1.4, "ncols": columns}
+    look |= {"fontsize": 8, "frameon": False, "labelcolor": theme.ink}
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), **look)
 
 
 def inside(size: tuple[float, float], index: int, panels: int) -> tuple[float, float, float, float]:
@@ -235,7 +290,7 @@ def line(
     or else its last value, with the source of a series that was not measured here.
     """
     worlds = [point.topology.world for point in series.points]
-    medians = [point.value.median for point in series.points]
+    medians = [point.median for point in series.points]
     measured: dict[str, Any] = {"ls": dashes(marker), "lw": 1.6, "mec": theme.surface, "mew": 1.0}
     elsewhere: dict[str, Any] = {"ls": "--", "lw": 1.2, "mfc": theme.surface, "mew": 1.2}
     look = measured if series.source == MEASURED else elsewhere
@@ -246,10 +301,10 @@ def line(
 
 def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) -> None:
     """Draw the median as a marker, the range as a whisker, and each repeat as a dot beside it."""
-    value, world = point.value, point.topology.world
-    axes.vlines(world, value.low, value.high, color=colour, lw=1.4, zorder=4)
-    axes.plot([world], [value.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
-    for index, repeat in enumerate(value.repeats):
+    world = point.topology.world
+    axes.vlines(world, point.low, point.high, color=colour, lw=1.4, zorder=4)
+    axes.plot([world], [point.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
+    for index, repeat in enumerate(point.repeats):
         beside = offset_copy(axes.transData, axes.get_figure(root=True), x=7.5 + 2.3 * index, units="points")
         look: dict[str, Any] = {"ls": "", "marker": ".", "ms": 3.0, "alpha": 0.6, "mew": 0, "zorder": 4}
         axes.add_line(Line2D([world], [repeat], color=colour, transform=beside, **look))  # faster than axes.plot

@@ -12,7 +12,7 @@ from ruamel.yaml.error import YAMLError
 
 from throughline.corpus import manifest as corpus_manifest
 from throughline.records import RunRecord, Summary
-from throughline.report.analysis import advice
+from throughline.report.analysis import facts as known_facts
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
 
@@ -79,7 +79,7 @@ def _facts(summary: Summary, environment: Any) -> dict[str, str]:
     unknown: dict[str, list[str]] = {}
     for key, reason in (inner.pop("reasons", None) or {}).items():
         unknown.setdefault(str(reason), []).append(_name(key))
-    facts = advice.flat({"device": device, **inner})
+    facts = known_facts.flat({"device": device, **inner})
     texts = {key: _text(key, value) for key, value in facts.items() if value not in (None, "")}
     lacking = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in unknown.items())
     return texts | ({"not known": lacking} if lacking else {})
@@ -109,7 +109,7 @@ def _data(path: Path) -> list[tuple[str, str]]:
     """Return the facts of a manifest; those of a text corpus have names of their own."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        parameters = advice.flat(content.get("parameters") or {})
+        parameters = known_facts.flat(content.get("parameters") or {})
         plain = [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
         known = corpus_manifest.facts(content) if "vocabulary" in content else plain
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

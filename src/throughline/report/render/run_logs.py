@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from throughline.records import Cell, RunRecord, Summary, stored_run
-from throughline.report.analysis.cells import Group, Row
+from throughline.records import CellRecord, RunRecord, Summary, stored_run
+from throughline.report.analysis.cells import Cell, Group
 
 
 @dataclass(frozen=True)
@@ -47,19 +47,19 @@ class RunLogs:
         path = folder and folder / name
         return quote(os.path.relpath(path, self.page.parent)) if path and path.exists() else None
 
-    def step_times(self, group: Group) -> list[tuple[Row, list[list[float]]]]:
-        """Return the rows whose records exist, with the seconds of every step of the runs that their medians are of."""
+    def step_times(self, group: Group) -> list[tuple[Cell, list[list[float]]]]:
+        """Return the cells whose records exist, with the seconds of every step of the runs behind their medians."""
         folder, series = self._folder(group), []
-        for row in group.measured:
-            logs = [folder / log for log in _kept(row.cell)] if folder and row.cell else []
+        for cell in group.measured:
+            logs = [folder / log for log in _kept(cell.record)] if folder else []
             runs = [self.runs[log] for log in logs if log in self.runs]
             seconds = [run.step_seconds for run in runs if run.status == "ok" and run.step_seconds]
             if seconds:
-                series.append((row, seconds))
+                series.append((cell, seconds))
         return series
 
 
-def _kept(cell: Cell) -> Iterator[str]:
+def _kept(cell: CellRecord) -> Iterator[str]:
     """Yield the logs of the repeats that are not left out of a cell's median."""
     left_out = {f"run{repeat}.log" for part in cell.left_out for repeat in part.repeats}
     yield from (log for log in cell.logs if log.rpartition("/")[2] not in left_out)

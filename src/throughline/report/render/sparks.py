@@ -7,14 +7,14 @@ from markupsafe import Markup, escape
 
 from throughline import statistics
 from throughline.numbers import milliseconds, reading
-from throughline.records import Cell
+from throughline.records import CellRecord
 
 REACH = 0.05  # a strip shows the median plus and minus this share; a trace shows at least as much
 STRETCHES = 60  # a run with more than twice as many steps is cut into so many stretches
 WIDTH, HEIGHT = 240, 56  # size of a trace, in its own units
 
 
-def strip(cell: Cell, unit: str) -> Markup:
+def strip(cell: CellRecord, unit: str) -> Markup:
     """Return every repeat as a dot on a line that reaches from 5 % below to 5 % above the median.
 
     A repeat that is further away is an arrow at that end of the line. Several arrows at an end stand above each other.

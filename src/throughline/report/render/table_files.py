@@ -6,9 +6,9 @@ from typing import Any
 import pandas as pd
 
 from throughline.report.analysis import workload_figures as workload
-from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.cells import Cell
 from throughline.report.render import markup
-from throughline.report.render.tables import CellLine, Table, batch_heading
+from throughline.report.render.tables import Table, batch_heading
 
 
 def printed(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -19,13 +19,12 @@ def printed(table: Table) -> tuple[list[str], list[list[str]]]:
     columns = [f"{column.heading} {column.small}".strip() for column in table.columns]
     if not table.of_cells:
         return columns, [[entry.text for entry in line.entries] for line in table.lines]
-    cells = [line for line in table.lines if isinstance(line, CellLine)]
-    body = []
-    for line in cells:
-        start = [line.group.batch_of(line.row), line.group.precision, line.row.shown, str(line.row.topology)]
-        figures = [entry.text for entry in line.entries] or [line.row.label, *[""] * (len(columns) - 1)]
+    body, cells = [], [(line, line.cell) for line in table.lines if line.cell]
+    for line, cell in cells:
+        start = [cell.batch, cell.group.precision, cell.shown, str(cell.topology)]
+        figures = [entry.text for entry in line.entries] or [cell.label, *[""] * (len(columns) - 1)]
         body.append([*start, *figures[: len(columns)]])
-    return [batch_heading([line.group for line in cells]), "precision", "framework", "topology", *columns], body
+    return [batch_heading([cell.group for _, cell in cells]), "precision", "framework", "topology", *columns], body
 
 
 def markdown(table: Table) -> str:
@@ -71,14 +70,13 @@ def csv(table: Table) -> pd.DataFrame:
     """
     keys = [column.key for column in table.columns]
     whole = [column.key for column in table.columns if column.whole or column.key.endswith("_bytes")]
-    cells = [line for line in table.lines if isinstance(line, CellLine)]
-    summaries = [line.group.summary for line in cells if line.group.summary]
-    names = dict.fromkeys(name for summary in summaries for name in workload.parameters(summary))
+    cells = [line.cell for line in table.lines if line.cell and table.of_cells]
+    names = dict.fromkeys(name for cell in cells for name in workload.parameters(cell.group.summary))
     rows = []
     for line in table.lines:
         figures = [entry.value for entry in line.entries] or [None] * len(keys)
         inert = [markup.spreadsheet(value) if isinstance(value, str) else value for value in figures]
-        identity = _identity(line.group, line.row, names) if isinstance(line, CellLine) else {}
+        identity = _identity(line.cell, names) if line.cell and table.of_cells else {}
         rows.append({**identity, **dict(zip(keys, inert, strict=True))})
     frame = pd.DataFrame(rows, columns=None if rows else keys)
     if cells:
@@ -86,34 +84,33 @@ def csv(table: Table) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(whole, "Int64")) if rows else frame
 
 
-def batch_columns(group: Group, row: Row) -> dict[str, Any]:
+def batch_columns(cell: Cell) -> dict[str, Any]:
     """Return the batch per device; if the configured batch is not per device, also that batch and what it is of."""
+    group = cell.group
     if group.per_device:
         return {"batch_size_per_device": group.batch}
-    scaling = {"scaling": "strong", "batch_per_replica": group.batch_per_replica(row)} if group.strong else {}
-    each = row.cell.batch_size_per_device if row.cell else None
-    return {"batch": group.batch, **scaling, "batch_size_per_device": each}
+    scaling = {"scaling": "strong", "batch_per_replica": cell.size.batch_per_replica} if group.strong else {}
+    return {"batch": group.batch, **scaling, "batch_size_per_device": cell.record.batch_size_per_device}
 
 
-def _identity(group: Group, row: Row, parameters: Iterable[str]) -> dict[str, Any]:
+def _identity(cell: Cell, parameters: Iterable[str]) -> dict[str, Any]:
     """Return what a cell is. `parameters` are the columns of its workload's parameters."""
-    summary, cell = group.summary, row.cell
-    values = workload.parameters(summary) if summary else {}
-    device = group.device(row)
-    proof = (summary.equivalence or {}).get(row.framework) if summary else None
+    group, summary = cell.group, cell.group.summary
+    values = workload.parameters(summary)
+    proof = (summary.equivalence or {}).get(cell.framework)
     return {
         "benchmark": markup.spreadsheet(group.benchmark),
-        "model": markup.spreadsheet(summary.model) if summary else None,
+        "model": markup.spreadsheet(summary.model),
         **{name: values.get(name) for name in parameters},
         "precision": group.precision,
-        **batch_columns(group, row),
-        "framework": markup.spreadsheet(row.framework),
-        "topology": str(row.topology),
-        "nodes": row.topology.nodes,
-        "devices": row.topology.world,
-        "global_batch_size": cell.global_batch if cell else None,
-        "device": markup.spreadsheet(device.name) if device else None,
-        "status": row.status,
+        **batch_columns(cell),
+        "framework": markup.spreadsheet(cell.framework),
+        "topology": str(cell.topology),
+        "nodes": cell.topology.nodes,
+        "devices": cell.topology.world,
+        "global_batch_size": cell.record.global_batch,
+        "device": markup.spreadsheet(cell.device.name) if cell.device else None,
+        "status": cell.status,
         "equivalence": proof.verdict if proof else None,
-        "gradient_sync": row.exchanges,
+        "gradient_sync": group.exchanges,
     }

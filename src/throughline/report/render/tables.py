@@ -1,7 +1,8 @@
 """One kind of table, of which the page, CSV, Markdown and LaTeX each show the columns that are meant for them.
 
-Most tables have a line for each cell, with its figures, or why a figure is not known. In these a column without any
-known figure is left out, and named below the table with the reason.
+A column says once what it is called and how it is read from what a line is about. Most tables have a line for each
+cell, with its figures, or why a figure is not known. In these a column without any figure is left out, and named below
+the table with the reason.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from throughline.records import Cell
-from throughline.report.analysis.cells import STATUS_MEANINGS, Group, Row
+from throughline.records import CellRecord
+from throughline.report.analysis.cells import STATUS_MEANINGS, Cell, Group
 
 NOT_KNOWN = "n/a"
 PAGE, TEXT, CSV = "page", "text", "csv"
@@ -48,31 +49,34 @@ class Entry:
         return cls(text, text, chip=chip)
 
     @classmethod
-    def framework(cls, row: Row) -> Entry:
+    def framework(cls, cell: Cell) -> Entry:
         """Return the name of a cell's framework, on the page with its colour."""
-        return cls(row.shown, row.shown, html=Markup('<i class="swatch"></i>{}').format(row.shown))
+        return cls(cell.shown, cell.shown, html=Markup('<i class="swatch"></i>{}').format(cell.shown))
 
     @classmethod
-    def outcome(cls, row: Row) -> Entry:
+    def outcome(cls, cell: Cell) -> Entry:
         """Return what stands in place of the figures of a cell without any."""
-        return cls(row.label, reason=STATUS_MEANINGS.get(row.status), chip=row.status)
+        return cls(cell.label, reason=STATUS_MEANINGS.get(cell.status), chip=cell.status)
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: `key` is its name in the CSV, with the unit; `small` stands below the heading.
 
-    forms: where it is shown. whole: its values are whole numbers, even if some are missing. read: makes the entry of a
-    cell. style: its classes on the page. by_value: the page sorts by value, not by text. names: its entries name their
-    lines.
+    read: returns the entry of what a line is about, or its value; then `show` makes the text of a number. forms: where
+    the column is shown. whole: its values are whole numbers, even if some are missing. optional: it is left out
+    if no line has a value. style: its classes on the page.
+    by_value: the page sorts by value, not by text. names: its entries name their lines.
     """
 
     key: str = ""
     heading: str = ""
     small: str = ""
+    read: Callable[[Any], Entry | float | str | None] = lambda subject: None
+    show: Callable[[Any], str] = str
     forms: Collection[str] = FORMS
     whole: bool = False
-    read: Callable[[Group, Row], Entry] = lambda group, row: Entry()
+    optional: bool = False
     style: str = ""
     by_value: bool = False
     names: bool = False
@@ -82,27 +86,25 @@ class Column:
         """Heading and small line in one text."""
         return f"{self.heading} ({self.small})" if self.small else self.heading
 
+    def entry(self, subject: Any) -> Entry:
+        """Return the entry of what a line is about."""
+        value = self.read(subject)
+        if isinstance(value, Entry):
+            return value
+        return Entry.words(value) if isinstance(value, str) else Entry.of(value, self.show)
+
 
 @dataclass(frozen=True)
 class Line:
-    """The entries of one line, one for each column.
+    """The entries of one line, one for each column; a cell without figures may have none.
 
-    name, style: on the page, its name on narrow screens and its classes.
+    cell: the cell that the line is about. name, style: on the page, its name on narrow screens and its classes.
     """
 
     entries: Sequence[Entry]
-    group: Group | None = None
-    row: Row | None = None
+    cell: Cell | None = None
     name: str = ""
     style: str = ""
-
-
-@dataclass(frozen=True)
-class CellLine(Line):
-    """The figures of one cell. If it has none, its outcome stands in their place."""
-
-    group: Group
-    row: Row
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,8 @@ class Table:
     """A table; below it stand the `facts` (name and text) and the `notes` (sentences).
 
     heading: stands above it in Markdown and LaTeX. forms: where it is shown. spaced: in Markdown an empty line follows
-    it, even if nothing stands below it; it always follows a table of cells. style: its classes on the page.
+    it, even if nothing stands below it; it always follows a table of cells. style: its classes on the page. of_cells:
+    each line is about a cell; what the cell is stands at the left, without columns for it.
     """
 
     columns: Sequence[Column]
@@ -121,17 +124,26 @@ class Table:
     forms: Collection[str] = FORMS
     spaced: bool = False
     style: str = "grid words"
+    of_cells: bool = False
 
-    @property
-    def of_cells(self) -> bool:
-        """True if each line has a cell. What the cell is stands at the left, without columns for it."""
-        return any(isinstance(line, CellLine) for line in self.lines)
+    @classmethod
+    def of(cls, subjects: Iterable[Any], columns: Sequence[Column], **fields: Any) -> Table:
+        """Return a table with a line for each subject."""
+        lines = [Line([column.entry(subject) for column in columns]) for subject in subjects]
+        return cls(columns, lines, **fields)._without_optional()
+
+    @classmethod
+    def of_groups(cls, groups: Iterable[Group], columns: Sequence[Column], **fields: Any) -> Table:
+        """Return a table with a line for each cell of `groups`. A cell without a valid repeat has no figures."""
+        cells = [cell for group in groups for cell in group.cells]
+        lines = [Line([column.entry(cell) for column in columns] if cell.ok else (), cell) for cell in cells]
+        return cls(columns, lines, of_cells=True, **fields)._without_optional()
 
     @property
     def tells(self) -> bool:
         """True if there is something to show, or if a measured cell says why there is none."""
         known = any(entry.value is not None for line in self.lines for entry in line.entries)
-        return known or any(line.row.cell and line.row.cell.n_ok for line in self.lines if line.row)
+        return known or any(line.cell.ok for line in self.lines if line.cell)
 
     @property
     def below(self) -> list[str]:
@@ -155,6 +167,10 @@ class Table:
         lines = [replace(line, entries=[line.entries[i] for i in kept] if line.entries else ()) for line in self.lines]
         return replace(self, columns=[self.columns[i] for i in kept], lines=lines, notes=[*self.notes, *notes])
 
+    def _without_optional(self) -> Table:
+        found = {index for line in self.lines for index, entry in enumerate(line.entries) if entry.value is not None}
+        return self._kept([index for index, column in enumerate(self.columns) if index in found or not column.optional])
+
     def _condensed(self) -> Table:
         measured = [line.entries for line in self.lines if line.entries]
         every = range(len(self.columns))
@@ -177,39 +193,37 @@ class Table:
 
     def _identified(self) -> Table:
         """Return a table of cells with columns that say what each cell is, if it has columns of figures."""
-        cells = [line for line in self.lines if isinstance(line, CellLine)]
-        batch = batch_heading([line.group for line in cells])
+        cells = [line.cell for line in self.lines if line.cell]
         identity = [
             Column(heading="framework", names=True),
             Column(heading="topology", style="text named"),
-            Column(heading="precision", small=batch, style="text named"),
+            Column(heading="precision", small=batch_heading([cell.group for cell in cells]), style="text named"),
         ]
         return replace(
             self,
             columns=[*identity, *self.columns] if self.columns else (),
-            lines=[_identified(line, len(self.columns)) for line in cells],
+            lines=[_identified(line, line.cell, len(self.columns)) for line in self.lines if line.cell],
             style="grid",
+            of_cells=False,
         )
 
 
-def _identified(line: CellLine, width: int) -> Line:
+def _identified(line: Line, cell: Cell, width: int) -> Line:
     """Return the line of a cell on the page. If it has no figures, its outcome takes the `width` of their columns."""
-    group, row = line.group, line.row
-    batch = group.batch_of(row)
     figures = [replace(entry, kind="quiet") if entry.value is None else entry for entry in line.entries]
-    if row.status != "ok":
-        figures = [replace(Entry.outcome(row), kind="text", span=width)]
-    precision = Markup('{}<span class="quiet">, {}</span>').format(group.precision, batch)
+    if not cell.ok:
+        figures = [replace(Entry.outcome(cell), kind="text", span=width)]
+    precision = Markup('{}<span class="quiet">, {}</span>').format(cell.group.precision, cell.batch)
     return Line(
-        [Entry.framework(row), Entry.words(str(row.topology)), Entry(html=precision), *figures],
-        name=f"{row.topology}, {group.precision}, {batch}",
-        style=series(group, row) + (" first" if row is group.rows[0] else ""),
+        [Entry.framework(cell), Entry.words(str(cell.topology)), Entry(html=precision), *figures],
+        name=f"{cell.topology}, {cell.group.precision}, {cell.batch}",
+        style=series(cell) + (" first" if cell is cell.group.cells[0] else ""),
     )
 
 
-def series(group: Group, row: Row) -> str:
-    """Return the class that gives a row the colour of its framework."""
-    return f"series-{group.frameworks.index(row.framework) % 6}"
+def series(cell: Cell) -> str:
+    """Return the class that gives a cell's line the colour of its framework."""
+    return f"series-{cell.group.frameworks.index(cell.framework) % 6}"
 
 
 def batch_heading(groups: Sequence[Group]) -> str:
@@ -218,13 +232,9 @@ def batch_heading(groups: Sequence[Group]) -> str:
     return "batch per device" if all(group.per_device for group in groups) else "batch"
 
 
-def lines(groups: Sequence[Group], figures: Callable[[Cell], Sequence[Entry]]) -> list[CellLine]:
+def lines(groups: Sequence[Group], figures: Callable[[CellRecord], Sequence[Entry]]) -> list[Line]:
     """Return a line for each cell of `groups`. `figures` gives the figures of a measured cell."""
-    return [
-        CellLine(figures(row.cell) if row.cell and row.cell.n_ok else (), group, row)
-        for group in groups
-        for row in group.rows
-    ]
+    return [Line(figures(cell.record) if cell.ok else (), cell) for group in groups for cell in group.cells]
 
 
 def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str]) -> list[Entry]:

@@ -1,7 +1,6 @@
 """Throughput and speedup over devices as plots, and their numbers in words."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
@@ -10,10 +9,9 @@ from throughline.numbers import percent, reading
 from throughline.records import PredictedSeries
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Group
-from throughline.report.analysis.values import MEASURED, Series, Value, of_cell
 from throughline.report.render import plots
-from throughline.report.render.head import baseline, over
-from throughline.report.render.plots import Theme
+from throughline.report.render.head import over
+from throughline.report.render.plots import MEASURED, Series, Theme
 from throughline.spec import Topology
 
 
@@ -21,12 +19,12 @@ def describe(group: Group, what: str, predicted: Sequence[PredictedSeries] = ())
     """Return a plot's numbers in words, for people who cannot see it. predicted: what the plot draws beside them."""
     parts = []
     for framework in group.frameworks:
-        base = over(baseline(group, framework))
-        measured = [(row.topology, row.cell) for row in group.series(framework) if row.cell]
+        cells = group.series(framework)
         if what == "throughput":
-            values = [f"{topology} {reading(cell.median_speed)} {group.unit}" for topology, cell in measured]
+            values = [f"{cell.topology} {reading(cell.median)} {group.unit}" for cell in cells]
         else:
-            values = [f"{topology} {cell.speedup:.2f} times {base}" for topology, cell in measured if cell.speedup]
+            faster = [(cell, cell.record.speedup) for cell in cells if cell.record.speedup]
+            values = [f"{cell.topology} {speedup:.2f} times {over(cell.baseline)}" for cell, speedup in faster]
         parts += [f"{framework}: {', '.join(values)}."] if values else []
     for series in predicted:
         values = [
@@ -48,9 +46,7 @@ def throughput(
     """
     figure, axes = plots.blank(theme, f"{group.benchmark}: throughput, {settings(group)}", group.unit)
     every = [
-        series
-        for series in [*(plots.series(group, name, partial(of_cell, name)) for name in group.frameworks), *elsewhere]
-        if series.points
+        series for series in [*(plots.series(group, name) for name in group.frameworks), *elsewhere] if series.points
     ]
     labels: list[plots.Label] = []
     beyond = {series.framework: series for series in predicted if series.predicted}
@@ -59,7 +55,7 @@ def throughput(
         colour, marker = theme.colour(index), theme.marker(index)
         measured, first, most = series.source == MEASURED, series.points[0], _widest(group, series.name)
         if measured and first.topology.world == 1 < most:
-            ideal = [first.value.median, first.value.median * most]
+            ideal = [first.median, first.median * most]
             axes.plot([1, most], ideal, ":", color=colour, lw=1.0, alpha=0.7)
         labels.append(plots.line(axes, series, colour, theme, marker, marked=not measured))
         for point in series.points if measured else ():
@@ -71,7 +67,7 @@ def throughput(
     plots.device_axis(axes, [*topologies, *ends], theme)
     scales = len(topologies) > 1 and any(topology.world == 1 for topology in topologies)
     meaning = "1n1g times devices" if elsewhere or beyond else "the framework's own 1n1g times devices"
-    repeated = any(len(point.value.repeats) > 1 for series in every for point in series.points)
+    repeated = any(len(point.repeats) > 1 for series in every for point in series.points)
     words = ["dots: repeats"] if repeated else []
     words += [f"dotted: ideal, {meaning}"] if scales else []
     words += ["hollow: not measured here"] if elsewhere else []
@@ -81,7 +77,7 @@ def throughput(
 
 def _widest(group: Group, framework: str) -> int:
     """Return the most devices whose throughput may be compared with that of one: those with a speedup."""
-    return max((row.topology.world for row in group.series(framework) if row.cell and row.cell.speedup), default=0)
+    return max((cell.topology.world for cell in group.series(framework) if cell.record.speedup), default=0)
 
 
 def _beyond(axes: Axes, series: Series, predicted: PredictedSeries, colour: str, marker: str) -> plots.Label:
@@ -94,10 +90,9 @@ def _beyond(axes: Axes, series: Series, predicted: PredictedSeries, colour: str,
     used = {point.topology for point in predicted.measured}
     before = [p for p in series.points if p.topology.world < min(cells) and str(p.topology) in used][-1:]
     worlds = [*(point.topology.world for point in before), *cells]
-    measured = [point.value for point in before]
-    lows = [*(value.low for value in measured), *(cell.low for cell in cells.values())]
-    highs = [*(value.high for value in measured), *(cell.high for cell in cells.values())]
-    middles = [*(value.median for value in measured), *(cell.samples_per_s for cell in cells.values())]
+    lows = [*(point.low for point in before), *(cell.low for cell in cells.values())]
+    highs = [*(point.high for point in before), *(cell.high for cell in cells.values())]
+    middles = [*(point.median for point in before), *(cell.samples_per_s for cell in cells.values())]
     axes.fill_between(worlds, lows, highs, color=colour, alpha=0.15, lw=0, zorder=1)
     axes.plot(worlds, middles, "--", color=colour, lw=1.1, zorder=3)
     axes.plot([*cells], middles[len(before) :], "x", color=colour, ms=7, mew=1.6, zorder=5)
@@ -111,17 +106,17 @@ def _level(predicted: Iterable[PredictedSeries]) -> str:
 
 def speedup(group: Group, theme: Theme) -> Plot:
     """Draw the speedup over the same framework's baseline, for each number of devices, and the ideal line."""
-    bases = list(dict.fromkeys(group.summary.baselines.values())) if group.summary else [ONE_DEVICE]
+    bases = list(dict.fromkeys(group.summary.baselines.values()))
     figure, axes = plots.blank(
         theme, f"{group.benchmark}: speedup, {settings(group)}", f"speedup over {', '.join(bases) or ONE_DEVICE}"
     )
     labels, topologies = [], []
     for index, framework in enumerate(group.frameworks):
-        series = plots.series(group, framework, lambda cell: Value("", cell.speedup) if cell.speedup else None)
+        series = plots.series(group, framework, lambda cell: cell.record.speedup)
         if series.points:
-            last = group.row(framework, series.points[-1].topology)
-            share = percent(last.cell.efficiency) if last and last.cell else ""
-            text = f"{series.points[-1].value.median:.2f}× ({share})"
+            last = series.points[-1]
+            cell = group.cell(framework, last.topology)
+            text = f"{last.median:.2f}× ({percent(cell.record.efficiency) if cell else ''})"
             labels.append(plots.line(axes, series, theme.colour(index), theme, theme.marker(index), text))
             topologies += [point.topology for point in series.points]
     plots.device_axis(axes, topologies, theme)

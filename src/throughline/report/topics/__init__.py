@@ -29,10 +29,10 @@ TOPICS = _found()
 
 
 def write_tables(scope: Scope, folder: Path) -> None:
-    """Write every table of one benchmark into `folder`: tidy CSV, Markdown and LaTeX.
+    """Write every table of one benchmark into `folder`: tidy CSV and Markdown, and that of throughput as LaTeX.
 
     The CSV has one row for each cell, units in the column names, and unrounded numbers. What is not known is empty. The
-    Markdown and LaTeX tables of throughput look as DLPerf prints them; our additional columns are on the right.
+    tables of throughput for people look as DLPerf prints them; our additional columns are on the right.
     """
     for topic in TOPICS:
         table = topic.table(scope)
@@ -46,6 +46,7 @@ def write_tables(scope: Scope, folder: Path) -> None:
         if texts:
             texts = [replace(text, notes=[*text.notes, *scope.marks]) for text in texts]
             write_text(folder / f"{topic.name}.md", "\n".join(map(table_files.markdown, texts)))
+        if texts and topic.latex:
             write_text(folder / f"{topic.name}.tex", table_files.NO_PACKAGE + "\n".join(map(table_files.latex, texts)))
 
 

@@ -6,14 +6,12 @@ from functools import partial
 from matplotlib.figure import Figure as Plot
 
 from throughline.numbers import reading
-from throughline.records import Cell, Figure
-from throughline.report.analysis.cells import Group
-from throughline.report.analysis.values import Value
+from throughline.records import CellRecord, Figure
+from throughline.report.analysis.cells import Cell, Group
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import Column, Entry, Table, lines
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics.single_calls import alone
 from throughline.spec import job
 from throughline.workloads import LATENCY
 
@@ -23,8 +21,8 @@ def table(scope: Scope) -> Table | None:
 
     The figures of single calls have a topic of their own.
     """
-    cells = [row.cell for group in scope.groups for row in group.rows if row.cell]
-    beside = [row.cell for group in scope.groups if not alone(group) for row in group.rows if row.cell]
+    cells = [cell.record for cell in scope.cells]
+    beside = [cell.record for cell in scope.cells if cell.group.trains]
     declared = {_key(figure): figure for cell in beside for figure in cell.figures if figure.name not in job.FIGURES}
     units = list(dict.fromkeys(unit for cell in cells for unit in cell.other_units))
     if not (declared or units):
@@ -37,13 +35,13 @@ def table(scope: Scope) -> Table | None:
         size = [] if figure.at is None else [f"at {figure.at}"]
         columns.append(Column(key, figure.name, ", ".join([*size, figure.unit, f"{figure.better} is better"])))
 
-    def shown(cell: Cell) -> list[Entry]:
+    def shown(cell: CellRecord) -> list[Entry]:
         every = [cell.other_units.get(unit) for unit in units]
         speeds = [speed for value in every for speed in (value, value and value / cell.world_size)]
         values = {_key(figure): figure.value for figure in cell.figures}
         return [Entry.of(value, reading) for value in (*speeds, *map(values.get, declared))]
 
-    return Table(columns, lines(scope.groups, shown))
+    return Table(columns, lines(scope.groups, shown), of_cells=True)
 
 
 def _key(figure: Figure) -> str:
@@ -58,10 +56,10 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     state single iterations.
     """
     for group in scope.groups:
-        if alone(group):
+        if not group.trains:
             continue
         left_out = () if group.by_iteration else (LATENCY.name,)
-        every = (figure for row in group.rows if row.cell for figure in row.cell.figures if figure.value is not None)
+        every = (figure for cell in group.cells for figure in cell.record.figures if figure.value is not None)
         known = {figure.name: figure for figure in every if figure.name not in (*job.FIGURES, *left_out)}
         for name, figure in known.items():
             heading = f"{group.benchmark}: {name}, {group.precision}, {group.batch_text}"
@@ -75,7 +73,7 @@ def draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
     plot, axes = draws.blank(theme, heading, figure.unit)
     labels, topologies = [], []
     for index, framework in enumerate(group.frameworks):
-        sizes = dict.fromkeys(figure.at for row in group.series(framework) if row.cell for figure in row.cell.figures)
+        sizes = dict.fromkeys(figure.at for cell in group.series(framework) for figure in cell.record.figures)
         for order, at in enumerate(sizes):
             name = framework if at is None else f"{framework}, {at}"
             line = draws.series(group, framework, partial(_value, figure.name, at), name)
@@ -86,11 +84,10 @@ def draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
     return draws.finish(plot, axes, labels, theme, f"{figure.better} is better")
 
 
-def _value(name: str, at: object, cell: Cell) -> Value | None:
+def _value(name: str, at: object, cell: Cell) -> float | None:
     """Return the median of one figure at one size."""
-    values = [figure.value for figure in cell.figures if (figure.name, figure.at) == (name, at)]
-    known = [value for value in values if value is not None]
-    return Value(name, known[0]) if known else None
+    figures = cell.record.figures
+    return next((f.value for f in figures if (f.name, f.at) == (name, at) and f.value is not None), None)
 
 
 TOPIC = Topic("figures", "Other figures", order=60, table=table, drawings=drawings)

@@ -3,7 +3,7 @@
 from throughline.comparables import flop_conventions
 from throughline.comparables.flop_conventions import CONVENTIONS, SYMBOLS
 from throughline.numbers import percent, reading
-from throughline.records import Cell
+from throughline.records import CellRecord
 from throughline.report.render.tables import Column, Entry, Table, lines
 from throughline.report.topic import Scope, Topic
 
@@ -16,12 +16,12 @@ COLUMNS = (
 
 def table(scope: Scope) -> Table | None:
     """Return a row per cell; None if the model is no decoder."""
-    summary = next((group.summary for group in scope.groups if group.summary), None)
+    summary = next((group.summary for group in scope.groups), None)
     if summary is None or flop_conventions.parts(summary.model, summary.parameters) is None:
         return None
     model, parameters = summary.model, summary.parameters
 
-    def figures(cell: Cell) -> list[Entry]:
+    def figures(cell: CellRecord) -> list[Entry]:
         rates = flop_conventions.of_cell(model, parameters, cell)
         work, tokens = cell.work, cell.other_units.get("tokens/s")
         assert work  # as every measured cell has it
@@ -34,7 +34,7 @@ def table(scope: Scope) -> Table | None:
         ]
 
     facts = [(convention.name, f"{convention.formula} FLOPs per token") for convention in CONVENTIONS]
-    return Table(COLUMNS, lines(scope.groups, figures), facts, [SYMBOLS])
+    return Table(COLUMNS, lines(scope.groups, figures), facts, [SYMBOLS], of_cells=True)
 
 
 INTRO = (

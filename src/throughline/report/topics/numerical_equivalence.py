@@ -7,7 +7,8 @@ from typing import Any
 
 from throughline.records import Equivalence
 from throughline.records.checks import EquivalenceVerdict, Updates, WorstUpdate
-from throughline.report.analysis.cells import Group, Note
+from throughline.report.analysis.cells import Group
+from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, save
 from throughline.report.render.tables import NOT_KNOWN, Table, texts
@@ -19,7 +20,7 @@ FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
 def proofs(group: Group) -> list[Note]:
     """Return what the numerical equivalence checks cover, if they say so. Equal texts are one note."""
     covered: dict[str, list[str]] = {}
-    for name, proof in (group.summary.equivalence or {} if group.summary else {}).items():
+    for name, proof in (group.summary.equivalence or {}).items():
         if proof.covers:
             outcome = "is shown" if proof.verdict == "equal" else f"was tried ({proof.verdict})"
             covered.setdefault(f"numerical equivalence {outcome} for: {'; '.join(proof.covers)}", []).append(name)
@@ -78,7 +79,7 @@ def table(scope: Scope) -> Table | None:
     """Return a row for each framework and precision with an equivalence check that says something about updates."""
     found: dict[tuple[str, str], EquivalenceVerdict] = {}
     for group in scope.groups:
-        if group.summary and "__" not in group.name:
+        if "__" not in group.name:
             for framework, proof in (group.summary.equivalence or {}).items():
                 if proof.updates:
                     found[framework, group.precision] = proof

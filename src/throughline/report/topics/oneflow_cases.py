@@ -6,8 +6,8 @@ from itertools import groupby
 
 from throughline import workloads
 from throughline.numbers import MIB
-from throughline.report.analysis.cells import Group, Row
-from throughline.report.analysis.judged_pairs import Pair
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.comparison import Pair
 from throughline.report.analysis.option_changes import Change, Figures, OffOn, option
 from throughline.report.render.tables import CSV, PAGE, Column, Entry, Line, Table
 from throughline.report.topic import Scope, Topic
@@ -46,18 +46,14 @@ def cases(groups: Sequence[Group], pairs: Sequence[Pair]) -> list[Case]:
 
     A cell with sharding follows the cell without.
     """
-    without = {
-        id(pair.sides[1].row): pair.sides[0]
-        for pair in pairs
-        if pair.kind == "switches" and pair.sides and option(pair) == "sharding"
-    }
+    without = {pair.other: pair.base for pair in pairs if pair.kind == "switches" and option(pair) == "sharding"}
     measured = []
     for group in groups:
-        if group.summary and _splits(group.summary.model):
-            for row in group.measured:
-                off = without.get(id(row))
-                before = [_case(off.group, off.row)] if off else []
-                measured += [*before, _case(group, row, before[0].figures if before else None)]
+        if _splits(group.summary.model):
+            for cell in group.measured:
+                off = without.get(cell)
+                before = [_case(off)] if off else []
+                measured += [*before, _case(cell, before[0].figures if before else None)]
     return sorted(measured, key=lambda case: (case.topology.world, case.topology, case.batch))
 
 
@@ -65,19 +61,18 @@ def _splits(model: str) -> bool:
     return any("tensor_parallel" in features for features in workloads.of(model).libraries.values())
 
 
-def _case(group: Group, row: Row, off: Figures | None = None) -> Case:
-    assert group.summary and row.cell
-    layout = group.summary.options.layout
+def _case(cell: Cell, off: Figures | None = None) -> Case:
+    layout = cell.group.summary.options.layout
     return Case(
-        date=(row.cell.started or "").partition("T")[0].replace("-", ""),
+        date=(cell.record.started or "").partition("T")[0].replace("-", ""),
         description=f"sharding_{layout.sharding}",
-        topology=row.topology,
+        topology=cell.topology,
         tensor=layout.tensor_parallel,
-        batch=group.batch_per_replica(row),
-        figures=Figures.of(row.cell),
+        batch=cell.size.batch_per_replica,
+        figures=Figures.of(cell.record),
         off=off,
-        framework=row.shown,
-        precision=group.precision,
+        framework=cell.shown,
+        precision=cell.group.precision,
     )
 
 

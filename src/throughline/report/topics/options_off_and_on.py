@@ -1,11 +1,13 @@
 """Show cells with an option off and on: memory, utilization and throughput, and how they change."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 from throughline.numbers import MIB, percent
-from throughline.report.analysis.judged_pairs import Pair
-from throughline.report.analysis.option_changes import Change, OffOn, option, settings, switched
-from throughline.report.render.tables import CSV, PAGE, Column, Entry, Line, Table
+from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.option_changes import Change, OffOn, option, switched
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
 from throughline.report.topic import Scope, Topic
 
 ELSEWHERE = (
@@ -13,58 +15,57 @@ ELSEWHERE = (
     "saves about 17 bytes per parameter. DeepSpeed's stage 1 saves about 12 (an fp32 copy of the weights and two "
     "moments). PyTorch's ZeroRedundancyOptimizer saves 8 (two moments)."
 )
+Both = tuple[Pair, OffOn]
+IN_CSV: dict[str, Callable[[Pair], Any]] = {
+    "precision": lambda pair: pair.other.group.precision,
+    "batch": lambda pair: pair.other.group.batch,
+    "framework": lambda pair: pair.other.framework,
+    "topology": lambda pair: str(pair.other.topology),
+    "devices": lambda pair: pair.other.topology.world,
+}
+
+
+def _pair(key: str, read: Callable[[Pair], Any]) -> Column:
+    """Return a column of the CSV that is read from the pair."""
+    return Column(key, read=lambda both: read(both[0]), forms=(CSV,))
+
+
+def _columns(name: str, heading: str, scale: float, read: Callable[[OffOn], Change]) -> list[Column]:
+    """Return the column of a change on the page, and its figures in the CSV: off, on, the change, and its share."""
+    parts = {"off": "off", "on": "on", "change": "by", "change_of_off": "share"}
+    return [
+        Column(heading=heading, read=lambda both: text(read(both[1]), scale), forms=(PAGE,)),
+        *(Column(f"{name}_{part}", read=partial(_part, read, field), forms=(CSV,)) for part, field in parts.items()),
+    ]
+
+
+def _part(read: Callable[[OffOn], Change], field: str, both: Both) -> float | None:
+    value: float | None = getattr(read(both[1]), field)
+    return value
 
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each pair with a benchmark that does not have the option on; None if there is none."""
-    unit = scope.groups[0].unit if scope.groups else ""
     columns = (
-        *(Column(key, forms=(CSV,)) for key in ("benchmark", "without")),
-        Column("switched_on", "switched on"),
-        Column(heading="where", forms=(PAGE,)),
-        *(Column(key, forms=(CSV,)) for key in ("precision", "batch", "framework", "topology", "devices")),
-        *_columns("memory_bytes", "memory, MiB"),
-        *_columns("utilization_share", "utilization, %"),
-        *_columns("samples_per_s", unit),
-        Column("saved_bytes_per_parameter", "bytes saved"),
-        Column("verdict", "throughput is"),
-    )
-    pairs = [Line(_entries(pair, both)) for pair, both in switched(scope.pairs)]
-    return Table(columns, pairs, forms=(PAGE, CSV)) if pairs else None
+        _pair("benchmark", lambda pair: pair.other.group.benchmark),
+        _pair("without", lambda pair: pair.base.group.benchmark),
+        Column("switched_on", "switched on", read=lambda both: _switched_on(both[0])),
+        Column(heading="where", read=lambda both: both[0].other.where, forms=(PAGE,)),
+        *(_pair(key, read) for key, read in IN_CSV.items()),
+        *_columns("memory_bytes", "memory, MiB", 1 / MIB, lambda both: both.memory),
+        *_columns("utilization_share", "utilization, %", 100, lambda both: both.utilization),
+        *_columns("samples_per_s", scope.groups[0].unit if scope.groups else "", 1, lambda both: both.throughput),
+        Column("saved_bytes_per_parameter", "bytes saved", read=_saved),
+        Column("verdict", "throughput is", read=lambda both: Entry.words(
+            both[0].words, chip=both[0].verdict.replace(" ", "-"))),
+    )  # fmt: skip
+    pairs = list(switched(scope.pairs))
+    return Table.of(pairs, columns, forms=(PAGE, CSV)) if pairs else None
 
 
-def _columns(name: str, heading: str) -> list[Column]:
-    """Return the column of a change on the page, and those in the CSV."""
-    keys = [f"{name}_{part}" for part in ("off", "on", "change", "change_of_off")]
-    return [Column(heading=heading, forms=(PAGE,)), *(Column(key, forms=(CSV,)) for key in keys)]
-
-
-def _entries(pair: Pair, both: OffOn) -> list[Entry]:
-    assert pair.sides
-    base, group, row = pair.sides[0].group, pair.sides[1].group, pair.sides[1].row
-    saved = both.saved_bytes_per_parameter
-    return [
-        Entry(value=group.benchmark),
-        Entry(value=base.benchmark),
-        Entry.words(_switched_on(pair)),
-        Entry.words(f"{row.shown} {row.topology}, {group.precision}, {group.batch_name}"),
-        Entry(value=group.precision),
-        Entry(value=group.batch),
-        Entry(value=row.framework),
-        Entry(value=str(row.topology)),
-        Entry(value=row.topology.world),
-        *_change(both.memory, 1 / MIB),
-        *_change(both.utilization, 100),
-        *_change(both.throughput, 1),
-        Entry("" if saved is None else f"{saved:.1f}", saved),
-        Entry.words(pair.words, chip=pair.verdict.replace(" ", "-")),
-    ]
-
-
-def _change(change: Change, scale: float) -> list[Entry]:
-    """Return a change as the page shows it, and its figures: off, on, the change, and its share of the figure off."""
-    figures = (change.off, change.on, change.by, change.share)
-    return [Entry(text(change, scale)), *(Entry(value=figure) for figure in figures)]
+def _saved(both: Both) -> Entry:
+    saved = both[1].saved_bytes_per_parameter
+    return Entry("" if saved is None else f"{saved:.1f}", saved)
 
 
 def _switched_on(pair: Pair) -> str:
@@ -88,16 +89,15 @@ def remarks(scope: Scope) -> Iterator[str]:
         "rank held; on a CPU that is the whole process, libraries included. Utilization is the share of the window "
         "in which GPUs, on a CPU the workers' threads, were busy."
     )
-    against = dict.fromkeys(
-        f"{_switched_on(pair)}: off is {pair.sides[0].group.benchmark}, on is {pair.sides[1].group.benchmark}."
-        for pair, _ in switched(scope.pairs)
-        if pair.sides
+    pairs = [pair for pair, _ in switched(scope.pairs)]
+    yield from dict.fromkeys(
+        f"{_switched_on(pair)}: off is {pair.base.group.benchmark}, on is {pair.other.group.benchmark}."
+        for pair in pairs
     )
-    yield from against
     split = dict.fromkeys(
-        f"{_switched_on(pair)} splits {settings(pair.sides[1]).get('sharding', 'n/a')}."
-        for pair, _ in switched(scope.pairs)
-        if pair.sides and option(pair) == "sharding"
+        f"{_switched_on(pair)} splits {pair.other.settings.get('sharding', 'n/a')}."
+        for pair in pairs
+        if option(pair) == "sharding"
     )
     yield from split
     if split:

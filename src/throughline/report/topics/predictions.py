@@ -1,15 +1,18 @@
-"""Predictions of topologies that nobody has measured: a table of its own, and a sentence.
+"""Predictions of topologies that nobody has measured, in a table of their own.
 
 Nothing here is measured. So each heading, each column of the CSV and each sentence says `predicted`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 from throughline.numbers import milliseconds, percent, reading
 from throughline.prediction import FAR
-from throughline.records import PredictedCell, PredictedSeries
+from throughline.records import Cost, PredictedCell, PredictedSeries
 from throughline.report.analysis import cost, predictions
-from throughline.report.analysis.cells import Group
+from throughline.report.analysis.cells import Cell
 from throughline.report.render.tables import CSV, FORMS, PAGE, TEXT, Column, Entry, Line, Table, series
 from throughline.report.topic import GAIN, Finding, Scope, Topic
 from throughline.spec import Topology
@@ -23,143 +26,166 @@ INTRO = (
 PEOPLE = (PAGE, TEXT)
 TERMS = ("compute", "exchange", "waiting", "input")
 """What a step's time is spent on, in the order of the columns."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """A topology that was asked for. cell: its prediction; None with the reason `why`. largest: the measured cell with
+    the most devices."""
+
+    series: PredictedSeries
+    largest: Cell
+    topology: Topology
+    cell: PredictedCell | None
+    why: str = ""
+
+    @property
+    def where(self) -> str:
+        return f"{self.series.framework}, {self.series.precision}, {self.largest.group.batch_name}"
+
+    def cost_at(self, speed: float) -> Cost:
+        """Return what the whole training costs at this speed, on devices like the largest measured."""
+        measured = self.largest.record.cost
+        price, money = measured.price_per_device_hour, measured.currency or ""
+        rated = cost.Rate(price, money, "") if price else measured.reasons.get("task_price", "")
+        return cost.of(speed, self.topology.world, rated, measured.total_samples)
+
+    @property
+    def efficiency(self) -> float | None:
+        """The predicted efficiency over the baseline of the measured ones.
+
+        None if that was not measured, or if the prediction leaves it out because it ran elsewhere.
+        """
+        name = self.largest.group.summary.baselines.get(self.series.framework)
+        base = self.largest.group.cell(self.series.framework, name) if name else None
+        if not (self.cell and base and base.ok and name in {point.topology for point in self.series.measured}):
+            return None
+        return self.cell.samples_per_s / base.median / (self.topology.world / base.topology.world)
+
+
+def asked(scope: Scope) -> list[Predicted]:
+    """Return every topology that was asked for: for each series those with a prediction, then those without."""
+    found = []
+    for group in scope.groups:
+        for one in scope.predicted(group):
+            cells = group.series(one.framework) or [cell for cell in group.cells if cell.framework == one.framework]
+            found += [Predicted(one, cells[-1], Topology.parse(cell.topology), cell) for cell in one.predicted]
+            found += [Predicted(one, cells[-1], Topology.parse(no.topology), None, no.why) for no in one.not_predicted]
+    return found
+
+
+def _entry(read: Callable[[PredictedCell], Any], show: Callable[[Any], str] = str) -> Callable[[Predicted], Entry]:
+    """Return a reader of a predicted cell; without a prediction, the entry has the reason."""
+    return lambda one: Entry.of(read(one.cell) if one.cell else None, show, one.why or "not known")
+
+
+def _speed(one: Predicted) -> Entry:
+    if one.cell is None:
+        return Entry("no prediction", reason=one.why)
+    return Entry(f"{reading(one.cell.samples_per_s)} {one.series.unit}", one.cell.samples_per_s)
+
+
+def _range(cell: PredictedCell) -> str:
+    return f"{reading(cell.low)} to {reading(cell.high)} ({percent(cell.level)})"
+
+
+def _term(term: str, cell: PredictedCell) -> float | None:
+    return cell.terms.get(term)
+
+
+def _hours(one: Predicted) -> Entry:
+    if one.cell is None:
+        return Entry(reason=one.why)
+    made, least, most = (one.cost_at(speed) for speed in (one.cell.samples_per_s, one.cell.high, one.cell.low))
+    ends = f" ({reading(least.task_hours)} to {reading(most.task_hours)})"
+    return Entry.of(made.task_hours, lambda hours: reading(hours) + ends, made.reasons.get("task_hours"))
+
+
+def _price(one: Predicted) -> Entry:
+    made = one.cost_at(one.cell.samples_per_s) if one.cell else None
+    reason = made.reasons.get("task_price") if made else one.why
+    money = f"{{}} {made.currency}" if made else ""
+    return Entry.of(made.task_price if made else None, lambda paid: money.format(reading(paid)), reason)
+
+
 COLUMNS = (
-    Column(heading="framework", forms=PEOPLE, names=True),
-    Column(heading="topology", small="predicted", forms=PEOPLE, style="text named"),
-    Column(heading="precision", small="batch", forms=PEOPLE, style="text named"),
-    *(Column(key, forms=(CSV,)) for key in ("benchmark", "precision", "batch", "framework", "predicted_topology")),
-    Column("predicted_devices", "devices", "predicted", whole=True),
-    Column("predicted_global_batch", forms=(CSV,), whole=True),
-    Column("predicted_samples_per_s", "throughput", "predicted", by_value=True),
-    Column("predicted_samples_per_s_at_least", forms=(CSV,)),
-    Column("predicted_samples_per_s_at_most", forms=(CSV,)),
-    Column(heading="range", small="predicted", forms=PEOPLE),
-    Column("predicted_range_probability", forms=(CSV,)),
-    Column("unit", forms=(CSV,)),
-    Column("predicted_efficiency", "efficiency", "predicted", by_value=True),
-    Column("predicted_step_s", "step", "predicted, ms", by_value=True),
-    *(Column(f"predicted_{term}_s", term, "predicted, ms", by_value=True) for term in TERMS),
-    Column("predicted_task_hours", "hours", "predicted, task", by_value=True),
-    Column("predicted_task_hours_at_least", forms=(CSV,)),
-    Column("predicted_task_hours_at_most", forms=(CSV,)),
-    Column("predicted_task_price", "price", "predicted, task", by_value=True),
-    Column("predicted_times_measured_devices", "devices", "times the most measured", by_value=True),
-    Column("predicted_warnings", forms=(CSV,)),
-    Column("not_predicted_because", forms=(CSV,)),
-)
+    Column(heading="framework", read=lambda one: Entry.framework(one.largest), forms=PEOPLE, names=True),
+    Column(
+        heading="topology", small="predicted", read=lambda one: f"{one.topology} (predicted)", forms=PEOPLE,
+        style="text named",
+    ),
+    Column(
+        heading="precision", small="batch", read=lambda one: f"{one.series.precision}, {one.largest.group.batch_name}",
+        forms=PEOPLE, style="text named",
+    ),
+    Column("benchmark", read=lambda one: one.largest.group.benchmark, forms=(CSV,)),
+    Column("precision", read=lambda one: one.series.precision, forms=(CSV,)),
+    Column("batch", read=lambda one: str(one.series.batch), forms=(CSV,)),
+    Column("framework", read=lambda one: one.series.framework, forms=(CSV,)),
+    Column("predicted_topology", read=lambda one: str(one.topology), forms=(CSV,)),
+    Column("predicted_devices", "devices", "predicted", lambda one: one.topology.world, whole=True),
+    Column("predicted_global_batch", read=_entry(lambda cell: cell.global_batch), forms=(CSV,), whole=True),
+    Column("predicted_samples_per_s", "throughput", "predicted", _speed, by_value=True),
+    Column("predicted_samples_per_s_at_least", read=_entry(lambda cell: cell.low), forms=(CSV,)),
+    Column("predicted_samples_per_s_at_most", read=_entry(lambda cell: cell.high), forms=(CSV,)),
+    Column(heading="range", small="predicted", read=_entry(_range), forms=PEOPLE),
+    Column("predicted_range_probability", read=_entry(lambda cell: cell.level), forms=(CSV,)),
+    Column("unit", read=lambda one: one.series.unit if one.cell else None, forms=(CSV,)),
+    Column("predicted_efficiency", "efficiency", "predicted", lambda one: Entry.of(
+        one.efficiency, percent, one.why or "the baseline has no valid repeat, or ran elsewhere"), by_value=True),
+    Column("predicted_step_s", "step", "predicted, ms", _entry(lambda cell: cell.step_s, milliseconds), by_value=True),
+    *(
+        Column(f"predicted_{term}_s", term, "predicted, ms", _entry(partial(_term, term), milliseconds), by_value=True)
+        for term in TERMS
+    ),
+    Column("predicted_task_hours", "hours", "predicted, task", _hours, by_value=True),
+    Column("predicted_task_hours_at_least", read=lambda one: one.cell and one.cost_at(one.cell.high).task_hours,
+           forms=(CSV,)),
+    Column("predicted_task_hours_at_most", read=lambda one: one.cell and one.cost_at(one.cell.low).task_hours,
+           forms=(CSV,)),
+    Column("predicted_task_price", "price", "predicted, task", _price, by_value=True),
+    Column("predicted_times_measured_devices", "devices", "times the most measured", _entry(
+        lambda cell: cell.times_beyond, lambda times: f"{times:.3g}"), by_value=True),
+    Column("predicted_warnings", read=lambda one: one.cell and "; ".join(one.cell.warnings), forms=(CSV,)),
+    Column("not_predicted_because", read=lambda one: one.why, forms=(CSV,)),
+)  # fmt: skip
 
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each topology that is asked for, with a prediction or without; None without any."""
-    lines = [line for group, one in _series(scope) for line in (*_lines(group, one), *_refused(group, one))]
-    if not lines:
-        return None
+    found = asked(scope)
     heading = "Predicted, not measured"
-    return Table(COLUMNS, lines, notes=list(notes(scope)), heading=heading, forms=FORMS, spaced=True, style="grid")
+    shown = Table.of(found, COLUMNS, heading=heading, forms=FORMS, spaced=True, style="grid", notes=list(notes(found)))
+    lines = [
+        Line(line.entries, name=f"{one.topology}, predicted", style=series(one.largest))
+        for one, line in zip(found, shown.lines, strict=True)
+    ]
+    return replace(shown, lines=lines) if found else None
 
 
-def _series(scope: Scope) -> Iterator[tuple[Group, PredictedSeries]]:
-    return ((group, one) for group in scope.groups for one in scope.predicted(group))
+def notes(found: Iterable[Predicted]) -> Iterator[str]:
+    """Yield what else has to be known: far extrapolations, warnings, and topologies without a prediction."""
+    refused: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        if one.cell is None:
+            refused.setdefault((one.where, one.why), []).append(str(one.topology))
+            continue
+        if one.cell.times_beyond > FAR:
+            yield f"{one.where}: {predictions.in_words(one.series, one.cell)}"
+        yield from (f"{one.where}, {one.topology} (predicted): {text}" for text in one.cell.warnings)
+    for (where, why), topologies in refused.items():
+        yield f"{where}: no prediction for {', '.join(topologies)}, because {why}"
 
 
-def _lines(group: Group, one: PredictedSeries) -> Iterator[Line]:
-    for cell in one.predicted:
-        topology, low, high = Topology.parse(cell.topology), reading(cell.low), reading(cell.high)
-        yield Line(
-            [
-                *_names(group, one, cell.topology),
-                Entry(str(topology.world), topology.world),
-                Entry(value=cell.global_batch),
-                Entry(f"{reading(cell.samples_per_s)} {one.unit}", cell.samples_per_s),
-                Entry(value=cell.low),
-                Entry(value=cell.high),
-                Entry.words(f"{low} to {high} ({percent(cell.level)})"),
-                Entry(value=cell.level),
-                Entry.words(one.unit),
-                Entry.of(efficiency(group, one, cell), percent, "the baseline has no valid repeat, or ran elsewhere"),
-                Entry.of(cell.step_s, milliseconds),
-                *(Entry.of(cell.terms.get(term), milliseconds, "not known") for term in TERMS),
-                *_task(group, one, cell),
-                Entry(f"{cell.times_beyond:.3g}", cell.times_beyond),
-                Entry.words("; ".join(cell.warnings)),
-                Entry.words(""),
-            ],
-            style=_colour(group, one),
-            name=f"{cell.topology}, predicted",
-        )
-
-
-def _task(group: Group, one: PredictedSeries, cell: PredictedCell) -> Iterator[Entry]:
-    """Yield the hours of the whole training with their ends, and its price, on devices like the largest measured."""
-    measured = [row.cell.cost for row in group.series(one.framework) if row.cell][-1]
-    price, money = measured.price_per_device_hour, measured.currency or ""
-    rated = cost.Rate(price, money, "") if price else measured.reasons.get("task_price", "")
-    world, samples = Topology.parse(cell.topology).world, measured.total_samples
-    made, most, least = (cost.of(speed, world, rated, samples) for speed in (cell.samples_per_s, cell.low, cell.high))
-    ends = f" ({reading(least.task_hours)} to {reading(most.task_hours)})"
-    yield Entry.of(made.task_hours, lambda hours: reading(hours) + ends, made.reasons.get("task_hours"))
-    yield from (Entry(value=least.task_hours), Entry(value=most.task_hours))
-    yield Entry.of(made.task_price, lambda paid: f"{reading(paid)} {money}", made.reasons.get("task_price"))
-
-
-def _refused(group: Group, one: PredictedSeries) -> Iterator[Line]:
-    for refused in one.not_predicted:
-        devices = Topology.parse(refused.topology).world
-        known = [*_names(group, one, refused.topology), Entry(str(devices), devices), Entry()]
-        speed = Entry("no prediction", reason=refused.why)
-        nothing = [Entry(reason=refused.why) for _ in COLUMNS[len(known) + 1 : -1]]
-        yield Line([*known, speed, *nothing, Entry.words(refused.why)], style=_colour(group, one))
-
-
-def _names(group: Group, one: PredictedSeries, topology: str) -> list[Entry]:
-    """Return the entries that say what is predicted, for people and for the CSV."""
-    row = next(row for row in group.rows if row.framework == one.framework)
-    batch = Entry.words(f"{one.precision}, {group.batch_name}")
-    named = [group.benchmark, one.precision, str(one.batch), one.framework, topology]
-    return [Entry.framework(row), Entry.words(f"{topology} (predicted)"), batch, *map(Entry.words, named)]
-
-
-def _colour(group: Group, one: PredictedSeries) -> str:
-    return next(series(group, row) for row in group.rows if row.framework == one.framework)
-
-
-def efficiency(group: Group, one: PredictedSeries, cell: PredictedCell) -> float | None:
-    """Return the predicted efficiency over the baseline of the measured ones.
-
-    None if that was not measured, or if the prediction leaves it out because it ran elsewhere.
-    """
-    name = group.summary.baselines.get(one.framework) if group.summary else None
-    base = name and group.row(one.framework, Topology.parse(name))
-    if not base or base.cell is None or not base.cell.median_speed or name not in {p.topology for p in one.measured}:
-        return None
-    more = Topology.parse(cell.topology).world / base.topology.world
-    return cell.samples_per_s / base.cell.median_speed / more
-
-
-def notes(scope: Scope) -> Iterator[str]:
-    """Yield what else has to be known: warnings, topologies without a prediction, and where they come from."""
-    for group, one in _series(scope):
-        where = f"{one.framework}, {group.precision}, {group.batch_name}"
-        for cell in one.predicted:
-            if cell.times_beyond > FAR:
-                yield f"{where}: {predictions.in_words(one, cell)}"
-            yield from (f"{where}, {cell.topology} (predicted): {text}" for text in cell.warnings)
-        why: dict[str, list[str]] = {}
-        for refused in one.not_predicted:
-            why.setdefault(refused.why, []).append(refused.topology)
-        for text, topologies in why.items():
-            yield f"{where}: no prediction for {', '.join(topologies)}, because {text}"
-
-
-def findings(scope: Scope) -> Iterable[Finding]:
+def findings(scope: Scope) -> Iterator[Finding]:
     """Say what the fastest framework is predicted to give on the most devices."""
-    every = [(group, one, one.predicted[-1]) for group, one in _series(scope) if one.predicted]
+    every = [(one, one.cell) for one in asked(scope) if one.cell]
     if every:
-        most = max(cell.times_beyond for _, _, cell in every)
-        largest = [found for found in every if found[2].times_beyond == most]
-        group, one, cell = max(largest, key=lambda found: found[2].samples_per_s)
-        where = f"{one.framework}, {group.precision}, {group.batch_text}"
-        yield Finding(f"Not measured, {where}: {predictions.in_words(one, cell)}.", GAIN)
+        most = max(cell.times_beyond for _, cell in every)
+        one, cell = max(
+            ((one, cell) for one, cell in every if cell.times_beyond == most), key=lambda found: found[1].samples_per_s
+        )
+        yield Finding(f"Not measured, {one.where}: {predictions.in_words(one.series, cell)}.", GAIN)
 
 
 TOPIC = Topic("predictions", "Predicted, not measured", INTRO, order=15, table=table, findings=findings)

@@ -16,7 +16,7 @@ ORDER = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
 def table(scope: Scope) -> Table | None:
     """Return our jobs and the published ones by devices, batch and precision; None if one of the two is missing."""
     ours = list(_ours(scope))
-    models = dict.fromkeys(group.summary.model for group in scope.groups if group.summary)
+    models = dict.fromkeys(group.summary.model for group in scope.groups)
     theirs = [(_place(row), _of(row)) for model in models for row in published.jobs(model)]
     if not (ours and theirs):
         return None
@@ -27,15 +27,13 @@ def table(scope: Scope) -> Table | None:
 
 def _ours(scope: Scope) -> Iterator[tuple[tuple[int, int, int], dict[str, Any]]]:
     """Yield the place and the row of each of our jobs."""
-    for group in scope.groups:
-        for row in group.measured:
-            if row.cell and whole_jobs.is_one(row.cell):
-                figures = whole_jobs.figures_of(group, row, row.cell)
-                known = {name: figures[name] for name in ("fp16", "train_bs", "total_train_bs")}
-                told = known | {heading: figures[heading] for heading in whole_jobs.COLUMNS.values()}
-                who = {"name": figures["name"], "measured_by": OURS, "framework": row.shown}
-                place = row.topology.world, group.batch, ORDER.index(group.precision)
-                yield place, who | told
+    for cell in scope.measured:
+        if whole_jobs.is_one(cell):
+            figures = whole_jobs.figures_of(cell)
+            known = {name: figures[name] for name in ("fp16", "train_bs", "total_train_bs")}
+            told = known | {heading: figures[heading] for heading in whole_jobs.COLUMNS.values()}
+            who = {"name": figures["name"], "measured_by": OURS, "framework": cell.shown}
+            yield (cell.topology.world, cell.group.batch, ORDER.index(cell.group.precision)), who | told
 
 
 def _of(job: Result) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Name the rank that is slow: each rank's own step and matrix product beside those of the other ranks of its cell."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,22 +9,18 @@ from matplotlib.figure import Figure as Plot
 from throughline.numbers import milliseconds, percent, scaled
 from throughline.outliers import LEAST_PARTS
 from throughline.report.analysis import slow_ranks
-from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.slow_ranks import NO_PRODUCT, NO_SOLO, Own, RankStanding
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files, tables
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import Entry, Table
+from throughline.report.render.tables import PAGE, Column, Entry, Table
 from throughline.report.topic import LOSS, Drawing, Finding, Scope, Topic
 
 SHOWN = 8
 """So many ranks of a cell are on the page: those that stand out, then the slowest. The CSV has all."""
 NAMED = 3
 """A sentence names no more ranks than this."""
-HEADER = [
-    "framework", "topology", "precision, batch", "rank", "node", "device", "own step, ms", "from the others",
-    "waits, ms", "matrix product, FLOP/s", "from the others", "verdict",
-]  # fmt: skip
 INTRO = (
     "If ranks exchange in every step, all of them take as long as the slowest one. So these figures are of each rank "
     "by itself: its step in the runs whose ranks keep their gradients (extra `no_gradient_sync`), and a large matrix "
@@ -34,17 +30,18 @@ INTRO = (
     "is from the others, nor that all repeats name the same rank. So a verdict needs repeats: about three with 8 "
     "ranks, five with 3. Two ranks have no verdict, because nobody can tell which of them is wrong."
 )
+ENDS = ("_distance", "_distance_min", "_distance_max", "_coverage", "_p")
 
 
 def csv(scope: Scope) -> Table | None:
     """Return a line for each rank of each cell, unrounded; None if nothing is known of single ranks."""
     rows = [
         {
-            "benchmark": standing.group.benchmark,
-            "precision": standing.group.precision,
-            **table_files.batch_columns(standing.group, standing.row),
-            "framework": standing.row.framework,
-            "topology": str(standing.row.topology),
+            "benchmark": standing.cell.group.benchmark,
+            "precision": standing.cell.group.precision,
+            **table_files.batch_columns(standing.cell),
+            "framework": standing.cell.framework,
+            "topology": str(standing.cell.topology),
             "rank": standing.rank,
             "node": standing.node,
             "device": standing.device,
@@ -67,39 +64,21 @@ def _columns(name: str, unit: str, own: Own | None) -> dict[str, Any]:
     return {f"{name}{unit}": own.standing.median, **dict(zip((f"{name}{end}" for end in ENDS), known, strict=True))}
 
 
-ENDS = ("_distance", "_distance_min", "_distance_max", "_coverage", "_p")
+def _figure(heading: str, name: str, show: Callable[[Any], str], reason: str) -> tuple[Column, Column]:
+    """Return the columns of a rank's own figure and of its distance from the others."""
 
+    def value(standing: RankStanding) -> Entry:
+        own: Own | None = getattr(standing, name)
+        return Entry.of(own.standing.median if own else None, show, reason)
 
-def table(scope: Scope) -> Table | None:
-    """Return the ranks of each cell: those that stand out, and the slowest of the others."""
-    rows: list[list[str | Entry]] = [
-        [
-            standing.row.shown,
-            str(standing.row.topology),
-            f"{standing.group.precision}, {standing.group.batch_of(standing.row)}",
-            *(Entry(str(number), number) for number in (standing.rank, standing.node, standing.device)),
-            _value(standing.solo, milliseconds, NO_SOLO),
-            _distance(standing.solo, NO_SOLO),
-            Entry.of(standing.waits_s, milliseconds, NO_SOLO),
-            _value(standing.product, scaled, NO_PRODUCT),
-            _distance(standing.product, NO_PRODUCT),
-            _verdict(standing),
-        ]
-        for _, _, ranks in _comparable(scope.ranks)
-        for standing in _shown(ranks)
-    ]
-    return tables.texts(HEADER, rows) if rows else None
+    def distance(standing: RankStanding) -> Entry:
+        own: Own | None = getattr(standing, name)
+        if own is None or own.standing.distance is None:
+            return Entry(reason=reason)
+        ends = f" ({_signed(own.distances[0])} to {_signed(own.distances[1])})" if own.distances else ""
+        return Entry(f"{_signed(own.standing.distance)}{ends}", own.standing.distance)
 
-
-def _value(own: Own | None, read: Any, reason: str) -> Entry:
-    return Entry.of(own.standing.median if own else None, read, reason)
-
-
-def _distance(own: Own | None, reason: str) -> Entry:
-    if own is None or own.standing.distance is None:
-        return Entry(reason=reason)
-    ends = f" ({_signed(own.distances[0])} to {_signed(own.distances[1])})" if own.distances else ""
-    return Entry(f"{_signed(own.standing.distance)}{ends}", own.standing.distance)
+    return Column(heading=heading, read=value), Column(heading="from the others", read=distance)
 
 
 def _signed(share: float) -> str:
@@ -114,34 +93,48 @@ def _verdict(standing: RankStanding) -> str:
     return "as the others" if judged else "no verdict"
 
 
+OWN_STEP, STEP_DISTANCE = _figure("own step, ms", "solo", milliseconds, NO_SOLO)
+COLUMNS = (
+    Column(heading="framework", read=lambda standing: standing.cell.shown),
+    Column(heading="topology", read=lambda standing: str(standing.cell.topology)),
+    Column(heading="precision, batch", read=lambda standing: f"{standing.cell.group.precision}, {standing.cell.batch}"),
+    Column(heading="rank", read=lambda standing: standing.rank),
+    Column(heading="node", read=lambda standing: standing.node),
+    Column(heading="device", read=lambda standing: standing.device),
+    OWN_STEP,
+    STEP_DISTANCE,
+    Column(heading="waits, ms", read=lambda standing: Entry.of(standing.waits_s, milliseconds, NO_SOLO)),
+    *_figure("matrix product, FLOP/s", "product", scaled, NO_PRODUCT),
+    Column(heading="verdict", read=_verdict),
+)
+
+
+def table(scope: Scope) -> Table | None:
+    """Return the ranks of each cell: those that stand out, and the slowest of the others."""
+    shown = []
+    for ranks in _comparable(scope.ranks).values():
+        worst = sorted(ranks, key=lambda standing: (not standing.slow, standing.distance))[:SHOWN]
+        shown += sorted(worst, key=lambda standing: standing.rank)
+    return Table.of(shown, COLUMNS, forms=(PAGE,)) if shown else None
+
+
 def remarks(scope: Scope) -> Iterator[str]:
     """Yield what the table leaves out, and which steps have no verdict."""
-    if any(len(ranks) > SHOWN for _, _, ranks in _by_cell(scope.ranks)):
+    if any(len(ranks) > SHOWN for ranks in _comparable(scope.ranks).values()):
         yield f"Of a cell with more than {SHOWN} ranks, the table has the {SHOWN} slowest. ranks.csv has all."
-    if any(standing.solo and slow_ranks.unequal_work(standing.group) for standing in scope.ranks):
+    if any(standing.solo and slow_ranks.unequal_work(standing.cell.group) for standing in scope.ranks):
         yield (
             "Without padding, each rank computes as many tokens as its own data have. So its own step depends on its "
             "data, and has no verdict."
         )
 
 
-def _comparable(standings: Iterable[RankStanding]) -> list[tuple[Group, Row, list[RankStanding]]]:
+def _comparable(standings: Iterable[RankStanding]) -> dict[Cell, list[RankStanding]]:
     """Return the cells of three ranks or more. Of two that differ, nobody can tell which one is slow."""
-    return [cell for cell in _by_cell(standings) if len(cell[2]) >= LEAST_PARTS]
-
-
-def _by_cell(standings: Iterable[RankStanding]) -> list[tuple[Group, Row, list[RankStanding]]]:
-    cells: dict[tuple[int, int], tuple[Group, Row, list[RankStanding]]] = {}
+    cells: dict[Cell, list[RankStanding]] = {}
     for standing in standings:
-        key = id(standing.group), id(standing.row)
-        cells.setdefault(key, (standing.group, standing.row, []))[2].append(standing)
-    return list(cells.values())
-
-
-def _shown(ranks: Sequence[RankStanding]) -> list[RankStanding]:
-    """Return the ranks that the page shows, in their order."""
-    worst = sorted(ranks, key=lambda standing: (not standing.slow, standing.distance))[:SHOWN]
-    return sorted(worst, key=lambda standing: standing.rank)
+        cells.setdefault(standing.cell, []).append(standing)
+    return {cell: ranks for cell, ranks in cells.items() if len(ranks) >= LEAST_PARTS}
 
 
 def findings(scope: Scope) -> Iterator[Finding]:
@@ -156,9 +149,9 @@ def words(standing: RankStanding) -> str:
     """Say which rank is slow, and by how much."""
     figures = {"its own step": standing.solo, "its matrix product": standing.product}
     parts = [f"{name} is {_slower(own)}" for name, own in figures.items() if own and own.standing.slow]
-    group, row = standing.group, standing.row
+    group = standing.cell.group
     return (
-        f"{row.shown} {row.topology}, {group.precision}, {group.batch_text}: rank {standing.rank} (node "
+        f"{standing.cell.name}, {group.precision}, {group.batch_text}: rank {standing.rank} (node "
         f"{standing.node}, device {standing.device}) is slow: {' and '.join(parts)}."
     )
 
@@ -172,12 +165,12 @@ def _slower(own: Own) -> str:
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """Yield a small plot for each cell: the distance of each rank from the others."""
+    """Yield a small plot for each group: the distance of each rank from the others."""
     for group in scope.groups:
-        cells = [(row, ranks) for of, row, ranks in _comparable(scope.ranks) if of is group]
+        cells = {cell: ranks for cell, ranks in _comparable(scope.ranks).items() if cell.group is group}
         if cells:
             heading = f"{group.benchmark}: each rank beside the others"
-            told = " ".join(f"{row.shown} {row.topology}: {_told(ranks)}." for row, ranks in cells)
+            told = " ".join(f"{cell.name}: {_told(ranks)}." for cell, ranks in cells.items())
             yield Drawing(f"{group.name}_ranks", heading, partial(draw, group, cells), told, group)
 
 
@@ -187,36 +180,26 @@ def _told(ranks: Sequence[RankStanding]) -> str:
     return f"slow ranks: {slow}; the farthest is rank {worst.rank}, {_signed(worst.distance)}"
 
 
-def draw(group: Group, cells: Sequence[tuple[Row, Sequence[RankStanding]]], theme: Theme) -> Plot:
+def draw(group: Group, cells: dict[Cell, list[RankStanding]], theme: Theme) -> Plot:
     """Draw a point for each rank in a line for each cell; slow ranks have their number."""
-    names = [f"{row.shown} {row.topology}" for row, _ in cells]
-    left, right, bottom, top = min(0.25 + 0.072 * max(map(len, names)), theme.size[0] / 2), 0.3, 0.55, 0.6
-    width, height = theme.size[0], bottom + top + 0.4 * len(cells)
-    figure = Plot(figsize=(width, height))
-    corners = (left / width, bottom / height, 1 - (left + right) / width, 0.4 * len(cells) / height)
-    axes = figure.add_axes(corners)
-    draws.style(axes, theme, f"{group.benchmark}: each rank beside the others, {group.precision}", "", left)
+    heading = f"{group.benchmark}: each rank beside the others, {group.precision}"
+    figure, axes = draws.lying([cell.name for cell in cells], theme, heading, 0.4)
     axes.set_xlabel("% from the median of the other ranks; left is slower", color=theme.muted, fontsize=9)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x", color=theme.grid, lw=0.8)
     axes.axvline(0, color=theme.muted, lw=0.8)
-    for line, (_, ranks) in enumerate(cells):
-        for index, (name, marker) in enumerate((("solo", "o"), ("product", "s"))):
+    for line, ranks in enumerate(cells.values()):
+        for index, (name, marker, label) in enumerate((("solo", "o", "own step"), ("product", "s", "matrix product"))):
             owns = [(standing.rank, own) for standing in ranks if (own := getattr(standing, name))]
             points = [(rank, 100 * own.standing.distance, own.standing.slow) for rank, own in owns
                       if own.standing.distance is not None]  # fmt: skip
             at = line - 0.12 + 0.24 * index
             look: dict[str, Any] = {"ls": "", "marker": marker, "ms": 4, "alpha": 0.75, "color": theme.colour(index)}
-            label = ("own step", "matrix product")[index] if points and not line else None
-            axes.plot([x for _, x, _ in points], [at] * len(points), label=label, **look)
+            shown = label if points and not line else None
+            axes.plot([x for _, x, _ in points], [at] * len(points), label=shown, **look)
             for rank, x, slow in points:
                 if slow:
                     axes.annotate(str(rank), (x, at), (0, 4), textcoords="offset points", fontsize=8, ha="center",
                                   color=theme.ink, fontweight="bold")  # fmt: skip
-    axes.set_yticks(range(len(cells)), names, parse_math=False)
-    axes.set_ylim(len(cells) - 0.5, -0.5)
-    legend: dict[str, Any] = {"fontsize": 8, "frameon": False, "labelcolor": theme.ink, "ncols": 2}
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), handlelength=1.0, **legend)
+    draws.legend_above(axes, theme, 2)
     return figure
 
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
-from throughline.report.analysis.values import Point, Series, Value
 from throughline.report.render import tables, throughput_plots
+from throughline.report.render.plots import Point, Series
 from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
 
@@ -77,10 +77,10 @@ def _series(results: Sequence[SimilarResult]) -> Series:
     """Return one line of others. If there are several rows on a topology, the first one counts."""
     first = {result.ours.topology: result for result in reversed(results)}
     points = [
-        Point(topology, Value(result.other.source, result.samples_per_s, source=result.other.origin))
+        Point(topology, result.samples_per_s)
         for topology, result in sorted(first.items(), key=lambda item: (item[0].world, item[0]))
     ]
-    return Series(results[0].other.framework.partition(" (")[0], tuple(points))
+    return Series(results[0].other.framework.partition(" (")[0], tuple(points), results[0].other.origin)
 
 
 INTRO = (

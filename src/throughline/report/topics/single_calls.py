@@ -1,11 +1,9 @@
-"""What single calls reach: a table and curves over their sizes, and for a whole device one table and a roofline.
-
-Collect what single calls reach in workloads that train nothing.
+"""What single calls reach in workloads that train nothing: tables, curves over their sizes, and a roofline.
 
 Every figure has its size, the datasheet's peak, and the largest matrix product of the same run.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -16,12 +14,10 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from throughline import gpus, workloads
 from throughline.numbers import percent, reading
-from throughline.records import Cell
-from throughline.report.analysis.cells import PRECISIONS, Group, Row
+from throughline.report.analysis.cells import PRECISIONS, Cell, Group
 from throughline.report.render import plots as draws
-from throughline.report.render import tables
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import NOT_KNOWN, Table
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, TEXT, Column, Entry, Table
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.spec import example
 
@@ -34,9 +30,7 @@ class Reached:
     FLOPs per byte. Each is None if there is none.
     """
 
-    group: Group
-    row: Row
-    model: str
+    cell: Cell
     device: str
     name: str
     size: int
@@ -49,14 +43,13 @@ class Reached:
     intensity: float | None
 
     @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters of its workload."""
-        return dict(self.group.summary.parameters) if self.group.summary else {}
+    def model(self) -> str:
+        return self.cell.group.summary.model
 
     @property
     def rank(self) -> tuple[float, ...]:
         """The key by which `best` prefers a figure: the largest is preferred."""
-        return -self.row.topology.world, self.size if self.sized else 0, self.value
+        return -self.cell.topology.world, self.size if self.sized else 0, self.value
 
     @property
     def share(self) -> float | None:
@@ -67,15 +60,9 @@ class Reached:
         return self.value / self.product if self.product else None
 
 
-def alone(group: Group) -> bool:
-    """True if a group's workload trains nothing."""
-    model = group.summary.model if group.summary else None
-    return model is not None and workloads.folder(model) is not None and not workloads.of(model).trains
-
-
 def reached(groups: Iterable[Group]) -> list[Reached]:
     """Return every figure with a value of the groups whose workload trains nothing."""
-    return [call for group in groups if alone(group) for row in group.measured for call in _of_row(group, row)]
+    return [call for group in groups if not group.trains for cell in group.measured for call in _of_cell(cell)]
 
 
 def best(every: Iterable[Reached]) -> list[Reached]:
@@ -85,30 +72,30 @@ def best(every: Iterable[Reached]) -> list[Reached]:
     """
     chosen: dict[tuple[str, ...], Reached] = {}
     for call in every:
-        key = call.device, call.model, call.name, call.group.precision, call.row.framework
+        key = call.device, call.model, call.name, call.cell.group.precision, call.cell.framework
         if call.rank > chosen.setdefault(key, call).rank:
             chosen[key] = call
     return list(chosen.values())
 
 
-def _of_row(group: Group, row: Row) -> Iterable[Reached]:
-    summary, cell = group.summary, row.cell
-    if summary is None or cell is None:
-        return
-    workload = workloads.of(summary.model)
+def _of_cell(cell: Cell) -> Iterable[Reached]:
+    group, work = cell.group, cell.record.work
+    workload = workloads.of(group.summary.model)
     peaks = {figure.name: figure.peak for figure in workload.figures}
-    parameters = workload.parameters(**summary.parameters)
-    spec = example(summary.model, parameters, precision=group.precision, batch=group.batch)
-    found = group.device(row)
-    device = found.name if found else "unknown device"
-    product = cell.work.matmul_flops_per_s if cell.work else None
-    for figure in cell.figures:
+    parameters = workload.parameters(**group.summary.parameters)
+    spec = example(group.summary.model, parameters, precision=group.precision, batch=group.batch)
+    device = cell.device.name if cell.device else "unknown device"
+    gpu = gpus.find(device)
+    rate, product = (work.datasheet_flops_per_s, work.matmul_flops_per_s) if work else (None, None)
+    theory = {
+        "flops": rate / 1e12 if rate else None,
+        "memory": gpu.memory_bytes_per_s / 1e9 if gpu and gpu.memory_bytes_per_s else None,
+    }
+    for figure in cell.record.figures:
         if figure.value is not None:
             peak = peaks.get(figure.name)
             yield Reached(
-                group=group,
-                row=row,
-                model=summary.model,
+                cell=cell,
                 device=device,
                 name=figure.name,
                 sized=figure.at is not None,
@@ -116,24 +103,13 @@ def _of_row(group: Group, row: Row) -> Iterable[Reached]:
                 unit=figure.unit,
                 value=figure.value,
                 peak=peak,
-                theory=_theory(device, cell, peak),
+                theory=theory.get(peak or ""),
                 product=product / 1e12 if product and peak == "flops" else None,
                 intensity=workload.intensity(spec, figure.name, figure.at),
             )
 
 
-def _theory(device: str, cell: Cell, peak: str | None) -> float | None:
-    """Return the datasheet's peak: TFLOPS at the run's precision, or GB/s of the device's memory."""
-    if peak == "flops":
-        rate = cell.work.datasheet_flops_per_s if cell.work else None
-        return rate / 1e12 if rate else None
-    gpu = gpus.find(device) if peak == "memory" else None
-    return gpu.memory_bytes_per_s / 1e9 if gpu and gpu.memory_bytes_per_s else None
-
-
 TITLE = "What single calls reach"
-HEADER = ["test", "precision", "framework", "topology", "size", "measured", "unit", "theory", "share of theory",
-          "share of the largest product"]  # fmt: skip
 REMARKS = (
     "The size is that of a matrix, a vector, a copy or a collective operation (bytes), and of a layer the batch.",
     "Theory is the datasheet's dense peak, or the rate of its memory. The largest product is a matrix product that the "
@@ -141,67 +117,60 @@ REMARKS = (
 )
 
 
-def csv(scope: Scope) -> Table | None:
-    """Return a line for each figure and size, unrounded."""
-    rows = [
-        {
-            "benchmark": call.group.benchmark,
-            "model": call.model,
-            "device": call.device,
-            "precision": call.group.precision,
-            "framework": call.row.framework,
-            "topology": str(call.row.topology),
-            "figure": call.name,
-            "size": call.size,
-            "value": call.value,
-            "unit": call.unit,
-            "theory": call.theory,
-            "share_of_theory": call.share,
-            "share_of_largest_product": call.share_of_product,
-            "flops_per_byte": call.intensity,
-        }
-        for call in reached(scope.groups)
-    ]
-    return tables.records(rows) if rows else None
+def _shown(key: str, heading: str, read: Callable[[Reached], float | None], show: Callable[[Any], str]) -> Column:
+    """Return the column of a number that may be unknown."""
+    return Column(key, heading, read=lambda call: Entry(show(read(call)) or NOT_KNOWN, read(call)))
+
+
+def _test(call: Reached) -> str:
+    return call.model if call.name == call.model else f"{call.model}, {call.name.replace('_', ' ')}"
+
+
+PEOPLE = (PAGE, TEXT)
+COLUMNS = (
+    Column("benchmark", read=lambda call: call.cell.group.benchmark, forms=(CSV,)),
+    Column("model", read=lambda call: call.model, forms=(CSV,)),
+    Column("device", read=lambda call: call.device, forms=(CSV,)),
+    Column(heading="test", read=_test, forms=PEOPLE),
+    Column("precision", "precision", read=lambda call: call.cell.group.precision),
+    Column(heading="framework", read=lambda call: call.cell.shown, forms=PEOPLE),
+    Column("framework", read=lambda call: call.cell.framework, forms=(CSV,)),
+    Column("topology", "topology", read=lambda call: str(call.cell.topology)),
+    Column("figure", read=lambda call: call.name, forms=(CSV,)),
+    Column("size", "size", read=lambda call: call.size, show=lambda size: f"{size:,}", whole=True),
+    Column("value", "measured", read=lambda call: call.value, show=reading),
+    Column("unit", "unit", read=lambda call: call.unit),
+    _shown("theory", "theory", lambda call: call.theory, reading),
+    _shown("share_of_theory", "share of theory", lambda call: call.share, percent),
+    _shown("share_of_largest_product", "share of the largest product", lambda call: call.share_of_product, percent),
+    Column("flops_per_byte", read=lambda call: call.intensity, forms=(CSV,)),
+)
 
 
 def table(scope: Scope) -> Table | None:
-    """Return the same rows as the page shows them."""
-    rows = list(map(_shown, reached(scope.groups)))
-    return tables.texts(HEADER, rows) if rows else None
+    """Return a line for each figure and size."""
+    calls = reached(scope.groups)
+    return Table.of(calls, COLUMNS) if calls else None
 
 
 def text(scope: Scope) -> Sequence[Table]:
-    """Return them for Markdown and LaTeX, with the remarks."""
-    shown = table(scope)
+    """Return the table for Markdown, with the remarks."""
+    every = table(scope)
+    shown = every.in_form(TEXT) if every else None
     return [replace(shown, heading=TITLE, notes=REMARKS)] if shown else ()
 
 
-def _shown(call: Reached) -> list[str]:
-    test = call.model if call.name == call.model else f"{call.model}, {call.name.replace('_', ' ')}"
-    return [
-        test,
-        call.group.precision,
-        call.row.shown,
-        str(call.row.topology),
-        f"{call.size:,}",
-        reading(call.value),
-        call.unit,
-        reading(call.theory) or NOT_KNOWN,
-        percent(call.share) or NOT_KNOWN,
-        percent(call.share_of_product) or NOT_KNOWN,
-    ]
-
-
 def device(scope: Scope) -> Table | None:
-    """Return one row for each test, over all benchmarks."""
-    rows = [[call.device, *_shown(call)] for call in best(reached(scope.everything))] if _is_first(scope) else []
-    return tables.texts(["device", *HEADER], rows) if rows else None
+    """Return one line for each test, over all benchmarks."""
+    calls = best(reached(scope.everything)) if _is_first(scope) else []
+    name = Column(heading="device", read=lambda call: call.device)
+    shown = [name, *(column for column in COLUMNS if PAGE in column.forms)]
+    return replace(Table.of(calls, shown), forms=(PAGE,)) if calls else None
 
 
 def _is_first(scope: Scope) -> bool:
     """True for the first benchmark that trains nothing. The facts about a device stand only there."""
-    first = next((group.benchmark for group in scope.everything if alone(group)), None)
+    first = next((group.benchmark for group in scope.everything if not group.trains), None)
     return first is not None and first == scope.benchmark
 
 
@@ -226,7 +195,7 @@ def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
     axes.xaxis.set_minor_locator(NullLocator())
     lines: dict[tuple[str, ...], list[tuple[int, float]]] = {}
     for call in every:
-        words = call.name.replace("_", " "), call.group.precision, call.row.shown, str(call.row.topology)
+        words = call.name.replace("_", " "), call.cell.group.precision, call.cell.shown, str(call.cell.topology)
         lines.setdefault(words, []).append((call.size, call.value))
     parts = [list(dict.fromkeys(part)) for part in zip(*lines, strict=True)]
     labels = []
@@ -260,10 +229,10 @@ def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
     memory = max(call.value for call in best(every) if call.peak == "memory")
     models, labels = list(dict.fromkeys(call.model for _, call in points)), []
     for at, call in points:
-        colour = theme.colour(PRECISIONS.index(call.group.precision))
+        colour = theme.colour(PRECISIONS.index(call.cell.group.precision))
         axes.plot([at], [call.value], theme.marker(models.index(call.model)), color=colour, ms=5, mec=theme.surface)
-    for precision in dict.fromkeys(call.group.precision for _, call in points):
-        calls = [call for call in every if call.peak == "flops" and call.group.precision == precision]
+    for precision in dict.fromkeys(call.cell.group.precision for _, call in points):
+        calls = [call for call in every if call.peak == "flops" and call.cell.group.precision == precision]
         if calls:
             ceiling = max(max(call.value, call.product or 0.0) for call in calls)
             ridge, colour = 1000 * ceiling / memory, theme.colour(PRECISIONS.index(precision))
@@ -284,9 +253,7 @@ def _logarithmic(axes: Axes, theme: Theme) -> None:
     axes.tick_params(which="both", colors=theme.muted, labelsize=8.5, length=0)
 
 
-SIZES = Topic(
-    "reached", TITLE, order=80, table=table, csv=csv, text=text, drawings=curves, remarks=lambda scope: REMARKS
-)
+SIZES = Topic("reached", TITLE, order=80, table=table, text=text, drawings=curves, remarks=lambda scope: REMARKS)
 DEVICE = Topic(
     "device",
     "The device in one table",

@@ -1,12 +1,10 @@
 """Latency and memory over the batch, or over a parameter such as the vocabulary: two plots for each sweep.
 
-Find cells that differ in one number only, to show how a step's latency and memory depend on that number.
-
 The number is the batch, within one benchmark, or a parameter such as a vocabulary, over benchmarks that have everything
 else in common. Only workloads whose published tables state single iterations have sweeps.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +13,7 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from throughline.numbers import reading
-from throughline.report.analysis.cells import Group, Row
+from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.option_changes import Figures
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
@@ -27,13 +25,21 @@ LEAST = 3
 
 @dataclass(frozen=True)
 class Point:
-    """A cell at one value of the swept number. latency_ms: that of the median step; None if it is not known."""
+    """A cell at one value of the swept number."""
 
     value: float
-    group: Group
-    row: Row
-    latency_ms: float | None
-    memory_bytes: float | None
+    cell: Cell
+
+    @property
+    def latency_ms(self) -> float | None:
+        """The latency of the median step; None if it is not known."""
+        figures = self.cell.record.figures
+        return next((figure.value for figure in figures if (figure.name, figure.at) == ("latency", "median")), None)
+
+    @property
+    def memory_gb(self) -> float | None:
+        used = Figures.of(self.cell.record).memory_bytes
+        return None if used is None else used / 1e9
 
 
 @dataclass(frozen=True)
@@ -48,56 +54,32 @@ class Sweep:
 
 def sweeps(groups: Sequence[Group]) -> list[Sweep]:
     """Return all sweeps over these groups, each with the first benchmark that it includes."""
-    lines: dict[tuple[Any, ...], list[Point]] = {}
-    for group in groups:
-        summary = group.summary
-        if summary is None or not group.by_iteration:
-            continue
-        settings = summary.optimizer, (summary.options, summary.global_batch)
-        common = summary.model, group.precision, summary.scaling, *settings
-        parameters = summary.parameters
+    swept: dict[tuple[Any, ...], dict[str, list[Point]]] = {}
+    for group in (group for group in groups if group.by_iteration):
+        summary, parameters = group.summary, group.summary.parameters
+        common = (
+            summary.model, group.precision, summary.scaling, summary.optimizer, summary.options, summary.global_batch,
+        )  # fmt: skip
         numbers = {name: value for name, value in parameters.items() if type(value) is int}
-        for row in group.measured:
-            line = row.shown, str(row.topology)
-            within = ("batch", group.benchmark, *common, *line, tuple(parameters.items()))
-            lines.setdefault(within, []).append(_point(float(group.batch), group, row))
+        for cell in group.measured:
+            keys = {("batch", group.benchmark, *common, *parameters.items()): group.batch}
             for name, value in numbers.items():
-                rest = tuple(item for item in parameters.items() if item[0] != name)
-                across = (name, None, *common, *line, rest, group.batch)
-                lines.setdefault(across, []).append(_point(float(value), group, row))
-    return _joined(lines)
-
-
-def _joined(lines: dict[tuple[Any, ...], list[Point]]) -> list[Sweep]:
-    """Join lines into sweeps: lines of one sweep differ only in framework and topology."""
-    joined: dict[tuple[Any, ...], Sweep] = {}
-    for (
-        key,
-        benchmark,
-        model,
-        precision,
-        scaling,
-        optimizer,
-        options,
-        shown,
-        topology,
-        *rest,
-    ), points in lines.items():
-        if len({point.value for point in points}) < LEAST:
-            continue
-        first = points[0].group
-        batch = "" if key == "batch" else f", {first.batch_text}"
-        identity = key, benchmark, model, precision, scaling, optimizer, options, *rest
-        sweep = joined.setdefault(identity, Sweep(key, first.benchmark, f"{model}, {precision}{batch}", {}))
-        sweep.lines[f"{shown} {topology}"] = sorted(points, key=lambda point: point.value)
-    return list(joined.values())
-
-
-def _point(value: float, group: Group, row: Row) -> Point:
-    assert row.cell
-    figures: Iterable[Any] = row.cell.figures
-    latency = next((figure.value for figure in figures if (figure.name, figure.at) == ("latency", "median")), None)
-    return Point(value, group, row, latency, Figures.of(row.cell).memory_bytes)
+                rest = (item for item in parameters.items() if item[0] != name)
+                keys[name, None, *common, *rest, group.batch] = value
+            for key, value in keys.items():
+                swept.setdefault(key, {}).setdefault(cell.name, []).append(Point(float(value), cell))
+    found = []
+    for (key, *_), lines in swept.items():
+        long = {
+            name: sorted(points, key=lambda point: point.value)
+            for name, points in lines.items()
+            if len({point.value for point in points}) >= LEAST
+        }
+        if long:
+            first = next(iter(lines.values()))[0].cell.group
+            batch = "" if key == "batch" else f", {first.batch_text}"
+            found.append(Sweep(key, first.benchmark, f"{first.summary.model}, {first.precision}{batch}", long))
+    return found
 
 
 Read = Callable[[Point], float | None]
@@ -106,13 +88,9 @@ CROWDED = 9
 FAR = 16
 
 
-def _memory_gb(point: Point) -> float | None:
-    return None if point.memory_bytes is None else point.memory_bytes / 1e9
-
-
 SHOWN: dict[str, tuple[str, Read]] = {
     "latency": ("ms", lambda point: point.latency_ms),
-    "memory": ("GB", _memory_gb),
+    "memory": ("GB", lambda point: point.memory_gb),
 }
 """Map each quantity that is drawn to its unit and to the function that reads it."""
 
@@ -124,7 +102,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     """
     for number, sweep in enumerate(sweep for sweep in sweeps(scope.everything) if sweep.benchmark == scope.benchmark):
         points = [point for line in sweep.lines.values() for point in line]
-        whole = all(point.group.benchmark == scope.benchmark for point in points)
+        whole = all(point.cell.group.benchmark == scope.benchmark for point in points)
         for name, (unit, read) in SHOWN.items():
             if any(read(point) is not None for point in points):
                 heading = f"{name} over {sweep.key}"

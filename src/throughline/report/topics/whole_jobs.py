@@ -1,7 +1,4 @@
-"""Whole jobs: the table that users of Hugging Face's Trainer know, with columns for the optimizer steps alone.
-
-Make the rows of the table of whole jobs.
-"""
+"""Whole jobs: the table that users of Hugging Face's Trainer know, with columns for the optimizer steps alone."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,9 +6,8 @@ from typing import Any
 
 from throughline import gpus
 from throughline.numbers import percent, reading
-from throughline.records import Cell
-from throughline.report.analysis.cells import Group, Row
-from throughline.report.render.tables import CellLine, Column, Entry, Table
+from throughline.report.analysis.cells import Cell
+from throughline.report.render.tables import Column, Entry, Line, Table
 from throughline.report.topic import Scope, Topic
 from throughline.spec import job
 
@@ -27,16 +23,16 @@ COLUMNS = {
 """Map our columns to the names of the Trainer's figures in its log."""
 
 
-def figures_of(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
+def figures_of(cell: Cell) -> dict[str, Any]:
     """Return a job's name, the ten columns that users of the Trainer know, and our own figures."""
-    told = {figure.name: figure.value for figure in cell.figures}
+    told = {figure.name: figure.value for figure in cell.record.figures}
     alone, whole = told.get("samples_per_second_without_evaluations"), told.get("train_samples_per_second")
     runtime, preparation = told.get("train_runtime"), told.get("preparation")
     return {
-        "name": name(group, line),
-        "fp16": str(group.precision == "fp16").upper(),
-        "train_bs": cell.global_batch // group.size(line).gradient_accumulation,
-        "total_train_bs": cell.global_batch,
+        "name": name(cell),
+        "fp16": str(cell.group.precision == "fp16").upper(),
+        "train_bs": cell.record.global_batch // cell.size.gradient_accumulation,
+        "total_train_bs": cell.record.global_batch,
         **{heading: told.get(figure) for figure, heading in COLUMNS.items()},
         "samples_per_second_without_evaluations": alone,
         "evaluations_share": 1 - whole / alone if whole and alone else None,
@@ -44,18 +40,18 @@ def figures_of(group: Group, line: Row, cell: Cell) -> dict[str, Any]:
     }
 
 
-def name(group: Group, line: Row) -> str:
+def name(cell: Cell) -> str:
     """Return a job's name: device, number of devices, batch of each, such as `V100_4gpu_8`."""
-    device = group.device(line)
+    device = cell.device
     known = gpus.find(device.name) if device and device.kind == "cuda" else None
     kind = known.kind if known else device.name if device and device.kind == "cuda" else "CPU"
     unit = "gpu" if device and device.kind == "cuda" else "worker"
-    return f"{kind.replace(' ', '-')}_{line.topology.world}{unit}_{group.batch}"
+    return f"{kind.replace(' ', '-')}_{cell.topology.world}{unit}_{cell.group.batch}"
 
 
 def is_one(cell: Cell) -> bool:
     """True if a cell's runs are whole jobs."""
-    return any(figure.name in job.FIGURES for figure in cell.figures)
+    return any(figure.name in job.FIGURES for figure in cell.record.figures)
 
 
 INTRO = (
@@ -77,18 +73,16 @@ READ: dict[str, Callable[[Any], str]] = {
 
 def table(scope: Scope) -> Table | None:
     """Return a row for each cell; None if no run is a whole job."""
-    if not any(row.cell and is_one(row.cell) for group in scope.groups for row in group.rows):
+    if not any(map(is_one, scope.cells)):
         return None
     theirs = ["name", "fp16", "train_bs", "total_train_bs", *COLUMNS.values()]
     columns = [*(Column(key, key) for key in theirs), *OWN]
-    cells = [CellLine(_shown(group, row, row.cell), group, row) for group in scope.groups for row in group.rows]
-    return Table(columns, cells)
+    return Table(columns, [Line(_shown(cell), cell) for cell in scope.cells], of_cells=True)
 
 
-def _shown(group: Group, row: Row, cell: Cell | None) -> list[Entry]:
-    if cell is None or not cell.n_ok:
-        return []
-    return [Entry.of(value, READ.get(key, digits)) for key, value in figures_of(group, row, cell).items()]
+def _shown(cell: Cell) -> list[Entry]:
+    figures = figures_of(cell) if cell.ok else {}
+    return [Entry.of(value, READ.get(key, digits)) for key, value in figures.items()]
 
 
 def digits(value: float | str) -> str:

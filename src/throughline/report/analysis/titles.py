@@ -1,0 +1,72 @@
+"""What a summary's runs had on and off, in DLPerf's words, as the title of its table."""
+
+from throughline import workloads
+from throughline.records import Summary
+from throughline.report.analysis import workload_figures
+from throughline.report.analysis.cells import Group, synthetic_files
+
+CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointing"}
+
+
+def switches(summary: Summary) -> str:
+    """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`."""
+    options = summary.options
+    always = [
+        _compiling(summary) if options.compile == "auto" else "W/ compile" if options.compile else "W/O compile",
+        "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
+        "W/O checkpointing" if not options.activation_checkpointing else CHECKPOINTED[options.activation_checkpointing],
+    ]
+    emulate = emulating(summary)
+    unusual = {
+        "W/ CUDA graph of the whole step": options.cuda_graph == "step",
+        "W/O padding": options.remove_padding is True,
+        "W/O padding where a GPU can leave it out": options.remove_padding == "auto",
+        f"W/ accumulation of {options.gradient_accumulation}": options.gradient_accumulation > 1,
+        f"W/ accumulation to {summary.global_batch or 0:,} samples": summary.global_batch is not None,
+        "W/O exchange of gradients": not options.gradient_sync,
+        f"W/ exchange in {options.reduce_dtype}": options.reduce_dtype != "fp32",
+        f"W/ sharding: {options.sharding}": options.sharding != "none",
+        f"W/ sharding in {_groups(options.hybrid_shard_groups)}": options.hybrid_shard_groups != 1,
+        f"W/ products in fp32, rounded to {summary.precision}, in {', '.join(emulate)}": bool(emulate),
+        f"W/ fp8 scaled {options.fp8_scaling}": summary.precision == "fp8" and workloads.of(summary.model).trains,
+        f"W/ tensor parallelism over {options.tensor_parallel} devices": options.tensor_parallel > 1,
+        f"W/ experts spread over {options.expert_parallel} devices": options.expert_parallel > 1,
+        f"W/ {options.data} data": options.data != "real",
+        "W/ synthetic files": synthetic_files(summary),
+    }
+    return " & ".join([*always, *(words for words, holds in unusual.items() if holds)])
+
+
+def _groups(hybrid_shard_groups: int | str) -> str:
+    return "each node" if hybrid_shard_groups == "nodes" else f"{hybrid_shard_groups} groups"
+
+
+def eager(summary: Summary) -> dict[str, str]:
+    """Map each framework whose runs left the model eager to the reason, if the summary's `compile` is `auto`."""
+    told = {name: str((built or {}).get("compiling", "")) for name, built in (summary.settings or {}).items()}
+    return {name: words for name, words in told.items() if words.startswith("not compiled")}
+
+
+def _compiling(summary: Summary) -> str:
+    """Return what `compile: auto` did: with or without, and for which frameworks if they differ."""
+    built = [name for name, settings in (summary.settings or {}).items() if settings]
+    left = [name for name in built if name in eager(summary)]
+    if not built:
+        return "compile: auto"
+    if left and len(left) < len(built):
+        return f"W/ compile (auto), but W/O compile in {', '.join(left)}"
+    return f"{'W/O' if left else 'W/'} compile (auto)"
+
+
+def emulating(summary: Summary | None) -> list[str]:
+    """Return the frameworks that multiply in fp32 because the device has no units for the precision."""
+    told = (summary and summary.settings) or {}
+    return [name for name, settings in told.items() if (settings or {}).get("emulated_products")]
+
+
+def title(group: Group) -> str:
+    """Return a table's title as DLPerf writes it."""
+    start = f"{'Total batch' if group.strong else 'Batch'} size = {group.batch}, {group.precision}"
+    start += ", strong scaling" if group.strong else ""
+    parts = start, workload_figures.titled(group.summary), switches(group.summary)
+    return ", ".join(part for part in parts if part)
