@@ -26,9 +26,6 @@ from throughline.report.render.tables import Table
 SYNTHETIC = "synthetic data"
 """The mark on tables and plots of runs that did not train on real data."""
 
-ABOUT, LOSS, GAIN = range(3)
-"""The order of findings: what a benchmark is, what gains nothing or limits, and how things compare."""
-
 
 @dataclass(frozen=True)
 class Scope:
@@ -118,18 +115,6 @@ class Drawing:
 
 
 @dataclass(frozen=True)
-class Finding:
-    """A sentence below the headline."""
-
-    text: str
-    order: int = GAIN
-
-    @property
-    def loss(self) -> bool:
-        return self.order == LOSS
-
-
-@dataclass(frozen=True)
 class Topic:
     """The forms of one topic. `name` names its files and its place on the page; `intro` stands below its title.
 
@@ -140,7 +125,6 @@ class Topic:
     drawings: its plots
     remarks: sentences below its table
     notes: sentences below the table of a group
-    findings: sentences below the headline
     """
 
     name: str
@@ -154,4 +138,3 @@ class Topic:
     drawings: Callable[[Scope], Iterable[Drawing]] = field(default=lambda scope: ())
     remarks: Callable[[Scope], Iterable[str]] = field(default=lambda scope: ())
     notes: Callable[[Scope, Group], Iterable[Note]] = field(default=lambda scope, group: ())
-    findings: Callable[[Scope], Iterable[Finding]] = field(default=lambda scope: ())

@@ -13,10 +13,8 @@ from report_fixture import write_series
 from throughline.comparables import published as published_results
 from throughline.records import Summary
 from throughline.report.analysis import cells, summary
-from throughline.report.render import page
-from throughline.report.render.page import Results
 from throughline.report.topic import Scope
-from throughline.report.topics import comparisons, published_jobs, whole_jobs, write_tables
+from throughline.report.topics import published_jobs, whole_jobs, write_tables
 from throughline.spec.job import FIGURES, EpochsJob, figures
 from throughline.study.result_sections import Price
 
@@ -134,20 +132,6 @@ def test_price_of_the_job(summaries: dict[str, dict[Path, Summary]]) -> None:
     assert four.cost.task_price == pytest.approx(1.1995, abs=5e-5)
     assert four.cost.per_million_samples == pytest.approx(292.86, abs=0.02)
     assert four.cost.task_hours == pytest.approx(203.6953 / 3600)
-
-
-def test_what_gains_nothing_is_said(summaries: dict[str, dict[Path, Summary]], tmp_path: Path) -> None:
-    """There is one run of each. So the text says that one repeat cannot tell them apart, and claims no gain or loss."""
-    said = {
-        card: [one.text for one in comparisons.TOPIC.findings(Scope(cells.groups(made.values())))]
-        for card, made in summaries.items()
-    }
-    for card in CARDS:
-        assert any("1 valid repeat cannot decide any of the" in text for text in said[card])
-        assert not any("gains nothing" in text or "gain nothing" in text for text in said[card])
-    text = page.render(Results(summaries["A100"]), [], None, tmp_path / "report.html")
-    assert "Whole jobs" in text and "a whole job: 2,048 samples in each of 2 epochs" in text
-    assert "best value" in text
 
 
 def test_published_rows_add_up() -> None:

@@ -78,22 +78,20 @@ def test_a_slow_rank_is_named_with_its_node_and_device(tmp_path: Path) -> None:
     assert line["solo_step_distance_min"] < line["solo_step_distance"] < line["solo_step_distance_max"]
     assert line["matmul_distance"] == pytest.approx(1 / 1.05 - 1, abs=0.003) and line["matmul_p"] < 0.05
     assert line["solo_step_coverage"] == 0.75 and frame["waits_s"].max() == pytest.approx(0.05 * 0.256 / 1.05, rel=0.1)
-    (finding,) = topic.findings(found)
-    assert finding.loss
-    assert (
-        "torch 2n4g, fp32, batch 32 per device: rank 5 (node 1, device 1) is slow: its own step is 4." in finding.text
-    )
-    assert "slower than 7 others (range of the others -0." in finding.text
+    (note,) = topic.notes(found, found.groups[0])
+    assert note.where == "torch 2n4g"
+    assert note.text.startswith("rank 5 (node 1, device 1) is slow, and all others wait for it: its own step is 4.")
+    assert "slower than 7 others (range of the others -0." in note.text
 
 
 def test_equal_ranks_give_no_warning(tmp_path: Path) -> None:
     found = scope(tmp_path, noise)
-    assert csv(found)["slow_in"].isna().all() and not list(topic.findings(found))
+    assert csv(found)["slow_in"].isna().all() and not list(topic.notes(found, found.groups[0]))
 
 
 def test_a_rank_that_is_slow_only_once_gives_no_warning(tmp_path: Path) -> None:
     found = scope(tmp_path, lambda rank, repeat: noise(rank, repeat) * (1.3 if (rank, repeat) == (2, 1) else 1.0))
-    assert not list(topic.findings(found))
+    assert not list(topic.notes(found, found.groups[0]))
 
 
 def test_too_few_repeats_name_no_rank() -> None:
@@ -106,7 +104,7 @@ def test_too_few_repeats_name_no_rank() -> None:
 
 def test_a_single_repeat_gives_no_warning(tmp_path: Path) -> None:
     found = scope(tmp_path, slow_fifth, repeats=1)
-    assert csv(found)["slow_in"].isna().all() and not list(topic.findings(found))
+    assert csv(found)["slow_in"].isna().all() and not list(topic.notes(found, found.groups[0]))
     assert csv(found)["solo_step_distance"].min() < -0.04, "the distance is told all the same"
 
 

@@ -132,9 +132,8 @@ def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, 
     ((rule, row, text),) = printed(implausible.table(scope))[1]
     assert (rule, row) == ("above the measured matrix product", f"bert bz32_{precision}, mxnet-horovod, 1 device")
     assert "1.091 times the" in text and cause in text and "share" not in text and "clock" not in text
-    assert [one.text for one in implausible.findings(scope)] == [
-        "1 row of this benchmark has implausible figures: see Implausible figures."
-    ]
+    (note,) = implausible.notes(scope, scope.groups[0])
+    assert (note.where, "above the measured matrix product" in note.text) == ("mxnet-horovod, 1 device", True)
 
 
 @pytest.mark.parametrize(
@@ -145,15 +144,16 @@ def test_a_step_that_was_not_compiled_on_gpus_is_said(
 ) -> None:
     changes = {"device_found": device} if device else {}
     paths = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, options={"compile": compiled}, **changes)
-    texts = [one.text for one in settings_on_gpus.findings(Scope(cells.groups([summary.summarize(paths, repeats=1)])))]
-    assert ["torch: options.compile is false" in text for text in texts] == [True] * says
+    (group,) = cells.groups([summary.summarize(paths, repeats=1)])
+    found = settings_on_gpus.notes(Scope([group]), group)
+    assert [(note.where, "options.compile is false" in note.text) for note in found] == [("torch", True)] * says
 
 
 @pytest.mark.parametrize(
     ("words", "title", "said"),
     [
         ("compiled: the device is a GPU", "W/ compile (auto) &", None),
-        ("not compiled: the job has 40 steps", "W/O compile (auto) &", "torch: not compiled: the job has 40 steps"),
+        ("not compiled: the job has 40 steps", "W/O compile (auto) &", "not compiled: the job has 40 steps"),
     ],
 )
 def test_what_compile_auto_did_is_in_the_title_and_an_eager_step_is_said(
@@ -163,7 +163,7 @@ def test_what_compile_auto_did_is_in_the_title_and_an_eager_step_is_said(
     run["settings"] = {"compiling": words}
     groups = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1)])
     assert f"fp32, {title}" in titles.title(groups[0])
-    texts = [one.text for one in settings_on_gpus.findings(Scope(groups))]
+    texts = [note.text for note in settings_on_gpus.notes(Scope(groups), groups[0])]
     assert [said in text for text in texts] == [True] if said else not texts
 
 

@@ -13,11 +13,11 @@ from matplotlib.text import Text
 from report_fixture import write_series
 from throughline import numbers
 from throughline.records import Summary, read_summary
-from throughline.report.analysis import cells, summary
+from throughline.report.analysis import cells, derived_runs, summary
 from throughline.report.render import page, table_files, throughput_plots
 from throughline.report.render.plots import PAGE
 from throughline.report.topic import Scope, Topic
-from throughline.report.topics import hardware, step_breakdown, throughput, write_plots, write_tables
+from throughline.report.topics import step_breakdown, throughput, write_plots, write_tables
 from throughline.report.topics import step_breakdown as topic
 
 
@@ -114,7 +114,7 @@ def test_other_machines_split_nothing_and_it_is_said(
         assert said in four.notes[0]
         rows = csv(topic, Scope([group], cells.groups([kept])))
         assert rows["communication_s"].isna().all() and said in rows["notes"][0]
-        (text,) = [found.text for found in topic.findings(Scope(cells.groups([kept]), [group, *cells.groups([kept])]))]
+        (text,) = derived_runs.sentences(cells.groups([kept]), [group, *cells.groups([kept])])
         assert text.startswith("2 of 2 are not compared with bert: ") and said in text
 
 
@@ -128,25 +128,6 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(
     assert set(csv(throughput.TOPIC, Scope(derived[:1]))["gradient_sync"]) == {False}
     assert set(csv(throughput.TOPIC, Scope(groups))["gradient_sync"]) == {True}
     assert "no exchange" in throughput_plots.settings(derived[0])
-
-
-@pytest.mark.parametrize(
-    ("synthetic_ms", "said"),
-    [(40, "with synthetic data it is faster in these runs (2.500"), (101, "it is slower in these runs (0.990"),
-     (None, "the extra `synthetic` tells what that costs")],
-)  # fmt: skip
-def test_where_the_loader_is_the_limit_a_sentence_says_so(tmp_path: Path, synthetic_ms: int | None, said: str) -> None:
-    waits = {"loader_stall_share": 0.6}
-    read = measured(tmp_path, "bert", {"1n1g": [100, 100, 100], "1n2g": [90, 90, 90]}, beside=waits)
-    series = {"1n1g": [float(synthetic_ms or 40)] * 3}
-    name = "bert__synthetic" if synthetic_ms else "bert__aa"
-    made = measured(tmp_path, name, series, options={"data": "synthetic"}, beside={"data": None})
-    everything = cells.groups([read, made])
-    one, two = (finding.text for finding in hardware.waiting(Scope(everything[:1], everything)))
-    assert said in one
-    assert two.startswith(
-        "torch 1n2g, fp32, batch 32: waits 60 % of its time for data"
-    )  # there is no synthetic run to compare with
 
 
 @pytest.mark.slow

@@ -1,13 +1,12 @@
-"""Show comparisons: every pair of a benchmark with its ratio and verdict, and what gains nothing."""
+"""Show comparisons: every pair of a benchmark with its ratio and verdict."""
 
 from collections.abc import Iterator
 
 from throughline import ratios
 from throughline.numbers import percent, reading
-from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.comparison import Pair, places, too_few, would_tell
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table
-from throughline.report.topic import LOSS, Finding, Scope, Topic
+from throughline.report.topic import Scope, Topic
 
 TESTS = {True: "paired t-test of rounds", False: "Welch's t-test"}
 """Map whether the repeats ran in rounds to the test."""
@@ -88,31 +87,4 @@ def remarks(scope: Scope) -> Iterator[str]:
         )
 
 
-def findings(scope: Scope) -> Iterator[Finding]:
-    """Name the frameworks that are not ranked, and what gains nothing by its pair's verdict."""
-    for name, doubt in {cell.framework: cell.doubt for cell in scope.measured if cell.barred}.items():
-        yield Finding(f"{name} is not ranked and is in no headline: it {doubt} (equivalence.json).", LOSS)
-    if few := too_few(scope.pairs):
-        yield Finding(few, LOSS)
-    for pair in scope.pairs:
-        if pair.gains is False and (text := _gains_nothing(pair)):
-            yield Finding(text, LOSS)
-
-
-def _gains_nothing(pair: Pair) -> str:
-    """Return what does not gain, and what to do about it; empty for a pair of frameworks."""
-    than = "is slower" if pair.verdict == "slower" else "gains nothing"
-    said = f"{pair.where}: {pair.what} {than}{pair.here} ({pair.times} times, {pair.reason})."
-    if pair.kind == "precisions" and str(pair.other.topology) == ONE_DEVICE:
-        precision, device = pair.other.group.precision, pair.other.device
-        emulates = precision == "fp16" and device is not None and device.fp16_native is False
-        cause = f" The device has no {precision} units and emulates them." if emulates else ""
-        return f"{said}{cause} Use {pair.base.group.precision}."
-    if pair.kind == "devices":
-        return f"{said} Look at what devices share: cores, memory bandwidth, the network. Larger batches exchange less."
-    if pair.kind == "switches" and pair.what.startswith("compile "):
-        return f"{said} Leave it off here."
-    return ""
-
-
-TOPIC = Topic("comparisons", "Comparisons", order=180, table=table, remarks=remarks, findings=findings)
+TOPIC = Topic("comparisons", "Comparisons", order=180, table=table, remarks=remarks)

@@ -1,21 +1,19 @@
 """Tables of memory, utilization, and FLOPs with MFU, with a line for each cell."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 from throughline.numbers import MIB, percent, reading, scaled
 from throughline.records import Series, Work
-from throughline.report.analysis import judged_pairs
 from throughline.report.analysis.cells import Cell
-from throughline.report.analysis.derived_runs import derived
 from throughline.report.render.tables import CSV, FORMS, Column, Entry, Table
-from throughline.report.topic import LOSS, Finding, Scope, Topic
+from throughline.report.topic import Scope, Topic
 
 SHARE_AT_MOST = 1.05
 """A share of the matrix product above this is none: the product was slow, or kernels need fewer multiplications."""
 WAITS = 0.05
-"""A cell that waits for a larger share of its time gets a finding."""
+"""A cell that waits for a larger share of its time is limited by reading."""
 CONVENTIONS = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",
@@ -209,20 +207,6 @@ def use(scope: Scope) -> Table:
     return Table.of_groups(scope.groups, USE_COLUMNS, notes=[note])
 
 
-def waiting(scope: Scope) -> Iterator[Finding]:
-    """Say which cells wait for their data, and how they compare with synthetic data."""
-    again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
-    for cell in scope.measured:
-        waits = cell.record.loader_stall_share or 0.0
-        if waits > WAITS:
-            other, unlike = derived(cell, "synthetic", scope.everything)
-            told = "the extra `synthetic` tells what that costs"
-            if other and not unlike:
-                pair = judged_pairs.of_cells(cell, other, again)
-                told = f"with synthetic data it is {pair.words} ({pair.times} times, {pair.reason})"
-            yield Finding(f"{cell.where}: waits {percent(waits)} of its time for data; {told}.", LOSS)
-
-
 MEMORY = Topic("memory", "Memory", order=110, table=memory)
-USE = Topic("utilization", "Utilization", order=120, table=use, findings=waiting)
+USE = Topic("utilization", "Utilization", order=120, table=use)
 WORK = Topic("flops", "FLOPs and MFU", order=130, table=work)

@@ -14,7 +14,7 @@ from throughline.records import Cost, PredictedCell, PredictedSeries
 from throughline.report.analysis import cost, predictions
 from throughline.report.analysis.cells import Cell
 from throughline.report.render.tables import CSV, FORMS, PAGE, TEXT, Column, Entry, Line, Table, series
-from throughline.report.topic import GAIN, Finding, Scope, Topic
+from throughline.report.topic import Scope, Topic
 from throughline.spec import Topology
 
 INTRO = (
@@ -177,15 +177,4 @@ def notes(found: Iterable[Predicted]) -> Iterator[str]:
         yield f"{where}: no prediction for {', '.join(topologies)}, because {why}"
 
 
-def findings(scope: Scope) -> Iterator[Finding]:
-    """Say what the fastest framework is predicted to give on the most devices."""
-    every = [(one, one.cell) for one in asked(scope) if one.cell]
-    if every:
-        most = max(cell.times_beyond for _, cell in every)
-        one, cell = max(
-            ((one, cell) for one, cell in every if cell.times_beyond == most), key=lambda found: found[1].samples_per_s
-        )
-        yield Finding(f"Not measured, {one.where}: {predictions.in_words(one.series, cell)}.", GAIN)
-
-
-TOPIC = Topic("predictions", "Predicted, not measured", INTRO, order=15, table=table, findings=findings)
+TOPIC = Topic("predictions", "Predicted, not measured", INTRO, order=15, table=table)

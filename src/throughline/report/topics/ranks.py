@@ -10,17 +10,18 @@ from throughline.numbers import milliseconds, percent, scaled
 from throughline.outliers import LEAST_PARTS
 from throughline.report.analysis import slow_ranks
 from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.notes import Note
 from throughline.report.analysis.slow_ranks import NO_PRODUCT, NO_SOLO, Own, RankStanding
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files, tables
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import PAGE, Column, Entry, Table
-from throughline.report.topic import LOSS, Drawing, Finding, Scope, Topic
+from throughline.report.topic import Drawing, Scope, Topic
 
 SHOWN = 8
 """So many ranks of a cell are on the page: those that stand out, then the slowest. The CSV has all."""
 NAMED = 3
-"""A sentence names no more ranks than this."""
+"""So many ranks of a group have a warning beside its results."""
 INTRO = (
     "If ranks exchange in every step, all of them take as long as the slowest one. So these figures are of each rank "
     "by itself: its step in the runs whose ranks keep their gradients (extra `no_gradient_sync`), and a large matrix "
@@ -137,23 +138,14 @@ def _comparable(standings: Iterable[RankStanding]) -> dict[Cell, list[RankStandi
     return {cell: ranks for cell, ranks in cells.items() if len(ranks) >= LEAST_PARTS}
 
 
-def findings(scope: Scope) -> Iterator[Finding]:
-    """Yield one warning about the ranks that stand out, the slowest first."""
-    slow = sorted((standing for standing in scope.ranks if standing.slow), key=lambda standing: standing.distance)
-    if slow:
-        more = f" {len(slow) - NAMED} more are in the table." if len(slow) > NAMED else ""
-        yield Finding(f"{' '.join(map(words, slow[:NAMED]))}{more} All other ranks wait for a slow rank.", LOSS)
-
-
-def words(standing: RankStanding) -> str:
-    """Say which rank is slow, and by how much."""
-    figures = {"its own step": standing.solo, "its matrix product": standing.product}
-    parts = [f"{name} is {_slower(own)}" for name, own in figures.items() if own and own.standing.slow]
-    group = standing.cell.group
-    return (
-        f"{standing.cell.name}, {group.precision}, {group.batch_text}: rank {standing.rank} (node "
-        f"{standing.node}, device {standing.device}) is slow: {' and '.join(parts)}."
-    )
+def notes(scope: Scope, group: Group) -> Iterator[Note]:
+    """Yield a warning for each of the ranks that stand out, the slowest first."""
+    slow = [standing for standing in scope.ranks if standing.slow and standing.cell.group is group]
+    for standing in sorted(slow, key=lambda standing: standing.distance)[:NAMED]:
+        figures = {"its own step": standing.solo, "its matrix product": standing.product}
+        parts = [f"{name} is {_slower(own)}" for name, own in figures.items() if own and own.standing.slow]
+        place = f"rank {standing.rank} (node {standing.node}, device {standing.device})"
+        yield Note(standing.cell.name, f"{place} is slow, and all others wait for it: {' and '.join(parts)}", "warning")
 
 
 def _slower(own: Own) -> str:
@@ -212,5 +204,5 @@ TOPIC = Topic(
     table=table,
     drawings=drawings,
     remarks=remarks,
-    findings=findings,
+    notes=notes,
 )

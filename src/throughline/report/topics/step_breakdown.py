@@ -18,7 +18,6 @@ from matplotlib.figure import Figure as Plot
 
 from throughline import statistics
 from throughline.numbers import milliseconds, percent
-from throughline.report.analysis import derived_runs
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.derived_runs import derived
 from throughline.report.analysis.notes import Note
@@ -27,7 +26,7 @@ from throughline.report.render import table_files, tables
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import NOT_KNOWN, PAGE, Column, Table
 from throughline.report.render.throughput_plots import settings
-from throughline.report.topic import ABOUT, Drawing, Finding, Scope, Topic
+from throughline.report.topic import Drawing, Scope, Topic
 
 EXTRAS = {"communication": "no_gradient_sync", "input": "synthetic"}
 """Map a part of the step to the derived runs that leave it out."""
@@ -252,11 +251,6 @@ def notes(scope: Scope, group: Group) -> list[Note]:
     return [Note(step.cell.name, text, "split") for step in split(group, scope.everything) for text in step.notes]
 
 
-def findings(scope: Scope) -> Iterator[Finding]:
-    """Return what a derived benchmark (`<name>__aa`, `<name>__synthetic`) says about the original benchmark."""
-    return (Finding(text, ABOUT) for text in derived_runs.sentences(scope.groups, scope.everything))
-
-
 TOPIC = Topic(
     "split",
     "Where a step's time goes",
@@ -266,5 +260,4 @@ TOPIC = Topic(
     table=table,
     drawings=drawings,
     notes=notes,
-    findings=findings,
 )
