@@ -81,7 +81,8 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
 def test_another_machine_with_a_constant_accumulation_differs_in_it(tmp_path: Path) -> None:
     ours, theirs = summarized(tmp_path / "a", asked("1n2g")), summarized(tmp_path / "b", spec(topology="1n2g"))
     both = [group.measured[0] for found in (ours, theirs) for group in cells.groups([found])]
-    assert differing.between(*map(differing.facts, both)) == ["options.gradient_accumulation: 12 here, 1 there"]
+    (fact,) = differing.between(*map(differing.facts, both))
+    assert (fact.name, fact.here, fact.there) == ("options.gradient_accumulation", "12", "1")
 
 
 def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> None:

@@ -135,7 +135,9 @@ def _break_evens(options: Iterable[Option], again: Sequence[Pair]) -> Iterator[t
             kinds.setdefault((option.machine, option.device), []).append(option)
     for other in list(kinds.values())[1:]:
         base = next(iter(kinds.values()))
-        both = sorted({option.cell.topology.world for option in base} & {option.cell.topology.world for option in other})
+        both = sorted(
+            {option.cell.topology.world for option in base} & {option.cell.topology.world for option in other}
+        )
         for world in dict.fromkeys([*both[:1], *both[-1:]]):
             first, second = _fastest(base, world), _fastest(other, world)
             yield second, _break_even(first, second, again)
