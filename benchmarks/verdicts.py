@@ -154,7 +154,8 @@ def _cell(values: list[float], rounds: bool, framework: int) -> CellRecord:
     starts = [f"2026-01-01T{minute // 60:02d}:{minute % 60:02d}:00Z" for minute in minutes]
     read: dict[str, Any] = {
         "values": values, "n": REPEATS, "n_ok": REPEATS, "median_speed": statistics.median(values),
-        "statuses": {"ok": REPEATS}, "simulated": False, "ran_in": {}, "starts": starts, "started": starts[0], "ended": starts[-1],
+        "statuses": {"ok": REPEATS}, "simulated": False, "ran_in": {},
+        "starts": starts, "started": starts[0], "ended": starts[-1],
     }  # fmt: skip
     return CellRecord.model_construct(**read)
 
