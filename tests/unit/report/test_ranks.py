@@ -96,10 +96,10 @@ def test_a_rank_that_is_slow_only_once_gives_no_warning(tmp_path: Path) -> None:
 
 def test_too_few_repeats_name_no_rank() -> None:
     """On three ranks that share two cores, one is always far behind, and another one each time."""
-    behind = {rank: {1: 1.0 + 0.3 * (rank == 2), 2: 1.0 + 0.3 * (rank == 2)} for rank in range(3)}
+    behind = pd.DataFrame({1: [1.0, 1.0, 1.3], 2: [1.0, 1.0, 1.3]})
     assert slow_ranks.chance(behind, 2, less=True) == pytest.approx(1 / 9)
     assert slow_ranks.chance(behind, 0, less=True) == 1.0
-    assert slow_ranks.chance({rank: {1: float(rank)} for rank in range(128)}, 0, less=False) == 1 / 128
+    assert slow_ranks.chance(pd.DataFrame({1: range(128)}), 0, less=False) == 1 / 128
 
 
 def test_a_single_repeat_gives_no_warning(tmp_path: Path) -> None:

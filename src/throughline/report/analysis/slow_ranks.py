@@ -10,12 +10,14 @@ among the k slowest of all n repeats with a probability of (k / N)^n. A verdict 
 and figures of the cell together. A single repeat can give none.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+
+import pandas as pd
 
 from throughline import outliers, statistics
 from throughline.outliers import Peers, Standing
-from throughline.records import CellRecord, RankFigures
+from throughline.records import RankFigures
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.derived_runs import derived
 
@@ -66,58 +68,71 @@ class RankStanding:
         return min((distance for distance in known if distance is not None), default=0.0)
 
 
-@dataclass(frozen=True)
-class _Known:
-    """The figures of a cell's ranks, by figure, rank and repeat."""
-
-    cell: Cell
-    places: Sequence[RankFigures]
-    figures: Mapping[str, Mapping[int, Mapping[int, float]]]
-
-    @property
-    def name(self) -> tuple[str, str, str]:
-        return self.cell.group.name, self.cell.framework, str(self.cell.topology)
-
-
 def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[RankStanding]:
     """Return every rank of every cell with several ranks, if something is known of them by themselves."""
     everything = list(everything)
-    measured = [cell for group in groups if group.exchanges for cell in group.measured]
-    cells = [known for cell in measured if (known := _known(cell, everything))]
+    cells = [cell for group in groups if group.exchanges for cell in group.measured]
+    known = {cell: found for cell in cells if (found := _known(cell, everything)).frames}
     judged = outliers.judge({
-        (known.name, figure): Peers(values, less=figure == SOLO)
-        for known in cells
-        for figure, values in known.figures.items()
+        (cell, figure): Peers(_by_rank(frame), less=figure == SOLO)
+        for cell, ranks in known.items()
+        for figure, frame in ranks.frames.items()
     })  # fmt: skip
-    return [
-        standing
-        for known in cells
-        for standing in _of_cell(
-            known, {figure: _repeated(known, figure, judged[known.name, figure]) for figure in known.figures}
-        )
-    ]
+    return [standing for cell, ranks in known.items() for standing in _of_cell(cell, ranks, judged)]
 
 
-def _repeated(known: _Known, figure: str, standings: Mapping[int, Standing]) -> dict[int, Standing]:
-    """Return the standings, without the verdicts that equal ranks could get by chance in so few repeats."""
-    tests = len(known.places) * len(known.figures)
-    values = known.figures[figure]
-    return {
-        rank: replace(own, slow=own.slow and tests * chance(values, rank, figure == SOLO) < SURE)
-        for rank, own in standings.items()
-    }
+def _by_rank(frame: pd.DataFrame) -> dict[int, dict[int, float]]:
+    """Map each rank to its values by repeat."""
+    return {int(str(rank)): {int(str(k)): v for k, v in row.dropna().items()} for rank, row in frame.iterrows()}
 
 
-def chance(values: Mapping[int, Mapping[int, float]], rank: int, less: bool) -> float:
+@dataclass(frozen=True)
+class _Ranks:
+    """The ranks of a cell. frames: each known figure, with a row for each rank and a column for each repeat."""
+
+    places: Sequence[RankFigures]
+    frames: dict[str, pd.DataFrame]
+
+
+def _known(cell: Cell, everything: Iterable[Group]) -> _Ranks:
+    """Return what is known of a cell's ranks, with and without exchange."""
+    alone, unlike = derived(cell, "no_gradient_sync", everything)
+    records = {SOLO: alone.record} if alone and not unlike else {}
+    records[PRODUCT] = cell.record
+    found = {}
+    for figure, record in records.items():
+        values = {rank.rank: known for rank in record.ranks or () if (known := getattr(rank, figure))}
+        if values:
+            found[figure] = pd.DataFrame(values, index=range(1, record.n + 1), dtype=float).T
+    return _Ranks(next((record.ranks for record in records.values() if record.ranks), ()), found)
+
+
+def _of_cell(cell: Cell, ranks: _Ranks, judged: dict[tuple[Cell, str], dict[int, Standing]]) -> Iterable[RankStanding]:
+    frames, owns = ranks.frames, dict[str, dict[int, Own]]()
+    tests = len(ranks.places) * len(frames)
+    for figure, frame in frames.items():
+        less, places = figure == SOLO, dict(judged[cell, figure])
+        for number, place in places.items():
+            if less and unequal_work(cell.group):
+                place = replace(place, p=None, p_holm=None, slow=False)
+            places[number] = replace(place, slow=place.slow and tests * chance(frame, number, less) < SURE)
+        slow = [number for number, place in places.items() if place.slow]
+        owns[figure] = {number: _own(frame, place, number, slow, less) for number, place in places.items()}
+    waits = (frames[SOLO].max() - frames[SOLO]).median(axis=1).to_dict() if SOLO in frames else {}
+    for rank in ranks.places:
+        solo, product = (owns.get(figure, {}).get(rank.rank) for figure in (SOLO, PRODUCT))
+        yield RankStanding(cell, rank.rank, rank.node, rank.device, solo, product, waits.get(rank.rank))
+
+
+def chance(values: pd.DataFrame, rank: int, less: bool) -> float:
     """Return the probability that a rank is always as far behind as it was, if all ranks are equal.
 
-    values: by rank and repeat; less: less is better.
+    values: a row for each rank, a column for each repeat; less: less is better.
     """
-    last, ranks = 1, len(values)
-    for repeat, value in values[rank].items():
-        others = [own[repeat] for other, own in values.items() if other != rank and repeat in own]
-        last = max(last, 1 + sum(other >= value if less else other <= value for other in others))
-    return float((last / ranks) ** len(values[rank]))
+    speeds = -values if less else values
+    own = speeds.loc[rank].dropna()
+    last = int(speeds[own.index].le(own).sum().to_numpy().max())  # with the rank itself
+    return float((last / len(values)) ** len(own))
 
 
 def unequal_work(group: Group) -> bool:
@@ -126,64 +141,11 @@ def unequal_work(group: Group) -> bool:
     return options.remove_padding is not False and options.data == "real"
 
 
-def _known(cell: Cell, everything: Iterable[Group]) -> _Known | None:
-    """Return what is known of a cell's ranks, with and without exchange."""
-    alone, unlike = derived(cell, "no_gradient_sync", everything)
-    records = {SOLO: alone.record} if alone and not unlike else {}
-    records[PRODUCT] = cell.record
-    figures = {figure: values for figure, record in records.items() if (values := _values(record, figure))}
-    places = next((record.ranks for record in records.values() if record.ranks), None)
-    return _Known(cell, places, figures) if places and figures else None
-
-
-def _values(cell: CellRecord, figure: str) -> dict[int, dict[int, float]]:
-    """Map each rank to its values by repeat; {} if the cell has none."""
-    found = {rank.rank: getattr(rank, figure) for rank in cell.ranks or ()}
-    return {
-        rank: {repeat: value for repeat, value in enumerate(values, 1) if value is not None}
-        for rank, values in found.items()
-        if values
-    }
-
-
-def _of_cell(known: _Known, judged: Mapping[str, Mapping[int, Standing]]) -> list[RankStanding]:
-    solo = {rank: _plain(own) if unequal_work(known.cell.group) else own for rank, own in judged.get(SOLO, {}).items()}
-    product, waits = judged.get(PRODUCT, {}), _waits(known.figures.get(SOLO, {}))
-    return [
-        RankStanding(
-            known.cell,
-            place.rank,
-            place.node,
-            place.device,
-            _own(known.figures[SOLO], solo, place.rank, less=True) if solo else None,
-            _own(known.figures[PRODUCT], product, place.rank, less=False) if product else None,
-            waits.get(place.rank),
-        )
-        for place in known.places
-    ]
-
-
-def _plain(standing: Standing) -> Standing:
-    """Return a standing without a verdict."""
-    return replace(standing, p=None, p_holm=None, slow=False)
-
-
-def _own(values: Mapping[int, Mapping[int, float]], standings: Mapping[int, Standing], rank: int, less: bool) -> Own:
+def _own(values: pd.DataFrame, standing: Standing, rank: int, slow: list[int], less: bool) -> Own:
     """Return a rank's standing with the range of its distances: in each repeat from the others that are not slow."""
-    others = [other for other in values if other != rank and not standings[other].slow] or list(values)
-    distances = []
-    for repeat, value in values[rank].items():
-        middle = statistics.median([values[other][repeat] for other in others if repeat in values[other]])
-        if middle:
-            distances.append(middle / value - 1 if less else value / middle - 1)
+    others = [other for other in values.index if other != rank and other not in slow] or list(values.index)
+    middle, own = values.loc[others].median(), values.loc[rank]
+    distances = ((middle / own if less else own / middle) - 1)[middle > 0].dropna()
     several = len(distances) > 1
-    ends = (min(distances), max(distances)) if several else None
-    return Own(standings[rank], ends, statistics.range_coverage(len(distances)) if several else None)
-
-
-def _waits(values: Mapping[int, Mapping[int, float]]) -> dict[int, float]:
-    """Return the median over the repeats of how much sooner each rank ends its step than the slowest rank."""
-    repeats = {repeat for own in values.values() for repeat in own}
-    slowest = {repeat: max(own[repeat] for own in values.values() if repeat in own) for repeat in repeats}
-    waits = {rank: statistics.median([slowest[k] - value for k, value in own.items()]) for rank, own in values.items()}
-    return {rank: wait for rank, wait in waits.items() if wait is not None}
+    ends = (float(distances.min()), float(distances.max())) if several else None
+    return Own(standing, ends, statistics.range_coverage(len(distances)) if several else None)
