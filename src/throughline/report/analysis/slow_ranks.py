@@ -147,5 +147,5 @@ def _own(values: pd.DataFrame, standing: Standing, rank: int, slow: list[int], l
     middle, own = values.loc[others].median(), values.loc[rank]
     distances = ((middle / own if less else own / middle) - 1)[middle > 0].dropna()
     several = len(distances) > 1
-    ends = (float(distances.min()), float(distances.max())) if several else None
+    ends = (float(distances.to_numpy().min()), float(distances.to_numpy().max())) if several else None
     return Own(standing, ends, statistics.range_coverage(len(distances)) if several else None)
