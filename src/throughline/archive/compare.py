@@ -5,23 +5,27 @@ test is Welch's, and the A/A runs of both sides say how much two measurements of
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from throughline import files, records
-from throughline.archive import compare_acceptance, differing, results
+from throughline.archive import compare_acceptance, results
 from throughline.archive.results import Key, Results
 from throughline.files import UserError
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
-from throughline.report.analysis import judged_pairs, machines
+from throughline.report.analysis import facts, judged_pairs, machines
 from throughline.report.analysis.asked_pairs import untested
 from throughline.report.analysis.cells import Cell, in_rounds
 from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.differences import between, short
+from throughline.spec import values
 from throughline.study.result_sections import Price
 
 DAY_S = 86_400
+SAME_WORK = ("model", "parameters", "scaling", "unit", "job")
+"""The parts of a summary in which two sides have to agree. Otherwise they do different work."""
 
 
 def compare(
@@ -61,10 +65,8 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
     both = [key for key in ours.cells if key in theirs.cells]
     again = [*ours.again, *theirs.again]
     pairs = judged_pairs.tested([_pair(ours, theirs, key) for key in both], again, elsewhere=True)
-    differs = {
-        key: differing.between(differing.facts(ours.cells[key]), differing.facts(theirs.cells[key])) for key in both
-    }
-    everywhere = [fact for fact in next(iter(differs.values()), []) if all(fact in facts for facts in differs.values())]
+    differs = {key: between(_facts(ours.cells[key]), _facts(theirs.cells[key])) for key in both}
+    everywhere = [fact for fact in next(iter(differs.values()), []) if all(fact in those for those in differs.values())]
     lacking = [key for key in theirs.cells if key not in ours.cells]
     acceptance = None
     if ours.acceptance and theirs.acceptance:
@@ -98,7 +100,11 @@ def _pair(ours: Results, theirs: Results, key: Key) -> Pair:
 def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
     """Yield why a cell of the two sides must not be compared."""
     here, there = ours.cells[key], theirs.cells[key]
-    yield from differing.work(here.group.summary, there.group.summary)
+    for part in SAME_WORK:
+        one, other = (getattr(cell.group.summary, part) for cell in (here, there))
+        if one != other:
+            texts = [short(values(value) if is_dataclass(value) else value) for value in (one, other)]
+            yield f"{part} is {texts[0]} here and {texts[1]} there"
     for cell, where in ((here, "here"), (there, "there")):
         if cell.barred:
             yield f"{cell.framework} {where} {cell.doubt} (equivalence.json)"
@@ -107,6 +113,16 @@ def _barred(ours: Results, theirs: Results, key: Key) -> Iterable[str]:
     protocols = ours.protocol(key), theirs.protocol(key)
     if None not in protocols and protocols[0] != protocols[1]:
         yield f"the runs were measured in different ways (protocol {protocols[0]} here, {protocols[1]} there)"
+
+
+def _facts(cell: Cell) -> dict[str, Any]:
+    """Return what may decide the speed of a cell: devices, software, options and data."""
+    summary = cell.group.summary
+    parts = {part: values(getattr(summary, part)) for part in ("options", "optimizer", "steps")}
+    known = cell.facts | facts.flat(parts)
+    if summary.global_batch:  # then the options state no accumulation, and each topology has its own
+        known["options.gradient_accumulation"] = cell.size.gradient_accumulation
+    return known
 
 
 def _cell(key: Key, pair: Pair, differs: list[Difference]) -> ComparedCell:
