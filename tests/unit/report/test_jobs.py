@@ -21,6 +21,7 @@ from throughline.study.result_sections import Price
 PUBLISHED = Path(__file__).with_name("published") / "trainer.csv"
 ASKED = {"samples": 2048, "held_out": 1024, "epochs": 2}
 JOB = EpochsJob(**ASKED)
+ACCUMULATED: dict[str, Any] = {"framework": "hf-trainer", "job": ASKED, "options": {"gradient_accumulation": 4}}
 CARDS = {"V100": ("Tesla V100-SXM2-32GB", 5.3), "A100": ("NVIDIA A100-PCIE-40GB", 9.3)}
 COLUMNS = {"train_bs": "train_bs", "total_train_bs": "total_train_bs"} | whole_jobs.COLUMNS
 
@@ -60,13 +61,8 @@ def summaries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[Path, 
             paths += write_series(
                 root,
                 {f"1n{place(row)[1]}g": [JOB.trained / values["train_runtime"]]},
-                **{"benchmark": card.lower(), "framework": "hf-trainer", "batch": batch},
-                **{
-                    "precision": precision,
-                    "job": ASKED,
-                    "options": {"gradient_accumulation": 4},
-                    "device_found": device,
-                },
+                **ACCUMULATED | {"benchmark": card.lower(), "batch": batch, "precision": precision},
+                device_found=device,
                 beside={"figures": figures(values)},
             )
         terms = summary.Terms(prices={card: Price(per_hour=CARDS[card][1], currency="CNY")}, total_samples=JOB.trained)
@@ -108,7 +104,7 @@ def test_published_jobs_stand_beside_ours(summaries: dict[str, dict[Path, Summar
     assert published_jobs.table(Scope(cells.groups(summaries["V100"].values()))) is None  # a model without such rows
 
 
-def test_throughput_without_evaluations_stands_beside_it(
+def test_throughput_without_evaluations_and_the_price_stand_beside_it(
     summaries: dict[str, dict[Path, Summary]], tmp_path: Path
 ) -> None:
     write_tables(Scope(cells.groups(summaries["V100"].values())), tmp_path)
@@ -120,24 +116,19 @@ def test_throughput_without_evaluations_stands_beside_it(
     assert float(four["evaluations_share"]) == pytest.approx(0.19, abs=0.002)
     assert float(four["runtime_with_preparation_s"]) == pytest.approx(213.6953)
     assert not (tmp_path / "figures.csv").exists() or "train_runtime" not in (tmp_path / "figures.csv").read_text()
+    (path,) = (path for path in summaries["V100"] if path.name == "bz8_fp32.json")
+    cost = summaries["V100"][path].frameworks["hf-trainer"]["1n4g"].cost
+    assert cost and cost.task_price == pytest.approx(1.1995, abs=5e-5)
+    assert cost.per_million_samples == pytest.approx(292.86, abs=0.02)
+    assert cost.task_hours == pytest.approx(203.6953 / 3600)
 
 
-def test_price_of_the_job(summaries: dict[str, dict[Path, Summary]]) -> None:
-    (four,) = (
-        made.frameworks["hf-trainer"]["1n4g"]
-        for path, made in summaries["V100"].items()
-        if path.name == "bz8_fp32.json"
-    )
-    assert four.cost is not None
-    assert four.cost.task_price == pytest.approx(1.1995, abs=5e-5)
-    assert four.cost.per_million_samples == pytest.approx(292.86, abs=0.02)
-    assert four.cost.task_hours == pytest.approx(203.6953 / 3600)
-
-
-def test_published_rows_add_up() -> None:
+def test_published_rows_add_up_and_every_figure_is_declared() -> None:
     for row in published():
         _, devices, batch = place(row)
         assert JOB.faults(devices, batch, 4, told(row)) == []
+    assert set(whole_jobs.COLUMNS) <= set(FIGURES)
+    assert {one["name"] for one in figures(dict.fromkeys(FIGURES, 1.0))} == set(FIGURES)
 
 
 @pytest.mark.parametrize(
@@ -169,23 +160,8 @@ def test_steps_of_a_job_are_rounded_up_as_the_trainer_does() -> None:
 
 def test_a_record_whose_figures_do_not_add_up_is_marked(tmp_path: Path) -> None:
     values: dict[str, Any] = told(published()[0]) | {"train_runtime": 230.6953}
-    changes: dict[str, Any] = {"framework": "hf-trainer", "batch": 8, "job": ASKED}
-    made = summary.summarize(
-        write_series(
-            tmp_path,
-            {"1n4g": [20.1]},
-            options={"gradient_accumulation": 4},
-            beside={"figures": figures(values)},
-            **changes,
-        ),
-        repeats=1,
-    )
-    (cell,) = made.frameworks["hf-trainer"].values()
+    paths = write_series(tmp_path, {"1n4g": [20.1]}, batch=8, beside={"figures": figures(values)}, **ACCUMULATED)
+    (cell,) = summary.summarize(paths, repeats=1).frameworks["hf-trainer"].values()
     assert any(
         "repeat 1 do not add up: train_samples_per_second x train_runtime is 4638" in text for text in cell.warnings
     )
-
-
-def test_every_figure_of_a_job_is_declared() -> None:
-    assert set(whole_jobs.COLUMNS) <= set(FIGURES)
-    assert {one["name"] for one in figures(dict.fromkeys(FIGURES, 1.0))} == set(FIGURES)
