@@ -7,7 +7,7 @@ from typing import Any
 
 from throughline import workloads
 from throughline.files import UserError
-from throughline.records import CellRecord, Result
+from throughline.records import Result
 from throughline.spec import example
 from throughline.workloads.decoder import Decoder
 
@@ -83,18 +83,6 @@ def of_row(row: Result) -> dict[str, float]:
     """Map each convention to the FLOPs to train on a sample of a row."""
     stated = ({"sequence_length": row.sequence_length} if row.sequence_length else {}) | row.parameters
     return flops_per_sample(row.model, stated, row.batch or 1)
-
-
-def of_cell(model: str, parameters: Mapping[str, Any], cell: CellRecord) -> dict[str, float]:
-    """Map each convention to the FLOP/s of a device, from a cell's median; empty if the model is no decoder."""
-    decoder_and_tokens = parts(model, parameters)
-    if decoder_and_tokens is None or cell.median_speed is None:
-        return {}
-    decoder, tokens = decoder_and_tokens
-    return {
-        convention.key: convention.count(decoder, tokens) * cell.median_speed / cell.world_size
-        for convention in CONVENTIONS
-    }
 
 
 def _implied(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

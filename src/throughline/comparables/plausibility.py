@@ -13,8 +13,6 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from throughline.comparables import flop_conventions
-from throughline.comparables.measured import Measured, results
-from throughline.numbers import reading, scaled
 from throughline.records import Result, RunRecord, ends
 
 FASTER = 1.5
@@ -45,14 +43,6 @@ class Doubt:
 def doubts(rows: Rows) -> list[Doubt]:
     """Return every doubt about these rows, rule by rule."""
     return [doubt for rule in (speedups, above_datasheet, above_products, equal) for doubt in rule(rows)]
-
-
-def about_measured(cells: Sequence[Measured], imported: Rows) -> list[Doubt]:
-    """Return the doubts about our own cells and the imported rows."""
-    above = list(above_own_product(cells))
-    explained = [(doubt.rule, doubt.row) for doubt in above]
-    by_rules = doubts([*results(cells), *imported])
-    return [*(doubt for doubt in by_rules if (doubt.rule, doubt.row) not in explained), *above]
 
 
 def sums(run: RunRecord) -> list[str]:
@@ -146,34 +136,6 @@ def above_products(rows: Rows) -> Iterator[Doubt]:
             unsaid = "" if row.precision else "; its precision is not stated, so part of it was lower than bf16"
             text = f"{rate[0] / 1e12:.4g} TFLOPS{rate[1]}; a product reaches {best / 1e12:.4g} in {wanted} ({who})"
             yield Doubt(PRODUCT, row, text + unsaid)
-
-
-def above_own_product(cells: Sequence[Measured]) -> Iterator[Doubt]:
-    """Find cells that train with more FLOP/s than the matrix product of the same runs, and say why if it is known."""
-    for measured in cells:
-        work, row = measured.cell.work, measured.result
-        product, share = (work.matmul_flops_per_s, work.matmul_share) if work else (None, None)
-        if work is None or product is None or share is None or share * row.lowest <= 1:
-            continue
-        same = [cell for cell in cells if (cell.table, cell.topology) == (measured.table, measured.topology)]
-        products = [(cell.cell.work.matmul_flops_per_s or 0.0, cell.shown) for cell in same if cell.cell.work]
-        best, name = max(products, key=lambda pair: pair[0])
-        why = "The product of these runs was slower than the training, and the records do not say why"
-        if measured.emulated:
-            why = (
-                f"Likely cause: this device has no {row.precision} units, so a large product takes long in "
-                f"{row.precision} there"
-            )
-        elif best > FASTER * product:
-            why = f"{measured.shown} multiplies large matrices slowly here; {name} reaches {scaled(best)}FLOP/s"
-        elif share <= fewer(row):
-            why = f"Possible cause: a convolution can take up to {WINOGRAD} times fewer multiplications than counted"
-        text = (
-            f"training does {scaled(work.flops_per_s)}FLOP/s on a device, which is {reading(share)} times the "
-            f"{scaled(product)}FLOP/s of a large matrix product in the same runs. {why}. The throughput does not "
-            "depend on this product"
-        )
-        yield Doubt(PRODUCT, row, text)
 
 
 def equal(rows: Rows) -> Iterator[Doubt]:

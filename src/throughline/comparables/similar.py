@@ -1,56 +1,50 @@
-"""Find results of others that are like our cells, and say what differs."""
+"""Find results of others that are like a result of ours, and say what differs."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.comparables import published
-from throughline.comparables.measured import Measured
-from throughline.comparables.plausibility import Doubt
 from throughline.records import Result
 from throughline.statistics import Range
+
+Size = tuple[str, int | None]
+"""The model and the number of devices of a row."""
 
 
 @dataclass(frozen=True)
 class SimilarResult:
-    """One of our cells, and a result of others that is like it.
+    """A result of others that is like a result of ours.
 
     samples_per_s: their speed. ratio: our median divided by it, with its `range`. differs: what differs between the
-    two. doubts: what is implausible about their result.
+    two.
     """
 
-    ours: Measured
     other: Result
     samples_per_s: float
     ratio: float
     range: Range
     differs: tuple[str, ...]
-    doubts: tuple[str, ...]
 
 
-def similar(cells: Iterable[Measured], imported: Sequence[Result], doubts: Sequence[Doubt]) -> Iterator[SimilarResult]:
-    """Yield every cell with each result of others that is like it. `doubts` are those about imported results."""
-    others: defaultdict[tuple[str, int | None], list[Result]] = defaultdict(list)
-    for other in (*imported, *published.rows()):
-        others[_size(other)].append(other)
-    for ours in cells:
-        for other in others[_size(ours.result)]:
-            speed, median = other.samples_per_s, ours.cell.median_speed
-            if speed and median and is_like(ours.result, other):
-                values = [value for value in ours.cell.values if value is not None]
-                yield SimilarResult(
-                    ours,
-                    other,
-                    samples_per_s=sum(speed) / 2,
-                    ratio=median / (sum(speed) / 2),
-                    range=(min(values) / speed[1], max(values) / speed[0]),
-                    differs=tuple(differences(ours.result, other)),
-                    doubts=(
-                        *filter(None, [other.implausible]),
-                        *(doubt.text for doubt in doubts if doubt.row is other),
-                    ),
-                )
+def by_size(rows: Iterable[Result]) -> Mapping[Size, Sequence[Result]]:
+    """Return the rows of each model and number of devices."""
+    sizes: defaultdict[Size, list[Result]] = defaultdict(list)
+    for row in rows:
+        sizes[row.model, row.devices].append(row)
+    return sizes
+
+
+def similar(ours: Result, others: Mapping[Size, Sequence[Result]]) -> Iterator[SimilarResult]:
+    """Yield the results of others that are like one of ours."""
+    median = float(ours.value or 0)
+    low, high = ours.repeats or (median, median)
+    for other in others.get((ours.model, ours.devices), ()):
+        speed = other.samples_per_s
+        if speed and is_like(ours, other):
+            theirs = sum(speed) / 2
+            differs = tuple(differences(ours, other))
+            yield SimilarResult(other, theirs, median / theirs, (low / speed[1], high / speed[0]), differs)
 
 
 def is_like(own: Result, other: Result) -> bool:
@@ -60,19 +54,15 @@ def is_like(own: Result, other: Result) -> bool:
     its speed counts evaluations, and that of our cells does not. `published.jobs` has these.
     """
     sizes: list[tuple[Any, Any]] = [
-        (own.precision, other.precision),
-        (own.sequence_length, other.sequence_length),
-        (own.batch, other.batch),
+        *((getattr(own, name), getattr(other, name)) for name in ("precision", "sequence_length", "batch")),
+        *((own.parameters.get(name), value) for name, value in other.parameters.items()),
     ]
-    sizes += [(own.parameters.get(name), value) for name, value in other.parameters.items()]
-    if other.is_job:
-        return False
-    same = _size(own) == _size(other) and _kind(own) == _kind(other)
+    same = (own.model, own.devices, _kind(own)) == (other.model, other.devices, _kind(other)) and not other.is_job
     return same and all(here == there for here, there in sizes if there is not None)
 
 
-def _size(row: Result) -> tuple[str, int | None]:
-    return row.model, row.devices
+def _kind(row: Result) -> str | None:
+    return row.gpu.kind if row.gpu else row.device
 
 
 def differences(own: Result, other: Result) -> Iterator[str]:
@@ -86,7 +76,3 @@ def differences(own: Result, other: Result) -> Iterator[str]:
             yield f"{name.replace('_', ' ')} {there or 'not stated'}{ours}"
     if other.convention:
         yield f"figure: {other.convention}"
-
-
-def _kind(row: Result) -> str | None:
-    return row.gpu.kind if row.gpu else row.device

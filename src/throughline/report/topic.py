@@ -11,8 +11,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Plot
 
-from throughline.comparables import plausibility, similar
-from throughline.comparables.measured import Measured
+from throughline.comparables import published, similar
 from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
 from throughline.records import MaxBatch, PredictedSeries, Predictions, Result
@@ -82,19 +81,20 @@ class Scope:
         return slow_ranks.standings(self.groups, self.everything)
 
     @cached_property
-    def results(self) -> list[Measured]:
-        """The measured cells, as they are compared with results of others."""
-        return list(our_results.measured(self.groups))
+    def results(self) -> dict[Cell, Result]:
+        """The measured cells as rows, in the form in which they are compared with results of others."""
+        return our_results.rows(self.measured)
 
     @cached_property
-    def similar(self) -> list[SimilarResult]:
-        """Results of others that are like cells of this benchmark."""
-        return list(similar.similar(self.results, self.imported, self.doubts))
+    def similar(self) -> list[tuple[Cell, SimilarResult]]:
+        """The cells of this benchmark, each with the results of others that are like it."""
+        others = similar.by_size([*self.imported, *published.rows()])
+        return [(cell, result) for cell, row in self.results.items() for result in similar.similar(row, others)]
 
     @cached_property
     def doubts(self) -> list[Doubt]:
         """Doubts about the benchmark's own rows and the imported ones."""
-        return plausibility.about_measured(self.results, self.imported)
+        return our_results.doubts(self.results, self.imported)
 
 
 @dataclass(frozen=True)

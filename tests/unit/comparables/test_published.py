@@ -181,22 +181,21 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     scope = Scope(groups([own]), imported=[row(model="bert-base", sequence_length=128, precision="fp32", batch=32,
                                                device="V100-SXM2-16GB", value="1050", unit="samples/s",
                                                origin="imported")])  # fmt: skip
-    here = [comparison for comparison in scope.similar if comparison.other.source == "DLPerf MXNet BERT"]
-    assert {str(comparison.ours.topology): comparison.ratio for comparison in here} == pytest.approx(
+    here = [(cell, found) for cell, found in scope.similar if found.other.source == "DLPerf MXNet BERT"]
+    assert {str(cell.topology): found.ratio for cell, found in here} == pytest.approx(
         dict.fromkeys(report_fixture.DLPERF_BERT_BS32, 1.0), abs=1e-4
     )
     assert all(
-        comparison.range[0] < 1 < comparison.range[1] and "framework MXNet (ours torch)" in comparison.differs
-        for comparison in here
+        found.range[0] < 1 < found.range[1] and "framework MXNet (ours torch)" in found.differs for _, found in here
     )
-    assert [comparison.other.value for comparison in scope.similar if comparison.other.origin == "imported"] == ["1050"]
+    assert [found.other.value for _, found in scope.similar if found.other.origin == "imported"] == ["1050"]
     write_tables(scope, tmp_path / "tables")
     with (tmp_path / "tables/beside.csv").open(encoding="utf-8", newline="") as stream:
         written = list(csv.DictReader(stream))
     assert len(written) == len(scope.similar) and {line["origin"] for line in written} == {"published", "imported"}
     html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
     assert "Beside others" in html and "DLPerf MXNet BERT" in html
-    ratios = [f"{comparison.ours.topology}:\N{NO-BREAK SPACE}" for comparison in here]
+    ratios = [f"{cell.topology}:\N{NO-BREAK SPACE}" for cell, _ in here]
     (line,) = [
         texts for texts in table_files.printed(similar_results.table(scope))[1] if "DLPerf MXNet BERT" in texts[1]
     ]

@@ -47,7 +47,7 @@ def test_all_topologies_are_one_summary_that_names_the_global_batch(tmp_path: Pa
     assert {cell.global_batch for cell in found.frameworks["torch"].values()} == {SAMPLES}
     (group,) = cells.groups([found])
     assert [cell.size for cell in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
-    assert [one.result.gradient_accumulation for one in our_results.measured([group])] == [24, 12, 3]
+    assert [row.gradient_accumulation for row in our_results.rows(group.measured).values()] == [24, 12, 3]
     assert "W/ accumulation to 768 samples" in titles.title(group) and "accumulation of" not in titles.title(group)
 
 

@@ -23,7 +23,7 @@ ASKED = {"samples": 2048, "held_out": 1024, "epochs": 2}
 JOB = EpochsJob(**ASKED)
 ACCUMULATED: dict[str, Any] = {"framework": "hf-trainer", "job": ASKED, "options": {"gradient_accumulation": 4}}
 CARDS = {"V100": ("Tesla V100-SXM2-32GB", 5.3), "A100": ("NVIDIA A100-PCIE-40GB", 9.3)}
-COLUMNS = {"train_bs": "train_bs", "total_train_bs": "total_train_bs"} | whole_jobs.COLUMNS
+COLUMNS = {"train_bs": "train_bs", "total_train_bs": "total_train_bs"} | whole_jobs.FIGURES
 
 
 def published() -> list[dict[str, str]]:
@@ -89,9 +89,9 @@ def test_published_jobs_stand_beside_ours(summaries: dict[str, dict[Path, Summar
     """The rows of the file of published results have every printed digit, and are like none of our cells' speeds."""
     known = published_results.jobs("deberta-v3-base")
     assert [
-        whole_jobs.digits(row[name]) for row in map(published_jobs._of, known) for name in [*published()[0]][1:]
+        whole_jobs.digits(row[name]) for row in map(published_jobs.row, known) for name in [*published()[0]][1:]
     ] == [value for row in published() for value in [*row.values()][1:]]
-    named = [published_jobs._of(row)["name"] for row in known]
+    named = [published_jobs.row(row)["name"] for row in known]
     assert named == [row["Name"] for row in published()]
     made = [one.model_copy(update={"model": "deberta-v3-base"}) for one in summaries["V100"].values()]
     scope = Scope(cells.groups(made))
@@ -100,7 +100,7 @@ def test_published_jobs_stand_beside_ours(summaries: dict[str, dict[Path, Summar
         rows = [row for row in csv.DictReader(stream) if row["name"] == "V100_4gpu_8" and row["fp16"] == "FALSE"]
     assert [row["measured_by"] for row in rows] == ["measured here", "Beijing supercomputing centre"]
     assert rows[0]["train/train_runtime"] == rows[1]["train/train_runtime"] == "203.6953"
-    assert not any(one.other.is_job for one in scope.similar)
+    assert not any(result.other.is_job for _, result in scope.similar)
     assert published_jobs.table(Scope(cells.groups(summaries["V100"].values()))) is None  # a model without such rows
 
 
@@ -127,7 +127,7 @@ def test_published_rows_add_up_and_every_figure_is_declared() -> None:
     for row in published():
         _, devices, batch = place(row)
         assert JOB.faults(devices, batch, 4, told(row)) == []
-    assert set(whole_jobs.COLUMNS) <= set(FIGURES)
+    assert set(whole_jobs.FIGURES) <= set(FIGURES)
     assert {one["name"] for one in figures(dict.fromkeys(FIGURES, 1.0))} == set(FIGURES)
 
 

@@ -60,7 +60,7 @@ def published_cases() -> list[Case]:
 
 
 def cells_of(cases: list[Case]) -> pd.DataFrame:
-    return table_files.csv(oneflow_cases.cells(cases))
+    return table_files.csv(oneflow_cases.printed(cases))
 
 
 def changes(both: OffOn) -> list[str]:

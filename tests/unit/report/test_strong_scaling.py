@@ -84,8 +84,8 @@ def test_page_plots_and_closing_lines_name_it(root: Path, group: cells.Group) ->
 
 
 def test_cases_are_named_by_the_batch_of_a_replica(tmp_path: Path) -> None:
-    found = cells.groups([read_summary(place(tmp_path, model="gpt2-small", scaling="strong"))])
-    assert [case.name for case in cases(found, [])] == ["1n_1g_dp_32bs", "1n_2g_dp_16bs", "1n_4g_dp_8bs"]
+    (group,) = cells.groups([read_summary(place(tmp_path, model="gpt2-small", scaling="strong"))])
+    assert [case.name for case in cases(group.measured, [])] == ["1n_1g_dp_32bs", "1n_2g_dp_16bs", "1n_4g_dp_8bs"]
 
 
 def test_a_weak_and_a_strong_benchmark_are_no_pair(tmp_path: Path, root: Path) -> None:

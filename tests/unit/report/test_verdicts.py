@@ -445,7 +445,7 @@ def test_a_row_has_the_device_and_the_price_of_its_kept_runs(tmp_path: Path) -> 
     (group,) = cells.groups([found])
     assert [cell.facts["device.name"] for cell in group.measured] == [H100["name"], V100["name"]]
     scope = scoped(found)
-    assert [row.device for row in (one.result for one in scope.results)] == [H100["name"], V100["name"]]
+    assert [row.device for row in scope.results.values()] == [H100["name"], V100["name"]]
     assert [cell.device.name for cell in group.measured if cell.device] == group.devices
     shown = throughput.results(group, lambda group, log: None)
     place = [column.heading for column in shown.columns].index("device")

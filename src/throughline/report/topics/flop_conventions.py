@@ -1,40 +1,45 @@
 """Show tokens/s, FLOP/s and MFU of decoders as different projects count them, to compare with their tables."""
 
+from functools import partial
+
 from throughline.comparables import flop_conventions
 from throughline.comparables.flop_conventions import CONVENTIONS, SYMBOLS
 from throughline.numbers import percent, reading
-from throughline.records import CellRecord
-from throughline.report.render.tables import Column, Entry, Table, lines
+from throughline.report.analysis.cells import Cell
+from throughline.report.render.tables import Column, Entry, Table
 from throughline.report.topic import Scope, Topic
-
-COLUMNS = (
-    Column("tokens_per_s_per_device", "tokens/s", "per device"),
-    *(Column(f"tflops_{convention.key}", "TFLOPS", convention.name) for convention in CONVENTIONS),
-    *(Column(f"mfu_{convention.key}", "MFU", convention.name) for convention in CONVENTIONS),
-)
 
 
 def table(scope: Scope) -> Table | None:
     """Return a row per cell; None if the model is no decoder."""
-    summary = next((group.summary for group in scope.groups), None)
-    if summary is None or flop_conventions.parts(summary.model, summary.parameters) is None:
+    summary = scope.groups[0].summary if scope.groups else None
+    decoder_and_tokens = flop_conventions.parts(summary.model, summary.parameters) if summary else None
+    if decoder_and_tokens is None:
         return None
-    model, parameters = summary.model, summary.parameters
+    flops = {each: each.count(*decoder_and_tokens) for each in CONVENTIONS}
+    columns = [
+        Column("tokens_per_s_per_device", "tokens/s", "per device", _tokens_per_s, reading),
+        *(Column(f"tflops_{c.key}", "TFLOPS", c.name, partial(_tflops, flops[c]), reading) for c in CONVENTIONS),
+        *(Column(f"mfu_{c.key}", "MFU", c.name, partial(_mfu, flops[c])) for c in CONVENTIONS),
+    ]
+    facts = [(each.name, f"{each.formula} FLOPs per token") for each in CONVENTIONS]
+    return Table.of_groups(scope.groups, columns, facts=facts, notes=[SYMBOLS])
 
-    def figures(cell: CellRecord) -> list[Entry]:
-        rates = flop_conventions.of_cell(model, parameters, cell)
-        work, tokens = cell.work, cell.other_units.get("tokens/s")
-        assert work  # as every measured cell has it
-        peak, reason = work.datasheet_flops_per_s, work.reasons.get("mfu")
-        shares = [rate / peak if peak else None for rate in rates.values()]
-        return [
-            Entry.of(tokens and tokens / cell.world_size, reading),
-            *(Entry.of(rate / 1e12, reading) for rate in rates.values()),
-            *(Entry.of(share, lambda share: percent(share, 1), reason) for share in shares),
-        ]
 
-    facts = [(convention.name, f"{convention.formula} FLOPs per token") for convention in CONVENTIONS]
-    return Table(COLUMNS, lines(scope.groups, figures), facts, [SYMBOLS], of_cells=True)
+def _tokens_per_s(cell: Cell) -> float | None:
+    tokens = cell.record.other_units.get("tokens/s")
+    return tokens and tokens / cell.topology.world
+
+
+def _tflops(flops: float, cell: Cell) -> float:
+    return flops * cell.median / cell.topology.world / 1e12
+
+
+def _mfu(flops: float, cell: Cell) -> Entry:
+    work = cell.record.work
+    peak, reason = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, None)
+    share = flops * cell.median / cell.topology.world / peak if peak else None
+    return Entry.of(share, partial(percent, places=1), reason)
 
 
 INTRO = (

@@ -1,15 +1,16 @@
 """Show cells as OneFlow's study of GPT-2 prints them, with and without optimizer states that are split over ranks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 
 from throughline import workloads
 from throughline.numbers import MIB
-from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.comparison import Pair
 from throughline.report.analysis.option_changes import Change, Figures, OffOn, option
-from throughline.report.render.tables import CSV, PAGE, Column, Entry, Line, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Table
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics.options_off_and_on import as_printed
 from throughline.spec import Topology
@@ -41,24 +42,19 @@ class Case:
         return f"{self.topology.nodes}n_{self.topology.devices}g_{parallel}_{self.batch}bs"
 
 
-def cases(groups: Sequence[Group], pairs: Sequence[Pair]) -> list[Case]:
+def cases(cells: Iterable[Cell], pairs: Iterable[Pair]) -> list[Case]:
     """Return the measured cells of models that tensor parallelism can split, sorted by topology, then by batch.
 
     A cell with sharding follows the cell without.
     """
     without = {pair.other: pair.base for pair in pairs if pair.kind == "switches" and option(pair) == "sharding"}
-    measured = []
-    for group in groups:
-        if _splits(group.summary.model):
-            for cell in group.measured:
-                off = without.get(cell)
-                before = [_case(off)] if off else []
-                measured += [*before, _case(cell, before[0].figures if before else None)]
-    return sorted(measured, key=lambda case: (case.topology.world, case.topology, case.batch))
-
-
-def _splits(model: str) -> bool:
-    return any("tensor_parallel" in features for features in workloads.of(model).libraries.values())
+    listed = []
+    for cell in cells:
+        libraries = workloads.of(cell.group.summary.model).libraries
+        if any("tensor_parallel" in features for features in libraries.values()):
+            off = without.get(cell)
+            listed += [_case(off), _case(cell, Figures.of(off.record))] if off else [_case(cell)]
+    return sorted(listed, key=lambda case: (case.topology.world, case.topology, case.batch))
 
 
 def _case(cell: Cell, off: Figures | None = None) -> Case:
@@ -76,26 +72,27 @@ def _case(cell: Cell, off: Figures | None = None) -> Case:
     )
 
 
-CASE_COLUMNS = ["date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
-                "framework", "precision"]  # fmt: skip
-
-
-def cells(cases: Sequence[Case]) -> Table:
+def printed(cases: Iterable[Case]) -> Table:
     """Return OneFlow's table. Brackets say how an option changes memory and throughput."""
     rows = []
     for first, (_, here) in enumerate(groupby(cases, key=lambda case: case.topology), start=1):
         for second, case in enumerate(here, start=1):
             change = OffOn(case.off, case.figures) if case.off else None
             memory = as_printed(case.figures.memory_bytes, 1 / MIB)
-            samples_per_s = as_printed(case.figures.samples_per_s, 1)
-            if change:
-                memory += _bracket(change.memory, 1 / MIB)
-                samples_per_s += _bracket(change.throughput)
-            which = [case.date, f"test-{first}-{second}", case.description, case.name]
-            utilization = as_printed(case.figures.utilization, 100)
-            rows.append([*which, memory, utilization, samples_per_s, case.framework, case.precision])
-    columns = [Column(name, name) for name in CASE_COLUMNS]
-    return Table(columns, [Line(list(map(Entry.words, row))) for row in rows], forms=(PAGE, CSV))
+            throughput = as_printed(case.figures.samples_per_s, 1)
+            rows.append({
+                "date": case.date,
+                "test_num": f"test-{first}-{second}",
+                "test_desc": case.description,
+                "case": case.name,
+                "gpu_mem(MiB)": memory + (_bracket(change.memory, 1 / MIB) if change else ""),
+                "gpu_util(%)": as_printed(case.figures.utilization, 100),
+                "throughput(samples/s)": throughput + (_bracket(change.throughput) if change else ""),
+                "framework": case.framework,
+                "precision": case.precision,
+            })  # fmt: skip
+    columns = [Column(name, name, read=itemgetter(name)) for name in rows[0]]
+    return Table.of(rows, columns, forms=(PAGE, CSV))
 
 
 def _bracket(change: Change, scale: float | None = None) -> str:
@@ -108,8 +105,8 @@ def _bracket(change: Change, scale: float | None = None) -> str:
 
 def table(scope: Scope) -> Table | None:
     """Return the table of this benchmark; None if its model cannot be split, or nothing was measured."""
-    measured = cases(scope.groups, scope.pairs)
-    return cells(measured) if measured else None
+    found = cases(scope.measured, scope.pairs)
+    return printed(found) if found else None
 
 
 TOPIC = Topic(

@@ -1,42 +1,37 @@
 """Whole jobs that others have published, between our own jobs of the same model."""
 
-from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 from throughline.comparables import published
 from throughline.records import Result
-from throughline.report.render.tables import Column, Entry, Line, Table
+from throughline.report.analysis.cells import PRECISIONS
+from throughline.report.render.tables import Column, Table
 from throughline.report.topic import Scope, Topic
-from throughline.report.topics import whole_jobs
+from throughline.report.topics.whole_jobs import FIGURES, READ, digits, is_job
 
-OURS = "measured here"
-ORDER = ("fp32", "tf32", "bf16", "fp16", "fp8", "fp4")
+WHO = {"measured_by": "measured by", "framework": "framework"}
+KEYS = ["name", *WHO, *list(READ)[1:]]
+COLUMNS = [Column(key, WHO.get(key, key), read=itemgetter(key), show=digits) for key in KEYS]
 
 
 def table(scope: Scope) -> Table | None:
     """Return our jobs and the published ones by devices, batch and precision; None if one of the two is missing."""
-    ours = list(_ours(scope))
-    models = dict.fromkeys(group.summary.model for group in scope.groups)
-    theirs = [(_place(row), _of(row)) for model in models for row in published.jobs(model)]
+    ours, theirs = [], []
+    for cell in filter(is_job, scope.measured):
+        who: dict[str, Any] = {"measured_by": "measured here", "framework": cell.shown}
+        place = cell.topology.world, cell.group.batch, PRECISIONS.index(cell.group.precision)
+        ours.append((place, who | {key: read(cell) for key, read in READ.items()}))
+    for model in dict.fromkeys(group.summary.model for group in scope.groups):
+        for job in published.jobs(model):
+            place = job.devices or 0, job.batch or 0, PRECISIONS.index(job.precision or "fp32")
+            theirs.append((place, row(job)))
     if not (ours and theirs):
         return None
-    rows = [row for _, row in sorted([*ours, *theirs], key=lambda known: known[0])]
-    columns = [Column(key, key.replace("_", " ") if key in ("measured_by", "framework") else key) for key in rows[0]]
-    return Table(columns, [Line([_entry(value) for value in row.values()]) for row in rows])
+    return Table.of([row for _, row in sorted([*ours, *theirs], key=itemgetter(0))], COLUMNS)
 
 
-def _ours(scope: Scope) -> Iterator[tuple[tuple[int, int, int], dict[str, Any]]]:
-    """Yield the place and the row of each of our jobs."""
-    for cell in scope.measured:
-        if whole_jobs.is_one(cell):
-            figures = whole_jobs.figures_of(cell)
-            known = {name: figures[name] for name in ("fp16", "train_bs", "total_train_bs")}
-            told = known | {heading: figures[heading] for heading in whole_jobs.COLUMNS.values()}
-            who = {"name": figures["name"], "measured_by": OURS, "framework": cell.shown}
-            yield (cell.topology.world, cell.group.batch, ORDER.index(cell.group.precision)), who | told
-
-
-def _of(job: Result) -> dict[str, Any]:
+def row(job: Result) -> dict[str, Any]:
     """Return the row of a published job, whose figures have all printed digits."""
     assert job.devices and job.batch and job.value
     printed = {**dict[str, str](job.printed.items()), "train_samples_per_second": job.value}
@@ -48,16 +43,8 @@ def _of(job: Result) -> dict[str, Any]:
         "fp16": str(job.precision == "fp16").upper(),
         "train_bs": job.devices * job.batch,
         "total_train_bs": job.global_batch,
-        **{heading: float(printed[figure]) for figure, heading in whole_jobs.COLUMNS.items()},
+        **{heading: float(printed[figure]) for figure, heading in FIGURES.items()},
     }
-
-
-def _place(job: Result) -> tuple[int, int, int]:
-    return job.devices or 0, job.batch or 0, ORDER.index(job.precision or "fp32")
-
-
-def _entry(value: Any) -> Entry:
-    return Entry.of(value, whole_jobs.digits)
 
 
 INTRO = (

@@ -3,17 +3,17 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
+from throughline.records import Result
+from throughline.report.analysis.cells import Cell
 from throughline.report.render import tables, throughput_plots
 from throughline.report.render.plots import Point, Series
 from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
 
-COLUMNS = ["origin", "source", "place", "framework", "topology", "precision", "batch_size_per_device",
-           "samples_per_s", "their_samples_per_s", "ratio", "ratio_at_least", "ratio_at_most", "differs",
-           "implausible"]  # fmt: skip
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LINES = 6
 """The most lines in a plot, including ours: as many as there are colours."""
@@ -21,66 +21,80 @@ LINES = 6
 
 def csv(scope: Scope) -> Table | None:
     """Return every row of others that is like one of ours, with the ratio of the two; None if there is none."""
-    rows = [dict(zip(COLUMNS, _record(similar), strict=True)) for similar in scope.similar]
-    return tables.records(rows) if rows else None
+    return tables.records([_record(scope, *pair) for pair in scope.similar]) if scope.similar else None
 
 
-def _record(similar: SimilarResult) -> list[float | str | None]:
-    ours, other = similar.ours, similar.other
-    who = [other.origin, other.source or "", other.place or ""]
-    which = [ours.result.framework, str(ours.topology), ours.result.precision, other.batch]
-    figures = [ours.cell.median_speed, similar.samples_per_s, similar.ratio, *similar.range]
-    return [*who, *which, *figures, "; ".join(similar.differs), "; ".join(similar.doubts)]
+def _record(scope: Scope, cell: Cell, similar: SimilarResult) -> dict[str, Any]:
+    other = similar.other
+    return {
+        "origin": other.origin,
+        "source": other.source,
+        "place": other.place or "",
+        "framework": cell.framework,
+        "topology": str(cell.topology),
+        "precision": cell.group.precision,
+        "batch_size_per_device": other.batch,
+        "samples_per_s": cell.median,
+        "their_samples_per_s": similar.samples_per_s,
+        "ratio": similar.ratio,
+        "ratio_at_least": similar.range[0],
+        "ratio_at_most": similar.range[1],
+        "differs": "; ".join(similar.differs),
+        "implausible": _doubts(scope, other),
+    }
+
+
+def _doubts(scope: Scope, other: Result) -> str:
+    """Return what is implausible about a row of others."""
+    return other.implausible or "; ".join(doubt.text for doubt in scope.doubts if doubt.row is other)
 
 
 def table(scope: Scope) -> Table:
     """Return the same rows as the page shows them. Topologies with the same differences to ours share a row."""
-    alike: defaultdict[tuple[str, ...], list[SimilarResult]] = defaultdict(list)
-    for similar in scope.similar:
-        cell, other = similar.ours, similar.other
-        ours = f"{cell.shown}, {cell.result.precision}, {cell.batch}"
+    alike: defaultdict[tuple[str, ...], list[tuple[Cell, SimilarResult]]] = defaultdict(list)
+    for cell, similar in scope.similar:
+        other, group = similar.other, cell.group
+        ours = f"{cell.shown}, {group.precision}, {group.batch_name}"
         theirs = f"{other.origin}: {other.source}, {other.framework}"
-        alike[ours, theirs, "; ".join(similar.differs)].append(similar)
+        alike[ours, theirs, "; ".join(similar.differs)].append((cell, similar))
     rows = []
     for (ours, theirs, differs), results in alike.items():
-        doubts = [f"{result.ours.topology}: {'; '.join(result.doubts)}" for result in results if result.doubts]
-        rows.append([ours, theirs, "\n".join(map(_ratio, results)), differs, "\n".join(doubts)])
+        doubts = [(cell.topology, _doubts(scope, similar.other)) for cell, similar in results]
+        ratios = "\n".join(_ratio(cell, similar) for cell, similar in results)
+        rows.append([ours, theirs, ratios, differs, "\n".join(f"{name}: {text}" for name, text in doubts if text)])
     return texts(["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "implausible"], rows)
 
 
-def _ratio(similar: SimilarResult) -> str:
-    speeds = f"{reading(similar.ours.cell.median_speed)} / {reading(similar.samples_per_s)}"
-    text = f"{similar.ours.topology}: {speeds} = {similar.ratio:.3f} ({span(similar.range, 3)})"
+def _ratio(cell: Cell, similar: SimilarResult) -> str:
+    speeds = f"{reading(cell.median)} / {reading(similar.samples_per_s)}"
+    text = f"{cell.topology}: {speeds} = {similar.ratio:.3f} ({span(similar.range, 3)})"
     return text.replace(" ", NO_BREAK)
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """Draw the throughput of every group with the longest series of each other source."""
     for group in scope.groups:
-        tables: defaultdict[tuple[str, ...], list[SimilarResult]] = defaultdict(list)
-        for similar in scope.similar:
-            if similar.ours.table == group.name:
+        sources: defaultdict[tuple[str, ...], list[tuple[Cell, SimilarResult]]] = defaultdict(list)
+        for cell, similar in scope.similar:
+            if cell.group is group:
                 other = similar.other
-                tables[other.source, other.framework, other.software or "", other.options].append(similar)
-        longest = {results[0].other.source: _series(results) for results in sorted(tables.values(), key=len)}
+                sources[other.source, other.framework, other.software or "", other.options].append((cell, similar))
+        longest = {results[0][1].other.source: _series(results) for results in sorted(sources.values(), key=len)}
         several = [series for series in longest.values() if len(series.points) > 1]
         lines = sorted(several, key=lambda series: -len(series.points))[: max(1, LINES - len(group.frameworks))]
         if lines:
             heading = f"{group.benchmark}: beside others, {group.precision}, {group.batch_text}"
             words = "; ".join(f"{series.name}: {len(series.points)} points" for series in lines)
-            yield Drawing(
-                f"{group.name}_beside", heading, partial(throughput_plots.throughput, group, elsewhere=lines), words
-            )
+            draw = partial(throughput_plots.throughput, group, elsewhere=lines)
+            yield Drawing(f"{group.name}_beside", heading, draw, words)
 
 
-def _series(results: Sequence[SimilarResult]) -> Series:
+def _series(results: Sequence[tuple[Cell, SimilarResult]]) -> Series:
     """Return one line of others. If there are several rows on a topology, the first one counts."""
-    first = {result.ours.topology: result for result in reversed(results)}
-    points = [
-        Point(topology, result.samples_per_s)
-        for topology, result in sorted(first.items(), key=lambda item: (item[0].world, item[0]))
-    ]
-    return Series(results[0].other.framework.partition(" (")[0], tuple(points), results[0].other.origin)
+    first = {cell.topology: similar.samples_per_s for cell, similar in reversed(results)}
+    points = tuple(Point(topology, first[topology]) for topology in sorted(first, key=lambda t: (t.world, t)))
+    other = results[0][1].other
+    return Series(other.framework.partition(" (")[0], points, other.origin)
 
 
 INTRO = (
