@@ -1,6 +1,6 @@
 """Write our results in the two JSON formats in which other benchmarks store theirs: DLPerf's result and Paddle's index.
 
-Imports read both formats: `logs/kinds/dlperf_result.py` and `logs/kinds/paddle_index.py` describe them.
+Imports read both formats; `logs/kinds/json_files.py` describes them.
 """
 
 import json
@@ -21,50 +21,41 @@ def write(summaries: Iterable[Summary], folder: Path) -> None:
     """
     links = []
     for summary in summaries:
+        name = f"bz{summary.batch}_{summary.precision}"
         for framework, cells in summary.frameworks.items():
-            known = {name: cell for name, cell in cells.items() if cell.median_speed is not None}
-            cell_name = f"bz{summary.batch}_{summary.precision}"
-            result = {name: _result(cell) for name, cell in known.items()}
-            if result:
-                path = folder / "dlperf" / f"{framework}_{cell_name}_result.json"
-                write_text(path, json.dumps({summary.benchmark: result}) + "\n")
-            for name, cell in known.items():
-                case = _case(summary, name)
-                write_text(folder / "index" / framework / case, json.dumps(_index(summary, name, cell, case)) + "\n")
-            for name, cell in cells.items():
-                logs = (f"[{Path(log).stem}](../{cell_name}/{log})" for log in cell.logs)
-                links.append(f"* {framework}, {name}, batch {summary.batch}, {summary.precision}: {', '.join(logs)}")
+            measured = {topology: cell for topology, cell in cells.items() if cell.median_speed is not None}
+            if measured:
+                result = {summary.benchmark: {topology: _result(cell) for topology, cell in measured.items()}}
+                write_text(folder / "dlperf" / f"{framework}_{name}_result.json", json.dumps(result) + "\n")
+            for topology, cell in measured.items():
+                case = _case(summary, Topology.parse(topology).world, cell)
+                write_text(folder / "index" / framework / case["log_file"], json.dumps(case) + "\n")
+            for topology, cell in cells.items():
+                logs = (f"[{Path(log).stem}](../{name}/{log})" for log in cell.logs)
+                links.append(
+                    f"* {framework}, {topology}, batch {summary.batch}, {summary.precision}: {', '.join(logs)}"
+                )
     if links:
         write_text(folder / "logs.md", "\n".join(links) + "\n")
 
 
 def _result(cell: CellRecord) -> dict[str, Any]:
     """Return a cell in DLPerf's format, with two decimals."""
-    values = {
-        "average_speed": cell.average_speed,
-        "batch_size_per_device": cell.batch_size_per_device,
-        "median_speed": cell.median_speed,
-        "speedup": cell.speedup,
-    }
-    return {key: round(value, 2) if isinstance(value, float) else value for key, value in values.items()}
+    names = ("average_speed", "batch_size_per_device", "median_speed", "speedup")
+    values = {name: getattr(cell, name) for name in names}
+    return {name: round(value, 2) if isinstance(value, float) else value for name, value in values.items()}
 
 
-def _case(summary: Summary, topology: str) -> str:
-    devices = Topology.parse(topology).world
-    field = "clas" if summary.unit == "images/s" else "nlp"
-    mode = "sp" if devices == 1 else "mp"
-    return f"{field}_{summary.benchmark}_{mode}_bs{summary.batch}_{summary.precision}_{devices}_speed"
-
-
-def _index(summary: Summary, topology: str, cell: CellRecord, case: str) -> dict[str, Any]:
+def _case(summary: Summary, devices: int, cell: CellRecord) -> dict[str, Any]:
     """Return a cell with the keys of Paddle's index."""
-    devices = Topology.parse(topology).world
+    pictures, mode = summary.unit == "images/s", "sp" if devices == 1 else "mp"
+    model = f"{summary.benchmark}_{mode}_bs{summary.batch}_{summary.precision}"
     return {
-        "log_file": case,
+        "log_file": f"{'clas' if pictures else 'nlp'}_{model}_{devices}_speed",
         "model_name": f"{summary.benchmark}_bs{summary.batch}_{summary.precision}",
         "mission_name": summary.model,
-        "direction_id": 0 if summary.unit == "images/s" else 1,
-        "run_mode": "sp" if devices == 1 else "mp",
+        "direction_id": 0 if pictures else 1,
+        "run_mode": mode,
         "index": 1,
         "gpu_num": devices,
         "FINAL_RESULT": round(cell.median_speed or 0.0, 3),

@@ -85,18 +85,23 @@ compare; `unsupported`: the framework does not support it.
 """
 
 
-class WorstUpdate(Entry):
-    """How a framework's updates of all tensors compare with the reference's, where they are furthest off.
+class UpdateDifference(Entry):
+    """How what a run adds to the weights compares with what the reference adds.
 
-    `compared` counts the tensors that were compared in each run, and `left_out` those that were not; see `Updates` for
-    the other keys.
+    `worst` is the tensor that is furthest off for what is tolerated. `reason` says what differs, or why nothing is
+    compared.
     """
 
     verdict: Literal["different", "not compared", "equal"]
-    reason: str | None
-    worst: str | None
-    difference: NonNegative | None
-    tolerance: Positive | None
+    reason: str | None = None
+    worst: str | None = None
+    difference: NonNegative | None = None
+    tolerance: Positive | None = None
+
+
+class WorstUpdate(UpdateDifference):
+    """The comparison of the run that is furthest off, and the number of its tensors that were compared or left out."""
+
     compared: Whole
     left_out: Whole
 
@@ -132,18 +137,9 @@ class TensorUpdate(Entry):
         return math.inf if self.difference is None else self.difference / self.tolerance
 
 
-class Updates(Entry):
-    """The comparison of what a run adds to the weights with what the reference adds, tensor by tensor.
+class Updates(UpdateDifference):
+    """The comparison tensor by tensor. `left_out` maps a reason to the tensors that cannot be compared."""
 
-    `worst` is the tensor that is furthest off for what is tolerated. `left_out` maps a reason to the tensors that
-    cannot be compared. `reason` says what differs, or why nothing is compared.
-    """
-
-    verdict: Literal["different", "not compared", "equal"]
-    reason: str | None = None
-    worst: str | None = None
-    difference: NonNegative | None = None
-    tolerance: Positive | None = None
     tensors: dict[str, TensorUpdate] = Field(default_factory=dict)
     left_out: dict[str, list[str]] = Field(default_factory=dict)
 
@@ -218,11 +214,8 @@ def _worst_update(found: Mapping[str, Updates]) -> WorstUpdate | None:
     order = ("different", "not compared", "equal")
     place, worst = min(found.items(), key=lambda item: (order.index(item[1].verdict), -item[1].excess))
     return WorstUpdate(
-        verdict=worst.verdict,
+        **worst.model_dump(exclude={"tensors", "left_out", "reason"}),
         reason=f"{place}: {worst.reason}" if worst.reason else None,
-        worst=worst.worst,
-        difference=worst.difference,
-        tolerance=worst.tolerance,
         compared=len(worst.tensors),
         left_out=sum(map(len, worst.left_out.values())),
     )

@@ -317,17 +317,11 @@ def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
     assert "imported" in imports.section(read)["topic"].title
 
 
-def published() -> list[dict[str, str]]:
-    if not SHARED.is_dir():
-        return []
-    with open(SHARED / "index.csv", encoding="utf-8") as stream:
-        return [row for row in csv.DictReader(stream) if row["published"]]
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(not SHARED.is_dir(), reason=f"the published logs are not at {SHARED}")
 def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> None:
-    rows = published()
+    with open(SHARED / "index.csv", encoding="utf-8") as stream:
+        rows = [row for row in csv.DictReader(stream) if row["published"]]
     assert len(rows) == 60
     for row in rows:
         run = run_of(SHARED / row["file"], row["file"])
@@ -347,38 +341,26 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "bert" / "tables"
 
 
-def test_dlperf_s_result_is_written_as_dlperf_prints_it(study: Path) -> None:
-    written = json.loads((study / "dlperf" / "mxnet-horovod_bz32_fp32_result.json").read_text())
-    cells = written["bert"].items()
-    speeds = {name: (cell["average_speed"], cell["median_speed"], cell["speedup"]) for name, cell in cells}
-    assert speeds == {
-        "1n1g": (150.1, 150.11, 1.0),
-        "1n2g": (270.37, 270.28, 1.8),
-        "1n4g": (540.52, 538.5, 3.59),
-        "1n8g": (1058.05, 1058.6, 7.05),
-        "2n8g": (1845.24, 1845.65, 12.3),
-        "4n8g": (3675.7, 3671.45, 24.46),
+def test_results_are_written_in_both_forms(study: Path) -> None:
+    cells = json.loads((study / "dlperf" / "mxnet-horovod_bz32_fp32_result.json").read_text())["bert"]
+    columns = ("average_speed", "median_speed", "speedup", "batch_size_per_device")
+    assert {name: tuple(cell[column] for column in columns) for name, cell in cells.items()} == {
+        "1n1g": (150.1, 150.11, 1.0, 32),
+        "1n2g": (270.37, 270.28, 1.8, 32),
+        "1n4g": (540.52, 538.5, 3.59, 32),
+        "1n8g": (1058.05, 1058.6, 7.05, 32),
+        "2n8g": (1845.24, 1845.65, 12.3, 32),
+        "4n8g": (3675.7, 3671.45, 24.46, 32),
     }
-    assert {cell["batch_size_per_device"] for cell in written["bert"].values()} == {32}
-
-
-def test_paddle_s_index_is_written(study: Path) -> None:
-    names = sorted(path.name for path in (study / "index" / "mxnet-horovod").iterdir())
-    assert names[0] == "nlp_bert_mp_bs32_fp32_16_speed" and "nlp_bert_sp_bs32_fp32_1_speed" in names
-    text = (study / "index" / "mxnet-horovod" / "nlp_bert_sp_bs32_fp32_1_speed").read_text()
+    index = {path.name: path.read_text() for path in (study / "index" / "mxnet-horovod").iterdir()}
+    assert min(index) == "nlp_bert_mp_bs32_fp32_16_speed"
+    text = index["nlp_bert_sp_bs32_fp32_1_speed"]
     assert text.count("\n") == 1
     assert json.loads(text) == {
-        "log_file": "nlp_bert_sp_bs32_fp32_1_speed",
-        "model_name": "bert_bs32_fp32",
-        "mission_name": "bert-base",
-        "direction_id": 1,
-        "run_mode": "sp",
-        "index": 1,
-        "gpu_num": 1,
-        "FINAL_RESULT": 150.11,
-        "JOB_FAIL_FLAG": 0,
+        "log_file": "nlp_bert_sp_bs32_fp32_1_speed", "model_name": "bert_bs32_fp32", "mission_name": "bert-base",
+        "direction_id": 1, "run_mode": "sp", "index": 1, "gpu_num": 1, "FINAL_RESULT": 150.11, "JOB_FAIL_FLAG": 0,
         "UNIT": "samples/s",
-    }
+    }  # fmt: skip
     links = re.findall(r"\]\(([^)]+)\)", (study / "logs.md").read_text())
     assert len(links) > 70 and all((study / link).is_file() for link in links)
 
