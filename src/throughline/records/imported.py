@@ -65,10 +65,10 @@ class Imported(Entry):
         """The runs with a figure."""
         return [run for run in self.files if run.status == "ok"]
 
-    def results(self) -> list[Result]:
-        """Return the runs as rows, in the form in which we check them beside published and our own results."""
-        return [
-            Result.model_validate(
+    def results(self) -> dict[int, Result]:
+        """Map the places of runs in `files` to rows, in the form in which we check them beside other results."""
+        return {
+            index: Result.model_validate(
                 {
                     **{key: getattr(run, key) for key in ("software", "precision", "nodes", "devices")},
                     "origin": "imported",
@@ -85,6 +85,6 @@ class Imported(Entry):
                     "evidence": run.sha256,
                 }
             )
-            for run in self.read
-            if run.unit in UNITS
-        ]
+            for index, run in enumerate(self.files)
+            if run.status == "ok" and run.unit in UNITS
+        }

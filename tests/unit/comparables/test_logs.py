@@ -266,7 +266,7 @@ def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
     expected = {name: statuses for name, (_, statuses) in files.items()} | {"huge.log": ["too_large"]}
     assert {name: [run.status for run in read.files if run.file == name] for name in expected} == expected
     assert {run.file for run in read.files} == expected.keys()
-    assert [row.origin for row in read.results()] == ["imported"] * 3
+    assert [row.origin for row in read.results().values()] == ["imported"] * 3
     assert "2 of 12 files are read; 2 foreign" in imports.outcome(read)
 
 
@@ -308,6 +308,7 @@ def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
         table = {row["file"]: row for row in csv.DictReader(stream)}
     assert {row["origin"] for row in table.values()} == {"imported"}
     assert (table["run_gpu8.log"]["devices"], table["run_gpu8.log"]["from_its_name"]) == ("8", "")
+    assert "results that should differ: the same proof as for 1 devices" in table["run_gpu8.log"]["implausible"]
     assert (tmp_path / "drawn" / "throughput_0.png").stat().st_size > 1000
     alone = [run.model_copy(update={"gradient_accumulation": 1}) for run in read.read]
     apart = imports.drawings(read.model_copy(update={"files": [*read.files, *alone]}))

@@ -29,8 +29,8 @@ INTRO = (
     "a log."
 )
 HEADER = [
-    "framework", "model", "precision", "batch per device", "devices", "throughput", "unit", "speedup", "", "file",
-    "rule",
+    "framework", "model", "precision", "batch per device", "devices", "throughput", "unit", "speedup", "",
+    "implausible", "file", "rule",
 ]  # fmt: skip
 
 
@@ -50,19 +50,29 @@ def speedups(imported: Imported) -> list[float | None]:
     return [run.value / median(base) if base and run.value else None for run, base in pairs]
 
 
+def implausible(imported: Imported) -> list[str]:
+    """Return for each run what cannot be true or is implausible about its figure, with the rule that says so."""
+    rows = imported.results()
+    doubts: defaultdict[int, list[str]] = defaultdict(list)
+    for doubt in plausibility.doubts(list(rows.values())):
+        doubts[id(doubt.row)].append(f"{doubt.rule}: {doubt.text}")
+    return ["; ".join(doubts[id(rows.get(index))]) for index in range(len(imported.files))]
+
+
 def table(imported: Imported) -> Table:
-    """Return a line for each run, and a line for each file without a run."""
+    """Return a line for each run, then a line for each file without a run."""
     read: list[list[str | Entry]] = []
     unread: list[list[str | Entry]] = []
-    for run, over in zip(imported.files, speedups(imported), strict=True):
+    doubts = implausible(imported)
+    for run, over, doubt in zip(imported.files, speedups(imported), doubts, strict=True):
         if run.status == "ok":
             facts = run.framework, run.model, run.precision, run.batch_size_per_device, run.devices
             figures = [reading(run.value), run.unit or "", "" if over is None else f"{over:.2f}"]
             texts = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
-            read.append([*texts, *figures, Entry.words(IMPORTED, chip=IMPORTED), run.file, run.rule or ""])
+            read.append([*texts, *figures, Entry.words(IMPORTED, chip=IMPORTED), doubt, run.file, run.rule or ""])
         else:
             status = Entry.words(run.status.replace("_", " "), chip="unsupported")
-            unread.append([run.kind or "", *[""] * 7, status, run.file, run.reason or ""])
+            unread.append([run.kind or "", *[""] * 7, status, "", run.file, run.reason or ""])
     return tables.texts(HEADER, [*read, *unread])
 
 
@@ -70,8 +80,8 @@ def csv(imported: Imported) -> Table:
     """Return a line for each run and for each file without a run, unrounded."""
     rows = [
         {"origin": IMPORTED, **run.model_dump(exclude={"reasons", "named"}), "speedup": over,
-         "from_its_name": " ".join(run.named)}
-        for run, over in zip(imported.files, speedups(imported), strict=True)
+         "from_its_name": " ".join(run.named), "implausible": doubt}
+        for run, over, doubt in zip(imported.files, speedups(imported), implausible(imported), strict=True)
     ]  # fmt: skip
     return tables.records(rows, whole=("batch_size_per_device", "gradient_accumulation", "devices", "nodes"))
 
@@ -125,15 +135,7 @@ def section(imported: Imported) -> dict[str, Any]:
         for each in drawings(imported)
     ]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
-    return {"topic": topic, "table": table(imported), "plots": shown, "remarks": [outcome(imported), *doubts(imported)]}
-
-
-def doubts(imported: Imported) -> list[str]:
-    """Return a sentence for each row and rule where a figure cannot be true or is implausible."""
-    return [
-        f"Implausible ({doubt.rule}), {(doubt.row.place or '').rpartition(', ')[2]}: {doubt.text}"
-        for doubt in plausibility.doubts(imported.results())
-    ]
+    return {"topic": topic, "table": table(imported), "plots": shown, "remarks": [outcome(imported)]}
 
 
 def outcome(imported: Imported) -> str:
@@ -151,7 +153,7 @@ def outcome(imported: Imported) -> str:
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
     write_text(folder / "throughput.csv", table_files.csv(csv(imported)).to_csv(index=False, lineterminator="\n"))
-    notes = [INTRO, outcome(imported), *doubts(imported)]
+    notes = [INTRO, outcome(imported)]
     text = replace(table(imported), heading=f"{imported.name}, {IMPORTED}", notes=notes, forms=(TEXT,))
     write_text(folder / "throughput.md", table_files.markdown(text))
     for drawing in drawings(imported):

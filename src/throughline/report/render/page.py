@@ -169,7 +169,7 @@ def render(
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
     logs = RunLogs.of({**results.earlier, **results.present}, output)
     here = logs.behind(results.present)
-    imported = [row for source in results.imports for row in source.results()]
+    imported = [row for source in results.imports for row in source.results().values()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
     return (
         _environment()
