@@ -130,9 +130,10 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         return json.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise UserError(f"{path} does not exist", next_step=f"make it: {snakemake(str(path))}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise UserError(
-            f"{path} is not valid JSON", why=str(error), next_step="remove the file and run snakemake again"
+            f"{path} is not valid JSON", why=why, next_step="remove the file and run snakemake again"
         ) from None
 
 

@@ -20,6 +20,8 @@ from throughline.study.acceptance import Measurement
 MOST = 1_000_000
 """The most measurements that the acceptance of an archive may ask for."""
 TEXT, PAGE = "results/acceptance.txt", "results/acceptance.html"
+TEXTS = (TEXT, study.STANDINGS, study.PAIRS)
+"""The files that follow from the verdict."""
 
 
 def asked_of(acceptance: Acceptance) -> study.Acceptance:
@@ -74,12 +76,12 @@ def names() -> str:
     return " ".join(told.get(number, ".") for number in range(max(told, default=-1) + 1))
 
 
-def judge(folder: Path, scratch: Path) -> None:
-    """Judge the acceptance of an archive, unpacked into `folder`, once more, and write its files below `scratch`."""
-    kept = records.read_acceptance(folder / study.RESULT)
+def judge(folder: Path, output: Path) -> None:
+    """Judge the acceptance of an archive, unpacked into `folder`, once more. Write `output`, and TEXTS beside it."""
+    kept, scratch = records.read_acceptance(folder / study.RESULT), output.parent.parent
     away = {one.node: one.reason for one in kept.away}  # no record says it
     derived = verdict.judge(asked_of(kept), folder, away)
-    write_json(scratch / study.RESULT, derived.model_dump(by_alias=True))
+    write_json(output, derived.model_dump(by_alias=True))
     write_text(scratch / TEXT, verdict.paragraph(derived) + "\n")
     shown.write(derived, scratch / study.STANDINGS, scratch / study.PAIRS)
 

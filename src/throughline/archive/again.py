@@ -30,8 +30,6 @@ PLAIN = re.compile(r"(?!\.)[\w.@+-]+")
 """The name of a framework, a benchmark, a precision or a topology. We use it as a part of a file's name."""
 MOST_REPEATS = 10_000
 """The most repeats of a cell: a summary has a place for each, also for those without a record."""
-Maker = Callable[[Path], object]
-"""It makes files below a folder, at their places in the archive."""
 
 
 def check(archive: Archive, same_rules: bool) -> Found:
@@ -40,8 +38,8 @@ def check(archive: Archive, same_rules: bool) -> Found:
     same_rules: this program's rules made the archive. Otherwise its page is another one in any case.
     """
     with temporary.folder() as scratch:
-        for number, (name, make) in enumerate(_makers(archive, same_rules)):
-            yield from safely(archive.folder, name, _compared(archive, name, make, scratch / str(number)))
+        for name, make in _makers(archive, same_rules):
+            yield from safely(archive.folder, name, _compared(archive, scratch, name, make))
     page = archive.folder / pack.PAGE
     text = page.read_text(encoding="utf-8", errors="replace") if page.exists() else ""
     for name in archive.summaries:
@@ -51,37 +49,36 @@ def check(archive: Archive, same_rules: bool) -> Found:
         yield Difference(pack.PAGE, "", "the rest of the page was not compared, because other rules made it", word=True)
 
 
-def _compared(archive: Archive, name: str, make: Maker, scratch: Path) -> Found:
-    make(scratch)
-    roots = {scratch: scratch, archive.folder / name: archive.folder}
-    made = {path.relative_to(root) for within, root in roots.items() for path in within.rglob("*") if path.is_file()}
+def _compared(archive: Archive, scratch: Path, name: str, make: Callable[[Path], object]) -> Found:
+    make(scratch / name)
+    made = {path.relative_to(root) for root in (scratch, archive.folder) for path in _files(root / name)}
+    if name == study.RESULT:
+        made |= set(map(Path, accepted.TEXTS))
     with_plots = archive.contents.drawn_with == pack.LIBRARY
     for path in sorted(made):
         yield from of_file(path.as_posix(), archive.folder / path, scratch / path, with_plots)
 
 
-def _makers(archive: Archive, same_rules: bool) -> Iterator[tuple[str, Maker]]:
-    """Yield the file or folder of each rule, and what makes it."""
+def _files(path: Path) -> list[Path]:
+    return [path] if path.is_file() else [inner for inner in path.rglob("*") if inner.is_file()]
+
+
+def _makers(archive: Archive, same_rules: bool) -> Iterator[tuple[str, Callable[[Path], object]]]:
+    """Yield the name of what each rule makes, a file or a folder, and a function that makes it at another path."""
     folder, contents = archive.folder, archive.contents
     for benchmark, made in contents.benchmarks.items():
-        within = f"results/{benchmark}"
         for name in made.summaries:
-            yield name, partial(_summary, archive, name, made, folder / within / "equivalence.json")
+            yield name, partial(_summary, archive, name, made)
         if made.predict is not None:
-            yield f"{within}/predictions.json", partial(_predictions, archive, f"{within}/predictions.json", made)
-        yield f"{within}/tables", partial(_tables, archive, benchmark, made)
+            yield f"results/{benchmark}/predictions.json", partial(_predictions, archive, made)
+        yield f"results/{benchmark}/tables", partial(_tables, archive, benchmark, made)
     for pattern, derive in OF_CHECKS.items():
         for path in sorted(folder.glob(f"results/*/{pattern}")):
-            yield path.relative_to(folder).as_posix(), partial(_check, folder, path, derive)
+            yield path.relative_to(folder).as_posix(), partial(_check, path, derive)
     if (folder / study.RESULT).exists():
         yield study.RESULT, partial(accepted.judge, folder)
     if same_rules:
-        yield (
-            pack.PAGE,
-            lambda scratch: files.write_text(
-                scratch / pack.PAGE, pack.page(folder, contents.benchmarks, contents.files)
-            ),
-        )
+        yield pack.PAGE, partial(_page, archive)
 
 
 def read_summary(archive: Archive, name: str) -> Summary:
@@ -96,40 +93,38 @@ def _require_names(*names: str) -> None:
         raise ValueError(f"{odd[0][:80]!r} is no name")
 
 
-def _summary(archive: Archive, name: str, made: Made, proof: Path, scratch: Path) -> None:
-    order = list(read_summary(archive, name).frameworks)  # as in the configuration
-    runs = sorted((archive.folder / name).with_suffix("").glob("*/*/run*.json"))
-    if max([made.repeats, *(int(path.stem.removeprefix("run")) for path in runs)]) > MOST_REPEATS:
+def _summary(archive: Archive, name: str, made: Made, output: Path) -> None:
+    order, path = list(read_summary(archive, name).frameworks), archive.folder / name  # as in the configuration
+    runs = sorted(path.with_suffix("").glob("*/*/run*.json"))
+    if max([made.repeats, *(int(run.stem.removeprefix("run")) for run in runs)]) > MOST_REPEATS:
         raise ValueError(f"a cell has more than {MOST_REPEATS:,} repeats")
-    runs.sort(key=lambda path: order.index(path.parts[-3]) if path.parts[-3] in order else len(order))
+    runs.sort(key=lambda run: order.index(run.parts[-3]) if run.parts[-3] in order else len(order))
+    proof = path.with_name("equivalence.json") if made.equivalence else None
     terms = summary.Terms.model_validate(made.terms)
-    proof_of = proof if made.equivalence and proof.exists() else None
-    summary.write(runs, scratch / name, made.repeats, made.remarks, equivalence=proof_of, terms=terms)
+    summary.write(runs, output, made.repeats, made.remarks, equivalence=proof, terms=terms)
 
 
-def _predictions(archive: Archive, name: str, made: Made, scratch: Path) -> None:
+def _predictions(archive: Archive, made: Made, output: Path) -> None:
     own, extras = ({part: archive.folder / part for part in names} for names in (made.summaries, made.compared))
     derived = predictions.derive(own, extras, predictions.Asked.model_validate(made.predict))
-    files.write_json(scratch / name, derived.model_dump(by_alias=True))
+    files.write_json(output, derived.model_dump(by_alias=True))
 
 
-def _tables(archive: Archive, benchmark: str, made: Made, scratch: Path) -> None:
-    folder = Path("results", benchmark)
+def _tables(archive: Archive, benchmark: str, made: Made, output: Path) -> None:
     groups = cells.groups([read_summary(archive, name) for name in (*made.summaries, *made.compared)], [])
     own = [group for group in groups if group.benchmark == benchmark]
-    path = archive.folder / folder / "predictions.json"
+    path = archive.folder / "results" / benchmark / "predictions.json"
     predicted = records.read_predictions(path) if made.predict is not None else None
-    write_tables(Scope(own, groups, predictions=predicted), scratch / folder / "tables")
-    exports.write([group.summary for group in own if group.summary], scratch / folder / "tables")
+    write_tables(Scope(own, groups, predictions=predicted), output)
+    exports.write([group.summary for group in own if group.summary], output)
 
 
-def _page(archive: Archive, scratch: Path) -> None:
-    contents = archive.contents
-    files.write_text(scratch / pack.PAGE, pack.page(archive.folder, contents.benchmarks, contents.files))
+def _page(archive: Archive, output: Path) -> None:
+    files.write_text(output, pack.page(archive.folder, archive.contents.benchmarks, archive.digests))
 
 
-def _check(folder: Path, path: Path, derive: Callable[[Path], dict[str, Any]], scratch: Path) -> None:
-    files.write_json(scratch / path.relative_to(folder), derive(path))
+def _check(path: Path, derive: Callable[[Path], dict[str, Any]], output: Path) -> None:
+    files.write_json(output, derive(path))
 
 
 def of_equivalence(path: Path) -> dict[str, Any]:

@@ -7,8 +7,9 @@ own are held by their digests alone, because their bytes depend on the version o
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from typing import Any
 from throughline import __version__, records
 from throughline.archive import accepted, again, pack, raw
 from throughline.archive.contents import NAME, rules
-from throughline.archive.differences import FAULTS, Difference, Found, between, safely
+from throughline.archive.differences import FAULTS, Difference, Found, between, reason, safely
 from throughline.archive.opening import Archive, opened
-from throughline.files import UserError
+from throughline.files import UserError, read_json
 from throughline.records import RunRecord
 from throughline.report.analysis import cells
 from throughline.report.topic import Scope
@@ -26,7 +27,6 @@ from throughline.study import acceptance as study
 from throughline.study.config import block_name
 
 RUN = re.compile(r"(?P<cell>results/[^/]+/(?P<size>bz[^/]+)/(?P<framework>[^/]+)/(?P<topology>[^/]+))/run(\d+)\.json")
-MANIFEST = re.compile("data/.*/manifest[.]json")
 OF_RULES = re.compile(
     r"predictions\.json.*redicted\[|acceptance.*(\.|, )(limit\w*|p|p_holm|others_low\w*|others_high\w*|coverage)$"
 )
@@ -55,15 +55,15 @@ def check(path: Path) -> Verdict:
     """Check an archive. UserError if it is no archive, or one that we refuse to open."""
     with opened(path) as archive:
         same, runs, doubts = archive.contents.rules == rules(), dict[str, RunRecord](), list[Difference]()
-        found = [Difference(name, "", why) for name, why in archive.changes()] or list(_unreadable(archive))
+        found = [Difference(name, "", why) for name, why in archive.changes()]
         if not found:
             found = [
                 *_records(archive, runs),
-                *_left_out(archive, runs),
+                *safely(archive.folder, NAME, _left_out(archive, runs)),
                 *safely(archive.folder, study.RESULT, accepted.strange(archive.folder)),
                 *again.check(archive, same),
             ]
-            doubts = [*_doubts(archive), *_absent(archive, runs)]
+            doubts = [*_doubts(archive), *safely(archive.folder, NAME, _absent(archive, runs))]
         # A word may follow from a rule that has changed. A figure may not.
         excused = [not same and (one.word or bool(OF_RULES.search(f"{one.file}: {one.what}"))) for one in found]
         return Verdict(
@@ -71,7 +71,7 @@ def check(path: Path) -> Verdict:
             notes=[one for one, is_note in zip(found, excused, strict=True) if is_note],
             doubts=doubts,
             counts={
-                "files": len(archive.contents.files),
+                "files": len(archive.digests),
                 "records": len(runs),
                 "summaries": len(archive.summaries),
             },
@@ -80,30 +80,19 @@ def check(path: Path) -> Verdict:
         )
 
 
-def _unreadable(archive: Archive) -> Found:
-    """Yield JSON files that are none, are too large, or are nested too deeply: nothing else reads them."""
-    for name in sorted(archive.contents.files):
-        if name.endswith(".json"):
-            try:
-                archive.json(name)
-            except ValueError as error:
-                yield Difference(name, "", str(error))
-
-
 def _records(archive: Archive, runs: dict[str, RunRecord]) -> Found:
     """Yield what is wrong with runs. runs: gets the records by their names, but for those that cannot be read."""
-    folder = archive.folder
-    manifests = {name: archive.json(name) for name in archive.contents.files if MANIFEST.fullmatch(name)}
+    folder, manifest_at = archive.folder, cache(read_json)
     measured = {one.record: one for one in accepted.measured(folder)}
-    for name in sorted({*filter(RUN.fullmatch, archive.contents.files), *measured}):
+    for name in sorted({*filter(RUN.fullmatch, archive.digests), *measured}):
+        one = measured.get(name)
         try:
-            one = measured.get(name)
             run = records.read_run_of(folder / name, one.spec) if one else records.read_run(folder / name)
         except UserError as error:
-            yield Difference(name, "", (error.why or error.what).replace(f"{folder}/", ""))
+            yield Difference(name, "", reason(error, folder))
             continue
         runs[name] = run
-        yield from raw.check(folder, folder / name, run, manifests, one.visit if one else run.spec.record)
+        yield from raw.check(folder, folder / name, run, manifest_at, one.visit if one else run.spec.record)
 
 
 def _left_out(archive: Archive, runs: Runs) -> Found:
@@ -113,36 +102,20 @@ def _left_out(archive: Archive, runs: Runs) -> Found:
     was derived again without it.
     """
     contents = archive.contents
-    configuration = _configuration(runs)
-    yield from between(NAME, contents.configuration, configuration, "configuration")
+    yield from between(NAME, contents.configuration, _configuration(runs), "configuration")
     for benchmark, made in contents.benchmarks.items():
-        asked = _block(runs, benchmark).get("repeats")
-        if isinstance(asked, int) and asked != made.repeats:
+        asked = _block(runs, benchmark).get("repeats", made.repeats)
+        if asked != made.repeats:
             what = f"benchmarks.{benchmark}.repeats"
             yield Difference(NAME, what, f"it states {made.repeats}, and the latest record was made for {asked}")
         repeats = defaultdict[str, set[int]](set)
-        for name in contents.files:
-            if (found := RUN.fullmatch(name)) and name.startswith(f"results/{benchmark}/"):
-                repeats[found["cell"]].add(int(found[5]))
+        for found in _names(archive.digests, benchmark):
+            repeats[found["cell"]].add(int(found[5]))
         for cell, numbers in repeats.items():  # every repeat has a record, whatever its outcome was
             every = range(1, max(made.repeats, *numbers) + 1)  # as large as somebody likes
             if lacking := [*islice((number for number in every if number not in numbers), 10)]:
                 told = ", ".join(f"run{number}" for number in lacking)
                 yield Difference(cell, told, f"the archive lacks this repeat, and has {len(numbers)}")
-
-
-def _configuration(runs: Runs, benchmark: str | None = None) -> dict[str, Any] | None:
-    """Return the configuration of the latest record; with `benchmark`, of its latest record."""
-    named = sorted((Path(name), run) for name, run in runs.items() if RUN.fullmatch(name))
-    of = [run for _, run in named if benchmark in (None, run.spec.benchmark)]
-    return pack.latest((run.started, run.configuration) for run in of)
-
-
-def _block(runs: Runs, benchmark: str) -> dict[str, Any]:
-    """Return a benchmark's part of the configuration of its latest record; empty if no record has one."""
-    blocks = (_configuration(runs, benchmark) or {}).get("benchmarks")
-    block = blocks.get(block_name(benchmark)) if isinstance(blocks, dict) else None
-    return block if isinstance(block, dict) else {}
 
 
 def _absent(archive: Archive, runs: Runs) -> Found:
@@ -151,20 +124,37 @@ def _absent(archive: Archive, runs: Runs) -> Found:
     The configuration may have become smaller since, so this is a doubt.
     """
     for benchmark in archive.contents.benchmarks:
-        block = _block(runs, benchmark)
-        there = [found for name in runs if (found := RUN.fullmatch(name)) and name.split("/")[1] == benchmark]
-        batches = block.get("batch")
-        sizes = batches.items() if isinstance(batches, dict) else ()
-        asked: dict[str, Any] = {
+        block, there = _block(runs, benchmark), _names(runs, benchmark)
+        batches = block.get("batch", {}).items()
+        asked = {
             "framework": block.get("frameworks"),
             "topology": block.get("topologies"),
-            "size": [f"bz{size}_{name}" for name, values in sizes if isinstance(values, list) for size in values],
+            "size": [f"bz{size}_{precision}" for precision, sizes in batches for size in sizes],
         }
         for kind, names in asked.items():
+            known = {found[kind] for found in there}
             for name in names if there and isinstance(names, list) else ():
-                if isinstance(name, str) and name not in {found[kind] for found in there}:
+                if name not in known:
                     told = f"the configuration asks for this {kind}, and no record has it"
-                    yield Difference(f"results/{benchmark}", name, told)
+                    yield Difference(f"results/{benchmark}", str(name), told)
+
+
+def _names(names: Iterable[str], benchmark: str) -> list[re.Match[str]]:
+    """Return the names of a benchmark's records."""
+    return [found for name in names if (found := RUN.fullmatch(name)) and name.split("/")[1] == benchmark]
+
+
+def _configuration(runs: Runs, benchmark: str | None = None) -> dict[str, Any] | None:
+    """Return the configuration of the latest record, or of the latest of a benchmark."""
+    ours = [name for name in runs if RUN.fullmatch(name) and benchmark in (None, name.split("/")[1])]
+    return pack.latest((runs[name].started, runs[name].configuration) for name in sorted(ours, key=Path))
+
+
+def _block(runs: Runs, benchmark: str) -> dict[str, Any]:
+    """Return a benchmark's part of the configuration of its latest record; empty if no record has one."""
+    configuration = _configuration(runs, benchmark)
+    block: dict[str, Any] = configuration["benchmarks"][block_name(benchmark)] if configuration else {}
+    return block
 
 
 def _doubts(archive: Archive) -> Found:

@@ -15,7 +15,6 @@ from typing import Any
 from throughline import ratios, records
 from throughline.acceptance import figures
 from throughline.archive import accepted
-from throughline.archive.opening import validated
 from throughline.files import UserError
 from throughline.records import RunRecord
 from throughline.records.acceptance import Acceptance, FleetFigure, Standing
@@ -78,7 +77,7 @@ class Side:
 
 def read(path: Path) -> Side | None:
     """Return the acceptance of a file results/acceptance.json; None if there is no such file."""
-    return Side(validated(path, records.read_acceptance), path.parent.parent) if path.exists() else None
+    return Side(records.read_acceptance(path), path.parent.parent) if path.exists() else None
 
 
 def compare(here: Side, there: Side, name: str) -> ComparedAcceptance:

@@ -49,9 +49,13 @@ def safely(folder: Path, name: str, found: Found) -> Found:
     try:
         yield from found
     except FAULTS as error:
-        why = (error.why or error.what) if isinstance(error, UserError) else str(error)
-        why = (why or type(error).__name__).replace(f"{folder}/", "")
-        yield Difference(name, "", f"it cannot be derived: {why}")
+        yield Difference(name, "", f"it cannot be derived: {reason(error, folder)}")
+
+
+def reason(error: Exception, folder: Path) -> str:
+    """Return why a file of the archive in `folder` cannot be read, or nothing can be derived from it."""
+    why = (error.why or error.what) if isinstance(error, UserError) else str(error)
+    return (why or type(error).__name__).replace(f"{folder}/", "")
 
 
 def between(file: str, stated: Any, derived: Any, where: str = "") -> Found:

@@ -4,24 +4,22 @@
 was not made by `snakemake pack`, and is refused.
 """
 
-import json
+import hashlib
 import re
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from throughline import __version__, files, temporary
+from throughline import __version__, temporary
 from throughline.archive.contents import FORMATS, NAME, Contents
-from throughline.files import UserError
+from throughline.files import UserError, read_json
 
-Value = TypeVar("Value")
 MOST_FILES = 200_000
 MOST_BYTES = 4 << 30
 """The most that an archive may hold once it is unpacked."""
@@ -38,36 +36,27 @@ MAKE = "ask for another copy; `snakemake pack` makes an archive"
 
 @dataclass(frozen=True)
 class Archive:
-    """An archive, unpacked into a temporary folder. path: its file; contents: what archive.json says."""
+    """An archive, unpacked into a temporary folder. digests: the SHA-256 of each file in it; contents: archive.json."""
 
     path: Path
     folder: Path
+    digests: Mapping[str, str]
     contents: Contents
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.contents.files
 
     @property
     def summaries(self) -> list[str]:
         """The names of all summaries that archive.json asks for."""
         return [name for made in self.contents.benchmarks.values() for name in made.summaries]
 
-    def unpacked(self, name: str) -> Path:
-        return self.folder / name
-
-    def json(self, name: str) -> Any:
-        """Return the value of a JSON file. ValueError if it is no JSON that we read; OSError without the file."""
-        return as_json(self.folder / name)
-
     def changes(self) -> Iterator[tuple[str, str]]:
         """Yield each file that is not the one that archive.json names, and why."""
-        there = {path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if path.is_file()} - {NAME}
-        for name in sorted(there | self.contents.files.keys()):
-            if name not in there:
+        stated = self.contents.files
+        for name in sorted(self.digests.keys() | stated.keys()):
+            if name not in self.digests:
                 yield name, f"{NAME} names this file, and the archive lacks it"
-            elif name not in self:
+            elif name not in stated:
                 yield name, f"{NAME} does not name this file"
-            elif files.sha256(self.folder / name) != self.contents.files[name].sha256:
+            elif self.digests[name] != stated[name].sha256:
                 yield name, f"its SHA-256 is not the one in {NAME}: the file was changed"
 
 
@@ -87,13 +76,16 @@ def opened(path: Path) -> Iterator[Archive]:
     with packed, temporary.folder() as folder:
         try:
             _refuse_entries(packed.infolist())
-            room = MOST_BYTES
+            room, digests = MOST_BYTES, dict[str, str]()
             for entry in packed.infolist():
-                room -= _unpack(packed, entry, folder / entry.filename, room)
+                target = folder / entry.filename
+                digests[entry.filename] = _unpack(packed, entry, target, room)
+                room -= target.stat().st_size
+            del digests[NAME]
             contents = _contents(path, folder / NAME)
         except ValueError as error:
             raise UserError(f"{path} is not accepted", why=str(error), next_step=MAKE) from None
-        yield Archive(path, folder, contents)
+        yield Archive(path, folder, digests, contents)
 
 
 @contextmanager
@@ -132,32 +124,37 @@ def _refuse_entries(entries: list[zipfile.ZipInfo]) -> None:
         raise ValueError(f"it has no {NAME}")
 
 
-def _unpack(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, room: int) -> int:
-    """Write one file, and return its size. The sizes that the archive states are not trusted."""
-    name, size = entry.filename, 0
-    most = min(room, MOST_BYTES_OF_JSON if name.endswith(".json") else room)
-    most = min(most, max(GROWS_FREELY, MOST_GROWTH * entry.compress_size))
+def _unpack(packed: zipfile.ZipFile, entry: zipfile.ZipInfo, target: Path, room: int) -> str:
+    """Write one file, and return its SHA-256. ValueError if it is too large. The sizes that the archive states are not
+    trusted."""
+    name, digest, size, values = entry.filename, hashlib.sha256(), 0, 0
+    is_json = name.endswith(".json")
+    most = min(room, MOST_BYTES_OF_JSON if is_json else room, max(GROWS_FREELY, MOST_GROWTH * entry.compress_size))
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with packed.open(entry) as source, target.open("xb") as copy:
             while block := source.read(1 << 20):
                 size += len(block)
+                values += sum(map(block.count, (b",", b"[", b"{"))) if is_json else 0
                 if size > most:
                     raise ValueError(f"{name} unpacks to more than {most / 2**20:.0f} MiB")
+                if values > MOST_VALUES_OF_JSON:
+                    raise ValueError(f"{name} has more than {MOST_VALUES_OF_JSON:,} values")
+                digest.update(block)
                 copy.write(block)
     except OSError as error:  # a name that is too long, or that is a folder as well
         raise ValueError(f"{name}: {error.strerror or error}") from None
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise ValueError(f"{name}: {error}") from None
-    return size
+    return digest.hexdigest()
 
 
 def _contents(path: Path, file: Path) -> Contents:
     """Return what archive.json says. UserError if its formats are not those that we read; ValueError if it is none."""
     try:
-        value = as_json(file)
-    except ValueError as error:
-        raise ValueError(f"{NAME}: {error}") from None
+        value = read_json(file)
+    except UserError as error:
+        raise ValueError(f"{NAME}: {error.why}") from None
     stated = value.get("formats") if isinstance(value, dict) else None
     for name, known in FORMATS.items():
         version = stated.get(name) if isinstance(stated, dict) else None
@@ -176,23 +173,3 @@ def _contents(path: Path, file: Path) -> Contents:
     except ValidationError as error:
         first = error.errors()[0]
         raise ValueError(f"{NAME}, {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-
-
-def as_json(file: Path) -> Any:
-    """Return the value of a JSON file from a stranger. ValueError if it is no JSON, too large or nested too deeply."""
-    content = file.read_bytes()
-    if sum(map(content.count, (b",", b"[", b"{"))) > MOST_VALUES_OF_JSON:
-        raise ValueError(f"it has more than {MOST_VALUES_OF_JSON:,} values")
-    try:
-        return json.loads(content.decode())
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def validated(file: Path, read: Callable[[Path], Value]) -> Value:
-    """Return what `read` returns for a JSON file from a stranger. UserError if it cannot be read."""
-    try:
-        as_json(file)
-    except ValueError as error:
-        raise UserError(f"{file.name} of an archive cannot be read", why=str(error), next_step=MAKE) from None
-    return read(file)

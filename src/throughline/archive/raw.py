@@ -8,7 +8,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -42,14 +42,14 @@ SEVEN_DIGITS, OF_INTERVALS = 5e-7, 1e-4
 KEYS = ("node", "at_s", "in_window")
 
 
-def check(folder: Path, path: Path, run: RunRecord, manifests: Mapping[str, Any], made: str) -> Found:
+def check(folder: Path, path: Path, run: RunRecord, manifest_at: Callable[[Path], Any], made: str) -> Found:
     """Yield what is wrong with a run, whose record is at `path` below `folder`.
 
-    manifests: those of the data in the archive, by name; made: the file that the run's command makes.
+    manifest_at: reads a manifest of data; made: the file that the run's command makes.
     """
     name, table, log = path.relative_to(folder).as_posix(), path.with_suffix(".telemetry.csv"), path.with_suffix(".log")
     yield from safely(folder, name, record(name, run))
-    yield from safely(folder, name, rows(name, run, manifests))
+    yield from safely(folder, name, _rows(name, run, folder, manifest_at))
     if table.exists():
         yield from safely(folder, table.relative_to(folder).as_posix(), telemetry(name, run, table))
     elif any(node.samples for node in run.telemetry):
@@ -154,11 +154,12 @@ def _counts(file: str, run: RunRecord) -> Found:
         yield Difference(file, "scaler_skipped_steps", f"it states {skipped}, and {most:g} is the most of a valid run")
 
 
-def rows(file: str, run: RunRecord, manifests: Mapping[str, Any]) -> Found:
-    """Yield another number of rows than the manifest of a run's data has. manifests: those of the archive, by name."""
-    told = manifests.get(manifest(run.spec) or "")
-    if not run.data or not isinstance(told, dict) or told.get("content_digest") != run.data.content_digest:
-        return  # the data were made again since
+def _rows(file: str, run: RunRecord, folder: Path, manifest_at: Callable[[Path], Any]) -> Found:
+    """Yield another number of rows than the manifest of a run's data has, if this is still the manifest of its data."""
+    path = folder / (manifest(run.spec) or "none")
+    told = manifest_at(path) if path.is_file() else None
+    if not told or not run.data or told["content_digest"] != run.data.content_digest:
+        return
     counts = [shard.get("rows") for shard in told["shards"]]
     if counts and all(isinstance(count, int) for count in counts):  # a shard of tokens has no rows of its own
         yield from between(file, run.data.rows, sum(counts), "data.rows")

@@ -13,8 +13,8 @@ from typing import Any
 
 from throughline import files, records
 from throughline.archive import compare_acceptance
-from throughline.archive.opening import Archive, as_json, looked_into, validated
-from throughline.files import UserError
+from throughline.archive.opening import Archive, looked_into
+from throughline.files import UserError, read_json
 from throughline.records import Summary
 from throughline.report.analysis import cells, machines, noise
 from throughline.report.analysis.cells import Cell, Group
@@ -74,7 +74,7 @@ class Results:
         try:
             record = self.json(Path(group.benchmark, group.name, logs[0]).with_suffix(".json").as_posix())
             protocol = record["spec"]["protocol"]
-        except (OSError, ValueError, LookupError, TypeError):
+        except (UserError, LookupError, TypeError):
             return None
         return protocol if isinstance(protocol, int) else None
 
@@ -88,7 +88,7 @@ def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:
     """Return the present results."""
     groups = cells.groups([records.read_summary(path) for path in summaries])
     accepted = compare_acceptance.read(acceptance) if acceptance else None
-    return Results(machines.HERE, groups, lambda name: as_json(Path("results", name)), acceptance=accepted)
+    return Results(machines.HERE, groups, lambda name: read_json(Path("results", name)), acceptance=accepted)
 
 
 @contextmanager
@@ -97,18 +97,18 @@ def opened(path: Path) -> Iterator[Results]:
     if path.is_dir():
         groups = cells.groups(read_folder(path).values())
         accepted = compare_acceptance.read(path / Path(study.RESULT).name)
-        yield Results(_name(path), groups, lambda name: as_json(path / name), acceptance=accepted)
+        yield Results(_name(path), groups, lambda name: read_json(path / name), acceptance=accepted)
         return
     with looked_into(path) as archive:
         readable, unreadable = _summaries(archive)
         yield Results(
             _name(path),
             cells.groups(readable),
-            lambda name: archive.json(f"results/{name}"),
+            lambda name: read_json(archive.folder / "results" / name),
             files.sha256(path),
             archive.contents.version,
             unreadable,
-            _acceptance(archive),
+            compare_acceptance.read(archive.folder / study.RESULT),
         )
 
 
@@ -137,22 +137,11 @@ def _summaries(archive: Archive) -> tuple[list[Summary], list[str]]:
     readable, unreadable = [], []
     for name in archive.summaries:
         try:
-            readable.append(validated(archive.unpacked(name), records.read_summary))
+            readable.append(records.read_summary(archive.folder / name))
         except UserError as error:
-            own = str(archive.folder / name)
-            why = error.what.replace(own, "it") if error.what.startswith(own) else error.why or error.what
+            why = ": ".join(filter(None, [error.what.replace(str(archive.folder / name), "it"), error.why]))
             unreadable.append(f"{name} of the archive cannot be read: {why}")
     return readable, unreadable
-
-
-def _acceptance(archive: Archive) -> compare_acceptance.Side | None:
-    """Return the acceptance of an archive, with the files that it was made from beside it."""
-    if study.RESULT not in archive:
-        return None
-    for name in archive.contents.files:
-        if name.startswith(f"{study.FOLDER}/") and name.endswith(".json"):
-            archive.unpacked(name)
-    return compare_acceptance.read(archive.unpacked(study.RESULT))
 
 
 def read_folder(folder: Path, own: Path = Path("results")) -> dict[Path, Summary]:

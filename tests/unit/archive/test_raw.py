@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from throughline.archive import raw
+from throughline.files import read_json
 from throughline.records import RunRecord, read_run
 from unit.archive.test_archive import DEMO, MANIFEST, RUN, Files, unpacked, written
 
@@ -137,12 +138,12 @@ def no_window(record: Any) -> None:
 
 def checked(files: Files, folder: Path, change: Callable[[Any], None] = lambda record: None) -> list[str]:
     """Return what is wrong with a run of the kept archive, with another record. A digest is made by a rule: a word."""
-    run = {name: content for name, content in files.items() if name.startswith(RUN)}
-    path = written(run, folder) / f"{RUN}.json"
-    record, manifests = json.loads(path.read_text()), {str(MANIFEST): json.loads(files[str(MANIFEST)])}
+    kept = {name: content for name, content in files.items() if name.startswith((RUN, str(MANIFEST)))}
+    path = written(kept, folder) / f"{RUN}.json"
+    record = json.loads(path.read_text())
     change(record)
     path.write_text(json.dumps(record))
-    return [str(one) for one in raw.check(folder, path, read_run(path), manifests, f"{RUN}.json")]
+    return [str(one) for one in raw.check(folder, path, read_run(path), read_json, f"{RUN}.json")]
 
 
 @pytest.mark.parametrize(
