@@ -18,7 +18,7 @@ from throughline.launch import rounding as judged
 from throughline.launch.request import RunRequest
 from throughline.rank import rounding
 from throughline.report.analysis import cells, summary
-from throughline.report.render import cell_entries
+from throughline.report.render import cell_columns
 from throughline.study import runs
 from throughline.study.config import load
 from throughline.workloads import micro
@@ -88,10 +88,10 @@ def test_the_page_gives_no_device_a_share_of_a_call(together: records.RunRecord,
     place.parent.mkdir(parents=True)
     place.write_text(together.model_dump_json(by_alias=True))
     (group,) = cells.groups([summary.summarize([place], repeats=1)])
-    (row,) = group.measured
-    assert row.cell and (row.cell.global_batch, row.cell.world_size, row.cell.speedup) == (1, 2, None)
-    assert cell_entries.per_device(group, row).value is None
-    assert cell_entries.median(group, row).value == together.samples_per_s
+    (cell,) = group.measured
+    assert (cell.record.global_batch, cell.record.world_size, cell.record.speedup) == (1, 2, None)
+    assert cell_columns.PER_DEVICE.entry(cell).value is None
+    assert cell_columns.median(cell).value == together.samples_per_s
 
 
 @pytest.mark.skipif("amx_bf16" not in Path("/proc/cpuinfo").read_text(), reason="no units for bf16 in this processor")

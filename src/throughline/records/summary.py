@@ -93,11 +93,12 @@ class CellRecord(Entry):
     other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
     of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
     the repeats behind the figures. These three are None without such a repeat, as are utilization, memory, use and
-    work. starts: the start of each repeat in `values`. ranks: what each of several ranks did by itself; None if the
-    runs do not tell.
+    work. starts, steps_timed: the start and the timed steps of each repeat in `values`. ranks: what each of several
+    ranks did by itself; None if the runs do not tell.
     """
 
     values: list[Positive | None]
+    steps_timed: list[Count | None]
     n: Count
     n_ok: Whole
     median_speed: Positive | None

@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 from throughline import statistics
 from throughline.numbers import percent, reading, span
-from throughline.report.analysis import advice, comparison, judged_pairs, leader
-from throughline.report.analysis import asked_pairs as asked
+from throughline.report.analysis import advice, asked_pairs, comparison, judged_pairs, leader
+from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Cell
 from throughline.report.render import head
 from throughline.report.topic import Scope
 from throughline.report.topics import hardware, step_breakdown
 from throughline.study.config import block_name
-
-SPLIT = "extras: [no_gradient_sync, synthetic] tells it"
 
 
 @dataclass(frozen=True)
@@ -32,19 +30,83 @@ class Answer:
 
 def answers(scope: Scope) -> list[Answer]:
     """Return the answers for one benchmark. Without a figure, or for derived runs, there is only the first one."""
-    best = asked.fastest(scope.groups)
-    first = Answer("Fastest", fastest(scope))
-    if best is None or scope.benchmark != block_name(scope.benchmark):
+    first = Answer("Fastest", headline(scope))
+    if scope.best is None or scope.benchmark != block_name(scope.benchmark):
         return [first]
-    return [first, scales(scope, best), limits(scope, best), costs(best), Answer("Next", next_step(scope, best))]
+    limit = limits(scope, scope.best)
+    following = Answer("Next", next(_worth_doing(scope, limit)))
+    return [first, scales(scope, scope.best), limit, costs(scope.best), following]
 
 
-def fastest(scope: Scope) -> str:
-    """Say what is the fastest, and whether the comparisons tell it apart from the other frameworks."""
-    said = head.headline(scope.groups, scope.pairs, scaling=False)
-    if leader.leader(scope.groups, scope.pairs):
+def headline(scope: Scope) -> str:
+    """Say how fast a benchmark is, and whether the comparisons find that faster than all other frameworks.
+
+    No framework is called the fastest that the verdicts do not find faster than all others.
+    """
+    best = scope.best
+    if best is None and scope.measured:
+        reasons = ", ".join(dict.fromkeys(f"{cell.framework} {cell.doubt}" for cell in scope.measured))
+        return f"No figure is shown here: {reasons} (equivalence.json)."
+    if best is None:
+        return "Nothing could be measured yet."
+    said = (
+        f"{_rivals(scope, best)}{best.shown} {'trains' if best.group.trains else 'calls'} {best.group.summary.model} "
+        f"at {reading(best.median)} {best.group.unit} on {best.devices} in {best.group.precision} "
+        f"with {best.group.batch_text}."
+    )
+    if leader.leader(scope.groups, scope.pairs) is best:
         said += " All comparisons with other frameworks confirm it."
+    highest = asked_pairs.fastest(scope.groups)
+    if highest and highest is not best:
+        said += (
+            f" A higher median, {reading(highest.median)} {highest.group.unit} in {highest.group.precision}, does not "
+            f"count: the comparisons do not find that {highest.group.precision} gains here."
+        )
     return said
+
+
+def _rivals(scope: Scope, best: Cell) -> str:
+    """Return what has to stand before a highest median that is no winner: which frameworks it does not beat.
+
+    Frameworks that their equivalence check bars from a comparison are no rivals.
+    """
+    others = [other for other in asked_pairs.best_of_others(scope.groups, best) if not other.barred]
+    open_ = leader.not_beaten(best, others, scope.pairs, beyond_runs=False)
+    compared = [pair for pair in scope.pairs if pair.about(best)]
+    tested, unlike = (
+        {cell.framework for pair in compared if bool(pair.unlike) is unlike for cell in (pair.base, pair.other)}
+        for unlike in (False, True)
+    )
+    reasons = {
+        "the highest median cannot be distinguished from {}": [name for name in open_ if name in tested - unlike],
+        "the highest median is not comparable with that of {}": [name for name in open_ if name in unlike],
+        "no test compares it with {}": [name for name in open_ if name not in tested | unlike],
+        f"there is no figure on {best.topology} ({best.group.precision}) of {{}}": [
+            name for name in asked_pairs.without_figure(scope.groups, best) if name not in open_
+        ],
+    }
+    why = [text.format(" and ".join(", ".join(names).rsplit(", ", 1))) for text, names in reasons.items() if names]
+    return f"No framework is shown to be the fastest: {', and '.join(why)}. " if why else ""
+
+
+def figures(best: Cell | None) -> list[tuple[str, str, str]]:
+    """Return the headline's numbers to be shown large: value, unit, and what it is."""
+    if best is None:
+        return []
+    record = best.record
+    rows = [(reading(best.median), best.group.unit, f"on {best.devices}, {best.group.precision}")]
+    rows += [(reading(value / record.world_size), unit, "per device") for unit, value in record.other_units.items()]
+    if best.scales and record.speedup is not None:
+        kind = "strong-scaling speedup" if best.group.strong else "speedup"
+        rows.append((f"{record.speedup:.2f}", "×", f"{kind} over {_over(best.baseline)}"))
+        rows.append((percent(record.efficiency), "", "efficiency"))
+    width = statistics.spread(best.repeats)
+    return [*rows, (percent(width, 1) or "n/a", "", f"spread of {record.n_ok} of {record.n} repeats")]
+
+
+def _over(topology: str) -> str:
+    """Return a baseline in words."""
+    return "one device" if topology == ONE_DEVICE else topology
 
 
 def scales(scope: Scope, best: Cell) -> Answer:
@@ -55,26 +117,25 @@ def scales(scope: Scope, best: Cell) -> Answer:
     if not best.scales:
         return _does_not_scale(scope, best, series[-1])
     if record.speedup is None:
-        return Answer("Scales", f"Not known: {head.no_speedup(best)}.", False)
+        return Answer("Scales", f"Not known: {best.no_speedup}.", False)
     kind = ", with strong scaling" if best.group.strong else ""
-    between = f" ({span(record.speedup_range)} within the ranges of the repeats)" if record.speedup_range else ""
+    between = f" (range {span(record.speedup_range)})" if record.speedup_range else ""
     said = (
-        f"{record.speedup:.2f} times {head.over(best.baseline)} on {best.devices}{kind}{between}, "
+        f"{record.speedup:.2f} times {_over(best.baseline)} on {best.devices}{kind}{between}, "
         f"{percent(record.efficiency)} of the ideal."
     )
     for pair in scope.pairs:
         if pair.kind == "devices" and pair.other is best and pair.gains is not True:
-            said += f" The comparisons do not find it faster than {pair.base.topology}: {pair.words}."
+            said += f" The comparison does not find it faster than {pair.base.topology}: {pair.words}."
     return Answer("Scales", said)
 
 
 def _does_not_scale(scope: Scope, best: Cell, widest: Cell) -> Answer:
     """Say what the comparison of the widest topology with the fastest one says; its median alone decides nothing."""
-    again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
     one, other = widest.topology, best.topology
     if one == other:
         return Answer("Scales", f"Not known: no topology with a figure has more devices than {other}.", False)
-    pair = judged_pairs.of_cells(best, widest, again)
+    pair = judged_pairs.of_cells(best, widest, judged_pairs.twice_measured(scope.groups, scope.everything, ()))
     if pair.gains is False:
         than = "slower" if pair.verdict == "slower" else "no faster"
         return Answer("Scales", f"Not here: {one} is {than} than {other}{pair.here}.")
@@ -82,24 +143,21 @@ def _does_not_scale(scope: Scope, best: Cell, widest: Cell) -> Answer:
 
 
 def limits(scope: Scope, best: Cell) -> Answer:
-    """Say where the fastest configuration's step goes, as far as the runs tell."""
+    """Say where the fastest configuration's step goes, as far as the runs tell. Noise is no share of a step."""
     for split in step_breakdown.split(best.group, scope.everything):
         if split.cell is best and split.parts:
-            shares = [f"{name} {percent(seconds / split.step_s)}" for name, seconds in split.shown.items()]
-            noise = [name for name, part in split.parts.items() if not part.control and part.low_s <= 0 <= part.high_s]
-            doubt = f" Within the noise: {' and '.join(noise)}." if noise else ""
-            return Answer("Limited by", f"A step of {split.cell.name} takes: {', '.join(shares)}.{doubt}")
-    waits = best.record.loader_stall_share
+            doubts = {name: part.doubt for name, part in split.parts.items()}
+            shares = [
+                f"{name} {doubts.get(name) or percent(seconds / split.step_s)}" for name, seconds in split.shown.items()
+            ]
+            return Answer("Limited by", f"A step of {best.name} takes: {', '.join(shares)}.")
+    waits, used = best.record.loader_stall_share, best.record.utilization
     if waits is not None and waits > hardware.WAITS:
         return Answer("Limited by", f"Reading: {best.topology} waits {percent(waits)} of its time for data.")
-    device, used = best.device, best.record.utilization
-    share = None if used is None else used.gpu if device and device.kind != "cpu" else used.cpu
+    share = None if used is None else used.gpu if best.device and best.device.kind != "cpu" else used.cpu
     busy = f"The devices are busy for {percent(share)} of the time. " if share is not None else ""
-    return Answer(
-        "Limited by",
-        f"{busy}What a step spends is not measured: extras: [no_gradient_sync, synthetic] tells it.",
-        False,
-    )
+    said = "What a step spends is not measured: `extras: [no_gradient_sync, synthetic]` measures it."
+    return Answer("Limited by", busy + said, False)
 
 
 def costs(best: Cell) -> Answer:
@@ -107,28 +165,22 @@ def costs(best: Cell) -> Answer:
     cost = best.record.cost
     if cost.per_million_samples is None:
         return Answer("Costs", f"Not known: {cost.reasons['per_million_samples']}.", False)
-    unit = best.group.unit.removesuffix("/s")
-    said = f"{reading(cost.per_million_samples)} {cost.currency} for a million {unit}"
+    said = f"{reading(cost.per_million_samples)} {cost.currency} for a million {best.group.unit.removesuffix('/s')}"
     if cost.task_price is not None and cost.task_hours is not None:
         said += f"; the whole task: {reading(cost.task_hours)} hours, {reading(cost.task_price)} {cost.currency}"
     return Answer("Costs", f"{said} ({cost.price_source}).")
 
 
-def next_step(scope: Scope, best: Cell) -> str:
-    """Return what is worth doing first: the most serious doubt that the reader can fix."""
-    return next(_worth_doing(scope, best))
-
-
-def _worth_doing(scope: Scope, best: Cell) -> Iterator[str]:
-    if barred := list(dict.fromkeys(cell.framework for cell in scope.measured if cell.barred)):
+def _worth_doing(scope: Scope, limit: Answer) -> Iterator[str]:
+    """Yield what is worth doing, the most serious doubt that the reader can fix first."""
+    if barred := dict.fromkeys(cell.framework for cell in scope.measured if cell.barred):
         yield f"Find out why {', '.join(barred)} is not shown to compute what the others do: equivalence.json."
-    without = sum(not cell.ok for cell in scope.cells)
-    if without:
+    if without := len(scope.cells) - len(scope.measured):
         yield f"{without} cell{'s have' if without > 1 else ' has'} no figure: the tables say why."
-    widths = [statistics.spread(cell.repeats) or 0.0 for cell in scope.measured]
-    if unsteady := [width for width in widths if width > advice.SPREAD]:
+    widest = max((statistics.spread(cell.repeats) or 0.0 for cell in scope.measured), default=0.0)
+    if widest > advice.SPREAD:
         yield (
-            f"Let the machine idle and measure again: repeats lie up to {percent(max(unsteady))} apart, and above "
+            f"Let the machine idle and measure again: repeats lie up to {percent(widest)} apart, and above "
             f"{percent(advice.SPREAD)} a median of few repeats says little."
         )
     if few := comparison.too_few(scope.pairs):
@@ -136,8 +188,8 @@ def _worth_doing(scope: Scope, best: Cell) -> Iterator[str]:
     if more := comparison.would_tell(scope.pairs):
         yield f"Raise runs.repeats to {more[2]}: that would decide the inconclusive comparisons."
     if scope.pairs and not any(pair.floor for pair in scope.pairs):
-        yield "Add extras: [aa]: it tells whether the differences would hold tomorrow."
+        yield "Add `extras: [aa]`: it tells whether the differences would hold tomorrow."
     yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in head.judged(scope.groups) if verdict == "not met")
-    if not limits(scope, best).telling:
-        yield f"Find out what a step spends: {SPLIT}."
+    if not limit.telling:
+        yield "Find out what a step spends: `extras: [no_gradient_sync, synthetic]` measures it."
     yield "Nothing is in doubt. Larger topologies and other batch sizes would tell more."

@@ -71,9 +71,8 @@ def summaries(kept: Path, results: Path) -> list[Path]:
 
 
 def _terms(benchmark: str, configuration: Mapping[str, Any]) -> summary.Terms:
-    """Return the goals and prices of a benchmark. A benchmark that is derived from another one has no goals."""
+    """Return the prices and the task of a benchmark."""
     return summary.Terms(
-        goals=None if "__" in benchmark else configuration["goals"],
         prices=configuration["prices"],
         total_samples=configuration["benchmarks"][block_name(benchmark)]["total_samples"],
     )

@@ -18,7 +18,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class EfficiencyGoal(Section):
-    from_nodes: PositiveInt = Field(20, description="topologies of this many nodes or more are judged; 1: all of them")
+    from_nodes: PositiveInt = Field(1, description="topologies of this many nodes or more are judged; 1: all of them")
     at_least: Share = Field(0.8, description="the lowest efficiency that passes: speedup divided by devices")
 
 
@@ -46,8 +46,8 @@ class MeanUtilizationGoal(Section):
 
 
 class Goals(Section):
-    efficiency: EfficiencyGoal = Field(default_factory=EfficiencyGoal, description="how well a benchmark has to scale")
-    utilization: UtilizationGoal = Field(default_factory=UtilizationGoal, description="how busy devices have to be")
+    efficiency: EfficiencyGoal | None = Field(None, description="how well a benchmark has to scale")
+    utilization: UtilizationGoal | None = Field(None, description="how busy devices have to be")
     mean_utilization: MeanUtilizationGoal | None = Field(
         None,
         description="how much of the hardware has to be used, as means over the window and over all cells of a "

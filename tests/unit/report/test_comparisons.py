@@ -12,8 +12,9 @@ import pytest
 
 from report_fixture import CPU, jitter, write_series
 from throughline.records import EquivalenceVerdict, Summary
+from throughline.report import answers
 from throughline.report.analysis import asked_pairs, cells, differences, judged_pairs, summary
-from throughline.report.render import head, page, table_files, tables
+from throughline.report.render import page, table_files, tables
 from throughline.report.topic import Scope
 from throughline.report.topics import TOPICS, write_tables
 from throughline.report.topics.comparisons import TOPIC
@@ -246,7 +247,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
     groups = unequal(tmp_path)
     for here in (groups[:1], groups[1:]):  # derived runs have no separate equivalence check
         best = asked_pairs.fastest(here)
-        assert best and best.framework == "torch" and head.headline(here, []).startswith("torch trains")
+        assert best and best.framework == "torch" and answers.headline(Scope(here)).startswith("torch trains")
         (pair,) = judged_pairs.judge(here, groups)
         assert (pair.what, pair.verdict) == ("mxnet-horovod (unequal) over torch", "not comparable")
         (cost,) = [topic.table(Scope(here)) for topic in TOPICS if topic.name == "cost"]
@@ -258,7 +259,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
         [groups[0].summary.model_copy(update={"frameworks": {mxnet: groups[0].summary.frameworks[mxnet]}})]
     )
     assert asked_pairs.fastest(alone) is None
-    assert head.headline(alone, []).startswith("No figure is shown here: mxnet-horovod does not compute")
+    assert answers.headline(Scope(alone)).startswith("No figure is shown here: mxnet-horovod does not compute")
 
 
 def test_the_verdict_follows_p_adjusted_for_its_family(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from throughline.records import read_summary
 from throughline.report import demo
 from throughline.report.render import page
 
@@ -22,8 +21,6 @@ def test_the_kept_records_make_a_page(tmp_path: Path) -> None:
     places = demo.summaries(KEPT, tmp_path)
     benchmarks = dict.fromkeys(place.parent.name for place in places)
     assert len(benchmarks) >= 4
-    judged = {place.parent.name: read_summary(place).goals for place in places}
-    assert all(bool(goals) is ("__" not in name) for name, goals in judged.items())
     first = [place for place in places if place.parent.name == next(iter(benchmarks))]
     page.write(tmp_path / "alone", first, [], None, tmp_path / "page.html", note=demo.note(KEPT))
     text = (tmp_path / "page.html").read_text(encoding="utf-8")

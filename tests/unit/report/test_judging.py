@@ -17,8 +17,9 @@ from throughline.report.render import head
 from throughline.study.result_sections import Goals, Price
 
 
-def judged(paths: list[Path], **terms: Any) -> Summary:
-    return summary.summarize(paths, repeats=5, terms=Terms(goals=Goals.model_validate(terms or {})))
+def judged(paths: list[Path], **goals: Any) -> Summary:
+    usual = {"efficiency": {"from_nodes": 20, "at_least": 0.8}, "utilization": {}}
+    return summary.summarize(paths, repeats=5, terms=Terms(goals=Goals.model_validate(usual | goals)))
 
 
 def verdicts(found: Summary) -> dict[str, tuple[str, str]]:
@@ -149,7 +150,9 @@ def test_the_page_takes_the_mean_over_all_batch_sizes(tmp_path: Path) -> None:
 
 
 def test_without_goals_nothing_is_judged(tmp_path: Path) -> None:
-    assert summary.summarize(write_series(tmp_path, {"1n1g": [1.0]}), repeats=1).goals is None
+    paths = write_series(tmp_path, {"1n1g": [1.0]})
+    assert summary.summarize(paths, repeats=1, terms=Terms(goals=Goals())).goals is None
+    assert summary.summarize(paths, repeats=1).goals is None
 
 
 def named(name: str, kind: str = "cuda") -> Device:

@@ -25,7 +25,7 @@ from report_fixture import (
 )
 from throughline.records import EquivalenceVerdict, read_summary
 from throughline.report.analysis import cells, notes, summary
-from throughline.report.render import overview, page, run_environment, sparks
+from throughline.report.render import cell_columns, overview, page, run_environment, sparks
 from throughline.report.topic import Scope
 from throughline.study import config
 
@@ -117,8 +117,8 @@ def test_ids_are_unique_and_local_links_lead_somewhere(results: Path) -> None:
 def test_the_answer_comes_first(results: Path) -> None:
     text, _ = read(results / "report.html")
     assert "mxnet-horovod trains bert-base at 11,269 samples/s on 32 devices (4n8g)" in text
-    assert "Scales 23.79 times one device on 32 devices (4n8g) (2" in text and ", 74 % of the ideal." in text
-    assert "Median of 7 repeats, which lie between 11,224 and 11,323 samples/s." in text
+    assert "Scales 23.79 times one device on 32 devices (4n8g) (range 2" in text and ", 74 % of the ideal." in text
+    assert "spread of 7 of 7 repeats 0.9 %" in text
     assert re.search(r"fp16 over fp32 \S+ 1n1g, .*? 3\.1\d+ to 3\.1\d+ faster in these runs", text)
 
 
@@ -246,8 +246,8 @@ def test_only_a_framework_that_is_told_apart_from_all_others_has_a_star(
     proof = {"verdict": "equal", "largest_difference": 1e-7, "tolerance": 1e-5, "reason": None, "covers": []}
     proofs = {name: EquivalenceVerdict.model_validate(proof) for name in ("torch", *others)}
     groups = cells.groups([read_summary(place).model_copy(update={"equivalence": proofs}) for place in places])
-    found = overview.lines(Scope([group for group in groups if group.benchmark == "bert"], groups), "")
-    assert [line.cell.framework for line in found if line.cell and "★" in line.name] == ([starred] if starred else [])
+    found = overview.best_cells(Scope([group for group in groups if group.benchmark == "bert"], groups), "")
+    assert [best.cell.framework for best in found if best.leads] == ([starred] if starred else [])
 
 
 @pytest.mark.slow
@@ -323,15 +323,47 @@ def test_nothing_at_all(tmp_path: Path) -> None:
     assert "Nothing measured yet" in text
 
 
-def test_a_repeat_beyond_its_line_is_an_arrow(tmp_path: Path) -> None:
-    """Several at one end stand above each other."""
-    far = summary.summarize(write_series(tmp_path, {"1n1g": [100.0, 103.0, 80.0, 85.0, 120.0]}), repeats=5)
-    cell = far.frameworks["torch"]["1n1g"]
-    drawn = sparks.strip(cell, "samples/s")
-    assert drawn.count('class="dot"') == 2 and drawn.count('class="outside"') == 3
-    assert "<title>repeat 3: 80.00 samples/s, 20.0 % below the median</title>" in drawn
-    heights = re.findall(r'class="outside" d="M8 \S+L1 (\S+?)L', drawn)
-    assert heights == ["4.0", "12.0"]
+@pytest.mark.parametrize(
+    ("speeds", "reach", "places"),
+    [
+        ([100.0, 103.0, 80.0, 85.0, 120.0], "median ± 20 %", [50.0, 56.9, 4.0, 15.5, 96.0]),
+        ([100.0, 100.0, 101.5], "median ± 2 %", [50.0, 50.0, 84.5]),
+        ([100.0, 100.0, 200.0], "median ± 100 %", [50.0, 50.0, 96.0]),
+    ],
+)
+def test_every_repeat_is_a_dot_on_its_line(
+    tmp_path: Path, speeds: list[float], reach: str, places: list[float]
+) -> None:
+    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": speeds}), repeats=5)])
+    column = cell_columns.repeats(group.measured)
+    drawn = str(column.entry(group.measured[0]).html)
+    assert column.small == reach
+    assert [float(place) for place in re.findall(r'cx="([^"]+)"', drawn)] == pytest.approx(places, abs=0.3)
+    if speeds[2] == 80.0:
+        assert "<title>repeat 3: 80.00 samples/s, 20.0 % below the median</title>" in drawn
+
+
+def test_the_range_of_a_speedup_has_its_probability(tmp_path: Path) -> None:
+    paths = write_series(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 3)})
+    (group,) = cells.groups([summary.summarize(paths, repeats=5)])
+    one, two = (str(cell_columns.SPEEDUP.entry(cell).html) for cell in group.measured)
+    # (1 - 2 / 2**5) * (1 - 2 / 2**3)
+    assert "the true speedup is in this range with a probability of at least 70.3 %" in two
+    assert one == "1.00"
+
+
+def test_a_baseline_of_several_devices_has_no_efficiency(tmp_path: Path) -> None:
+    """It would be 100 % of itself. Its timed steps are in the table."""
+    runs = write_series(tmp_path, {"1n2g": jitter(190.0)}, options={"tensor_parallel": 2})
+    (group,) = cells.groups([summary.summarize(runs, repeats=5)])
+    (cell,) = group.measured
+    shown = cell_columns.EFFICIENCY.entry(cell), cell_columns.SPEEDUP.entry(cell)
+    assert {(entry.text, entry.reason) for entry in shown} == {("n/a", "it is the baseline of its own speedups")}
+    assert cell_columns.STEPS.entry(cell).text == "100"
+
+
+def test_backticks_are_code() -> None:
+    assert page.code("`extras: [aa]` <b>") == "<code>extras: [aa]</code> &lt;b&gt;"
 
 
 def test_the_commands_that_repeat_it(tmp_path: Path) -> None:

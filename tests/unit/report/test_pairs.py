@@ -196,7 +196,7 @@ def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path,
     assert "<dt>per device</dt><dd>2,560 <small>tokens/s</small>" in text
     assert "<small>10,240 tokens/s</small>" in text
     # The only topology is its own baseline, so there is no speedup.
-    assert "on 4 devices (2n2g) (fp32 with batch 32 per replica)." in text and "there is one topology" in text
+    assert "on 4 devices (2n2g) in fp32 with batch 32 per replica." in text and "there is one topology" in text
     assert "speedup over 2n2g" not in text
 
 

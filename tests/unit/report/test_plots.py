@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import Any
 
 import pytest
 from matplotlib.text import Text
@@ -20,13 +21,15 @@ from throughline.report.topics import write_plots
 from throughline.spec import Topology
 
 
-def groups_of(root: Path) -> list[cells.Group]:
-    return cells.groups([read_summary(path) for path in write_summaries(root, write_study(root))])
+def group_of(root: Path, series: dict[str, list[float]], frameworks: tuple[str, ...] = ("torch",)) -> cells.Group:
+    paths = [path for name in frameworks for path in write_series(root, series, framework=name)]
+    (group,) = cells.groups([summary.summarize(paths, repeats=5)])
+    return group
 
 
 @pytest.mark.slow
 def test_files_and_determinism(tmp_path: Path) -> None:
-    groups = groups_of(tmp_path)
+    groups = cells.groups([read_summary(path) for path in write_summaries(tmp_path, write_study(tmp_path))])
     write_plots(Scope(groups), tmp_path / "one")
     write_plots(Scope(groups), tmp_path / "two")
     names = {path.name for path in (tmp_path / "one").iterdir()}
@@ -52,77 +55,58 @@ def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
         assert "no measured value" in svg(figure, PAGE)
 
 
-def test_every_repeat_is_a_point(tmp_path: Path) -> None:
-    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0, 5)}), repeats=5)])
-    axes = throughput_plots.throughput(group, LIGHT).axes[0]
-    dots = [line for line in axes.lines if line.get_marker() == "."]
-    assert sorted(float(line.get_ydata()[0]) for line in dots) == sorted(jitter(100.0, 5))
-
-
-def test_names_are_not_mathematics(tmp_path: Path) -> None:
-    found = summary.summarize(write_series(tmp_path, {"1n1g": [100.0]}), repeats=1)
-    hostile = r"$\frac{1}{"
-    named = {"benchmark": hostile, "frameworks": {hostile: found.frameworks["torch"]}}
-    (group,) = cells.groups([found.model_copy(update=named)])
-    for draw in (throughput_plots.throughput, throughput_plots.speedup):
-        assert hostile in svg(draw(group, PAGE), PAGE)
-
-
-def test_one_number_of_devices_in_two_topologies(tmp_path: Path) -> None:
-    paths = write_series(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
-    (group,) = cells.groups([summary.summarize(paths, repeats=5)])
-    text = svg(throughput_plots.throughput(group, PAGE), PAGE)
-    assert "1n4g" in text
-    assert "2n2g" in text
+def test_repeats_are_dots_and_a_speedup_has_its_range(tmp_path: Path) -> None:
+    group = group_of(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 5)})
+    figure = throughput_plots.throughput(group, LIGHT)
+    dots = [line for line in figure.axes[0].lines if len(line.get_xdata()) == 1 and line.get_markersize() < 4]
+    assert sorted(float(line.get_ydata()[0]) for line in dots) == sorted([*jitter(100.0, 5), *jitter(190.0, 5)])
+    assert ">dots: repeats; dotted: ideal<" in svg(throughput_plots.throughput(group, PAGE), PAGE)
+    (ends,) = [part.get_segments()[0][:, 1] for part in throughput_plots.speedup(group, LIGHT).axes[0].collections]
+    assert list(ends) == pytest.approx(group.measured[1].record.speedup_range)
 
 
 @pytest.mark.slow
-def test_inline_figures_share_no_names_and_load_nothing(tmp_path: Path) -> None:
-    group = groups_of(tmp_path)[0]
-    one, two = (
-        inline(throughput_plots.throughput(group, PAGE), name, "<title>", "& what it shows") for name in ("a", "b")
-    )
-    first, second = (ET.fromstring(text) for text in (one, two))
-    ids = [{element.get("id") for element in root.iter()} - {None} for root in (first, second)]
-    assert ids[0]
-    assert not ids[0] & ids[1]
-    assert "http" not in one
-    assert "<style" not in one
-    assert "#0101" not in one
-    assert "var(--ink)" in one
-    assert "&lt;title&gt;" in one
+def test_inline_figures_share_no_names_load_nothing_and_take_names_as_they_are(tmp_path: Path) -> None:
+    hostile = r"$\frac{1}{"
+    group = group_of(tmp_path, {"1n4g": jitter(400.0), "2n2g": jitter(380.0), "1n1g": jitter(100.0)})
+    figure, axes = draws.blank(PAGE, hostile, "<b>")
+    points = tuple(Point(Topology(1, devices), 100.0 * devices) for devices in (1, 2))
+    draws.finish(figure, axes, [draws.line(axes, Series(hostile, points), PAGE.ink, PAGE, "o")], PAGE, "")
+    one, two = (inline(figure, name, "<title>", "& what it shows") for name in ("a", "b"))
+    ids = [{element.get("id") for element in ET.fromstring(text).iter()} - {None} for text in (one, two)]
+    assert ids[0] and not ids[0] & ids[1]
+    assert one.count(hostile) == 2 and "&lt;title&gt;" in one and "&lt;b&gt;" in one
+    drawn = inline(throughput_plots.throughput(group, PAGE), "c", "", "")
+    for text in (one, drawn):
+        assert not re.search(r"http|<style|<metadata|font-family|#[0-9a-f]{6}", text) and "var(--ink)" in text
+    assert "1n4g" in drawn and "2n2g" in drawn
 
 
-def test_labels_do_not_cover_each_other() -> None:
-    assert draws.spread_out([10.0, 11.0, 50.0], 5.0, 100.0) == [10.0, 15.0, 50.0]
-    assert draws.spread_out([90.0, 98.0, 99.0], 10.0, 100.0) == [80.0, 90.0, 100.0]
-    assert draws.spread_out([], 10.0, 100.0) == []
-
-
-def test_many_lines_have_names_that_fit(tmp_path: Path) -> None:
-    """The names become smaller, and then lose their figures. A long title becomes smaller as well."""
+def test_many_lines_have_names_that_fit() -> None:
+    """The names become smaller, and then lose their figures. A long title or explanation becomes smaller as well."""
 
     def drawn(lines: int, heading: str = "speed") -> tuple[float, str, set[float]]:
         figure, axes = draws.blank(PAGE, heading, "samples/s")
-        points = [Point(Topology.parse(f"1n{devices}g"), 100.0 * devices) for devices in (1, 2)]
-        every = [Series(f"line-{index}", tuple(points)) for index in range(lines)]
+        points = tuple(Point(Topology.parse(f"1n{devices}g"), 100.0 * devices) for devices in (1, 2))
+        every = [Series(f"line-{index}", points) for index in range(lines)]
         labels = [draws.line(axes, one, PAGE.ink, PAGE, "o") for one in every]
-        draws.finish(figure, axes, labels, PAGE, "")
-        names = {text.get_fontsize() for text in axes.texts if "line-" in text.get_text()}
-        (title,) = (text for text in axes.findobj(Text) if text.get_text() == heading)
-        return title.get_fontsize(), svg(figure, PAGE), names
+        draws.finish(figure, axes, labels, PAGE, f"({heading})")
+        key = axes.get_legend()
+        assert key
+        words, title = (text for text in axes.findobj(Text) if heading in text.get_text())
+        assert lines < 40 or max(title.get_fontsize(), words.get_fontsize()) < 6.5
+        return title.get_fontsize(), svg(figure, PAGE), {text.get_fontsize() for text in key.get_texts()}
 
     few, some, many = drawn(3), drawn(9), drawn(40, heading="many " * 20)
-    assert few[2] == {9.0} and few[0] == 11.0
-    assert all(size < 9.0 for size in some[2]) and "200.0" in some[1]
+    assert few[2] == {8.5} and few[0] == 10.5
+    assert all(size < 8.5 for size in some[2]) and "200.0" in some[1]
     assert "200.0" not in many[1] and all(f"line-{index}" in many[1] for index in range(40))
-    assert many[0] < 7.0
 
 
 def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path) -> None:
     """A synthetic published series beside a measured one is dashed and hollow, named with its source, without
     repeats."""
-    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
+    group = group_of(tmp_path, {"1n1g": jitter(100.0)})
     source = "published: somebody"
     points = tuple(Point(Topology(nodes, 1), 90.0 * nodes) for nodes in (1, 2))
     figure = throughput_plots.throughput(group, PAGE, [Series("theirs", points, source)])
@@ -134,28 +118,13 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
 
 
 def test_eight_frameworks_can_be_told_apart_without_colours(tmp_path: Path) -> None:
-    names = [f"framework-{index}" for index in range(8)]
-    paths = [
-        path for name in names for path in write_series(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}, framework=name)
-    ]
-    (group,) = cells.groups([summary.summarize(paths, repeats=1)])
+    names = tuple(f"framework-{index}" for index in range(8))
+    group = group_of(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}, names)
     for draw in (throughput_plots.throughput, throughput_plots.speedup):
         text = svg(draw(group, PAGE), PAGE)
         assert all(name in text for name in names)
-    axes = throughput_plots.speedup(group, PAGE).axes[0]
+    axes: Any = throughput_plots.speedup(group, PAGE).axes[0]
     lines = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() in draws.MARKERS]
     assert len({line.get_marker() for line in lines}) == len(lines) == 8
     dashed = set(re.findall(r"stroke-dasharray: ([\d.,]+)", svg(throughput_plots.speedup(group, PAGE), PAGE)))
     assert len(dashed) == len(draws.DASHES)  # one style is solid, and the ideal line is dotted
-
-
-def test_dots_are_explained_where_there_is_one_number_of_devices(tmp_path: Path) -> None:
-    (group,) = cells.groups([summary.summarize(write_series(tmp_path, {"1n1g": jitter(100.0)}), repeats=5)])
-    assert ">dots: repeats<" in svg(throughput_plots.throughput(group, PAGE), PAGE)
-
-
-def test_a_long_legend_fits(tmp_path: Path) -> None:
-    figure, axes = draws.blank(PAGE, "speed", "samples/s")
-    draws.finish(figure, axes, [], PAGE, "words " * 20)
-    (legend,) = (text for text in axes.texts if text.get_text().startswith("words"))
-    assert legend.get_fontsize() < 6

@@ -12,8 +12,9 @@ import pytest
 import report_fixture
 from throughline import gpus
 from throughline.observe import work
+from throughline.report import answers
 from throughline.report.analysis import cells, summary
-from throughline.report.render import head, page, table_files
+from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import layers_alone as parts_topic
@@ -68,7 +69,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Results]:
 
 def test_a_workload_that_trains_nothing_is_called(results: tuple[Path, Results]) -> None:
     groups = [group for group in cells.groups(results[1].present.values()) if group.benchmark in ("matmul", "vector")]
-    assert head.headline(groups, []).startswith("torch calls matmul at 10.00 calls/s")
+    assert answers.headline(Scope(groups)).startswith("torch calls matmul at 10.00 calls/s")
 
 
 def test_shares_are_those_of_the_published_table(results: tuple[Path, Results]) -> None:

@@ -70,7 +70,7 @@ def test_tables_name_it_and_show_the_batch_of_a_replica(root: Path, group: cells
 def test_page_plots_and_closing_lines_name_it(root: Path, group: cells.Group) -> None:
     text = page.render(page.collect(root, [root / "bert/bz32_fp32.json"]), [], None, root / "report.html")
     for words in (
-        "on 4 devices (1n4g) (fp32 with total batch 32, strong scaling).",
+        "on 4 devices (1n4g) in fp32 with total batch 32, strong scaling.",
         "4.40 times one device on 4 devices (1n4g), with strong scaling",
         "strong-scaling speedup over one device",
         "speedup<small>strong scaling</small>",

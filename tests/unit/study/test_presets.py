@@ -139,6 +139,7 @@ def test_the_grid_of_the_large_scale_evaluation(preset: str, model: str, batches
     assert {spec.topology.nodes for spec in specs} == {1, 2, 4, 8, 16, 32, 64, 125}
     assert all("compile" in offered(name, model) for name in compiled)
     goals = config.goals
+    assert goals.efficiency and goals.utilization
     assert (goals.efficiency.from_nodes, goals.efficiency.at_least, goals.utilization.at_least) == (20, 0.8, 0.8)
     parts = ("gpu", "cpu", "memory", "disk", "network")
     assert goals.mean_utilization and goals.mean_utilization.shares == dict.fromkeys(parts, 0.8)

@@ -153,6 +153,18 @@ class Cell:
         return str(self.topology) != self.baseline
 
     @property
+    def no_speedup(self) -> str:
+        """Why it has no speedup or efficiency; empty if it has."""
+        if not self.scales:
+            return "" if self.topology.world == 1 else "it is the baseline of its own speedups"
+        if self.record.speedup is not None:
+            return ""
+        base = self.group.cell(self.framework, self.baseline)
+        if base is None:
+            return f"there are no runs on its baseline, {self.baseline}"
+        return f"its baseline, {self.baseline}, " + ("ran in another environment" if base.ok else "has no valid repeat")
+
+    @property
     def devices(self) -> str:
         """Its devices in words, such as `32 devices (4n8g)`."""
         world = self.topology.world

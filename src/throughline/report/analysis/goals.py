@@ -7,7 +7,7 @@ from typing import Any
 from throughline.numbers import percent
 from throughline.records import CellRecord, Goal
 from throughline.spec import Topology
-from throughline.study.result_sections import Goals
+from throughline.study.result_sections import EfficiencyGoal, Goals, UtilizationGoal
 
 Cells = Mapping[str, Mapping[str, CellRecord]]
 NAMED = 3  # so many cells without a figure are named
@@ -26,13 +26,12 @@ def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[
     baselines: the topology of each framework that its speedups are relative to. It has no efficiency of its own, and
     neither have simulated nodes. A cell without a figure does not reach a goal: then the goal cannot be told.
     """
-    parts = goals.mean_utilization.shares.items() if goals.mean_utilization else ()
-    nodes = goals.mean_utilization.from_nodes if goals.mean_utilization else 1
-    return [
-        _efficiency(frameworks, goals, baselines),
-        _utilization(frameworks, goals, kind),
-        *(mean_utilization(part, at_least, nodes, shares(frameworks, part, nodes)) for part, at_least in parts),
-    ]
+    judged = [_efficiency(frameworks, goals.efficiency, baselines)] if goals.efficiency else []
+    judged += [_utilization(frameworks, goals.utilization, kind)] if goals.utilization else []
+    if mean := goals.mean_utilization:
+        used = {part: shares(frameworks, part, mean.from_nodes) for part in mean.shares}
+        judged += [mean_utilization(part, mean.shares[part], mean.from_nodes, used[part]) for part in used]
+    return judged
 
 
 def overall(goals: Iterable[Goal]) -> str:
@@ -46,8 +45,8 @@ def overall(goals: Iterable[Goal]) -> str:
     return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts and not lacking else "not measured"
 
 
-def _efficiency(frameworks: Cells, goals: Goals, baselines: Mapping[str, str]) -> Goal:
-    limit, nodes = goals.efficiency.at_least, goals.efficiency.from_nodes
+def _efficiency(frameworks: Cells, asked_for: EfficiencyGoal, baselines: Mapping[str, str]) -> Goal:
+    limit, nodes = asked_for.at_least, asked_for.from_nodes
     asked = {
         f"{name} {topology}": cell
         for name, series in frameworks.items()
@@ -76,7 +75,7 @@ def _no_speedup(cell: CellRecord) -> str:
     return f"no speedup: {'its baseline has no valid repeat, or ran elsewhere' if cell.n_ok else 'no valid repeat'}"
 
 
-def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
+def _utilization(frameworks: Cells, asked_for: UtilizationGoal, kind: str | None) -> Goal:
     judged, lacking = {}, {}
     for name, series in sorted(frameworks.items()):
         for topology, cell in sorted(series.items()):
@@ -88,7 +87,7 @@ def _utilization(frameworks: Cells, goals: Goals, kind: str | None) -> Goal:
             else:
                 silent = "no device told how busy it was (driver or permission)"
                 lacking[where] = silent if cell.n_ok else "no valid repeat"
-    goal = {"name": "utilization", "at_least": goals.utilization.at_least, "from_nodes": None}
+    goal = {"name": "utilization", "at_least": asked_for.at_least, "from_nodes": None}
     return _goal(goal, judged, "", lacking, "no cell was asked for")
 
 

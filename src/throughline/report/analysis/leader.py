@@ -1,6 +1,6 @@
 """Which framework of a benchmark is the fastest, and what its tests do not tell apart from it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from throughline.report.analysis import advice
 from throughline.report.analysis.asked_pairs import best_of_others, fastest, without_figure
@@ -39,3 +39,24 @@ def not_beaten(first: Cell, others: Sequence[Cell], pairs: Sequence[Pair], *, be
             if pair.base is first and pair.verdict == "slower":
                 beaten.append(pair.other)
     return [other.framework for other in others if other not in beaten]
+
+
+def usable(cells: Iterable[Cell], pairs: Iterable[Pair]) -> Cell | None:
+    """Return the cell with the highest median whose precision gains something; None without a cell.
+
+    A lower precision gains nothing where its comparison with fp32 says so. Where the device only emulates it, the
+    comparison has to find it faster. If no precision is left, the highest median of all counts.
+    """
+    gains = {
+        (pair.other.framework, str(pair.other.topology), pair.other.group.precision): pair.gains
+        for pair in pairs
+        if pair.kind == "precisions"
+    }
+
+    def pays(cell: Cell) -> bool:
+        gain = gains.get((cell.framework, str(cell.topology), cell.group.precision))
+        emulated = cell.group.precision == "fp16" and cell.device is not None and cell.device.fp16_native is False
+        return gain is True or (gain is None and not (emulated or cell.settings.get("emulated_products")))
+
+    cells = list(cells)
+    return max([cell for cell in cells if pays(cell)] or cells, key=lambda cell: cell.median, default=None)

@@ -98,7 +98,9 @@ def summarize(
         remarks=remarks,
         equivalence=verdicts,
         settings=settings if any(settings.values()) else None,
-        goals=goals.judge(cells, terms.goals, device.kind if device else None, baselines) if terms.goals else None,
+        goals=(goals.judge(cells, terms.goals, device.kind if device else None, baselines) or None)
+        if terms.goals
+        else None,
         baselines=baselines,
         margin=terms.margin,
         frameworks=cells,
@@ -302,7 +304,7 @@ def _cell(
     spec = every[0].spec
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
-    starts = {run.spec.repeat: run.started for run in runs if run.samples_per_s is not None}
+    timed = {run.spec.repeat: run for run in runs if run.samples_per_s is not None}
     n = max(repeats, *(run.spec.repeat for run in every))
     world = spec.topology.world
     middle, ideal = statistics.median(speeds), world / Topology.parse(base).world
@@ -338,7 +340,8 @@ def _cell(
         figures=workload_figures.medians(runs),
         left_out=left_out,
         cost=cost.of(middle, world, rated, terms.total_samples),
-        starts=[starts.get(repeat) for repeat in range(1, n + 1)],
+        starts=[timed[repeat].started if repeat in timed else None for repeat in range(1, n + 1)],
+        steps_timed=[timed[repeat].steps_timed if repeat in timed else None for repeat in range(1, n + 1)],
         ranks=rank_figures.of(runs, n),
         **_when_and_where(runs, stated),
         **hardware_totals.of(runs),

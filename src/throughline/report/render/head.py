@@ -1,111 +1,14 @@
-"""Write what stands above a benchmark's tables: its fastest cell, its goals, and how it was set up."""
+"""How a benchmark was set up, and how its goals are judged over all of its cells."""
 
 from collections.abc import Sequence
 
 from throughline import statistics
-from throughline.numbers import percent, reading, span
+from throughline.numbers import percent
 from throughline.records import Data, Goal, Summary
-from throughline.report.analysis import asked_pairs, goals, leader
+from throughline.report.analysis import goals
 from throughline.report.analysis import workload_figures as workload
-from throughline.report.analysis.asked_pairs import fastest
-from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.cells import Cell, Group
-from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.cells import Group
 from throughline.spec import EpochsJob
-
-
-def over(topology: str) -> str:
-    """Return a baseline in words."""
-    return "one device" if topology == ONE_DEVICE else topology
-
-
-def headline(groups: Sequence[Group], pairs: Sequence[Pair], *, scaling: bool = True) -> str:
-    """Say how fast a benchmark is, how well it scales (`scaling`), and how many repeats say so.
-
-    It names no framework as the fastest that the verdicts of `pairs` do not find faster than all others.
-    """
-    best, every = fastest(groups), [cell for group in groups for cell in group.measured]
-    if best is None and every:
-        reasons = ", ".join(dict.fromkeys(f"{cell.framework} {cell.doubt}" for cell in every))
-        return f"No figure is shown here: {reasons} (equivalence.json)."
-    if best is None:
-        return "Nothing could be measured yet."
-    record, unit = best.record, best.group.unit
-    repeats = (
-        f"Median of {record.n_ok} repeats, which lie between {reading(record.min)} and {reading(record.max)} {unit}."
-    )
-    if record.n_ok == 1:
-        repeats = "There is only one repeat, so how much it varies is not known."
-    return (
-        f"{_rivals(best, groups, pairs)}{best.shown} {'trains' if best.group.trains else 'calls'} "
-        f"{best.group.summary.model} at {reading(best.median)} {unit} on {best.devices} ({settings_of(best)})"
-        f"{_scaling(best, every) if scaling else ''}. {repeats}"
-    )
-
-
-def settings_of(cell: Cell) -> str:
-    """Return a cell's precision and batch in words."""
-    return f"{cell.group.precision} with {cell.group.batch_text}"
-
-
-def _rivals(best: Cell, groups: Sequence[Group], pairs: Sequence[Pair]) -> str:
-    """Return what has to stand before a highest median that is no winner: which frameworks it does not beat.
-
-    Frameworks that their equivalence check bars from a comparison are no rivals.
-    """
-    others = [other for other in asked_pairs.best_of_others(groups, best) if not other.barred]
-    open_ = leader.not_beaten(best, others, pairs, beyond_runs=False)
-    barred = [pair for pair in pairs if pair.unlike and pair.about(best)]
-    unlike = {cell.framework for pair in barred for cell in (pair.base, pair.other)}
-    reasons = {
-        "the highest median cannot be distinguished from {}": [name for name in open_ if name not in unlike],
-        "the highest median is not comparable with that of {}": [name for name in open_ if name in unlike],
-        f"there is no figure on {best.topology} ({best.group.precision}) of {{}}": [
-            name for name in asked_pairs.without_figure(groups, best) if name not in open_
-        ],
-    }
-    why = [text.format(" and ".join(", ".join(names).rsplit(", ", 1))) for text, names in reasons.items() if names]
-    return f"No framework is shown to be the fastest: {', and '.join(why)}. " if why else ""
-
-
-def _scaling(best: Cell, every: Sequence[Cell]) -> str:
-    record, world = best.record, best.topology.world
-    if not best.scales:
-        unequal = any(other.barred for other in every)
-        return ", the highest median of all cells" + (" that compute what they should" if unequal else "")
-    if record.speedup is None:
-        return f"; its speedup is not known, because {no_speedup(best)}"
-    ends = record.speedup_range
-    between = f" (speedup {span(ends)} within the ranges of the repeats)" if ends else ""
-    return (
-        f": {record.speedup:.2f} times {over(best.baseline)}, {percent(record.efficiency)} of what {world} devices "
-        f"could ideally give{between}"
-    )
-
-
-def no_speedup(cell: Cell) -> str:
-    """Return why a cell on several devices has no speedup."""
-    base = cell.group.cell(cell.framework, cell.baseline)
-    if base is None:
-        return f"there are no runs on its baseline, {cell.baseline}"
-    if base.ok:
-        return f"its baseline, {cell.baseline}, ran in another environment"
-    return f"its baseline, {cell.baseline}, has no valid repeat"
-
-
-def figures(best: Cell | None) -> list[tuple[str, str, str]]:
-    """Return the headline's numbers to be shown large: value, unit, and what it is."""
-    if best is None:
-        return []
-    record = best.record
-    rows = [(reading(best.median), best.group.unit, f"on {best.devices}")]
-    rows += [(reading(value / record.world_size), unit, "per device") for unit, value in record.other_units.items()]
-    if best.scales and record.speedup is not None:
-        kind = "strong-scaling speedup" if best.group.strong else "speedup"
-        rows.append((f"{record.speedup:.2f}", "×", f"{kind} over {over(best.baseline)}"))
-        rows.append((percent(record.efficiency), "", "efficiency"))
-    width = statistics.spread(best.repeats)
-    return [*rows, (percent(width, 1) or "n/a", "", f"spread of {record.n_ok} of {record.n} repeats")]
 
 
 def _job(job: EpochsJob) -> str:

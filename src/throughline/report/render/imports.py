@@ -123,7 +123,7 @@ def _draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Plot:
         labels.append(plots.line(axes, named, theme.colour(index), theme, theme.marker(index)))
     topologies = [point.topology for line in lines for point in line.points]
     worlds = sorted({topology.world for topology in topologies})
-    plots.device_axis(axes, topologies, theme)
+    plots.device_axis(axes, topologies)
     axes.set_xticks(worlds, list(map(str, worlds)))
     return plots.finish(figure, axes, labels, theme, f"hollow: {IMPORTED}, not measured here")
 

@@ -37,7 +37,6 @@ from throughline.records import (
 from throughline.records.acceptance import Acceptance
 from throughline.report import answers
 from throughline.report.analysis import derived_runs
-from throughline.report.analysis.asked_pairs import fastest
 from throughline.report.analysis.cells import Asked, Group, groups
 from throughline.report.analysis.summary import summarize
 from throughline.report.analysis.titles import switches
@@ -269,10 +268,10 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "id": identity,
         "name": scope.benchmark,
         "derived": [],
-        "overview": list(overview.lines(scope, identity)),
-        "headline": " ".join(derived_runs.sentences(scope.groups, scope.everything)) or answers.fastest(scope),
+        "overview": list(overview.best_cells(scope, identity)),
+        "headline": " ".join(derived_runs.sentences(scope.groups, scope.everything)) or answers.headline(scope),
         "answers": answers.answers(scope),
-        "figures": head.figures(fastest(scope.groups)),
+        "figures": answers.figures(scope.best),
         "goals": head.judged(scope.groups),
         "settings": head.settings(summaries[0], devices) if summaries else [],
         "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),

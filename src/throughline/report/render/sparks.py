@@ -1,64 +1,54 @@
 """Small drawings in the page: the repeats of a cell as dots, and the time of every step as lines."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from markupsafe import Markup, escape
 
 from throughline import statistics
-from throughline.numbers import milliseconds, reading
-from throughline.records import CellRecord
+from throughline.numbers import milliseconds, percent, reading
+from throughline.report.analysis.cells import Cell
 
-REACH = 0.05  # a strip shows the median plus and minus this share; a trace shows at least as much
+REACHES = (0.02, 0.05, 0.1, 0.2, 0.5)
+"""A strip shows the median plus and minus one of these shares, or what else all of its table's repeats need."""
+STEPS = 0.05  # a trace shows at least the median plus and minus this share
 STRETCHES = 60  # a run with more than twice as many steps is cut into so many stretches
 WIDTH, HEIGHT = 240, 56  # size of a trace, in its own units
 
 
-def strip(cell: CellRecord, unit: str) -> Markup:
-    """Return every repeat as a dot on a line that reaches from 5 % below to 5 % above the median.
+def reach(cells: Iterable[Cell]) -> float:
+    """Return by which share of their medians the strips of these cells reach to both sides: all repeats are inside."""
+    most = max((abs(value / cell.median - 1) for cell in cells if cell.ok for value in cell.repeats), default=0.0)
+    return next((share for share in REACHES if share >= most), most)
 
-    A repeat that is further away is an arrow at that end of the line. Several arrows at an end stand above each other.
-    """
-    middle = cell.median_speed or 1.0
-    known = {repeat: value for repeat, value in enumerate(cell.values, start=1) if value is not None}
-    sides = {repeat: beyond(value / middle - 1) for repeat, value in known.items()}
-    marks = []
-    for repeat, value in known.items():
-        offset, side = value / middle - 1, sides[repeat]
-        same_end = [other for other in known if sides[other] == side]
-        shape = _arrow(side, same_end.index(repeat), len(same_end)) if side else _dot(50 + 46 * offset / REACH)
-        where = f"{100 * abs(offset):.1f} % {'above' if offset > 0 else 'below'} the median" if offset else "the median"
-        marks.append(f"<g><title>repeat {repeat}: {reading(value)} {escape(unit)}, {where}</title>{shape}</g>")
-    values = ", ".join(map(reading, known.values()))
+
+def reaching(share: float) -> str:
+    """Return how far strips reach in words."""
+    return f"median ± {percent(share)}"
+
+
+def strip(cell: Cell, share: float) -> Markup:
+    """Return every repeat as a dot on a line that reaches from a `share` below the median to as much above it."""
+    unit, marks = escape(cell.group.unit), []
+    for repeat, value in enumerate(cell.record.values, start=1):
+        if value is not None:
+            offset = value / cell.median - 1
+            where = f"{percent(abs(offset), 1)} {'above' if offset > 0 else 'below'} the median"
+            marks.append(
+                f"<g><title>repeat {repeat}: {reading(value)} {unit}, {where if offset else 'the median'}</title>"
+                f'<circle cx="{50 + 46 * offset / share:.1f}" cy="8" r="3.4"/></g>'
+            )
     return Markup(
-        f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: {values} {escape(unit)}">'
-        f'<path d="M4 8H96M50 3V13"/>{"".join(marks)}</svg>'
+        f'<svg class="strip" viewBox="0 0 100 16" role="img" aria-label="repeats: '
+        f'{", ".join(map(reading, cell.repeats))} {unit}"><path d="M4 8H96M50 3V13"/>{"".join(marks)}</svg>'
     )
-
-
-def beyond(offset: float) -> int:
-    """Return -1 if a repeat is beyond the left end of its strip, 1 if it is beyond the right end, else 0.
-
-    `offset` is (repeat - median) / median.
-    """
-    return 0 if abs(offset) <= REACH else 1 if offset > 0 else -1
-
-
-def _dot(x: float) -> str:
-    return f'<circle class="dot" cx="{x:.1f}" cy="8" r="2.6"/>'
-
-
-def _arrow(side: int, index: int, count: int) -> str:
-    """Return the arrow at one end of a strip that has `count` of them above each other."""
-    end, base, y, half = 50 + 49 * side, 50 + 42 * side, 16 * (index + 0.5) / count, min(3.0, 7 / count)
-    return f'<path class="outside" d="M{base} {y - half:.1f}L{end} {y:.1f}L{base} {y + half:.1f}z"/>'
 
 
 def trace(runs: Sequence[Sequence[float]]) -> Markup:
     """Return a line for each run over its steps. A dashed line is the median of all steps."""
     every = [seconds for run in runs for seconds in run]
     middle = statistics.median(every) or 1.0
-    low, high = min(min(every), (1 - REACH) * middle), max(max(every), (1 + REACH) * middle)
+    low, high = min(min(every), (1 - STEPS) * middle), max(max(every), (1 + STEPS) * middle)
 
     def height(seconds: float) -> str:
         return f"{HEIGHT * (high - seconds) / (high - low):.3g}"

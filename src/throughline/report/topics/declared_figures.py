@@ -82,7 +82,7 @@ def _draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
             if line.points:
                 labels.append(draws.line(axes, line, theme.colour(index), theme, theme.marker(order)))
                 topologies += [point.topology for point in line.points]
-    draws.device_axis(axes, topologies, theme, share_scale=False)
+    draws.device_axis(axes, topologies, share_scale=False)
     return draws.finish(plot, axes, labels, theme, f"{figure.better} is better")
 
 

@@ -9,10 +9,10 @@ from throughline.numbers import percent
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
 from throughline.report.analysis.notes import notes
 from throughline.report.analysis.titles import title
-from throughline.report.render import cell_entries, tables
+from throughline.report.render import cell_columns, tables
 from throughline.report.render import throughput_plots as plots
-from throughline.report.render.cell_entries import Link
-from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table
+from throughline.report.render.cell_columns import Link
+from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Line, Table
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import numerical_equivalence
 
@@ -20,21 +20,19 @@ from throughline.report.topics import numerical_equivalence
 def results(group: Group, link: Link) -> Table:
     """Return the results of one group as the page shows them."""
     columns = [
-        Column(heading="framework", read=Entry.framework, names=True),
-        Column(heading="topology", read=cell_entries.topology, style="text named", by_value=True),
-        Column(heading="devices", read=lambda cell: str(cell.topology.world), style="devices"),
+        cell_columns.FRAMEWORK,
+        cell_columns.TOPOLOGY,
+        cell_columns.DEVICES,
         *([Column(heading="device", read=_device, style="text")] if len(group.devices) > 1 else []),
         *([Column(heading="batch", small=_batch_heading(group), read=_batch)] if _states(group) else []),
-        Column(heading=group.unit, small="median", read=cell_entries.median, by_value=True),
-        Column(
-            heading="speedup", small="strong scaling" if group.strong else "", read=cell_entries.speedup, by_value=True
-        ),
-        Column(heading="efficiency", read=cell_entries.efficiency, by_value=True),
-        Column(heading="repeats", small="median ± 5 %", read=cell_entries.repeats, style="text plain"),
-        Column(heading="range", small=group.unit, read=cell_entries.range_of, by_value=True),
-        Column(heading="ok", read=cell_entries.valid, by_value=True),
-        Column(heading="memory", small="MiB, peak", read=cell_entries.memory, by_value=True),
-        Column(heading="logs", read=partial(cell_entries.logs, link), style="text logs plain"),
+        Column(heading=group.unit, small="median", read=cell_columns.median, by_value=True),
+        replace(cell_columns.SPEEDUP, small="strong scaling" if group.strong else "range"),
+        cell_columns.EFFICIENCY,
+        cell_columns.repeats(group.measured),
+        cell_columns.VALID,
+        cell_columns.STEPS,
+        cell_columns.MEMORY,
+        cell_columns.logs(link),
     ]
     lines, before = [], ""
     for cell in group.cells:
@@ -161,8 +159,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
             ("speedup", partial(plots.speedup, group), scales),
         ):
             heading = f"{group.benchmark}: {what}, {group.precision}, {group.batch_text}"
-            words = plots.describe(group, what, beyond if what == "throughput" else ())
-            yield Drawing(f"{group.name}_{what}", heading, draw, words, group, on_page=shown)
+            yield Drawing(f"{group.name}_{what}", heading, draw, "The tables hold its numbers.", group, on_page=shown)
 
 
 TOPIC = Topic(
