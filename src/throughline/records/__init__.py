@@ -42,7 +42,7 @@ from throughline.records.reading import (
     stored_run,
     write,
 )
-from throughline.records.result import Result, ends, half_a_digit
+from throughline.records.result import Result, ends
 from throughline.records.run import (
     DeviceTelemetry,
     Memory,
@@ -62,7 +62,7 @@ __all__ = [
     "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun",
     "Largest", "LeftOut", "Look", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
     "NodeHardware", "NodeTelemetry", "NotPredicted", "PredictedCell", "PredictedSeries", "Predictions", "Rank",
-    "RankFigures", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends", "half_a_digit",
+    "RankFigures", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends",
     "leave_newer", "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported",
     "read_max_batch", "read_predictions", "read_run", "read_run_of", "read_summary", "read_unfinished", "read_verdict",
     "stored_run", "write",

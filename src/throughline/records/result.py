@@ -53,15 +53,11 @@ Printed = Annotated[str, AfterValidator(_number)]
 """A number as its source prints it, but without commas between thousands: `14822.31`. Our own figures use `repr`."""
 
 
-def half_a_digit(printed: str) -> float:
-    """Return by how much a printed number may differ from the number before rounding: 0.005 for `27.33`."""
-    return 0.5 * 10.0 ** int(Decimal(printed).as_tuple().exponent)
-
-
 @cache
 def ends(printed: str) -> tuple[float, float]:
-    """Return the lowest and the highest possible value of a printed number before rounding."""
-    return float(printed) - half_a_digit(printed), float(printed) + half_a_digit(printed)
+    """Return the lowest and the highest possible value of a printed number before rounding: 27.325 to 27.335."""
+    half_a_digit = 0.5 * 10.0 ** int(Decimal(printed).as_tuple().exponent)
+    return float(printed) - half_a_digit, float(printed) + half_a_digit
 
 
 class Result(Entry):
@@ -73,8 +69,8 @@ class Result(Entry):
     (optimizer, XLA ...); convention: how the figure was measured (which steps, mean or median); value: the speed of all
     devices together, in `unit`; printed: the other figures of the row; evidence: a proof, such as the digest of the
     log. Two rows with the same evidence are one measurement. implausible: what is doubtful about a published row, as
-    benchmarks/implausible.py found it. repeats: the slowest and the fastest repeat of one of our
-    own rows, in `unit`, if it has several; no file has it.
+    benchmarks/implausible.py found it. repeats: the slowest and the fastest repeat of a row of our own, in `unit`, if
+    it has several; no file has it.
     """
 
     origin: Origin

@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import Field, model_validator
 
 from throughline.records.entry import Count, Entry, Figure, NonNegative, Positive, TrainingFile, Whole
 from throughline.spec import Precision
@@ -93,10 +93,6 @@ class Memory(Entry):
     predicted_bytes: Whole | None = Field(None, exclude_if=lambda value: value is None)
 
 
-SOME_HAVE = frozenset({"mfu_causal", "computed_matmul_share"})
-"""The figures of `Work` that a record without them does not name."""
-
-
 class Work(Entry):
     """The FLOPs of a sample, and the share of a device's peak that the run reached. FLOP/s are per device.
 
@@ -114,14 +110,10 @@ class Work(Entry):
     matmul_share: NonNegative | None
     real_token_share: NonNegative | None
     real_tokens_per_s: Positive | None
-    mfu_causal: NonNegative | None = None
-    computed_matmul_share: NonNegative | None = None
+    mfu_causal: NonNegative | None = Field(None, exclude_if=lambda value: value is None)
+    computed_matmul_share: NonNegative | None = Field(None, exclude_if=lambda value: value is None)
     convention: dict[str, str]
     reasons: dict[str, str]
-
-    @model_serializer(mode="wrap")
-    def _without_what_others_lack(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in handler(self).items() if name not in SOME_HAVE or value is not None}
 
 
 class Interface(Entry):

@@ -298,7 +298,7 @@ def test_tables_and_plots_mark_what_is_imported(tmp_path: Path) -> None:
         (tmp_path / f"run_gpu{devices}.log").write_text(PADDLE)
     (tmp_path / "other.log").write_text("nothing\n")
     read = records.Imported.model_validate(imported("others", tmp_path))
-    header, rows = table_files.printed(imports.table(read))
+    header, rows = table_files.printed(imports.table(imports.rows(read)))
     by_file = {row[header.index("file")]: row for row in rows}
     assert by_file["run_gpu8.log"][header.index("speedup")] == "8.00"
     assert "imported" in by_file["run_gpu8.log"]

@@ -1,7 +1,7 @@
 """Imported results as tables, plots and a section of the page. All are marked *imported*: nothing was measured here."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,51 +39,45 @@ def _alike(run: ImportedRun) -> tuple[Any, ...]:
     return run.model, run.precision, run.batch_size_per_device, run.unit, run.gradient_accumulation == 1
 
 
-def speedups(imported: Imported) -> list[float | None]:
-    """Return each run's value divided by the median of the same runs on one device; None without such a run."""
+def rows(imported: Imported) -> list[dict[str, Any]]:
+    """Return a row for each run and for each file without a run, unrounded.
+
+    speedup: its value divided by the median of the same runs on one device; None without such a run. implausible: what
+    cannot be true or is implausible about its figure, with the rule that says so.
+    """
     on_one: defaultdict[Any, list[float]] = defaultdict(list)
     for run in imported.read:
         if run.devices == 1 and run.value:
             on_one[run.framework, _alike(run)].append(run.value)
-    bases = (on_one.get((run.framework, _alike(run))) for run in imported.files)
-    pairs = zip(imported.files, bases, strict=True)
-    return [run.value / median(base) if base and run.value else None for run, base in pairs]
-
-
-def implausible(imported: Imported) -> list[str]:
-    """Return for each run what cannot be true or is implausible about its figure, with the rule that says so."""
-    rows = imported.results()
+    results = imported.results()
     doubts: defaultdict[int, list[str]] = defaultdict(list)
-    for doubt in plausibility.doubts(list(rows.values())):
+    for doubt in plausibility.doubts(list(results.values())):
         doubts[id(doubt.row)].append(f"{doubt.rule}: {doubt.text}")
-    return ["; ".join(doubts[id(rows.get(index))]) for index in range(len(imported.files))]
+    listed = []
+    for index, run in enumerate(imported.files):
+        base = on_one.get((run.framework, _alike(run)))
+        over = run.value / median(base) if base and run.value else None
+        facts = {"origin": IMPORTED, **run.model_dump(exclude={"reasons", "named"}), "speedup": over}
+        doubtful = "; ".join(doubts[id(results.get(index))])
+        listed.append(facts | {"from_its_name": " ".join(run.named), "implausible": doubtful})
+    return listed
 
 
-def table(imported: Imported) -> Table:
+def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a line for each run, then a line for each file without a run."""
     read: list[list[str | Entry]] = []
     unread: list[list[str | Entry]] = []
-    doubts = implausible(imported)
-    for run, over, doubt in zip(imported.files, speedups(imported), doubts, strict=True):
-        if run.status == "ok":
-            facts = run.framework, run.model, run.precision, run.batch_size_per_device, run.devices
-            figures = [reading(run.value), run.unit or "", "" if over is None else f"{over:.2f}"]
+    for row in rows:
+        if row["status"] == "ok":
+            facts = (row[key] for key in ("framework", "model", "precision", "batch_size_per_device", "devices"))
             texts = [tables.NOT_KNOWN if fact is None else str(fact) for fact in facts]
-            read.append([*texts, *figures, Entry.words(IMPORTED, chip=IMPORTED), doubt, run.file, run.rule or ""])
+            speedup = "" if row["speedup"] is None else f"{row['speedup']:.2f}"
+            figures = [reading(row["value"]), row["unit"] or "", speedup, Entry.words(IMPORTED, chip=IMPORTED)]
+            read.append([*texts, *figures, row["implausible"], row["file"], row["rule"] or ""])
         else:
-            status = Entry.words(run.status.replace("_", " "), chip="unsupported")
-            unread.append([run.kind or "", *[""] * 7, status, "", run.file, run.reason or ""])
+            status = Entry.words(row["status"].replace("_", " "), chip="unsupported")
+            unread.append([row["kind"] or "", *[""] * 7, status, "", row["file"], row["reason"] or ""])
     return tables.texts(HEADER, [*read, *unread])
-
-
-def csv(imported: Imported) -> Table:
-    """Return a line for each run and for each file without a run, unrounded."""
-    rows = [
-        {"origin": IMPORTED, **run.model_dump(exclude={"reasons", "named"}), "speedup": over,
-         "from_its_name": " ".join(run.named), "implausible": doubt}
-        for run, over, doubt in zip(imported.files, speedups(imported), implausible(imported), strict=True)
-    ]  # fmt: skip
-    return tables.records(rows, whole=("batch_size_per_device", "gradient_accumulation", "devices", "nodes"))
 
 
 def drawings(imported: Imported) -> Iterator[Drawing]:
@@ -135,7 +129,7 @@ def section(imported: Imported) -> dict[str, Any]:
         for each in drawings(imported)
     ]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
-    return {"topic": topic, "table": table(imported), "plots": shown, "remarks": [outcome(imported)]}
+    return {"topic": topic, "table": table(rows(imported)), "plots": shown, "remarks": [outcome(imported)]}
 
 
 def outcome(imported: Imported) -> str:
@@ -152,9 +146,11 @@ def outcome(imported: Imported) -> str:
 
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
-    write_text(folder / "throughput.csv", table_files.csv(csv(imported)).to_csv(index=False, lineterminator="\n"))
-    notes = [INTRO, outcome(imported)]
-    text = replace(table(imported), heading=f"{imported.name}, {IMPORTED}", notes=notes, forms=(TEXT,))
+    listed, whole = rows(imported), ("batch_size_per_device", "gradient_accumulation", "devices", "nodes")
+    csv = table_files.csv(tables.records(listed, whole))
+    write_text(folder / "throughput.csv", csv.to_csv(index=False, lineterminator="\n"))
+    heading, notes = f"{imported.name}, {IMPORTED}", [INTRO, outcome(imported)]
+    text = replace(table(listed), heading=heading, notes=notes, forms=(TEXT,))
     write_text(folder / "throughput.md", table_files.markdown(text))
     for drawing in drawings(imported):
         plots.save(drawing.draw(LIGHT), folder / drawing.name)
