@@ -16,7 +16,7 @@ from throughline.archive import compare_acceptance
 from throughline.archive.opening import Archive, looked_into
 from throughline.files import UserError, read_json
 from throughline.records import Summary
-from throughline.report.analysis import cells, machines, noise
+from throughline.report.analysis import cells, judged_pairs, machines
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
 from throughline.study import acceptance as study
@@ -48,7 +48,7 @@ class Results:
     @cached_property
     def cells(self) -> dict[Key, Cell]:
         """Map the keys of measured cells to them, without A/A runs."""
-        groups = [group for group in self.groups if not group.benchmark.endswith(noise.AA)]
+        groups = [group for group in self.groups if not group.benchmark.endswith(judged_pairs.AA)]
         return {_key(cell): cell for group in groups for cell in group.measured}
 
     @cached_property
@@ -59,7 +59,7 @@ class Results:
 
     @cached_property
     def again(self) -> list[Pair]:
-        return list(noise.measured_twice(self.groups))
+        return list(judged_pairs.measured_twice(self.groups))
 
     @property
     def started(self) -> str | None:

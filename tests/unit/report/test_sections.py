@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from report_fixture import CPU, jitter, observed, record, spec, write_record, write_series
-from throughline.report.analysis import cells, summary, titles
+from throughline.report.analysis import cells, notes, summary, titles
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, page
 from throughline.report.render.page import Results
 from throughline.report.render.table_files import printed
 from throughline.report.render.tables import TEXT, Table
 from throughline.report.topic import Scope
-from throughline.report.topics import TOPICS, hardware, implausible, settings_on_gpus, write_tables
+from throughline.report.topics import TOPICS, hardware, implausible, write_tables
 from throughline.study.result_sections import Goals, Price
 
 GOALS = Goals.model_validate({"efficiency": {"from_nodes": 20}, "utilization": {}})
@@ -146,7 +146,7 @@ def test_a_step_that_was_not_compiled_on_gpus_is_said(
     changes = {"device_found": device} if device else {}
     paths = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, options={"compile": compiled}, **changes)
     (group,) = cells.groups([summary.summarize(paths, repeats=1)])
-    found = settings_on_gpus.notes(Scope([group]), group)
+    found = notes.not_compiled(group)
     assert [(note.where, "options.compile is false" in note.text) for note in found] == [("torch", True)] * says
 
 
@@ -164,7 +164,7 @@ def test_what_compile_auto_did_is_in_the_title_and_an_eager_step_is_said(
     run["settings"] = {"compiling": words}
     groups = cells.groups([summary.summarize([write_record(tmp_path, run)], repeats=1)])
     assert f"fp32, {title}" in titles.title(groups[0])
-    texts = [note.text for note in settings_on_gpus.notes(Scope(groups), groups[0])]
+    texts = [note.text for note in notes.not_compiled(groups[0])]
     assert [said in text for text in texts] == [True] if said else not texts
 
 

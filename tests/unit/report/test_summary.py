@@ -11,7 +11,7 @@ import pytest
 from report_fixture import DLPERF_BERT_BS32, V100, jitter, record, spec, write_record, write_series, write_study
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report.analysis import advice, cells, merged_notes, notes, summary
+from throughline.report.analysis import advice, cells, notes, summary
 from throughline.study.runs import read_spec
 
 
@@ -63,7 +63,7 @@ def test_what_every_repeat_says_with_other_figures_is_said_once_with_their_range
 )
 def test_texts_that_differ_in_their_numbers_alone_are_one(texts: list[str], said: list[str]) -> None:
     """Each number has its own range; numbers that name things are a list; versions and topologies are no numbers."""
-    assert list(merged_notes.merged(texts)) == said
+    assert list(notes.merged(texts)) == said
 
 
 @pytest.mark.parametrize(

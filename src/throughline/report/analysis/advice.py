@@ -1,13 +1,18 @@
-"""Warnings: sentences that say what is questionable about the figures, and what to do about it."""
+"""Warnings: sentences that say what is questionable about the figures, and what to do about it.
 
-from collections.abc import Mapping, Sequence
+Within a window, steps may drift or have two modes, and clocks may differ. NVML cannot say whether clocks are locked
+(`nvidia-smi -lgc`, `-lmc`), but the clocks themselves show it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from throughline import statistics
 from throughline.comparables import plausibility
-from throughline.numbers import percent
+from throughline.numbers import milliseconds, percent
 from throughline.records import CellRecord, EquivalenceVerdict, LeftOut, RunRecord
-from throughline.report.analysis import facts, merged_notes, windows
+from throughline.report.analysis import facts
+from throughline.report.analysis.notes import merged
 from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little
@@ -23,6 +28,12 @@ NOT_PROVEN = {
 KERNELS = ("attention", "convolutions", "emulated_products", "memory_format", "recorded",
            "compiler", "compiling")  # fmt: skip
 """Settings of how each framework computes, which say nothing about what it computes. Only some frameworks have them."""
+SURE_DRIFT = 0.01  # a drift or a second mode with a smaller p is not chance
+DRIFT = 0.03  # a larger change of a step's time over the window, as a share, is a warning
+APART = 0.05  # modes further apart are a warning, as a share of the lower one
+LEAST_SHARE = 0.05  # of the steps; a mode with fewer steps consists of outliers
+SLOWER = 0.05  # of the faster clock; a card's own boost varies less from one repeat to the next
+CLOCKS = {"sm_clock_mhz": "SM clock", "memory_clock_mhz": "memory clock"}
 
 
 def about_cell(runs: Sequence[RunRecord], cell: CellRecord, base: str) -> list[str]:
@@ -44,14 +55,14 @@ def about_cell(runs: Sequence[RunRecord], cell: CellRecord, base: str) -> list[s
         if not cell.speedup_range:
             why = f", but one repeat does not show by how much it varies{also}; raise runs.repeats"
         notes.append(f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give{why}")
-    others = merged_notes.merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
-    return [*notes, *_sums(ok), *_fewer_steps(ok), *windows.warnings(ok), *others]
+    others = merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
+    return [*notes, *_sums(ok), *_fewer_steps(ok), *_of_windows(ok), *others]
 
 
 def _left_out(part: LeftOut, kept: Sequence[int]) -> str:
     what = "; ".join(part.differs) or "the digests of their environments differ"
     return (
-        f"{windows.named(part.repeats)} ran in another environment than {windows.named(kept)} and "
+        f"{named(part.repeats)} ran in another environment than {named(kept)} and "
         f"{'are' if len(part.repeats) > 1 else 'is'} left out of the median: {what}; run the older ones again"
     )
 
@@ -141,3 +152,68 @@ def other_work(stated: Mapping[str, Any] | None, reference: Mapping[str, Any] | 
         return []
     keys = dict.fromkeys([*reference, *stated])
     return [key for key in keys if key not in KERNELS and stated.get(key) != reference.get(key)]
+
+
+def _of_windows(runs: Sequence[RunRecord]) -> list[str]:
+    """Return what is questionable within the windows of these runs: sentences with advice."""
+    notes = []
+    drifts = {run.spec.repeat: share for run in runs if (share := _drift(run)) is not None}
+    if drifts:
+        largest = max(drifts.values(), key=abs)
+        change, advice = "faster", "the warm-up was too short, or something else ended; raise runs.steps.warmup"
+        if largest > 0:
+            change, cause = "slower", "the device heats up or something else begins to use the machine"
+            advice = f"{cause}; look at clocks and temperature, raise runs.steps.timed"
+        notes.append(
+            f"steps get {change} within the window, by up to {100 * abs(largest):.0f} % from its first to its last "
+            f"third ({named(drifts)}): {advice}"
+        )
+    double = {run.spec.repeat: modes for run in runs if (modes := _modes(run)) is not None}
+    if double:
+        (low, high), share = next(iter(double.values()))
+        notes.append(
+            f"the steps' times have two modes, {milliseconds(low)} and {milliseconds(high)} ms, with "
+            f"{100 * share:.0f} % of the steps in the slower one ({named(double)}): a clock that switches, a loader "
+            "that falls behind or another process; the median of such steps describes neither mode"
+        )
+    return notes + [text for clock in CLOCKS if (text := _differing(runs, clock))]
+
+
+def named(repeats: Iterable[int]) -> str:
+    """Name repeats, such as `repeat 1` or `repeats 1, 2`."""
+    numbers = list(map(str, repeats))
+    return f"repeat{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+
+
+def _drift(run: RunRecord) -> float | None:
+    drift = statistics.drift(run.step_seconds)
+    return drift[0] if drift and abs(drift[0]) > DRIFT and drift[1] < SURE_DRIFT else None
+
+
+def _modes(run: RunRecord) -> tuple[statistics.Range, float] | None:
+    dip = statistics.dip_test(run.step_seconds)
+    if dip is None or dip[1] >= SURE_DRIFT:
+        return None
+    (low, high), share = statistics.two_levels(run.step_seconds)
+    return ((low, high), share) if high / low - 1 > APART and LEAST_SHARE < share < 1 - LEAST_SHARE else None
+
+
+def _differing(runs: Sequence[RunRecord], clock: str) -> str | None:
+    """Warn about a clock that differed between two repeats on the same device of the same node."""
+    means: dict[tuple[int, int], list[tuple[float, int]]] = {}
+    for run in runs:
+        for node in run.telemetry:
+            for device in node.devices:
+                if series := getattr(device, clock):
+                    means.setdefault((node.node, device.index), []).append((series.mean, run.spec.repeat))
+    pairs = [(*min(ran), *max(ran), *where) for where, ran in means.items() if max(ran)[0] > 0]
+    if not pairs:
+        return None
+    low, slow, high, fast, at, gpu = min(pairs, key=lambda pair: pair[0] / pair[2])
+    if low >= (1 - SLOWER) * high:
+        return None
+    return (
+        f"the {CLOCKS[clock]} of GPU {gpu} of node {at} ran at {high:.0f} MHz in repeat {fast} and at {low:.0f} MHz in "
+        f"repeat {slow}: a lock (nvidia-smi -lgc, -lmc), a power cap or heat; look at throttle_reasons, set the clocks "
+        "alike and run both again"
+    )

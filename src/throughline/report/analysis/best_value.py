@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from throughline import ratios, statistics
 from throughline.ratios import SURE
 from throughline.records import Cost
-from throughline.report.analysis import noise
 from throughline.report.analysis.cells import Cell, in_rounds
 from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.judged_pairs import floor_of, noise_of
 
 
 def best_value(costs: Mapping[Cell, Cost], again: Sequence[Pair]) -> tuple[list[Cell], str]:
@@ -28,12 +28,12 @@ def best_value(costs: Mapping[Cell, Cost], again: Sequence[Pair]) -> tuple[list[
     tests = []
     for cell in others:
         mine, theirs = ([speed / rates[one] for speed in one.repeats] for one in (cell, best))
-        found = noise.noise_of((cell, best), again)
+        found = noise_of((cell, best), again)
         if tested := ratios.tested(mine, theirs, paired=rounds, noise=found):
             tests.append((cell, tested))
     beaten, among = [], math.comb(len(rates), 2)
     for (cell, tested), p in zip(tests, statistics.holm([tested.p for _, tested in tests], among), strict=True):
-        floor = noise.floor_of((cell, best), again)
+        floor = floor_of((cell, best), again)
         if p < SURE and tested.log > 0 and tested.beyond(floor.log if floor else 0.0):
             beaten.append(cell)
     return [best, *(cell for cell in others if cell not in beaten)], ""

@@ -1,19 +1,26 @@
 """Compare pairs of cells: by how much they differ, how sure that is, and whether this machine can tell.
 
 Only this file makes tested pairs; the page, the tables and the sentences print their verdicts. The test is chosen from
-the design of the repeats, one for all pairs of a benchmark. The variance of A/A runs enters the test.
+the design of the repeats, one for all pairs of a benchmark. A/A runs (the extra `aa`) measure one configuration twice.
+How much they differ is the noise of a machine: it enters the test, and judges only runs of its own environment,
+workload and day.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from throughline import ratios
-from throughline.report.analysis import noise
+from throughline.ratios import Noise
 from throughline.report.analysis.asked_pairs import asked_pairs, untested
 from throughline.report.analysis.cells import Cell, Group, in_rounds
-from throughline.report.analysis.comparison import Pair, adjusted
-from throughline.report.analysis.differences import unlike
+from throughline.report.analysis.comparison import Floor, Pair, adjusted
+from throughline.report.analysis.differences import differences, unlike
 from throughline.study.config import block_name
+
+AA = "__aa"
+NEAR = timedelta(days=1)
+"""An A/A run judges only runs within this time of it."""
 
 
 def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pair]:
@@ -30,7 +37,7 @@ def twice_measured(groups: Sequence[Group], everything: Sequence[Group], asked: 
     """Return the A/A pairs of the blocks of these groups, and of the benchmarks that they are compared with."""
     compared = {block_name(cell.group.benchmark) for pair in asked for cell in (pair.base, pair.other)}
     blocks = compared | {block_name(group.benchmark) for group in groups}
-    return list(noise.measured_twice([g for g in everything or groups if block_name(g.benchmark) in blocks]))
+    return list(measured_twice([g for g in everything or groups if block_name(g.benchmark) in blocks]))
 
 
 def of_cells(base: Cell, other: Cell, again: Sequence[Pair]) -> Pair:
@@ -51,8 +58,68 @@ def tested(pairs: Sequence[Pair], again: Sequence[Pair], *, elsewhere: bool = Fa
     judged = []
     for pair in pairs:
         cells = pair.base, pair.other
-        found = noise.noise_of(cells, again)
+        found = noise_of(cells, again)
         test = None if pair.unlike else ratios.tested(pair.before, pair.after, paired=rounds, noise=found)
-        floor, margin = noise.floor_of(cells, again), min(cell.group.summary.margin for cell in cells)
+        floor, margin = floor_of(cells, again), min(cell.group.summary.margin for cell in cells)
         judged.append(replace(pair, tested=test, in_rounds=rounds, floor=floor, margin=margin))
     return adjusted(judged)
+
+
+def measured_twice(groups: Sequence[Group]) -> Iterator[Pair]:
+    """Yield the cells that were measured twice, in the same environment and within a day: the A/A pairs."""
+    first = {(*_key(cell), group.benchmark): cell for group in groups for cell in group.measured}
+    for group in groups:
+        for again in group.measured if group.benchmark.endswith(AA) else ():
+            origin = first.get((*_key(again), group.benchmark.removesuffix(AA)))
+            if origin and not differences(origin, again) and _near(origin, again):
+                before, after, paired = origin.repeats, again.repeats, in_rounds((origin, again))
+                tested = ratios.tested(before, after, paired=paired)
+                yield Pair(
+                    kind="aa", what="again", where=origin.where, base=origin, other=again,
+                    before=before, after=after, tested=tested, in_rounds=paired,
+                )  # fmt: skip
+
+
+def _key(cell: Cell) -> tuple[str, str, str]:
+    return cell.group.name, cell.framework, str(cell.topology)
+
+
+def floor_of(cells: Iterable[Cell], again: Sequence[Pair]) -> Floor | None:
+    """Return the widest A/A ratio that belongs to one of two cells, with the framework of that cell."""
+    cells = list(cells)
+    own = [pair for pair in again if any(_belongs(pair, cell, of_framework=True) for cell in cells)]
+    names = dict.fromkeys(pair.base.framework for pair in own)
+    return Floor(" and ".join(names), max(abs(pair.log) for pair in own), len(own)) if own else None
+
+
+def noise_of(cells: Iterable[Cell], again: Sequence[Pair]) -> Noise | None:
+    """Return by how much whole measurements differ beyond their repeats, from the A/A runs of all frameworks."""
+    cells = list(cells)
+    belong = [pair for pair in again if any(_belongs(pair, cell) for cell in cells)]
+    return ratios.between_measurements([pair.tested for pair in belong if pair.tested])
+
+
+def _belongs(pair: Pair, cell: Cell, *, of_framework: bool = False) -> bool:
+    """True if an A/A pair was measured in the environment, with the workload and within a day of a cell.
+
+    of_framework: it has to be of the same framework, too.
+    """
+    return all(
+        (one.framework == cell.framework or not of_framework)
+        and one.group.summary.model == cell.group.summary.model
+        and one.group.summary.parameters == cell.group.summary.parameters
+        and _near(one, cell)
+        and not differences(one, cell)
+        for one in (pair.base, pair.other)
+    )
+
+
+def _near(first: Cell, second: Cell) -> bool:
+    """True if at most a day lies between two measurements; False if a summary does not tell when they took place."""
+    records = first.record, second.record
+    try:
+        starts = [datetime.fromisoformat(record.started) for record in records if record.started]
+        ends = [datetime.fromisoformat(record.ended) for record in records if record.ended]
+        return len(starts) == len(ends) == 2 and max(starts) - min(ends) <= NEAR
+    except (ValueError, TypeError):
+        return False

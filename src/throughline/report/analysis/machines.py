@@ -14,7 +14,7 @@ from throughline import ratios
 from throughline.ratios import Tested
 from throughline.records import Cost
 from throughline.records.compared import BreakEven, MachineCell
-from throughline.report.analysis import cost, noise
+from throughline.report.analysis import cost, judged_pairs
 from throughline.report.analysis.best_value import best_value
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
@@ -50,7 +50,7 @@ def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]
     A device has the price that `prices` names, otherwise the one of its own summary. Benchmarks that are derived from
     others, simulated nodes, and ranks that do not exchange are left out.
     """
-    again = [twice for groups in machines.values() for twice in noise.measured_twice(groups)]
+    again = [twice for groups in machines.values() for twice in judged_pairs.measured_twice(groups)]
     alike: dict[str, list[Option]] = {}
     for option in _options(machines, prices):
         alike.setdefault(work(option.cell), []).append(option)
@@ -149,7 +149,7 @@ def _fastest(options: Iterable[Option], world: int) -> Option:
 
 
 def _break_even(base: Option, other: Option, again: Sequence[Pair]) -> BreakEven:
-    found = noise.noise_of((base.cell, other.cell), again)
+    found = judged_pairs.noise_of((base.cell, other.cell), again)
     tested = ratios.tested(base.cell.repeats, other.cell.repeats, paired=False, noise=found)
     worth = tested.ratio if tested else other.cell.median / base.cell.median
     price = base.cost.price_per_device_hour

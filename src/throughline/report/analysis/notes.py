@@ -1,14 +1,65 @@
-"""The reasons and warnings of cells. Texts that differ only in their numbers are one note."""
+"""The notes beside a group's results: the reasons and warnings of its cells, and steps that were not compiled.
 
-from collections.abc import Sequence
+Texts that differ only in their numbers are one text, with the range of each number: `node 0: 0.3 of 2 cores` and `node
+1: 1.0 of 2 cores` become `nodes 0, 1: 0.3 to 1.0 of 2 cores`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from throughline.report.analysis import merged_notes
+from throughline import frameworks
+from throughline.records import Summary
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.report.analysis.cells import Cell, Group
+
+if TYPE_CHECKING:
+    from throughline.report.analysis.cells import Cell, Group
 
 NAMED = 6
 """A warning about all cells of a table names no cell if the table has more than these."""
+NUMBER = r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d|-\d)"
+"""A number that is a word of its own: no part of a version, a date, a topology or a name."""
+TOKEN = re.compile(
+    r"\b(?P<kind>node|rank|repeat|GPU)s? (?P<names>\d+(?:, \d+)*)(?![\w.])"
+    rf"|(?P<low>{NUMBER})(?: to (?P<high>{NUMBER}))?"
+)
+"""Numbers that name things, such as `repeats 1, 3`; or a number; or a range of numbers."""
+
+
+def merged(texts: Iterable[str]) -> Iterator[str]:
+    """Yield the texts in their order. Texts that differ only in their numbers are merged into the first of them."""
+    same: dict[str, list[str]] = {}
+    for text in texts:
+        same.setdefault(form(text), []).append(text)
+    return map(_one, same.values())
+
+
+def form(text: str) -> str:
+    """Return a text with `#` for its numbers. Texts of the same form can be merged."""
+    return TOKEN.sub(lambda token: f"{token['kind'] or ''}#", text)
+
+
+def _one(texts: Sequence[str]) -> str:
+    """Merge texts of one form."""
+    if len(set(texts)) == 1:
+        return texts[0]
+    columns = zip(*(TOKEN.finditer(text) for text in texts), strict=True)
+    together = map(_together, columns)
+    return TOKEN.sub(lambda _: next(together), texts[0])
+
+
+def _together(tokens: Sequence[re.Match[str]]) -> str:
+    """Merge the numbers in one place of several texts: names into a list, other numbers into a range."""
+    kind = tokens[0]["kind"]
+    if kind:
+        names = sorted({int(name) for token in tokens for name in token["names"].split(", ")})
+        return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(map(str, names))}"
+    numbers = [number for token in tokens for number in (token["low"], token["high"]) if number]
+    low, high = min(numbers, key=float), max(numbers, key=float)
+    return low if float(low) == float(high) else f"{low} to {high}"
 
 
 @dataclass(frozen=True)
@@ -26,13 +77,13 @@ def notes(group: Group) -> list[Note]:
     for cell in group.cells:
         for kind, texts in (("reason", cell.record.reasons), ("warning", cell.record.warnings)):
             for text in texts:
-                told.setdefault((kind, merged_notes.form(text)), []).append((cell, text))
+                told.setdefault((kind, form(text)), []).append((cell, text))
     text = "its speedups are relative to {}, the smallest topology on which the model's layout is possible"
     moved = {name: base for name, base in group.summary.baselines.items() if base != ONE_DEVICE}
     return [
         *(Note(name, text.format(base), "reason") for name, base in moved.items()),
         *(
-            Note(_place(group, [cell for cell, _ in same]), next(merged_notes.merged(text for _, text in same)), kind)
+            Note(_place(group, [cell for cell, _ in same]), next(merged(text for _, text in same)), kind)
             for (kind, _), same in told.items()
         ),
     ]
@@ -47,3 +98,23 @@ def _place(group: Group, cells: Sequence[Cell]) -> str:
     if sum(map(len, by_framework.values())) == recorded > NAMED:
         return f"all {recorded} cells"
     return "; ".join(f"{framework} {', '.join(topologies)}" for framework, topologies in by_framework.items())
+
+
+def not_compiled(group: Group) -> Iterator[Note]:
+    """Yield a note for each framework whose steps on GPUs were not compiled, although it can compile them."""
+    summary = group.summary
+    on_gpus = summary.device is not None and summary.device.kind != "cpu"
+    if not (on_gpus and group.trains) or summary.options.compile is True:
+        return
+    why = eager(summary)
+    if summary.options.compile is False:
+        why = dict.fromkeys(group.frameworks, "options.compile is false")
+    for name, reason in why.items():
+        if group.series(name) and "compile" in frameworks.features(name, summary.model):
+            yield Note(name, f"slower than these GPUs could be, because the step is not compiled: {reason}", "reason")
+
+
+def eager(summary: Summary) -> dict[str, str]:
+    """Map each framework whose runs left the model eager to the reason, if the summary's `compile` is `auto`."""
+    told = {name: str((built or {}).get("compiling", "")) for name, built in (summary.settings or {}).items()}
+    return {name: words for name, words in told.items() if words.startswith("not compiled")}

@@ -21,7 +21,6 @@ from throughline.report.analysis import (
     facts,
     goals,
     hardware_totals,
-    rank_figures,
     workload_figures,
 )
 from throughline.spec import RunSpec, Topology
@@ -342,7 +341,7 @@ def _cell(
         cost=cost.of(middle, world, rated, terms.total_samples),
         starts=[timed[repeat].started if repeat in timed else None for repeat in range(1, n + 1)],
         steps_timed=[timed[repeat].steps_timed if repeat in timed else None for repeat in range(1, n + 1)],
-        ranks=rank_figures.of(runs, n),
+        ranks=hardware_totals.of_ranks(runs, n),
         **_when_and_where(runs, stated),
         **hardware_totals.of(runs),
     )

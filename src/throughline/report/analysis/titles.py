@@ -4,6 +4,7 @@ from throughline import workloads
 from throughline.records import Summary
 from throughline.report.analysis import workload_figures
 from throughline.report.analysis.cells import Group, synthetic_files
+from throughline.report.analysis.notes import eager
 
 CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointing"}
 
@@ -39,12 +40,6 @@ def switches(summary: Summary) -> str:
 
 def _groups(hybrid_shard_groups: int | str) -> str:
     return "each node" if hybrid_shard_groups == "nodes" else f"{hybrid_shard_groups} groups"
-
-
-def eager(summary: Summary) -> dict[str, str]:
-    """Map each framework whose runs left the model eager to the reason, if the summary's `compile` is `auto`."""
-    told = {name: str((built or {}).get("compiling", "")) for name, built in (summary.settings or {}).items()}
-    return {name: words for name, words in told.items() if words.startswith("not compiled")}
 
 
 def _compiling(summary: Summary) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from throughline.numbers import percent
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
-from throughline.report.analysis.notes import notes
+from throughline.report.analysis.notes import not_compiled, notes
 from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, tables
 from throughline.report.render import throughput_plots as plots
@@ -170,5 +170,5 @@ TOPIC = Topic(
     text=text,
     latex=True,
     drawings=drawings,
-    notes=lambda _, group: notes(group),
+    notes=lambda _, group: [*notes(group), *not_compiled(group)],
 )
