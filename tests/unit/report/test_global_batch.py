@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from report_fixture import record, spec, write_record
-from throughline.archive import differing
+from throughline.archive import compare
 from throughline.files import UserError
 from throughline.records import read_summary
-from throughline.report.analysis import cells, our_results, summary, titles
+from throughline.report.analysis import cells, differences, our_results, summary, titles
 from throughline.report.topic import Scope
 from throughline.report.topics import global_batch, write_tables
 from throughline.spec import StepSize
@@ -81,7 +81,7 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
 def test_another_machine_with_a_constant_accumulation_differs_in_it(tmp_path: Path) -> None:
     ours, theirs = summarized(tmp_path / "a", asked("1n2g")), summarized(tmp_path / "b", spec(topology="1n2g"))
     both = [group.measured[0] for found in (ours, theirs) for group in cells.groups([found])]
-    (fact,) = differing.between(*map(differing.facts, both))
+    (fact,) = differences.between(*map(compare._facts, both))
     assert (fact.name, fact.here, fact.there) == ("options.gradient_accumulation", "12", "1")
 
 
