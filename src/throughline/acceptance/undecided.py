@@ -101,10 +101,7 @@ def remarks(figures: Sequence[FleetFigure], measured: Measured) -> Iterator[str]
         most = [
             f"{outliers.most_slow(fewest[kind])} of {fewest[kind]} {KINDS[kind]}" for kind in KINDS if kind in fewest
         ]
-        yield (
-            f"slow ones that can be told from the rest: at most {', '.join(most)}; if more are slow, they may pass for "
-            "usual"
-        )
+        yield f"at most {', '.join(most)} can be called slow; if more are slow, they pass for usual"
     alone = [f"{one.words} ({KINDS[one.kind]})" for one in figures if one.kind in KINDS and not has_peers(one)]
     if alone and any(map(has_peers, figures)):
         yield f"these figures were not compared, because nothing else of their kind was measured: {', '.join(alone)}"

@@ -142,10 +142,7 @@ def notes(outcome: Acceptance) -> Iterator[str]:
     yield from missing(outcome.missing)
     if doubts := _doubts(outcome):
         told = first_of(f"{place} by {100 * behind:.0f} % ({figure})" for behind, place, figure in doubts)
-        yield (
-            f"not certain: {told} lie behind the others, but these or the repeats differ so much that it may be "
-            "chance; more repeats, or a quieter fleet, would tell"
-        )
+        yield f"not certain: {told} lie behind, but the repeats or the others differ too much; more repeats would tell"
     yield from outcome.remarks
 
 
@@ -186,5 +183,5 @@ def paragraph(outcome: Acceptance) -> str:
 
 def _as_sentence(line: str) -> str:
     """Begin a line with a capital letter, unless it begins with a place or a figure: `node 3` keeps its small one."""
-    starts = ("not certain", "slow ones", "some places", "the ", "these figures")
+    starts = ("not certain", "at most", "some places", "the ", "these figures")
     return line[0].upper() + line[1:] if line.startswith(starts) else line

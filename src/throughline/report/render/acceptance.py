@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import pandas as pd
 
 from throughline.acceptance import verdict
 from throughline.files import write_text
 from throughline.numbers import percent, reading
-from throughline.records.acceptance import Acceptance, ExpectedFigure, Finding, FleetFigure, Standing
-from throughline.report.render import links, table_files, tables
-from throughline.report.render.tables import CSV, FORMS, NOT_KNOWN, PAGE, Column, Entry, Line, Table
+from throughline.records.acceptance import Acceptance, ExpectedFigure, Finding, FleetFigure, Standing, name_of
+from throughline.report.render import links, tables
+from throughline.report.render.tables import NOT_KNOWN, Entry, Table
 from throughline.report.topic import Topic
 
 INTRO = (
@@ -24,52 +26,124 @@ PUBLISHED = (
     "on them."
 )
 COLUMNS = (
-    Column("place", "place", names=True),
-    Column("figure", "figure"),
-    Column("size", "size", "rows, elements or bytes", whole=True),
-    Column("unit", "unit"),
-    Column("median", "median"),
-    Column("lowest_repeat", forms=(CSV,)),
-    Column("highest_repeat", forms=(CSV,)),
-    Column("repeats", "repeats"),
-    Column("distance_from_others", "distance", "from the others"),
-    Column("others_lowest", forms=(CSV,)),
-    Column("others_highest", forms=(CSV,)),
-    Column(heading="range of the others", forms=(PAGE,)),
-    Column("p", forms=(CSV,)),
-    Column("p_holm", forms=(CSV,)),
-    Column("limit_of_hardware", "at most", "of the hardware"),
-    Column("slow", "verdict"),
-)
+    "place", "figure", "size", "unit", "median", "lowest_repeat", "highest_repeat", "repeats", "distance_from_others",
+    "others_lowest", "others_highest", "p", "p_holm", "limit_of_hardware", "slow",
+)  # fmt: skip
+FIRST = ("slow", "not certain", "explained")
+"""Places with these verdicts stand first on the page."""
 
 
-def standings(acceptance: Acceptance) -> Table:
+def standings(acceptance: Acceptance) -> pd.DataFrame:
     """Return a line for each place in each figure."""
-    lines = [Line(_entries(figure, standing)) for figure in acceptance.figures for standing in figure.standings]
-    return Table(COLUMNS, lines, forms=FORMS)
+    rows = [
+        (
+            str(standing.place),
+            figure.words,
+            figure.size,
+            figure.unit,
+            standing.median,
+            standing.low,
+            standing.high,
+            len(standing.repeats),
+            standing.distance,
+            standing.others_low,
+            standing.others_high,
+            standing.p,
+            standing.p_holm,
+            figure.limit,
+            _verdict(standing),
+        )
+        for figure in acceptance.figures
+        for standing in figure.standings
+    ]
+    return pd.DataFrame(rows, columns=COLUMNS).astype({"size": "Int64"})
 
 
-def _entries(figure: FleetFigure, standing: Standing) -> list[Entry]:
+def _verdict(standing: Standing) -> str:
+    return f"because of {standing.because}" if standing.verdict == "explained" else standing.verdict
+
+
+def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
+    """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
+    headings = ["where", "what is slower", "what is the cause", "what differs there"]
+    findings = tables.texts(headings, [_finding(finding) for finding in acceptance.findings])
+    notes = list(verdict.notes(acceptance))
+    yield _section(Topic("verdict", "The verdict"), findings if acceptance.findings else None, notes)
+    if acceptance.expected:
+        yield _section(Topic("expected", "What is expected"), _wanted(acceptance.expected))
+    if acceptance.published:
+        topic = Topic("published", "Beside what others have published", PUBLISHED)
+        yield _section(topic, _wanted(acceptance.published, are_promised=False))
+    if of_links := links.section(acceptance):
+        yield of_links
+    tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
+    yield _section(Topic("places", "All places", INTRO), _places(acceptance), [tolerance])
+
+
+def _section(topic: Topic, table: Table | None, remarks: Sequence[str] = ()) -> dict[str, Any]:
+    return {"topic": topic, "table": table, "plots": [], "remarks": list(remarks)}
+
+
+def _finding(finding: Finding) -> list[str | Entry]:
+    slow = []
+    for figure in finding.slow:
+        where = "" if figure.place == finding.place else f" ({figure.place})"
+        others = f"{_distance(figure.others_low)} to {_distance(figure.others_high)}"
+        slow.append(f"{figure.words}{where}: {_distance(figure.distance)} (the others: {others})")
+    facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
+    nothing = "nothing that was observed" if finding.slow else ""  # what was refused has no peers
+    told = "\n".join(slow) or finding.sentence
+    return [str(finding.place), told, finding.because, "\n".join(facts) or nothing]
+
+
+def _wanted(figures: Sequence[ExpectedFigure], are_promised: bool = True) -> Table:
+    """Return a line for each figure that is expected or published, beside the slowest place."""
+    rows: list[list[str | Entry]] = []
+    for figure in figures:
+        word, chip = ("short", "slower") if figure.short else ("reached", "faster")
+        if figure.reached is None:
+            word, chip = "not measured", "inconclusive"
+        size = f" ({figure.size:,})" if figure.size else ""
+        rows.append(
+            [
+                f"{name_of(figure.what, figure.figure)}{size}, {figure.at}",
+                *([Entry.words(word, chip)] if are_promised else []),
+                f"{reading(figure.expected)} {figure.unit}",
+                f"{reading(figure.reached)} {figure.unit}" if figure.reached else NOT_KNOWN,
+                figure.place or NOT_KNOWN,
+                percent(figure.share, 1) or NOT_KNOWN,
+                figure.source,
+            ]
+        )
+    verdicts = ["verdict"] if are_promised else []
+    wanted = "expected" if are_promised else "published"
+    return tables.texts(["figure", *verdicts, wanted, "slowest place", "where", "share", "source"], rows)
+
+
+def _places(acceptance: Acceptance) -> Table:
+    """Return a line for each place in each figure, those that are slow or in doubt first."""
+    is_known = any(figure.limit for figure in acceptance.figures)
+    every = [(figure, standing) for figure in acceptance.figures for standing in figure.standings]
+    every.sort(key=lambda one: FIRST.index(one[1].verdict) if one[1].verdict in FIRST else len(FIRST))
+    headings = ["place", "figure", "verdict", "distance from the others", "range of the others", "median", "unit"]
+    headings += ["size (rows, elements or bytes)", "repeats", *(["the hardware's limit"] if is_known else [])]
+    return tables.texts(headings, [_place(figure, standing, is_known) for figure, standing in every])
+
+
+def _place(figure: FleetFigure, standing: Standing, has_limits: bool) -> list[str | Entry]:
     low, high = standing.others_low, standing.others_high
-    between = NOT_KNOWN if low is None or high is None else f"{_distance(low)} to {_distance(high)}"
-    verdict = f"because of {standing.because}" if standing.verdict == "explained" else standing.verdict
+    limit = Entry.of(figure.limit, reading, "no source says what it can reach")
     return [
-        Entry.words(str(standing.place)),
-        Entry.words(figure.words),
-        Entry.of(figure.size, lambda size: f"{size:,}", "the figure has no size"),
-        Entry.words(figure.unit),
-        Entry.of(standing.median, reading),
-        Entry(value=standing.low),
-        Entry(value=standing.high),
-        Entry(str(len(standing.repeats)), len(standing.repeats)),
+        str(standing.place),
+        figure.words,
+        Entry.words(_verdict(standing), chip="slower" if standing.slow else ""),
         Entry.of(standing.distance, _distance, "it has no peers"),
-        Entry(value=low),
-        Entry(value=high),
-        Entry.words(between),
-        Entry(value=standing.p),
-        Entry(value=standing.p_holm),
-        Entry.of(figure.limit, reading, "no source says what it can reach"),
-        Entry.words(verdict, chip="slower" if standing.slow else ""),
+        NOT_KNOWN if low is None or high is None else f"{_distance(low)} to {_distance(high)}",
+        Entry.of(standing.median, reading),
+        figure.unit,
+        Entry.of(figure.size, lambda size: f"{size:,}", "the figure has no size"),
+        Entry(str(len(standing.repeats)), len(standing.repeats)),
+        *([limit] if has_limits else []),
     ]
 
 
@@ -77,48 +151,7 @@ def _distance(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
-def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
-    """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
-    findings = tables.texts(["what is slow", "what differs there"], [_finding(one) for one in acceptance.findings])
-    yield _section(
-        Topic("verdict", "The verdict"), findings if acceptance.findings else None, [*verdict.notes(acceptance)]
-    )
-    if acceptance.expected:
-        table = tables.texts(["expected", "source", "verdict"], [_expected(one) for one in acceptance.expected])
-        yield _section(Topic("expected", "What is expected"), table)
-    if acceptance.published:
-        rows: list[list[str | Entry]] = [
-            [one.sentence, one.source, "not measured" if one.share is None else percent(one.share, 1)]
-            for one in acceptance.published
-        ]
-        table = tables.texts(["published", "source", "reached"], rows)
-        yield _section(Topic("published", "Beside what others have published", PUBLISHED), table)
-    if of_links := links.section(acceptance):
-        yield of_links
-    tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
-    yield _section(Topic("places", "All places", INTRO), standings(acceptance).in_form(PAGE), [tolerance])
-
-
-def _section(topic: Topic, table: Table | None, remarks: list[str] | None = None) -> dict[str, Any]:
-    return {"topic": topic, "table": table, "plots": [], "remarks": remarks or []}
-
-
-def _expected(figure: ExpectedFigure) -> list[str | Entry]:
-    words, chip = ("short", "slower") if figure.short else ("reached", "faster")
-    if figure.reached is None:
-        words, chip = "not measured", "inconclusive"
-    return [figure.sentence, figure.source, Entry.words(words, chip)]
-
-
-def _finding(finding: Finding) -> list[str | Entry]:
-    facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
-    nothing = "nothing that was observed" if finding.slow else ""  # what was refused has no peers
-    return [finding.sentence, "\n".join(facts) or nothing]
-
-
 def write(acceptance: Acceptance, places: Path, pairs: Path) -> None:
     """Write all places, and all pairs at all message sizes, as CSV with unrounded figures."""
-    table = standings(acceptance).in_form(CSV)
-    assert table
-    for output, frame in ((places, table_files.csv(table)), (pairs, links.pairs(acceptance))):
+    for output, frame in ((places, standings(acceptance)), (pairs, links.pairs(acceptance))):
         write_text(output, frame.to_csv(index=False, lineterminator="\n"))
