@@ -62,18 +62,20 @@ class Standing:
     """How a part stands among the others in one figure.
 
     others: those that are not slow themselves. distance: its speed over the median speed of the others, minus 1, so
-    -0.04 is 4 % slower. others_range: the lowest and highest distance of the others from their own median. coverage:
-    the probability that `interval`, the range of its repeats, has its true median. p_holm: adjusted for everything that
-    was judged together. p, p_holm: None if there are too few parts.
+    -0.04 is 4 % slower. others_low, others_high: the lowest and highest distance of the others from their own median.
+    coverage: the probability that its lowest and its highest repeat hold its true median. p_holm: adjusted for
+    everything that was judged together. p, p_holm: None if there are too few parts.
     """
 
     repeats: tuple[float, ...]
     median: float
-    interval: tuple[float, float]
+    low: float
+    high: float
     coverage: float | None
     others: int
     others_median: float | None
-    others_range: tuple[float, float] | None
+    others_low: float | None
+    others_high: float | None
     distance: float | None
     p: float | None
     p_holm: float | None
@@ -153,11 +155,13 @@ def _standing(
     return Standing(
         repeats=values,
         median=_median(values),
-        interval=(min(values), max(values)),
+        low=min(values),
+        high=max(values),
         coverage=statistics.range_coverage(len(values)),
         others=len(others),
         others_median=(1 / middle if peers.less else middle) if middle else None,
-        others_range=(min(others) / middle - 1, max(others) / middle - 1) if middle else None,
+        others_low=min(others) / middle - 1 if middle else None,
+        others_high=max(others) / middle - 1 if middle else None,
         distance=speeds[part] / middle - 1 if middle else None,
         p=p,
         p_holm=holm,

@@ -124,10 +124,10 @@ def test_of_a_time_less_is_better() -> None:
 
 def test_a_standing_tells_interval_distance_and_the_range_of_the_others() -> None:
     standing = outliers.judge({"step": peers(99.5, 100.0, 100.4, 80.0, 100.0)})["step"][3]
-    assert standing.interval == (80 * 0.998, 80 * 1.002)
+    assert (standing.low, standing.high) == (80 * 0.998, 80 * 1.002)
     assert standing.coverage == pytest.approx(0.75)
     assert (standing.others, standing.others_median) == (4, pytest.approx(100.0))
-    assert standing.others_range == (pytest.approx(-0.005), pytest.approx(0.004))
+    assert (standing.others_low, standing.others_high) == (pytest.approx(-0.005), pytest.approx(0.004))
     assert standing.distance == pytest.approx(-0.2)
     of_two = outliers.judge({"step": peers(100.0, 50.0)})["step"]
     assert of_two[0].p is None and of_two[1].distance == pytest.approx(-0.5)

@@ -89,21 +89,11 @@ def _in_two_looks(family: Family, kinds: Mapping[int, PlaceKind], tolerance: flo
 
 
 def _standing(place: Place, peers: Peers[Place], outcome: outliers.Standing, judged: bool) -> Standing:
-    low, high = outcome.others_range or (None, None)
-    return Standing(
-        place=place,
-        repeats={str(repeat): value for repeat, value in sorted(peers.values[place].items())},
-        median=outcome.median,
-        low=outcome.interval[0],
-        high=outcome.interval[1],
-        coverage=outcome.coverage,
-        others=outcome.others,
-        others_median=outcome.others_median,
-        others_low=low,
-        others_high=high,
-        distance=outcome.distance,
-        p=outcome.p if judged else None,
-        p_holm=outcome.p_holm if judged else None,
-        verdict="not judged" if not judged else "slow" if outcome.slow else "as its peers",
-        because=None,
-    )
+    values = vars(outcome) | {
+        "place": place,
+        "repeats": {str(repeat): value for repeat, value in sorted(peers.values[place].items())},
+        "verdict": "not judged" if not judged else "slow" if outcome.slow else "as its peers",
+        "because": None,
+    }
+    values |= {} if judged else {"p": None, "p_holm": None}
+    return Standing.model_validate({name: values[name] for name in Standing.model_fields})

@@ -6,11 +6,10 @@ nor do those from before acceptance.local.json was removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from throughline import ratios, records
 from throughline.acceptance import figures
@@ -80,13 +79,23 @@ def read(path: Path) -> Side | None:
     return Side(records.read_acceptance(path), path.parent.parent) if path.exists() else None
 
 
+class Kind(NamedTuple):
+    """All places of a kind in one figure: in words, and their values on both sides. alike: the places on both sides."""
+
+    key: Key
+    places: str
+    ours: list[float]
+    theirs: list[float]
+    alike: list[tuple[Standing, Standing]]
+
+
 def compare(here: Side, there: Side, name: str) -> ComparedAcceptance:
     """Compare two acceptances. name: that of the archive."""
     numbering = here.asked.fleet.numbering
     numbered = numbering is not None and numbering == there.asked.fleet.numbering
     both = [key for key in here.figures if key in there.figures]
-    kinds = [kind for key in both for kind in _kind(here, there, key, numbered)]
-    pairs = adjusted([_pair(kind, here, there, name) for kind in kinds])
+    kinds = [kind for key in both if (kind := _kind(here, there, key, numbered))]
+    comparisons = adjusted([_comparison(here, there, kind, name) for kind in kinds])
     ours, theirs = (
         {str(standing.place): None for key in both for standing in side.figures[key].standings}
         for side in (here, there)
@@ -97,91 +106,76 @@ def compare(here: Side, there: Side, name: str) -> ComparedAcceptance:
         started_here=here.acceptance.started,
         numbered=numbered,
         differs=differences.between(facts.of_run(now), facts.of_run(then)) if now and then else [],
-        kinds=[kind.entry(pair) for kind, pair in zip(kinds, pairs, strict=True)],
+        kinds=[_entry(here.figures[kind.key], kind, pair) for kind, pair in zip(kinds, comparisons, strict=True)],
         only_here=[place for place in ours if place not in theirs] if numbered else [],
         only_there=[place for place in theirs if place not in ours] if numbered else [],
     )
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """A kind of place in one figure. alike: the places that are the same, here and there; none if nobody knows."""
+def _kind(here: Side, there: Side, key: Key, numbered: bool) -> Kind | None:
+    """Return the places of a figure: several by their medians, and a single one by its repeats.
 
-    key: Key
-    figure: FleetFigure
-    places: str
-    ours: Sequence[float]
-    theirs: Sequence[float]
-    alike: Sequence[tuple[Standing, Standing]]
-
-    def speeds(self, values: Sequence[float]) -> list[float]:
-        """Return values of which more is better."""
-        return [1 / value for value in values] if self.figure.better == "less" else list(values)
-
-    def entry(self, pair: Comparison) -> ComparedKind:
-        """Return the comparison as results/compare.json has it. pair: with the test that counts the other kinds."""
-        compared = [
-            ComparedPlace(place=str(now.place), ours=now.median, theirs=then.median, ratio=self._ratio(now, then))
-            for now, then in self.alike
-        ]
-        what, figure, size, kind = self.key
-        return ComparedKind(
-            what=what,
-            figure=figure,
-            size=size,
-            kind=kind,
-            places=self.places,
-            unit=self.figure.unit,
-            ours=list(self.ours),
-            theirs=list(self.theirs),
-            worst=sorted(compared, key=lambda place: place.ratio)[:WORST] if len(compared) > 1 else [],
-            **pair.values(),
-        )
-
-    def _ratio(self, now: Standing, then: Standing) -> float:
-        here, there = self.speeds([now.median, then.median])
-        return here / there
-
-
-def _kind(here: Side, there: Side, key: Key, numbered: bool) -> Iterator[_Kind]:
-    """Yield the kind of place of a figure, unless one side has a single place and nobody knows which one it is there.
-
-    Several places are compared by their medians, and a single one by its repeats.
+    None if one side has a single place and nobody knows which one it is there.
     """
-    figure = here.figures[key]
     ours, theirs = ({standing.place: standing for standing in side.figures[key].standings} for side in (here, there))
     alike = [(ours[place], theirs[place]) for place in ours if place in theirs] if numbered else []
     if len(ours) == len(theirs) == 1:  # then it is the same place, whatever its number is
         alike = [*zip(ours.values(), theirs.values(), strict=True)]
     if len(alike) == 1:
         ((now, then),) = alike
-        yield _Kind(key, figure, str(now.place), [*now.repeats.values()], [*then.repeats.values()], alike)
-    elif alike or min(len(ours), len(theirs)) > 1:
-        sides = zip(*alike, strict=True) if alike else (ours.values(), theirs.values())
-        one, other = ([standing.median for standing in side] for side in sides)
-        plural = PLURAL[figure.kind]
-        places = (
-            f"all {len(one)} {plural}" if len(one) == len(other) else f"{len(one)} {plural} here, {len(other)} there"
-        )
-        yield _Kind(key, figure, places, one, other, alike)
+        return Kind(key, str(now.place), [*now.repeats.values()], [*then.repeats.values()], alike)
+    sides = [*zip(*alike, strict=True)] if alike else [[*ours.values()], [*theirs.values()]]
+    one, other = ([standing.median for standing in side] for side in sides)
+    plural = PLURAL.get(key[3], "")
+    words = f"all {len(one)} {plural}" if len(one) == len(other) else f"{len(one)} {plural} here, {len(other)} there"
+    return Kind(key, words, one, other, alike) if min(len(one), len(other)) > 1 else None
 
 
-def _pair(kind: _Kind, here: Side, there: Side, name: str) -> Comparison:
+def _comparison(here: Side, there: Side, kind: Kind, name: str) -> Comparison:
     """Return the comparison of a kind. Its test does not count the other kinds yet."""
-    before, after = kind.speeds(kind.theirs), kind.speeds(kind.ours)
-    now, then = here.work(kind.key), there.work(kind.key)
-    unlike = [
+    figure, now, then = here.figures[kind.key], here.work(kind.key), there.work(kind.key)
+    before, after = ([_speed(value, figure) for value in values] for values in (kind.theirs, kind.ours))
+    unlike = tuple(
         f"{key} is {now.get(key)} here and {then.get(key)} there"
         for key in dict.fromkeys([*now, *then])
         if now.get(key) != then.get(key)
-    ]
+    )
     by_place = len(kind.alike) > 1
     return Comparison(
         before=before,
         after=after,
-        unlike=tuple(unlike),
+        unlike=unlike,
         tested=None if unlike else ratios.tested(before, after, paired=by_place),
         in_rounds=by_place,
         family=name,
         margin=min(here.acceptance.tolerance, there.acceptance.tolerance),
+    )
+
+
+def _speed(value: float, figure: FleetFigure) -> float:
+    """Return a value of which more is better."""
+    return 1 / value if figure.better == "less" else value
+
+
+def _entry(figure: FleetFigure, kind: Kind, comparison: Comparison) -> ComparedKind:
+    places = [
+        ComparedPlace(
+            place=str(now.place),
+            ours=now.median,
+            theirs=then.median,
+            ratio=_speed(now.median, figure) / _speed(then.median, figure),
+        )
+        for now, then in kind.alike
+    ]
+    return ComparedKind(
+        what=figure.what,
+        figure=figure.figure,
+        size=figure.size,
+        kind=figure.kind,
+        places=kind.places,
+        unit=figure.unit,
+        ours=kind.ours,
+        theirs=kind.theirs,
+        worst=sorted(places, key=lambda place: place.ratio)[:WORST] if len(places) > 1 else [],
+        **comparison.values(),
     )

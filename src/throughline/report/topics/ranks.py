@@ -151,8 +151,8 @@ def notes(scope: Scope, group: Group) -> Iterator[Note]:
 def _slower(own: Own) -> str:
     standing = own.standing
     text = f"{percent(-(standing.distance or 0.0), 1)} slower than {standing.others} others"
-    if standing.others_range:
-        text += f" (range of the others {' to '.join(map(_signed, standing.others_range))})"
+    if standing.others_low is not None and standing.others_high is not None:
+        text += f" (range of the others {_signed(standing.others_low)} to {_signed(standing.others_high)})"
     return text
 
 
