@@ -206,9 +206,9 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
 
 
 LABELLED = 0.12  # a part that takes at least this share of the longest step has its own share written on it
-BAR = 0.27  # inches for each bar
-WHISKERS = {"communication": -0.2, "input": 0.2}
-"""The distance from the middle of a bar to the range of a part: no range covers another."""
+BAR = 0.3  # inches for each bar and its ranges
+WHISKERS = {"communication": -0.37, "input": 0.37}
+"""The distance from the middle of a bar to the range of a part, above and below the bar: it covers no figure."""
 LOOKS = {"communication": (1, "///"), "input": (2, "\\\\\\")}
 """Colour and hatch of a part. Without colours the hatch tells the parts apart."""
 
@@ -221,12 +221,12 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     longest = 1000 * max(step.step_s for step in splits)
     named: set[str] = set()
     for row, step in enumerate(splits):
-        end = 0.0
+        end, furthest = 0.0, 0.0
         for name, seconds in step.shown.items():
             index, hatch = LOOKS.get(name, (0, ""))
             colour, label = theme.colour(index), None if name in named else name
             paint: dict[str, Any] = {"facecolor": colour, "edgecolor": theme.surface, "hatch": hatch, "lw": 0}
-            axes.barh(row, 1000 * seconds, 0.7, left=end, label=label, **paint)
+            axes.barh(row, 1000 * seconds, 0.56, left=end, label=label, **paint)
             named.add(name)
             if 1000 * seconds >= LABELLED * longest:
                 look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "fontweight": "bold"}
@@ -237,10 +237,11 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
             if part and part.n > 1 and not part.control:
                 ends = [max(0.0, end + 1000 * limit) for limit in (part.low_s, part.high_s)]
                 axes.plot(ends, [row + WHISKERS[name]] * 2, "|-", color=theme.ink, lw=1.1, ms=3.5, zorder=4)
+                furthest = max(furthest, *ends)
             end += 1000 * seconds
         total: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
         total |= {"annotation_clip": False, "fontsize": 8.5, "color": theme.muted}
-        axes.annotate(f"{milliseconds(step.step_s)} ms", (end, row), **total)
+        axes.annotate(f"{milliseconds(step.step_s)} ms", (max(end, furthest), row), **total)
     axes.set_xlim(left=0)
     draws.legend_above(axes, theme, 3)
     return figure
