@@ -6,14 +6,12 @@ again. The rules that also hold for measured and imported rows are `throughline.
 here are about the other figures that a publication prints: they have to follow from each other.
 """
 
-from __future__ import annotations
-
-import argparse
 import csv
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+from throughline.command import run
 from throughline.comparables import flop_conventions, plausibility, published
 from throughline.comparables.plausibility import (
     DATASHEET,
@@ -28,6 +26,7 @@ from throughline.comparables.plausibility import (
     quotient,
     series,
 )  # fmt: skip
+from throughline.files import atomic
 from throughline.numbers import percent
 from throughline.records import Result, ends
 
@@ -187,29 +186,30 @@ def columns(path: Path) -> list[str]:
     return ["; ".join(texts.get(id(row), ())) for row in rows]
 
 
-def write(path: Path) -> None:
+def write_column(path: Path) -> None:
     """Write the column `implausible` of a file."""
     texts = columns(path)
     with path.open(encoding="utf-8", newline="") as stream:
         lines = list(csv.DictReader(stream))
-    with path.open("w", encoding="utf-8", newline="") as stream:
+    with atomic(path) as file, file.open("w", encoding="utf-8", newline="") as stream:
         writer = csv.DictWriter(stream, list(dict.fromkeys([*lines[0], "implausible"])), lineterminator="\n")
         writer.writeheader()
         writer.writerows(line | {"implausible": text} for line, text in zip(lines, texts, strict=True))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", nargs="?", type=Path, default=published.FILE)
-    parser.add_argument("--write", action="store_true", help="write the column `implausible` of the file")
-    arguments = parser.parse_args()
-    for doubt in doubts(list(published.read(arguments.file))):
+def main(file: Path = published.FILE, /, write: bool = False) -> None:
+    """Print what is implausible about published results.
+
+    file: a file with the columns of resources/published.csv
+    write: write the column `implausible` of the file
+    """
+    for doubt in doubts(list(published.read(file))):
         row = doubt.row
         what = f"{row.source}, {row.framework}, {row.model}, {row.precision or 'precision not stated'}"
         print(f"{doubt.rule}: {what}, {row.devices} devices: {doubt.text} [{row.place}]")
-    if arguments.write:
-        write(arguments.file)
+    if write:
+        write_column(file)
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

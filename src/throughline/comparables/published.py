@@ -34,18 +34,29 @@ def jobs(model: str) -> list[Result]:
 
 def read(path: Path) -> Iterator[Result]:
     """Yield the rows of such a file. Raise a UserError that names the line if a row is wrong."""
-    with path.open(encoding="utf-8", newline="") as stream:
-        for number, row in enumerate(csv.DictReader(stream), start=2):
-            try:
-                yield Result.model_validate(_values({key: text for key, text in row.items() if text}))
-            except (ValidationError, ValueError) as error:
-                fault = error.errors()[0] if isinstance(error, ValidationError) else None
-                reason = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault else str(error)
-                raise UserError(
-                    f"{path}, line {number} is no published result",
-                    why=reason,
-                    next_step="correct the line; docs/compare.md describes the columns",
-                ) from None
+    try:
+        with path.open(encoding="utf-8", newline="") as stream:
+            lines = list(csv.DictReader(stream))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no CSV in UTF-8"
+        raise UserError(
+            f"{path} cannot be read",
+            why=reason,
+            next_step="name a CSV file with the columns of resources/published.csv",
+        ) from None
+    if not lines:
+        raise UserError(f"{path} has no rows", next_step="docs/compare.md describes the columns")
+    for number, row in enumerate(lines, start=2):
+        try:
+            yield Result.model_validate(_values({key: text for key, text in row.items() if text}))
+        except (ValidationError, ValueError) as error:
+            fault = error.errors()[0] if isinstance(error, ValidationError) else None
+            reason = f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" if fault else str(error)
+            raise UserError(
+                f"{path}, line {number} is no published result",
+                why=reason,
+                next_step="correct the line; docs/compare.md describes the columns",
+            ) from None
 
 
 def _values(row: dict[str, str]) -> dict[str, Any]:

@@ -44,13 +44,28 @@ def rules(rows: Sequence[Result]) -> list[str]:
     return [doubt.rule for doubt in implausible.doubts(rows)]
 
 
-def test_a_wrong_line_is_named(tmp_path: Path) -> None:
-    lines = published.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
+@pytest.mark.parametrize(
+    ("text", "what", "why"),
+    [
+        (None, "cannot be read", "No such file"),
+        (b"\xcf\x00\xff", "cannot be read", "no CSV in UTF-8"),
+        (b"", "has no rows", ""),
+        (b"a,b\n1,2\n", "line 2 is no published result", "source: Field required"),
+        (",fp31,", "line 3 is no published result", "precision: "),
+        (",1 GPU,", "line 3 is no published result", "invalid literal"),
+    ],
+)
+def test_a_wrong_file_and_a_wrong_line_are_named(text: str | bytes | None, what: str, why: str, tmp_path: Path) -> None:
     path = tmp_path / "published.csv"
-    path.write_text("".join([lines[0], lines[1], lines[2].replace(",fp32,", ",fp31,")]), encoding="utf-8")
-    with pytest.raises(UserError, match="line 3 is no published result") as caught:
+    if isinstance(text, bytes):
+        path.write_bytes(text)
+    elif text:
+        lines = published.FILE.read_text(encoding="utf-8").splitlines(keepends=True)
+        wrong = lines[2].replace(",fp32," if "fp" in text else ",1,", text, 1)
+        path.write_text("".join([*lines[:2], wrong]), encoding="utf-8")
+    with pytest.raises(UserError, match=what) as caught:
         list(published.read(path))
-    assert caught.value.why and caught.value.why.startswith("precision: ")
+    assert why in (caught.value.why or "")
 
 
 def test_published_rows_have_their_doubts() -> None:
