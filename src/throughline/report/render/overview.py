@@ -86,7 +86,6 @@ def table(every: Sequence[Best]) -> Table:
                 f"{best.measured}/{best.cells}", best.measured, kind="short" * (best.measured < best.cells)
             ),
         ),
-        Column(heading="warnings", read=lambda best: str(len(best.cell.record.warnings)) if best.cell.ok else ""),
     ]
     lines, before = [], None
     for best in every:

@@ -285,11 +285,11 @@ def finish(figure: Plot, axes: Axes, labels: Sequence[Label], theme: Theme, lege
     if axes.get_yscale() == "linear" and axes.get_autoscaley_on():
         axes.set_ylim(0, 1.06 * axes.dataLim.ymax)
     ordered = sorted(labels, key=lambda label: -label[1])
-    room = 72 * (theme.size[1] - 0.4) / len(ordered)
+    room = 72 * (theme.size[1] - MARGINS[3]) / len(ordered)
     with_figures = room >= 18
     key: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "borderaxespad": 0.2, "frameon": False}
     key |= {"labelcolor": [label[4] for label in ordered], "handlelength": 1.7, "handletextpad": 0.5}
-    key |= {"labelspacing": 0.35, "prop": {"size": min(8.5, room / (2.5 if with_figures else 1.35))}}
+    key |= {"labelspacing": 0.35, "prop": {"size": min(8.5, room / (2.9 if with_figures else 1.6))}}
     box = axes.legend(
         [Line2D([], [], color=label[4], marker=label[5] or "", ls="-", lw=1.4, ms=4.5) for label in ordered],
         [f"{label[2]}\n{label[3]}" if with_figures else label[2] for label in ordered],

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
+from matplotlib.transforms import offset_copy
 
 from throughline.numbers import percent, reading
 from throughline.records import PredictedSeries
@@ -89,9 +90,11 @@ def speedup(group: Group, theme: Theme) -> Plot:
             text = f"{series.points[-1].median:.2f}× ({percent(cells[-1].record.efficiency)})"
             labels.append(plots.line(axes, series, colour, theme, theme.marker(index), text))
             topologies += [cell.topology for cell in cells]
+        beside = offset_copy(axes.transData, figure, x=3.0 * index, units="points")
         for cell in cells:
             if ends := cell.record.speedup_range:
-                axes.vlines(cell.topology.world, ends[0], ends[1], color=colour, lw=1.4, zorder=4)
+                axes.vlines(cell.topology.world, ends[0], ends[1], color=colour, lw=1.4, zorder=4, transform=beside)
+                axes.update_datalim([(cell.topology.world, ends[1])])
     plots.device_axis(axes, topologies)
     most, legend = max((topology.world for topology in topologies), default=1), ""
     if most > 1 and len(bases) == 1:

@@ -217,7 +217,7 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     """Draw a horizontal bar for each framework and topology, in ms per step, with the range of each measured part."""
     heading = f"{group.benchmark}: a step's time, {settings(group)}"
     figure, axes = draws.lying([step.cell.name for step in splits], theme, heading, BAR, right=0.75, top=0.72)
-    axes.set_xlabel("ms per step; black lines: range of a part over the repeats", color=theme.muted, fontsize=9, x=0.3)
+    axes.set_xlabel("ms per step; black lines: range of a part", color=theme.muted, fontsize=9, x=0.3)
     longest = 1000 * max(step.step_s for step in splits)
     named: set[str] = set()
     for row, step in enumerate(splits):
@@ -228,12 +228,12 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
             paint: dict[str, Any] = {"facecolor": colour, "edgecolor": theme.surface, "hatch": hatch, "lw": 0}
             axes.barh(row, 1000 * seconds, 0.56, left=end, label=label, **paint)
             named.add(name)
-            if 1000 * seconds >= LABELLED * longest:
+            part = step.parts.get(name)
+            if 1000 * seconds >= LABELLED * longest and not (part and part.doubt):
                 look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "fontweight": "bold"}
                 box = {"facecolor": colour, "edgecolor": "none", "pad": 1.0}
                 middle = (end + 500 * seconds, row)
                 axes.annotate(percent(seconds / step.step_s), middle, color=theme.surface, bbox=box, **look)
-            part = step.parts.get(name)
             if part and part.n > 1 and not part.control:
                 ends = [max(0.0, end + 1000 * limit) for limit in (part.low_s, part.high_s)]
                 axes.plot(ends, [row + WHISKERS[name]] * 2, "|-", color=theme.ink, lw=1.1, ms=3.5, zorder=4)
