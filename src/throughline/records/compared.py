@@ -6,7 +6,6 @@ from pydantic import Field
 
 from throughline.records.acceptance import name_of
 from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema, Whole
-from throughline.records.summary import Cost
 from throughline.study.acceptance import PlaceKind
 
 PairVerdict = Literal["faster", "slower", "no difference", "inconclusive", "not comparable"]
@@ -145,47 +144,48 @@ class ComparedArchive(Entry):
     acceptance: ComparedAcceptance | None = Field(None, exclude_if=lambda value: value is None)
 
 
-class BreakEven(Entry):
-    """At which price a device hour of a machine is worth as much as one of another machine.
-
-    Both do the same work on as many devices. against: the other machine and its cell. worth: a device hour of this
-    machine in device hours of the other one, with its interval; None without a test. price: the break-even price, if
-    that of the other machine is known, with its interval. verdict: whether the price of this machine is below it.
-    """
-
-    against: str
-    worth: Positive
-    worth_at_least: Positive | None
-    worth_at_most: Positive | None
-    price: Positive | None
-    price_at_least: Positive | None
-    price_at_most: Positive | None
-    verdict: Literal["below", "above", "inconclusive"] | None
-
-
 class MachineCell(Entry):
     """A measured cell of a machine, with the cost of its devices.
 
     machine: `here`, or the name of the archive or folder. work: cells with the same number do the same work. repeats:
-    the valid ones. best_value: `yes`, or `inconclusive` with the cheapest, or empty; None if no cell can be named, for
-    the reason in `why`.
+    the valid ones. best_value: `yes`, or `inconclusive` with the cheapest, or empty. reasons: why a figure is not
+    known.
+
+    The fields of a break-even price are known of the fastest cell on as many devices as a cell of the first machine,
+    which is named in `break_even_with`. worth: a device hour of this machine in device hours of the first one, with its
+    interval. break_even_price: the price of a device hour at which this machine is worth as much as the first one, with
+    its interval. price_is: whether the price of this machine is below it.
     """
 
     work: Count
-    benchmark: str
     machine: str
     device: str | None
+    benchmark: str
     framework: str
     topology: str
     precision: str
     batch: Count
-    samples_per_s: Positive
+    throughput: Positive
     unit: str
     repeats: Whole
-    cost: Cost
+    price_per_device_hour: Positive | None
+    price_per_million_samples: Positive | None
+    samples_per_currency_unit: Positive | None
+    task_hours: Positive | None
+    task_price: Positive | None
+    currency: str | None
     best_value: Literal["yes", "inconclusive", ""] | None
-    why: str
-    break_even: BreakEven | None = None
+    break_even_with: str | None = None
+    worth: Positive | None = None
+    worth_at_least: Positive | None = None
+    worth_at_most: Positive | None = None
+    break_even_price: Positive | None = None
+    break_even_at_least: Positive | None = None
+    break_even_at_most: Positive | None = None
+    break_even_currency: str | None = None
+    price_is: Literal["below", "above", "inconclusive"] | None = None
+    price_source: str | None
+    reasons: dict[str, str]
 
     @property
     def name(self) -> str:

@@ -62,18 +62,13 @@ def test_one_table_has_the_cells_of_both_machines(folders: tuple[Path, Path], tm
 
 def test_the_break_even_price_has_the_interval_of_the_ratio(folders: tuple[Path, Path]) -> None:
     *ours, other = compared(*folders)
-    even = other.break_even
-    assert even and even.worth_at_least and even.worth_at_most and not any(cell.break_even for cell in ours)
-    assert even.against == "here (Tesla V100-SXM2-16GB): torch 1n1g, fp32, batch 32" and even.verdict == "below"
-    assert even.worth == pytest.approx((210 * 212 * 209 / 100 / 101 / 99.5) ** (1 / 3))
-    assert even.worth_at_least < 2.1 < even.worth_at_most
-    assert (even.price, even.price_at_least) == pytest.approx((5.3 * even.worth, 5.3 * even.worth_at_least))
-    verdicts = [
-        cell.break_even and cell.break_even.verdict
-        for price, currency in ((12.0, "CNY"), (12.0, "EUR"))
-        for cell in compared(*folders, A100=Price(per_hour=price, currency=currency))[2:]
-    ]
-    assert verdicts == ["above", None]
+    assert other.worth and other.worth_at_least and other.worth_at_most and not any(cell.worth for cell in ours)
+    assert other.break_even_with == "here (Tesla V100-SXM2-16GB): torch 1n1g, fp32, batch 32"
+    assert other.worth == pytest.approx((210 * 212 * 209 / 100 / 101 / 99.5) ** (1 / 3))
+    assert other.worth_at_least < 2.1 < other.worth_at_most and other.price_is == "below"
+    assert (other.break_even_price, other.break_even_at_least) == (5.3 * other.worth, 5.3 * other.worth_at_least)
+    for currency, price_is in (("CNY", "above"), ("EUR", None)):
+        assert compared(*folders, A100=Price(per_hour=12.0, currency=currency))[2].price_is == price_is
 
 
 def test_no_best_value_without_a_verdict_of_the_repeats(folders: tuple[Path, Path]) -> None:
@@ -88,7 +83,7 @@ def test_no_best_value_without_a_verdict_of_the_repeats(folders: tuple[Path, Pat
     found = compared(here, other)
     assert [cell.best_value for cell in found if cell.topology == "1n1g"] == ["inconclusive"] * 2
     mixed = compared(here, other, A100=Price(per_hour=1.0, currency="EUR"))
-    assert {(cell.best_value, cell.why) for cell in mixed} == {(None, "prices are in CNY and EUR")}
+    assert {(cell.best_value, cell.reasons["best_value"]) for cell in mixed} == {(None, "prices are in CNY and EUR")}
 
 
 def test_other_data_are_other_work(folders: tuple[Path, Path]) -> None:

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline import ratios
-from throughline.ratios import Tested
 from throughline.records import Cost
-from throughline.records.compared import BreakEven, MachineCell
+from throughline.records.compared import MachineCell
 from throughline.report.analysis import cost, judged_pairs
 from throughline.report.analysis.best_value import best_value
 from throughline.report.analysis.cells import Cell, Group
@@ -36,6 +35,10 @@ class Option:
     @property
     def device(self) -> str | None:
         return self.cell.device.name if self.cell.device else None
+
+    @property
+    def devices(self) -> int:
+        return self.cell.topology.world
 
     @property
     def name(self) -> str:
@@ -61,9 +64,7 @@ def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]
 
 
 def _options(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> Iterator[Option]:
-    tasks: dict[
-        str, int
-    ] = {}  # the samples of each benchmark's whole training: the first machine that states them counts
+    tasks: dict[str, int] = {}  # the samples of a whole training; the first machine that states them counts
     for group in (group for groups in machines.values() for group in groups):
         for cell in group.measured:
             if cell.record.cost.total_samples:
@@ -101,31 +102,36 @@ def _cells(work: int, options: Sequence[Option], again: Sequence[Pair]) -> Itera
     even = dict(_break_evens([option for option in options if not option.cell.barred], again))
     for benchmark in dict.fromkeys(option.cell.group.benchmark for option in options):
         same = [option for option in options if option.cell.group.benchmark == benchmark]
-        costs = {option.cell: option.cost for option in same if not option.cell.barred}
-        best, why = best_value(costs, again)
+        best, why = best_value({option.cell: option.cost for option in same if not option.cell.barred}, again)
         for option in same:
-            cell, group = option.cell, option.cell.group
+            cell, money = option.cell, option.cost
             yield MachineCell(
                 work=work,
-                benchmark=benchmark,
                 machine=option.machine,
                 device=option.device,
+                benchmark=benchmark,
                 framework=cell.shown,
                 topology=str(cell.topology),
-                precision=group.precision,
-                batch=group.batch,
-                samples_per_s=cell.median,
-                unit=group.unit,
+                precision=cell.group.precision,
+                batch=cell.group.batch,
+                throughput=cell.median,
+                unit=cell.group.unit,
                 repeats=cell.record.n_ok,
-                cost=option.cost,
+                price_per_device_hour=money.price_per_device_hour,
+                price_per_million_samples=money.per_million_samples,
+                samples_per_currency_unit=money.samples_per_currency_unit,
+                task_hours=money.task_hours,
+                task_price=money.task_price,
+                currency=money.currency,
                 best_value=None if why else "" if cell not in best else "yes" if len(best) == 1 else "inconclusive",
-                why=why,
-                break_even=even.get(option),
+                price_source=money.price_source,
+                reasons=money.reasons | ({"best_value": why} if why else {}),
+                **even.get(option, {}),
             )
 
 
-def _break_evens(options: Iterable[Option], again: Sequence[Pair]) -> Iterator[tuple[Option, BreakEven]]:
-    """Yield the break-even price of each machine and device, against the first one.
+def _break_evens(options: Iterable[Option], again: Sequence[Pair]) -> Iterator[tuple[Option, dict[str, Any]]]:
+    """Yield the fields of the break-even price of each machine and device, against the first one.
 
     The fastest options are compared, on the fewest and on the most devices that both were measured on.
     """
@@ -133,43 +139,30 @@ def _break_evens(options: Iterable[Option], again: Sequence[Pair]) -> Iterator[t
     for option in options:
         if option.device:
             kinds.setdefault((option.machine, option.device), []).append(option)
-    for other in list(kinds.values())[1:]:
-        base = next(iter(kinds.values()))
-        both = sorted(
-            {option.cell.topology.world for option in base} & {option.cell.topology.world for option in other}
-        )
-        for world in dict.fromkeys([*both[:1], *both[-1:]]):
-            first, second = _fastest(base, world), _fastest(other, world)
+    base, *others = kinds.values() or [[]]
+    for other in others:
+        both = sorted({option.devices for option in base} & {option.devices for option in other})
+        for number in dict.fromkeys([*both[:1], *both[-1:]]):
+            first, second = (
+                max((option for option in kind if option.devices == number), key=lambda option: option.cell.median)
+                for kind in (base, other)
+            )
             yield second, _break_even(first, second, again)
 
 
-def _fastest(options: Iterable[Option], world: int) -> Option:
-    on_as_many = [option for option in options if option.cell.topology.world == world]
-    return max(on_as_many, key=lambda option: option.cell.median)
-
-
-def _break_even(base: Option, other: Option, again: Sequence[Pair]) -> BreakEven:
+def _break_even(base: Option, other: Option, again: Sequence[Pair]) -> dict[str, Any]:
     found = judged_pairs.noise_of((base.cell, other.cell), again)
     tested = ratios.tested(base.cell.repeats, other.cell.repeats, paired=False, noise=found)
     worth = tested.ratio if tested else other.cell.median / base.cell.median
-    price = base.cost.price_per_device_hour
-    return BreakEven(
-        against=base.name,
-        worth=worth,
-        worth_at_least=tested.low if tested else None,
-        worth_at_most=tested.high if tested else None,
-        price=price * worth if price else None,
-        price_at_least=price * tested.low if price and tested else None,
-        price_at_most=price * tested.high if price and tested else None,
-        verdict=_verdict(base.cost, other.cost, tested),
-    )
-
-
-def _verdict(base: Cost, other: Cost, tested: Tested | None) -> Any:
-    """Return whether the price of `other` is below or above its break-even price; None without prices or a test."""
-    if not (tested and base.price_per_device_hour and other.price_per_device_hour and base.currency == other.currency):
-        return None
-    paid = other.price_per_device_hour / base.price_per_device_hour
-    if paid < tested.low:
-        return "below"
-    return "above" if paid > tested.high else "inconclusive"
+    price, paid = base.cost.price_per_device_hour, other.cost.price_per_device_hour
+    fields: dict[str, Any] = {"break_even_with": base.name, "worth": worth}
+    if price:
+        fields |= {"break_even_price": price * worth, "break_even_currency": base.cost.currency}
+    if tested:
+        fields |= {"worth_at_least": tested.low, "worth_at_most": tested.high}
+    if tested and price:
+        low, high = price * tested.low, price * tested.high
+        fields |= {"break_even_at_least": low, "break_even_at_most": high}
+        if paid and base.cost.currency == other.cost.currency:
+            fields["price_is"] = "below" if paid < low else "above" if paid > high else "inconclusive"
+    return fields

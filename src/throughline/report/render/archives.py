@@ -7,10 +7,11 @@ from typing import Any
 from throughline import __version__
 from throughline.files import write_text
 from throughline.records import read_compared
-from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Together
+from throughline.records.compared import Compared, ComparedArchive, Together
 from throughline.report.render import compare_acceptance, history, table_files, tested_ratios
 from throughline.report.render import machines as over_machines
-from throughline.report.render.tables import CSV, FORMS, PAGE, Column, Entry, Line, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Table
+from throughline.report.render.tested_ratios import field
 from throughline.report.topic import Topic
 
 INTRO = (
@@ -28,42 +29,28 @@ TEST = (
     "The test is Welch's t-test on logarithms, with Holm's correction for all cells of this archive. A/A runs of "
     "either side enter it, and without them a verdict is about these runs only (extras: [aa])."
 )
+IN_FILE = ("benchmark", "batch", "precision", "framework", "topology", "unit")
+"""Columns of the CSV, in which the page has the name of the cell."""
 COLUMNS = (
-    Column(heading="cell", forms=(PAGE,), names=True),
-    *(
-        Column(key, forms=(CSV,))
-        for key in ("archive", "benchmark", "batch", "precision", "framework", "topology", "unit")
-    ),
+    Column(heading="cell", read=field("name"), forms=(PAGE,), names=True),
+    Column("archive", read=lambda line: line[0].name, forms=(CSV,)),
+    *(Column(key, read=field(key), forms=(CSV,)) for key in IN_FILE),
     *tested_ratios.COLUMNS,
-    Column("smallest_difference", forms=(CSV,)),
-    Column("differs", "only here differs"),
+    Column("smallest_difference", read=field("smallest_difference"), forms=(CSV,)),
+    Column("differs", "only here differs", read=lambda line: "; ".join(map(str, line[1].differs))),
 )
 
 
-def table(archives: Sequence[ComparedArchive]) -> Table:
+def table(archives: Sequence[ComparedArchive], form: str) -> Table | None:
     """Return a line for each cell of these archives."""
-    return Table(
-        COLUMNS, [Line(_entries(archive, cell)) for archive in archives for cell in archive.cells], forms=FORMS
-    )
-
-
-def _entries(archive: ComparedArchive, cell: ComparedCell) -> list[Entry]:
-    parts = [archive.name, cell.benchmark, str(cell.batch), cell.precision, cell.framework, cell.topology, cell.unit]
-    return [
-        Entry(cell.name),
-        *map(Entry.words, parts),
-        *tested_ratios.entries(cell),
-        Entry(value=cell.smallest_difference),
-        Entry.words("; ".join(map(str, cell.differs))),
-    ]
+    return Table.of([(archive, cell) for archive in archives for cell in archive.cells], COLUMNS).in_form(form)
 
 
 def write(compared: Path, cells: Path, machines: Path) -> None:
     """Write results/compare.json as two CSV files, unrounded: the cells, and what they cost on all machines."""
     found = read_compared(compared)
-    figures = table(found.archives).in_form(CSV)
-    assert figures
-    for output, shown in ((cells, figures), (machines, over_machines.table(found.machines, CSV))):
+    for output, shown in ((cells, table(found.archives, CSV)), (machines, over_machines.in_file(found.machines))):
+        assert shown
         write_text(output, table_files.csv(shown).to_csv(index=False, lineterminator="\n"))
 
 
@@ -79,9 +66,8 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
         return
     for number, archive in enumerate(compared.archives, start=1):
         if archive.cells:
-            topic = Topic(f"archive-{number}", f"Compared with {archive.name}", INTRO)
-            shown = table([archive]).in_form(PAGE)
-            yield {"topic": topic, "table": shown, "plots": [], "remarks": list(remarks(compared, archive))}
+            topic, told = Topic(f"archive-{number}", f"Compared with {archive.name}", INTRO), remarks(compared, archive)
+            yield {"topic": topic, "table": table([archive], PAGE), "plots": [], "remarks": list(told)}
         if archive.acceptance:
             yield compare_acceptance.section(archive, number)
 

@@ -1,6 +1,6 @@
 """An acceptance beside those of archives, as the page and tables/compare_acceptance.csv show it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,8 @@ from throughline.records import read_compared
 from throughline.records.acceptance import name_of
 from throughline.records.compared import ComparedAcceptance, ComparedArchive, ComparedKind
 from throughline.report.render import table_files, tested_ratios
-from throughline.report.render.tables import CSV, FORMS, PAGE, Column, Entry, Line, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
+from throughline.report.render.tested_ratios import field
 from throughline.report.topic import Topic
 
 INTRO = (
@@ -29,44 +30,38 @@ NOT_NUMBERED = (
     "Which node here is which node there is not known: the numbers are of another cluster, of another "
     "results/acceptance.local.json, or of simulated nodes. So no places are named."
 )
+
+
+def _size(line: tuple[ComparedArchive, ComparedKind]) -> Entry:
+    return Entry.of(line[1].size, "{:,}".format, "the figure has no size")
+
+
+def _worst(line: tuple[ComparedArchive, ComparedKind]) -> str:
+    return "; ".join(f"{place.place} {100 * (place.ratio - 1):+.1f} %" for place in line[1].worst)
+
+
 COLUMNS = (
-    Column("places", "places", names=True),
-    Column("figure", "figure"),
-    *(Column(key, forms=(CSV,)) for key in ("archive", "what", "kind")),
-    Column("size", "size", "rows, elements or bytes", whole=True),
-    Column("unit", "unit"),
+    Column("places", "places", read=field("places"), names=True),
+    Column("figure", "figure", read=lambda line: name_of(line[1].what, line[1].figure)),
+    Column("archive", read=lambda line: line[0].name, forms=(CSV,)),
+    Column("what", read=field("what"), forms=(CSV,)),
+    Column("kind", read=field("kind"), forms=(CSV,)),
+    Column("size", "size", "rows, elements or bytes", read=_size, whole=True),
+    Column("unit", "unit", read=field("unit")),
     *tested_ratios.COLUMNS,
-    Column("lost_most", "lost most"),
+    Column("lost_most", "lost most", read=_worst),
 )
 
 
-def table(archives: list[ComparedArchive]) -> Table:
+def table(archives: Sequence[ComparedArchive], form: str) -> Table | None:
     """Return a line for each kind of measurement of each archive."""
-    lines = [
-        Line(_entries(archive.name, kind))
-        for archive in archives
-        if archive.acceptance
-        for kind in archive.acceptance.kinds
-    ]
-    return Table(COLUMNS, lines, forms=FORMS)
-
-
-def _entries(name: str, kind: ComparedKind) -> list[Entry]:
-    worst = [f"{place.place} {100 * (place.ratio - 1):+.1f} %" for place in kind.worst]
-    return [
-        Entry.words(kind.places),
-        Entry.words(name_of(kind.what, kind.figure)),
-        *map(Entry.words, (name, kind.what, kind.kind)),
-        Entry.of(kind.size, lambda size: f"{size:,}", "the figure has no size"),
-        Entry.words(kind.unit),
-        *tested_ratios.entries(kind),
-        Entry.words("; ".join(worst)),
-    ]
+    lines = [(archive, kind) for archive in archives if archive.acceptance for kind in archive.acceptance.kinds]
+    return Table.of(lines, COLUMNS).in_form(form)
 
 
 def write(compared: Path, output: Path) -> None:
     """Write the kinds of measurements in results/compare.json as CSV, unrounded."""
-    kinds = table(read_compared(compared).archives).in_form(CSV)
+    kinds = table(read_compared(compared).archives, CSV)
     assert kinds
     write_text(output, table_files.csv(kinds).to_csv(index=False, lineterminator="\n"))
 
@@ -75,7 +70,7 @@ def section(archive: ComparedArchive, number: int) -> dict[str, Any]:
     """Return the comparison with the acceptance of one archive, as the page prints it."""
     assert archive.acceptance
     topic = Topic(f"acceptance-{number}", f"The acceptance compared with {archive.name}", INTRO)
-    shown = table([archive]).in_form(PAGE)
+    shown = table([archive], PAGE)
     return {"topic": topic, "table": shown, "plots": [], "remarks": list(_remarks(archive.acceptance))}
 
 
