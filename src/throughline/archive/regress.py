@@ -15,6 +15,7 @@ from throughline.records.compared import ComparedArchive, ComparedCell, Compared
 
 Decision = Literal["slower", "fine", "cannot be told"]
 STATUS: dict[Decision, int] = {"fine": 0, "slower": 1, "cannot be told": 2}
+WORST_FIRST: tuple[Decision, ...] = ("slower", "cannot be told", "fine")
 ANNOTATIONS: dict[Decision, str] = {"slower": "error", "cannot be told": "warning", "fine": "notice"}
 GONE = "the archive has it, and the present results have no figure for it"
 
@@ -27,7 +28,6 @@ class Judged:
     name: str
     decision: Decision
     why: str
-    is_place: bool = False
 
     def __str__(self) -> str:
         return f"{self.name} against {self.archive}: {self.decision}: {self.why}"
@@ -50,27 +50,16 @@ def judge(compared: Compared, by: float) -> list[Judged]:
 def _of_archive(archive: ComparedArchive, limit: float) -> Iterator[Judged]:
     accepted = archive.acceptance
     for cell in (*archive.cells, *(accepted.kinds if accepted else ())):
-        decision = _decision(cell, limit)
-        yield Judged(archive.name, cell.name, decision, _figures(cell), isinstance(cell, ComparedKind))
-    for name in archive.only_there:
-        yield Judged(archive.name, name, "cannot be told", f"{GONE}{_because(archive.failed.get(name))}")
-    for name in accepted.only_there if accepted else ():
-        yield Judged(archive.name, name, "cannot be told", GONE, True)
-    for text in archive.unreadable:
-        yield Judged(archive.name, "a summary", "cannot be told", text)
-
-
-def _because(reason: str | None) -> str:
-    return f": {reason}" if reason else ""
-
-
-def _figures(cell: ComparedCell | ComparedKind) -> str:
-    """Return the change of speed with its interval, the verdict and its reason."""
-    tested = ""
-    if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most:
-        change, low, high = (end - 1 for end in (cell.tested_ratio, cell.tested_at_least, cell.tested_at_most))
-        tested = f"{100 * change:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %), "
-    return f"{tested}{cell.words}, {cell.because}"
+        why = f"{cell.words}, {cell.because}"
+        if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most:
+            change, low, high = (end - 1 for end in (cell.tested_ratio, cell.tested_at_least, cell.tested_at_most))
+            why = f"{100 * change:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %), {why}"
+        yield Judged(archive.name, cell.name, _decision(cell, limit), why)
+    for name in (*archive.only_there, *(accepted.only_there if accepted else ())):
+        why = ": ".join(filter(None, [GONE, archive.failed.get(name)]))
+        yield Judged(archive.name, name, "cannot be told", why)
+    for why in archive.unreadable:
+        yield Judged(archive.name, "a summary", "cannot be told", why)
 
 
 def _decision(cell: ComparedCell | ComparedKind, limit: float) -> Decision:
@@ -89,25 +78,16 @@ def _decision(cell: ComparedCell | ComparedKind, limit: float) -> Decision:
 
 def status(judged: Sequence[Judged]) -> int:
     """Return the exit status: 1 if something is slower, else 2 if something cannot be told or is gone, else 0."""
-    decisions = {one.decision for one in judged}
-    if "slower" in decisions:
-        return STATUS["slower"]
-    return STATUS["cannot be told" if "cannot be told" in decisions or not judged else "fine"]
+    decisions = {one.decision for one in judged} or {"cannot be told"}
+    return STATUS[next(decision for decision in WORST_FIRST if decision in decisions)]
 
 
 def lines(judged: Sequence[Judged], by: str) -> Iterator[str]:
     """Yield a line for each cell, and how many there are. On GitHub Actions, the lines are its annotations."""
     on_github = os.environ.get("GITHUB_ACTIONS") == "true"
     for one in judged:
-        command = f"::{ANNOTATIONS[one.decision]} title=Training speed::" if on_github else ""
-        yield f"{command}{_escaped(str(one)) if on_github else one}"
+        escaped = str(one).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        yield f"::{ANNOTATIONS[one.decision]} title=Training speed::{escaped}" if on_github else str(one)
     counted = Counter(one.decision for one in judged)
     told = ", ".join(f"{counted[decision]} {decision}" for decision in STATUS if counted[decision])
-    what = (
-        "cells and kinds of places" if any(one.is_place for one in judged) else "cell" if len(judged) == 1 else "cells"
-    )
-    yield f"{len(judged)} {what}: {told or 'nothing to compare'} (slower: by more than {percent(share(by), 1)})"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    yield f"{len(judged)} compared: {told or 'nothing'} (slower: by more than {percent(share(by), 1)})"

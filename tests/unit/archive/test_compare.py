@@ -216,7 +216,7 @@ def test_a_cell_of_the_baseline_that_is_lost_cannot_be_told(
     assert ended("compare.json") == 2
     printed = capsys.readouterr().out
     assert "bert bz32 fp32 torch 1n2g against old.zip: cannot be told" in printed and why in printed
-    assert "4 cells: 3 fine, 1 cannot be told" in printed
+    assert "4 compared: 3 fine, 1 cannot be told" in printed
     (told,) = [text for text in shown.remarks(found, found.archives[0]) if text.startswith("Only there")]
     assert ("out of memory" in told) == (lose is failed)
     compared(faster)
