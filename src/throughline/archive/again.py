@@ -133,26 +133,23 @@ def of_equivalence(path: Path) -> dict[str, Any]:
     The folder beside it, of its own name, has these records.
     """
     proof, folder = records.read_equivalence(path), path.with_suffix("")
-    _require_names(
-        *(name for kept in (proof.frameworks, proof.precisions) for key in kept for name in (key, *kept[key]))
-    )
-    derived = proof.model_dump(by_alias=True)
+    for kept in (proof.frameworks, proof.precisions):
+        _require_names(*kept, *(name for names in kept.values() for name in names))
+    derived, references = proof.model_dump(by_alias=True), proof.reference_loss
+    # With a layout over several devices, the only reference has fewer replicas than there are ranks.
+    only = next(iter(references.values())) if len(references) == 1 else None
     for framework, by_topology in proof.frameworks.items():
         for topology, compared in by_topology.items():
-            # With a layout over several devices, the reference has fewer replicas than ranks.
-            references = proof.reference_loss
-            only = next(iter(references.values())) if len(references) == 1 else None
             expected = references.get(str(Topology.parse(topology).world), only)
-            record = folder / f"{framework}_{topology}.json"
-            tolerance = compared.tolerance or proof.tolerance
-            derived["frameworks"][framework][topology] |= _comparison(compared, record, expected, tolerance)
+            follows = _comparison(compared, folder / f"{framework}_{topology}.json", expected, proof.tolerance)
+            derived["frameworks"][framework][topology] |= follows
     for framework, by_precision in proof.precisions.items():
         for precision, compared in by_precision.items():
-            record = next(iter(sorted(folder.glob(f"{framework}_*_{precision}.json"))), folder / f"{framework}.json")
+            record = next(folder.glob(f"{framework}_*_{precision}.json"), folder / f"{framework}__{precision}.json")
             in_fp32 = proof.frameworks[framework].get(record.stem.split("_")[-2])
             expected = in_fp32.loss if in_fp32 and not compared.skipped_steps else None  # no other reference is kept
-            tolerance = compared.tolerance or proof.tolerance
-            derived["precisions"][framework][precision] |= _comparison(compared, record, expected, tolerance)
+            follows = _comparison(compared, record, expected, proof.tolerance)
+            derived["precisions"][framework][precision] |= follows
     return derived
 
 
@@ -165,7 +162,7 @@ def _comparison(
     losses = equivalence.means(files.read_json(record))
     if not expected or compared.verdict not in ("equal", "different"):
         return {"loss": losses[: len(compared.loss)]}
-    judged = equivalence.judged(losses, expected[: len(losses)], tolerance)
+    judged = equivalence.judged(losses, expected[: len(losses)], compared.tolerance or tolerance)
     updates = compared.updates
     off = updates and (updates.verdict == "different" or any(tensor.excess > 1 for tensor in updates.tensors.values()))
     figures = judged.model_dump(include={"loss", "difference", "largest_difference", "at_step"})
@@ -179,13 +176,11 @@ def of_search(path: Path) -> dict[str, Any]:
     size, largest = ("batch", "largest_batch_per_device") if search.quantity == "batch" else ("size", "largest_size")
     for framework, found in search.frameworks.items():
         if found.status == "ok":
-            tried = {
-                status: [getattr(one, size) for one in found.tries if one.status == status]
-                for status in ("fits", "oom")
-            }
-            derived["frameworks"][framework] |= {
-                largest: max(tried["fits"], default=None), "smallest_out_of_memory": min(tried["oom"], default=None),
-            }  # fmt: skip
+            fits, oom = (
+                [getattr(one, size) for one in found.tries if one.status == status] for status in ("fits", "oom")
+            )
+            sizes = {largest: max(fits, default=None), "smallest_out_of_memory": min(oom, default=None)}
+            derived["frameworks"][framework] |= sizes
     return derived
 
 

@@ -65,16 +65,12 @@ def check(path: Path) -> Verdict:
             ]
             doubts = [*_doubts(archive), *safely(archive.folder, NAME, _absent(archive, runs))]
         # A word may follow from a rule that has changed. A figure may not.
-        excused = [not same and (one.word or bool(OF_RULES.search(f"{one.file}: {one.what}"))) for one in found]
+        excused = set() if same else {one for one in found if one.word or OF_RULES.search(f"{one.file}: {one.what}")}
         return Verdict(
-            differences=[one for one, is_note in zip(found, excused, strict=True) if not is_note],
-            notes=[one for one, is_note in zip(found, excused, strict=True) if is_note],
+            differences=[one for one in found if one not in excused],
+            notes=[one for one in found if one in excused],
             doubts=doubts,
-            counts={
-                "files": len(archive.digests),
-                "records": len(runs),
-                "summaries": len(archive.summaries),
-            },
+            counts={"files": len(archive.digests), "records": len(runs), "summaries": len(archive.summaries)},
             same_rules=same,
             version=archive.contents.version,
         )

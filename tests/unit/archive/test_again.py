@@ -13,6 +13,7 @@ from throughline.checks.convergence_check import judge
 from throughline.checks.equivalence import judged
 from throughline.files import UserError, write_json
 from throughline.records import Curve, Equivalence, MaxBatch
+from throughline.records.checks import Comparison
 from unit.archive.test_archive import DEMO
 
 Proof = tuple[dict[str, Any], Path]
@@ -24,7 +25,8 @@ def proven(tmp_path: Path) -> Proof:
     proof = json.loads((DEMO / "proofs.jsonl").read_text().splitlines()[0])
     in_fp32 = proof["frameworks"]["torch"]["1n1g"]
     lower = judged([loss * (1 + 1e-6 * step) for step, loss in enumerate(in_fp32["loss"][:10])], in_fp32["loss"], 1e-3)
-    proof["precisions"] = {"torch": {"bf16": lower.model_dump() | {"updates": in_fp32["updates"]}}}
+    unsupported = Comparison(verdict="unsupported", reason="no kernel").model_dump()  # it leaves no record
+    proof["precisions"] = {"torch": {"bf16": lower.model_dump() | {"updates": in_fp32["updates"]}, "fp8": unsupported}}
     kept = {f"{name}_{topology}": one for name, of in proof["frameworks"].items() for topology, one in of.items()}
     for name, compared in {**kept, "torch_1n1g_bf16": proof["precisions"]["torch"]["bf16"]}.items():
         write_json(tmp_path / f"equivalence/{name}.json", {"ranks": [{"loss": compared["loss"]}]})
@@ -75,7 +77,7 @@ def tensor_above_its_tolerance(compared: dict[str, Any]) -> None:
 )
 def test_what_was_typed_is_found(change: Callable[[dict[str, Any]], None], told: str, kind: str, proven: Proof) -> None:
     proof, path = proven
-    change(next(one for of in proof[kind].values() for one in of.values() if one["updates"]["tensors"]))
+    change(next(one for of in proof[kind].values() for one in of.values() if one["updates"]))
     assert any(told in line for line in found(proof, path))
 
 
