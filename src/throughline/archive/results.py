@@ -4,12 +4,11 @@ A folder is the folder `results/` of another workflow, or a copy of it. Nothing 
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from throughline import files, records
 from throughline.archive import compare_acceptance
@@ -31,19 +30,19 @@ NEXT = (
 
 @dataclass(frozen=True)
 class Results:
-    """The results of one side.
+    """The results of one side, in a folder.
 
-    json: returns the value of a JSON file by its name below the folder of results. sha256, version: of an archive.
-    unreadable: summaries that were left out, with the reason. acceptance: None without one.
+    acceptance: None without one. sha256, version: of an archive. unreadable: summaries that were left out, with the
+    reason.
     """
 
     name: str
+    folder: Path
     groups: Sequence[Group]
-    json: Callable[[str], Any]
+    acceptance: compare_acceptance.Side | None = None
     sha256: str | None = None
     version: str | None = None
     unreadable: Sequence[str] = ()
-    acceptance: compare_acceptance.Side | None = None
 
     @cached_property
     def cells(self) -> dict[Key, Cell]:
@@ -67,13 +66,16 @@ class Results:
         return min((start for start in starts if start), default=None)
 
     def protocol(self, key: Key) -> int | None:
-        """Return the way of measuring of a cell's first run; None if its record cannot be read."""
+        """Return the way of measuring of a cell's first run; None if its record cannot be read.
+
+        A name in an archive may lead out of the folder: nothing there is read.
+        """
         group, logs = self.cells[key].group, self.cells[key].record.logs
-        if not logs:
+        path = self.folder / group.benchmark / group.name / (logs or [""])[0]
+        if not (logs and path.resolve().is_relative_to(self.folder.resolve())):
             return None
         try:
-            record = self.json(Path(group.benchmark, group.name, logs[0]).with_suffix(".json").as_posix())
-            protocol = record["spec"]["protocol"]
+            protocol = read_json(path.with_suffix(".json"))["spec"]["protocol"]
         except (UserError, LookupError, TypeError):
             return None
         return protocol if isinstance(protocol, int) else None
@@ -88,7 +90,7 @@ def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:
     """Return the present results."""
     groups = cells.groups([records.read_summary(path) for path in summaries])
     accepted = compare_acceptance.read(acceptance) if acceptance else None
-    return Results(machines.HERE, groups, lambda name: read_json(Path("results", name)), acceptance=accepted)
+    return Results(machines.HERE, Path("results"), groups, accepted)
 
 
 @contextmanager
@@ -96,20 +98,13 @@ def opened(path: Path) -> Iterator[Results]:
     """Open an archive, or a folder of results. UserError as from `looked_into` and `read_folder`."""
     if path.is_dir():
         groups = cells.groups(read_folder(path).values())
-        accepted = compare_acceptance.read(path / Path(study.RESULT).name)
-        yield Results(_name(path), groups, lambda name: read_json(path / name), acceptance=accepted)
+        yield Results(_name(path), path, groups, compare_acceptance.read(path / Path(study.RESULT).name))
         return
     with looked_into(path) as archive:
         readable, unreadable = _summaries(archive)
-        yield Results(
-            _name(path),
-            cells.groups(readable),
-            lambda name: read_json(archive.folder / "results" / name),
-            files.sha256(path),
-            archive.contents.version,
-            unreadable,
-            compare_acceptance.read(archive.folder / study.RESULT),
-        )
+        groups, accepted = cells.groups(readable), compare_acceptance.read(archive.folder / study.RESULT)
+        digest, version = files.sha256(path), archive.contents.version
+        yield Results(_name(path), archive.folder / "results", groups, accepted, digest, version, unreadable)
 
 
 def names(paths: Sequence[Path]) -> Mapping[str, Path]:

@@ -175,6 +175,16 @@ def test_runs_of_another_protocol_are_not_compared(here: Path) -> None:
     assert "measured in different ways (protocol 4 here, 3 there)" in cells[0].because
 
 
+def test_a_name_in_a_summary_leads_nowhere_else(here: Path) -> None:
+    def elsewhere(summary: Any) -> None:
+        for cell in summary["frameworks"]["torch"].values():
+            cell["logs"] = [f"{here}/elsewhere.log"]
+
+    Path("elsewhere.json").write_text('{"spec": {"protocol": 9}}')
+    cells = compared(archive("old.zip", elsewhere)).archives[0].cells
+    assert [cell.verdict for cell in cells] == ["no difference"] * 4
+
+
 def test_what_cannot_be_compared_at_all_is_an_error() -> None:
     def renamed(summary: Any) -> None:
         for part in ("frameworks", "environment", "baselines"):
