@@ -1,7 +1,7 @@
 """Write the tables of every topic from the summaries of one benchmark, as CSV and Markdown.
 
 summaries: bz<b>_<precision>.json of the benchmark
-output_dir: folder: {throughput,figures,memory,utilization,flops,cost}.{csv,md}, throughput.tex, {comparisons,split,pairs}.csv
+output_dir: folder: {throughput,figures,memory,utilization,flops,cost}.{csv,md}, throughput.tex, comparisons.csv, ...
 extras: other summaries, with which the benchmark is compared
 predictions: predictions.json of the benchmark, if there is one
 expected: the cells that were asked for, as JSON
