@@ -14,7 +14,7 @@ UNSURE = 0.1
 """A place that is behind by more than this share may be slow, although it is not called slow."""
 
 
-def of(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetFigure]) -> tuple[Cause, str]:
+def cause_of(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetFigure]) -> tuple[Cause, str]:
     """Return whether the machine, the program or a link is slow, and what shows it."""
     alone = [figure for figure in group if figure.kind in ("device", "node")]
     if not alone:
@@ -37,7 +37,7 @@ def of(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetFigure]
 
 def _of_pair(place: Place, slow: SlowFigure, figures: Sequence[FleetFigure]) -> tuple[Cause, str]:
     """Return what the other pairs of both nodes show. Pairs with a node whose link is slow show nothing."""
-    bad = {one.place.nodes[0] for figure in figures if figure.kind == "link" for one in figure.standings if one.slow}
+    bad = {link.place.nodes[0] for figure in figures if figure.kind == "link" for link in figure.standings if link.slow}
     kind = slow.what, slow.figure, slow.kind
     pairs = next(figure.standings for figure in figures if (figure.what, figure.figure, figure.kind) == kind)
     shown, is_fast = [], True
@@ -60,8 +60,8 @@ def _of_pair(place: Place, slow: SlowFigure, figures: Sequence[FleetFigure]) -> 
 def _of_link(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetFigure]) -> tuple[Cause, str]:
     """Return what a node shows alone whose pairs are slow. If its entries are no pairs, even its best pair is slow."""
     slow = {figure.place for figure in group if figure.kind == "pair"}
-    pairs = {one.place for figure in figures if figure.kind == "pair" for one in figure.standings}
-    count = sum(place.nodes[0] in pair.nodes for pair in pairs)
+    pairs = {pair.place for figure in figures if figure.kind == "pair" for pair in figure.standings}
+    count = sum(place.nodes[0] in nodes.nodes for nodes in pairs)
     most = f"{len(slow)} of its {count} pairs are slow, so " if slow else ""
     equal, behind = _alone(place, figures, [what for what, _ in NAMES])
     if equal and not behind:
@@ -76,9 +76,10 @@ def _alone(place: Place, figures: Sequence[FleetFigure], whats: Collection[str])
     equal, behind = set[str](), set[str]()
     for figure in figures:
         if figure.kind in ("device", "node") and figure.what in whats:
-            for one in figure.standings:
-                if one.others and one.place.nodes == place.nodes and place.device in (None, one.place.device):
-                    (behind if _may_be_slow(one) else equal).add(figure.words)
+            for standing in figure.standings:
+                here = standing.place.nodes == place.nodes and place.device in (None, standing.place.device)
+                if here and standing.others:
+                    (behind if _may_be_slow(standing) else equal).add(figure.words)
     return sorted(equal - behind), sorted(behind)
 
 

@@ -45,7 +45,7 @@ def differing(
     bad = {*owners, *((place.nodes[0], place.device) for place in slow if place.kind != "pair")}
     peers = {owner: facts for owner, facts in values.items() if owner not in bad}
     parts = needed(figure.what, kind, runs[0].measurement.spec.device == "cpu")
-    found = []
+    differences = []
     for node, device in owners:
         of_node = f" (node {node})" if len(nodes) > 1 else ""
         for fact in sorted(FACTS, key=lambda fact: fact.part not in parts):
@@ -59,8 +59,8 @@ def differing(
             if difference:
                 when = WHILE_TRAINING if trained and fact.of.startswith("telemetry") else ""
                 why = difference.why if fact.part in parts else None
-                found.append(difference.model_copy(update={"fact": f"{fact.words}{when}{of_node}", "why": why}))
-    return found
+                differences.append(difference.model_copy(update={"fact": f"{fact.words}{when}{of_node}", "why": why}))
+    return differences
 
 
 def _was_sampled(run: Run) -> bool:
@@ -180,7 +180,8 @@ def _difference(fact: Fact, here: Value | None, theirs: Sequence[Value]) -> Diff
     why = fact.why
     if isinstance(here, frozenset):
         sets = _of_type(theirs, frozenset)
-        more = [reason for reason in sorted(here) if sum(reason not in one for one in sets) >= MAJORITY * len(sets)]
+        lacking = Counter(reason for reasons in sets for reason in here - reasons)
+        more = [reason for reason in sorted(here) if lacking[reason] >= MAJORITY * len(sets)]
         here = why = ", ".join(more)
         others = ", ".join(sorted(_shared(sets, 0.5))) or "none"
         differs = bool(more)

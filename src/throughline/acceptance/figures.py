@@ -50,7 +50,7 @@ def largest(figures: Sequence[FleetFigure]) -> list[FleetFigure]:
     for figure in figures:
         if figure.figure == "bus_bandwidth":
             sizes[figure.kind] = max(figure.size or 0, sizes.get(figure.kind, 0))
-    return [one for one in figures if one.figure != "bus_bandwidth" or one.size == sizes[one.kind]]
+    return [figure for figure in figures if figure.figure != "bus_bandwidth" or figure.size == sizes[figure.kind]]
 
 
 def of_peers(figures: Sequence[FleetFigure]) -> list[FleetFigure]:

@@ -23,8 +23,8 @@ def find(measured: Measured, figures: Sequence[FleetFigure]) -> list[Finding]:
     """
     slow = [figure for of_places in figures for figure in _slow(of_places)]
     groups = _groups(slow, figures)
-    found = [_finding(measured, figures, place, group, slow) for place, group in groups.items()]
-    return sorted(found, key=lambda finding: min(figure.distance for figure in finding.slow))
+    unsorted = [_finding(measured, figures, place, group, slow) for place, group in groups.items()]
+    return sorted(unsorted, key=lambda finding: min(figure.distance for figure in finding.slow))
 
 
 def refused(broken: Iterable[Broken], nodes: int) -> list[Finding]:
@@ -99,7 +99,7 @@ def _groups(slow: Iterable[SlowFigure], figures: Sequence[FleetFigure]) -> dict[
 
 def _nodes_of_pairs(figures: Sequence[FleetFigure]) -> dict[Place, int]:
     """Map slow pairs to the node of theirs that is slow in most of its pairs, and in two at least."""
-    found: dict[Place, int] = {}
+    to_blame: dict[Place, int] = {}
     for figure in figures:
         pairs = figure.standings if figure.kind == "pair" else []
         counts: dict[int, list[bool]] = {}
@@ -110,8 +110,8 @@ def _nodes_of_pairs(figures: Sequence[FleetFigure]) -> dict[Place, int]:
         for pair in pairs:
             nodes = [node for node in sorted(pair.place.nodes) if shares.get(node, 0) > 0.5]
             if pair.slow and nodes:
-                found[pair.place] = max(nodes, key=shares.__getitem__)
-    return found
+                to_blame[pair.place] = max(nodes, key=shares.__getitem__)
+    return to_blame
 
 
 def _telling(figure: SlowFigure) -> tuple[bool, float]:
@@ -126,7 +126,7 @@ def _finding(
     group: Sequence[SlowFigure],
     slow: Sequence[SlowFigure],
 ) -> Finding:
-    cause, because = causes.of(place, group, figures)
+    cause, because = causes.cause_of(place, group, figures)
     group = sorted(group, key=_telling)
     nodes = place.nodes if place.kind == "node" else group[0].place.nodes
     differing = facts.differing(measured, group[0], nodes, [figure.place for figure in slow])
@@ -172,10 +172,10 @@ def why(differing: Sequence[DifferingFact]) -> str:
     """Return the facts that differ, and the reason if one of them is a reason."""
     if not differing:
         return UNEXPLAINED
-    told = [
+    differences = [
         f"its {fact.fact} was {fact.here}, theirs {fact.others}"
         for fact in differing
         if not (fact.why and fact.fact.startswith(FACTS[0].words))  # it is the reason already
     ][:NAMED]
     reason = next((fact.why for fact in differing if fact.why), None)
-    return "; ".join([*told, *([f"reason: {reason}"] if reason else [])])
+    return "; ".join([*differences, *([f"reason: {reason}"] if reason else [])])

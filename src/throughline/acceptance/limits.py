@@ -21,9 +21,12 @@ AT = {"device": "each device", "node": "each node", "pair": "each pair", "all": 
 def compare(wanted: Expectation, figures: Sequence[FleetFigure], tolerance: float | None) -> ExpectedFigure:
     """Compare what is wanted with the slowest place that it is about. tolerance: None if it is only published."""
     name = wanted.figure or FIGURES[wanted.what][0]
-    about = [one for one in figures if (one.what, one.figure, one.kind) == (wanted.what, name, wanted.at)]
-    sized = [one for one in about if wanted.size in (None, one.size)]
-    figure = max(sized, key=lambda one: one.size or 0, default=None)
+    sizes = {
+        figure.size or 0: figure
+        for figure in figures
+        if (figure.what, figure.figure, figure.kind) == (wanted.what, name, wanted.at)
+    }
+    figure = sizes.get(wanted.size or max(sizes, default=0))
     entry = ExpectedFigure(
         what=wanted.what,
         at=wanted.at,

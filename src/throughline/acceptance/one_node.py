@@ -26,7 +26,7 @@ def number(name: str, names: Mapping[int, str]) -> int:
     return alike[0]
 
 
-def told(acceptance: Acceptance, node: int) -> tuple[int, list[str]]:
+def answer(acceptance: Acceptance, node: int) -> tuple[int, list[str]]:
     """Return the exit status for a node, and what to print: 1 if a finding names it or a pair with it, or if a figure
     of its own is below what is expected; 2 if that cannot be told; otherwise 0."""
     findings = [finding.sentence for finding in acceptance.findings if node in finding.place.nodes]
@@ -39,7 +39,9 @@ def told(acceptance: Acceptance, node: int) -> tuple[int, list[str]]:
 
 def _below(acceptance: Acceptance, node: int) -> Iterator[str]:
     """Yield where the node, or one of its devices, is below what is expected by more than the tolerance."""
-    expected = {(one.what, one.figure, one.at, one.size): one.expected for one in acceptance.expected if one.short}
+    expected = {
+        (short.what, short.figure, short.at, short.size): short.expected for short in acceptance.expected if short.short
+    }
     for figure in acceptance.figures:
         value = expected.get((figure.what, figure.figure, figure.kind, figure.size))
         for standing in figure.standings if value else ():

@@ -46,7 +46,8 @@ def differences(figures: Sequence[FleetFigure], tolerance: float, slow_nodes: se
     them.
     """
     for figure in figures:
-        places = [one for one in figure.standings if figure.kind != "pair" or not slow_nodes & set(one.place.nodes)]
+        ignored = slow_nodes if figure.kind == "pair" else set()
+        places = [standing for standing in figure.standings if not ignored & set(standing.place.nodes)]
         if len(places) == 2:
             slower = max(places, key=lambda standing: standing.behind)
             if slower.behind > tolerance:
@@ -102,7 +103,9 @@ def remarks(figures: Sequence[FleetFigure], measured: Measured) -> Iterator[str]
             f"{outliers.most_slow(fewest[kind])} of {fewest[kind]} {KINDS[kind]}" for kind in KINDS if kind in fewest
         ]
         yield f"at most {', '.join(most)} can be called slow; if more are slow, they pass for usual"
-    alone = [f"{one.words} ({KINDS[one.kind]})" for one in figures if one.kind in KINDS and not has_peers(one)]
+    alone = [
+        f"{figure.words} ({KINDS[figure.kind]})" for figure in figures if figure.kind in KINDS and not has_peers(figure)
+    ]
     if alone and any(map(has_peers, figures)):
         yield f"these figures were not compared, because nothing else of their kind was measured: {', '.join(alone)}"
     yield from _of_runs(measured)
@@ -121,8 +124,8 @@ def _of_runs(measured: Measured) -> Iterator[str]:
         if len(run.nodes) == 1 and run.record.device and run.record.device.name:
             models.setdefault(run.record.device.name, set()).add(run.nodes[0])
     if len(models) > 1:
-        told = [f"{name} in {first_of(f'node {node}' for node in sorted(of))}" for name, of in sorted(models.items())]
-        yield f"the devices are of different models, and a slower model looks like a slow device: {'; '.join(told)}"
+        which = [f"{name} in {first_of(f'node {node}' for node in sorted(of))}" for name, of in sorted(models.items())]
+        yield f"the devices are of different models, and a slower model looks like a slow device: {'; '.join(which)}"
     digests = {str(run.record.environment.get("code")) for run in measured.runs}
     if len(digests) > len({run.measurement.what for run in measured.runs}):
         yield "the runs were made by different versions of Throughline's code"

@@ -28,9 +28,9 @@ def judge(asked: study.Acceptance, folder: Path = Path(), away: Mapping[int, str
     measured = read(asked, folder, away)
     judged = figures.judge(measured, asked.tolerance)
     peers = figures.of_peers(judged)
-    found = [*findings.refused(measured.broken, len(asked.fleet.nodes)), *findings.find(measured, peers)]
+    outliers = [*findings.refused(measured.broken, len(asked.fleet.nodes)), *findings.find(measured, peers)]
     expected = [limits.compare(wanted, judged, asked.tolerance) for wanted in asked.expected]
-    slow_nodes = {finding.place.nodes[0] for finding in found if finding.place.kind != "pair"}
+    slow_nodes = {finding.place.nodes[0] for finding in outliers if finding.place.kind != "pair"}
     unjudged = list(undecided.differences(peers, asked.tolerance, slow_nodes))
     if not any(map(undecided.has_peers, peers)) and not any(figure.reached for figure in expected):
         unjudged.append(NO_PEERS)
@@ -46,17 +46,17 @@ def judge(asked: study.Acceptance, folder: Path = Path(), away: Mapping[int, str
         ended=max((run.record.ended for run in measured.runs), default=None),
         verdict="fit",
         summary=_fit(asked.fleet, peers),
-        findings=found,
+        findings=outliers,
         expected=expected,
         published=[limits.compare(wanted, judged, None) for wanted in asked.published],
         missing=measured.missing,
         away=[Away(node=node, reason=away[node], figures_of=_days(measured, node)) for node in sorted(away)],
         unjudged=unjudged,
         remarks=[*undecided.remarks(peers, measured), *limits.remarks(judged)],
-        figures=[undecided.with_doubts(figure, found, asked.tolerance) for figure in judged],
+        figures=[undecided.with_doubts(figure, outliers, asked.tolerance) for figure in judged],
     )
     gaps = list(_gaps(outcome))
-    is_unfit = bool(found) or any(figure.short for figure in expected)
+    is_unfit = bool(outliers) or any(figure.short for figure in expected)
     verdict: AcceptanceVerdict = "outliers" if is_unfit else "inconclusive" if gaps else "fit"
     changed = {} if verdict == "fit" else {"verdict": verdict, "summary": _not_fit(outcome, gaps)}
     return outcome.model_copy(update=changed)
@@ -74,10 +74,10 @@ def _fit(fleet: study.Fleet, peers: Sequence[FleetFigure]) -> str:
     kinds = [*(["device"] if fleet.kind != "cpu" else []), "node", *(["link"] if len(fleet.nodes) > 1 else [])]
     equal = [kind for kind in kinds if kind in compared]
     either = " or ".join(filter(None, [", ".join(equal[:-1]), *equal[-1:]]))
-    told = f"no {either} is slow" if equal else "what is expected is reached"
+    equally = f"no {either} is slow" if equal else "what is expected is reached"
     lacking = " and ".join(f"{kind}s" for kind in kinds if kind not in compared)
     which = f"The {len(fleet.nodes)} nodes are" if len(fleet.nodes) > 1 else "The node is"
-    return f"{which} fit: {told}{f'; {lacking} were not compared' if lacking else ''}."
+    return f"{which} fit: {equally}{f'; {lacking} were not compared' if lacking else ''}."
 
 
 def _not_fit(outcome: Acceptance, gaps: Sequence[str]) -> str:
@@ -104,7 +104,7 @@ def _gaps(outcome: Acceptance) -> Iterator[str]:
         places = first_of(run.place for run in outcome.missing)
         yield f"{counted(count, 'run')} {'is' if count == 1 else 'are'} missing ({places})"
     if away := outcome.away:
-        yield f"{first_of(f'node {one.node}' for one in away)} {'are' if len(away) > 1 else 'is'} away"
+        yield f"{first_of(f'node {node.node}' for node in away)} {'are' if len(away) > 1 else 'is'} away"
     if outcome.unjudged:
         yield NO_PEERS if NO_PEERS in outcome.unjudged else "places differ, and nobody can tell which ones are slow"
     if doubts := _doubts(outcome):
@@ -141,8 +141,8 @@ def notes(outcome: Acceptance) -> Iterator[str]:
     yield from away(outcome.away)
     yield from missing(outcome.missing)
     if doubts := _doubts(outcome):
-        told = first_of(f"{place} by {100 * behind:.0f} % ({figure})" for behind, place, figure in doubts)
-        yield f"not certain: {told} lie behind, but the repeats or the others differ too much; more repeats would tell"
+        far = first_of(f"{place} by {100 * behind:.0f} % ({figure})" for behind, place, figure in doubts)
+        yield f"not certain: {far} lie behind, but the repeats or the others differ too much; more repeats would tell"
     yield from outcome.remarks
 
 
@@ -169,7 +169,7 @@ def can_be_measured(outcome: Acceptance) -> bool:
 
 def paragraph(outcome: Acceptance) -> str:
     """Return the verdict as one paragraph for an administrator or a vendor. It names no machine."""
-    repeats = max((len(one.repeats) for figure in outcome.figures for one in figure.standings), default=0)
+    repeats = max((len(place.repeats) for figure in outcome.figures for place in figure.standings), default=0)
     nodes, devices = counted(len(outcome.nodes), "node"), counted(outcome.devices, "device")
     each = " each" if len(outcome.nodes) > 1 else ""
     name = f"{outcome.devices} x {outcome.device}" if outcome.device else devices

@@ -43,8 +43,8 @@ class Side:
 
     @cached_property
     def figures(self) -> dict[Key, FleetFigure]:
-        every = figures.largest(self.acceptance.figures)
-        return {(figure.what, figure.figure, figure.size, figure.kind): figure for figure in every}
+        compared = figures.largest(self.acceptance.figures)
+        return {(figure.what, figure.figure, figure.size, figure.kind): figure for figure in compared}
 
     @cached_property
     def asked(self) -> study.Acceptance:
@@ -122,13 +122,13 @@ def _kind(here: Side, there: Side, key: Key, numbered: bool) -> Kind | None:
     if len(ours) == len(theirs) == 1:  # then it is the same place, whatever its number is
         alike = [*zip(ours.values(), theirs.values(), strict=True)]
     if len(alike) == 1:
-        ((now, then),) = alike
-        return Kind(key, str(now.place), [*now.repeats.values()], [*then.repeats.values()], alike)
+        ((place, before),) = alike
+        return Kind(key, str(place.place), [*place.repeats.values()], [*before.repeats.values()], alike)
     sides = [*zip(*alike, strict=True)] if alike else [[*ours.values()], [*theirs.values()]]
-    one, other = ([standing.median for standing in side] for side in sides)
+    now, then = ([standing.median for standing in side] for side in sides)
     plural = PLURAL.get(key[3], "")
-    words = f"all {len(one)} {plural}" if len(one) == len(other) else f"{len(one)} {plural} here, {len(other)} there"
-    return Kind(key, words, one, other, alike) if min(len(one), len(other)) > 1 else None
+    words = f"all {len(now)} {plural}" if len(now) == len(then) else f"{len(now)} {plural} here, {len(then)} there"
+    return Kind(key, words, now, then, alike) if min(len(now), len(then)) > 1 else None
 
 
 def _comparison(here: Side, there: Side, kind: Kind, name: str) -> Comparison:

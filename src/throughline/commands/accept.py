@@ -26,7 +26,7 @@ def main(file: Path = Path("results/acceptance.json"), /, node: str | None = Non
         accepted = read_acceptance(file)
         status, lines = STATUS[accepted.verdict], list(verdict.lines(accepted))
         if node:
-            status, lines = one_node.told(accepted, one_node.number(node, fleet.node_names(names)))
+            status, lines = one_node.answer(accepted, one_node.number(node, fleet.node_names(names)))
     except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slow
         print(f"error: {error}", file=sys.stderr)
         return STATUS["inconclusive"]

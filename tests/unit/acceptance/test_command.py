@@ -105,15 +105,15 @@ def test_a_node_is_fit_whose_fleet_is_not(tmp_path: Path) -> None:
             (tmp_path / measured.record).unlink()
     found = verdict.judge(made, tmp_path, {1: "it is off"})
     assert found.verdict == "outliers"
-    assert one_node.told(found, 0) == (0, ["node 0 is fit"])
-    assert one_node.told(found, 1)[0] == 2
-    assert one_node.told(found, 7) == (2, ["node 7 was not asked for"])
+    assert one_node.answer(found, 0) == (0, ["node 0 is fit"])
+    assert one_node.answer(found, 1)[0] == 2
+    assert one_node.answer(found, 7) == (2, ["node 7 was not asked for"])
 
 
 def test_a_node_is_not_fit_if_it_is_below_what_is_expected(tmp_path: Path) -> None:
     row = Expectation(what="matmul", at="device", value=700.0, unit="TFLOPS", source="an order")
     found = judged(tmp_path, fleets.asked(expected=[row]), speed=lambda one: 0.95 if one.place.nodes == (2,) else 1.0)
     found = found.model_copy(update={"findings": []})
-    status, lines = one_node.told(found, 2)
+    status, lines = one_node.answer(found, 2)
     assert status == 1 and lines[0].startswith("node 2, GPU 0: matrix product is 9")
-    assert one_node.told(found, 0)[0] == 0
+    assert one_node.answer(found, 0)[0] == 0

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
 from throughline.acceptance import verdict
 from throughline.files import write_text
 from throughline.numbers import percent, reading
-from throughline.records.acceptance import Acceptance, ExpectedFigure, Finding, FleetFigure, Standing, name_of
+from throughline.records.acceptance import (
+    Acceptance,
+    ExpectedFigure,
+    Finding,
+    FleetFigure,
+    PlaceVerdict,
+    Standing,
+    name_of,
+)
 from throughline.report.render import links, tables
 from throughline.report.render.tables import NOT_KNOWN, Entry, Table
 from throughline.report.topic import Topic
@@ -29,8 +37,8 @@ COLUMNS = (
     "place", "figure", "size", "unit", "median", "lowest_repeat", "highest_repeat", "repeats", "distance_from_others",
     "others_lowest", "others_highest", "p", "p_holm", "limit_of_hardware", "slow",
 )  # fmt: skip
-FIRST = ("slow", "not certain", "explained")
-"""Places with these verdicts stand first on the page."""
+ORDER = get_args(PlaceVerdict)
+"""The order of places on the page: those that are slow or in doubt stand first."""
 
 
 def standings(acceptance: Acceptance) -> pd.DataFrame:
@@ -92,8 +100,7 @@ def _finding(finding: Finding) -> list[str | Entry]:
         slow.append(f"{figure.words}{where}: {_distance(figure.distance)} (the others: {others})")
     facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
     nothing = "nothing that was observed" if finding.slow else ""  # what was refused has no peers
-    told = "\n".join(slow) or finding.sentence
-    return [str(finding.place), told, finding.because, "\n".join(facts) or nothing]
+    return [str(finding.place), "\n".join(slow) or finding.sentence, finding.because, "\n".join(facts) or nothing]
 
 
 def _wanted(figures: Sequence[ExpectedFigure], are_promised: bool = True) -> Table:
@@ -122,28 +129,28 @@ def _wanted(figures: Sequence[ExpectedFigure], are_promised: bool = True) -> Tab
 
 def _places(acceptance: Acceptance) -> Table:
     """Return a line for each place in each figure, those that are slow or in doubt first."""
-    is_known = any(figure.limit for figure in acceptance.figures)
-    every = [(figure, standing) for figure in acceptance.figures for standing in figure.standings]
-    every.sort(key=lambda one: FIRST.index(one[1].verdict) if one[1].verdict in FIRST else len(FIRST))
+    limits = ["limit"] if any(figure.limit for figure in acceptance.figures) else []
     headings = ["place", "figure", "verdict", "distance from the others", "range of the others", "median", "unit"]
-    headings += ["size (rows, elements or bytes)", "repeats", *(["the hardware's limit"] if is_known else [])]
-    return tables.texts(headings, [_place(figure, standing, is_known) for figure, standing in every])
+    headings += ["size (rows, elements or bytes)", "repeats", *limits]
+    lines = [(figure, standing) for figure in acceptance.figures for standing in figure.standings]
+    lines.sort(key=lambda line: ORDER.index(line[1].verdict))
+    rows = [_place(figure, standing)[: len(headings)] for figure, standing in lines]
+    return tables.texts(headings, rows)
 
 
-def _place(figure: FleetFigure, standing: Standing, has_limits: bool) -> list[str | Entry]:
+def _place(figure: FleetFigure, standing: Standing) -> list[str | Entry]:
     low, high = standing.others_low, standing.others_high
-    limit = Entry.of(figure.limit, reading, "no source says what it can reach")
     return [
         str(standing.place),
         figure.words,
         Entry.words(_verdict(standing), chip="slower" if standing.slow else ""),
         Entry.of(standing.distance, _distance, "it has no peers"),
         NOT_KNOWN if low is None or high is None else f"{_distance(low)} to {_distance(high)}",
-        Entry.of(standing.median, reading),
+        reading(standing.median),
         figure.unit,
         Entry.of(figure.size, lambda size: f"{size:,}", "the figure has no size"),
-        Entry(str(len(standing.repeats)), len(standing.repeats)),
-        *([limit] if has_limits else []),
+        str(len(standing.repeats)),
+        Entry.of(figure.limit, reading, "no source says what the hardware can reach"),
     ]
 
 

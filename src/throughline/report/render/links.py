@@ -138,7 +138,7 @@ def _median(figure: FleetFigure) -> float:
 def matrix(acceptance: Acceptance, theme: Theme) -> Plot:
     """Draw a square for each pair: the fuller its colour, the faster it is. Slow pairs have a frame."""
     nodes, figure = acceptance.nodes, _bandwidths(acceptance, "pair")[-1]
-    most = max(one.median for one in figure.standings)
+    most = max(pair.median for pair in figure.standings)
     side = max(3.2, min(theme.size[0], 0.45 * len(nodes) + 1.1))
     drawn = Plot(figsize=(side, side))
     axes = drawn.add_axes((0.7 / side, 0.5 / side, (side - 0.8) / side, (side - 1.0) / side))
@@ -150,17 +150,17 @@ def matrix(acceptance: Acceptance, theme: Theme) -> Plot:
     axes.set_xticks(range(len(nodes)), [str(node) for node in nodes])
     axes.set_yticks(range(len(nodes)), [f"node {node}" for node in nodes])
     at = {node: place for place, node in enumerate(nodes)}
-    for one in figure.standings:
-        first, second = (at[node] for node in one.place.nodes)
+    for pair in figure.standings:
+        first, second = (at[node] for node in pair.place.nodes)
         for x, y in ((first, second), (second, first)):
-            look: dict[str, Any] = {"facecolor": theme.colour(0), "alpha": 0.1 + 0.6 * one.median / most}
+            look: dict[str, Any] = {"facecolor": theme.colour(0), "alpha": 0.1 + 0.6 * pair.median / most}
             axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, lw=0, **look))
-            if one.slow:
+            if pair.slow:
                 frame: dict[str, Any] = {"facecolor": "none", "edgecolor": theme.colour(1), "lw": 2}
                 axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **frame))
             if len(nodes) <= NUMBERED:
-                weight = "bold" if one.slow else "normal"
+                weight = "bold" if pair.slow else "normal"
                 axes.text(
-                    x, y, reading(one.median), ha="center", va="center", fontsize=7, color=theme.ink, weight=weight
+                    x, y, reading(pair.median), ha="center", va="center", fontsize=7, color=theme.ink, weight=weight
                 )
     return drawn
