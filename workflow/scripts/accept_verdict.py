@@ -27,9 +27,9 @@ def main(
     from throughline.files import write_json, write_text
     from throughline.report.render import acceptance as shown
     from throughline.report.render.page import write_acceptance
-    from throughline.study.acceptance import read_acceptance
+    from throughline.study.acceptance import read_plan
 
-    judged = verdict.judge(read_acceptance(acceptance), away={int(node): why for node, why in (away or {}).items()})
+    judged = verdict.judge(read_plan(acceptance), away={int(node): why for node, why in (away or {}).items()})
     write_json(output, judged.model_dump(by_alias=True))
     write_text(text, verdict.paragraph(judged) + "\n")
     write_acceptance(judged, page)

@@ -17,7 +17,7 @@ from throughline.files import UserError, read_json
 from throughline.records import RunRecord
 from throughline.records.acceptance import Missing
 from throughline.records.visit import Broken, Failure, unfinished
-from throughline.study.acceptance import RECORDED, Acceptance, Measurement, Place
+from throughline.study.acceptance import RECORDED, Measurement, Place, Plan
 
 FIGURE = ["what", "figure", "size", "kind", "unit", "better"]
 """The columns that name a figure. A figure without a size has 0."""
@@ -65,7 +65,7 @@ class Measured:
         return pd.concat([values, _links(values)], ignore_index=True)
 
 
-def read(asked: Acceptance, folder: Path, away: Mapping[int, str]) -> Measured:
+def read(asked: Plan, folder: Path, away: Mapping[int, str]) -> Measured:
     """Read every record that is asked for. folder: the one above results/; away: why nodes cannot be measured now."""
     measured = Measured()
     for visit, measurements in asked.visits().items():

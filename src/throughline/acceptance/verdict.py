@@ -23,7 +23,7 @@ from throughline.study import acceptance as study
 NO_PEERS = "no figure has peers: an acceptance compares at least three devices, nodes or pairs"
 
 
-def judge(asked: study.Acceptance, folder: Path = Path(), away: Mapping[int, str] = MappingProxyType({})) -> Acceptance:
+def judge(asked: study.Plan, folder: Path = Path(), away: Mapping[int, str] = MappingProxyType({})) -> Acceptance:
     """Judge what was measured. folder: the one above results/; away: why nodes cannot be measured now, by number."""
     measured = read(asked, folder, away)
     judged = figures.judge(measured, asked.tolerance)

@@ -24,12 +24,12 @@ TEXTS = (TEXT, study.STANDINGS, study.PAIRS)
 """The files that follow from the verdict."""
 
 
-def asked_of(acceptance: Acceptance) -> study.Acceptance:
+def asked_of(acceptance: Acceptance) -> study.Plan:
     """Return what was asked for. One of FAULTS if it is not valid, or if it is more than anybody can have measured.
 
     The numbers of nodes are parts of the names of files.
     """
-    asked = study.read_acceptance(canonical(acceptance.asked))
+    asked = study.read_plan(canonical(acceptance.asked))
     nodes, devices = asked.fleet.nodes, asked.fleet.devices
     if not all(isinstance(number, int) and number >= 0 for number in (*nodes, devices, asked.repeats, asked.rounds)):
         raise ValueError("its nodes, devices, repeats and rounds are no whole numbers")
@@ -39,7 +39,7 @@ def asked_of(acceptance: Acceptance) -> study.Acceptance:
     return asked
 
 
-def _asked(folder: Path) -> study.Acceptance | None:
+def _asked(folder: Path) -> study.Plan | None:
     """Return what was asked for. None without an acceptance, or if it cannot be read: `judge` names the fault."""
     try:
         return asked_of(records.read_acceptance(folder / study.RESULT))
@@ -55,7 +55,7 @@ def measured(folder: Path) -> list[Measurement]:
 
 def files(result: Path) -> Iterator[Path]:
     """Yield the files that belong to an acceptance: its verdict, and what was measured for it."""
-    asked = study.read_acceptance(canonical(records.read_acceptance(result).asked))
+    asked = study.read_plan(canonical(records.read_acceptance(result).asked))
     folder = result.parent.parent
     yield from (folder / name for name in (study.RESULT, TEXT, PAGE, study.STANDINGS, study.PAIRS))
     for name, visit in asked.visits().items():

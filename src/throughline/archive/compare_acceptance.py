@@ -47,7 +47,7 @@ class Side:
         return {(figure.what, figure.figure, figure.size, figure.kind): figure for figure in compared}
 
     @cached_property
-    def asked(self) -> study.Acceptance:
+    def asked(self) -> study.Plan:
         try:
             return accepted.asked_of(self.acceptance)
         except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -148,7 +148,7 @@ class Fleet:
 
 
 @dataclass(frozen=True)
-class Acceptance:
+class Plan:
     """Everything that an acceptance measures. specs: one for each measurement and topology, with repeat 1; rounds: of
     pairs."""
 
@@ -163,7 +163,7 @@ class Acceptance:
     @property
     def text(self) -> str:
         """The acceptance as JSON on one line, for the command line of a script."""
-        return canonical(_ACCEPTANCE.dump_python(self, mode="json"))
+        return canonical(_PLAN.dump_python(self, mode="json"))
 
     def measurements(self) -> list[Measurement]:
         """Return all measurements in the order in which they are made: nodes, then pairs by rounds, then all nodes.
@@ -224,12 +224,12 @@ class Acceptance:
         return tuple(range(first, first + fleet.devices)) if fleet.hosts == "simulated" else None
 
 
-_ACCEPTANCE, _VISIT = TypeAdapter(Acceptance), TypeAdapter(tuple[Measurement, ...])
+_PLAN, _VISIT = TypeAdapter(Plan), TypeAdapter(tuple[Measurement, ...])
 
 
-def read_acceptance(text: str) -> Acceptance:
+def read_plan(text: str) -> Plan:
     """Return the acceptance in the text of its property `text`. Raise ValueError if it is none."""
-    return _ACCEPTANCE.validate_json(text)
+    return _PLAN.validate_json(text)
 
 
 def visit_text(visit: Sequence[Measurement]) -> str:
@@ -242,7 +242,7 @@ def read_visit(text: str) -> list[Measurement]:
     return list(_VISIT.validate_json(text))
 
 
-def asked(config: Config, fleet: Fleet) -> Acceptance:
+def asked(config: Config, fleet: Fleet) -> Plan:
     """Return what the section `accept` asks for on these nodes."""
     accept, nodes = config.accept, len(fleet.nodes)
     most = len(rounds_of_pairs(fleet.nodes))
@@ -259,7 +259,7 @@ def asked(config: Config, fleet: Fleet) -> Acceptance:
         for spec in runs.expand(_alone(config, what, {**block, "topologies": list(topologies)}))
         if what != "all-reduce" or spec.topology.world > 1
     ]
-    return Acceptance(
+    return Plan(
         fleet,
         accept.repeats,
         min(int(rounds), most),

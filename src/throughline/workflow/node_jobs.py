@@ -44,7 +44,7 @@ class NodeJobs:
         return nodes
 
     @cached_property
-    def asked(self) -> acceptance.Acceptance:
+    def asked(self) -> acceptance.Plan:
         return or_exit(acceptance.asked, self.config, self.fleet_nodes.fleet)
 
     @property

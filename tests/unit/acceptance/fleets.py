@@ -12,9 +12,9 @@ from report_fixture import NO_MEMORY, NO_WORK
 from throughline.acceptance import verdict
 from throughline.files import write_json
 from throughline.records import SCHEMA
-from throughline.records.acceptance import Acceptance as Judged
+from throughline.records.acceptance import Acceptance
 from throughline.study import acceptance
-from throughline.study.acceptance import Acceptance, Fleet, Measurement
+from throughline.study.acceptance import Fleet, Measurement, Plan
 from throughline.study.config import load
 
 SPEEDS = {"step": 1000.0, "matmul": 700.0, "memory": 2900.0, "copies": 50.0, "all-reduce": 300.0}
@@ -23,16 +23,14 @@ Share = Callable[[Measurement], float]
 Change = Callable[[Measurement, dict[str, Any]], None]
 
 
-def asked(nodes: int = 4, devices: int = 2, kind: str = "cuda", **accept: Any) -> Acceptance:
+def asked(nodes: int = 4, devices: int = 2, kind: str = "cuda", **accept: Any) -> Plan:
     config = load(["config.yaml"])
     section = config.accept.model_copy(update=accept)
     fleet = Fleet(tuple(range(nodes)), devices, kind, threads=2)
     return acceptance.asked(config.model_copy(update={"accept": section}), fleet)
 
 
-def write(
-    made: Acceptance, folder: Path, speed: Share = lambda _: 1.0, change: Change = lambda _, record: None
-) -> None:
+def write(made: Plan, folder: Path, speed: Share = lambda _: 1.0, change: Change = lambda _, record: None) -> None:
     """Write a record for each measurement, and the node jobs. speed: its share of the usual speed; change: of a
     record."""
     chance = random.Random(1)
@@ -47,7 +45,7 @@ def write(
         write_json(folder / visit, {"schema": SCHEMA, "records": [measured.record for measured in several]})
 
 
-def judged(folder: Path, made: Acceptance | None = None, **world: Any) -> Judged:
+def judged(folder: Path, made: Plan | None = None, **world: Any) -> Acceptance:
     """Write the records of a fleet, and judge them. world: `speed` and `change` of `write`."""
     made = made or asked()
     write(made, folder, **world)

@@ -66,7 +66,7 @@ def test_on_gpus_each_is_measured_alone_then_its_node_then_pairs_then_all(config
 def test_a_large_fleet_is_planned_once(config: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     made = acceptance.asked(config, Fleet(tuple(range(64)), 8, "cuda"))
     calls, measurements = [], made.measurements()
-    monkeypatch.setattr(acceptance.Acceptance, "measurements", lambda _: calls.append(1) or measurements)
+    monkeypatch.setattr(acceptance.Plan, "measurements", lambda _: calls.append(1) or measurements)
     visits = made.visits()
     assert [made.priorities[file] for file in visits] == [*range(len(visits), 0, -1)]
     assert sum(map(len, made.visits().values())) == len(measurements) == 12_582 and len(calls) == 1
@@ -83,7 +83,7 @@ def test_on_a_cpu_the_node_is_the_device_and_two_nodes_are_a_pair(config: Config
 
 def test_an_acceptance_is_read_as_it_was_written(config: Config) -> None:
     made = acceptance.asked(config, Fleet(tuple(range(16)), 8, "cuda", hosts="ssh"))
-    assert acceptance.read_acceptance(made.text) == made
+    assert acceptance.read_plan(made.text) == made
     assert len(made.text) < 20_000, "it is a word of a command line, which may have 128 KiB"
 
 
