@@ -109,7 +109,7 @@ def opened(path: Path) -> Iterator[Results]:
 
 def names(paths: Sequence[Path]) -> Mapping[str, Path]:
     """Map the name of each archive and folder to its path. UserError if two have the same name."""
-    named: dict[str, Path] = {}
+    named = {machines.HERE: Path("results")}
     for path in paths:
         if _name(path) in named:
             raise UserError(
@@ -118,6 +118,7 @@ def names(paths: Sequence[Path]) -> Mapping[str, Path]:
                 next_step="rename one of them",
             )
         named[_name(path)] = path
+    del named[machines.HERE]
     return named
 
 

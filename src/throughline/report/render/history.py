@@ -2,10 +2,10 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any
 
 from matplotlib.figure import Figure as Plot
@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter
 
 from throughline import statistics
 from throughline.numbers import reading
-from throughline.records.compared import Compared, ComparedArchive, Difference, TestedRatio
+from throughline.records.compared import Compared, ComparedArchive, Difference
 from throughline.report.render import plots
 from throughline.report.render.plots import PAGE, Theme
 from throughline.report.render.tables import Table, texts
@@ -34,95 +34,100 @@ HEADINGS = ("measurement", "began", "the present results are", "version", "chang
 
 
 @dataclass(frozen=True)
-class Look:
-    """A cell in one measurement. differs: facts that differ from the present results."""
+class Measurement:
+    """The present results, or those of an archive. change: its number, if something changed before it."""
 
-    started: str
     name: str
+    started: str
+    archive: ComparedArchive | None = None
+    changed: Sequence[str] = ()
+    change: int = 0
+
+    @property
+    def day(self) -> str:
+        try:
+            return datetime.fromisoformat(self.started).strftime("%Y-%m-%d")
+        except ValueError:
+            return "date not known"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A cell in the measurement `at`. differs: facts that differ from the present results."""
+
+    at: int
     repeats: Sequence[float]
     differs: Sequence[Difference] = ()
 
     @property
     def median(self) -> float:
-        return statistics.median(list(self.repeats)) or 0.0
+        return statistics.median(list(self.repeats)) or math.nan
 
 
 Histories = Mapping[str, Sequence[Look]]
 """The looks at each cell, oldest first."""
 
 
-@dataclass(frozen=True)
-class Measurement:
-    """The present results, or those of an archive. changed: what changed before it; change: its number."""
-
-    name: str
-    started: str | None
-    archive: ComparedArchive | None
-    changed: Sequence[str]
-    change: int
-
-    @property
-    def day(self) -> str:
-        try:
-            return datetime.fromisoformat(self.started or "").strftime("%Y-%m-%d")
-        except ValueError:
-            return "date not known"
-
-
 def section(compared: Compared) -> dict[str, Any]:
     """Return the history as the page prints it."""
-    every = histories(compared)
-    timeline = list(measurements(compared, every))
+    timeline = measurements(compared)
+    every = histories(compared, timeline)
+    timeline = _with_changes(timeline, every)
     shown = dict(sorted(every.items(), key=lambda entry: -_largest_change(entry[1]))[:LINES])
     remarks = [f"{archive.name}: {text}." for archive in compared.archives for text in archive.unreadable]
     if len(every) > LINES:
         remarks.append(f"The plot has the {LINES} of {len(every)} cells that changed most.")
     remarks.append("results/tables/compare.csv has every cell of every archive, with ratio, interval and verdict.")
-    values = {name: ", ".join(f"{look.name} {reading(look.median)}" for look in looks) for name, looks in shown.items()}
-    words = "; ".join(f"{name}: {text}" for name, text in values.items())
+    words = "; ".join(
+        f"{name}: {', '.join(f'{timeline[look.at].name} {reading(look.median)}' for look in looks)}"
+        for name, looks in shown.items()
+    )
     drawn = plots.inline(draw(shown, timeline, PAGE), "history", "Over time", words)
     topic = Topic("history", "Over time", INTRO)
     return {"topic": topic, "table": _table(timeline), "plots": [drawn], "remarks": remarks}
 
 
-def histories(compared: Compared) -> Histories:
-    """Return the looks at every cell that the present results have, and at all places of an acceptance as a whole."""
-    found: dict[str, list[Look]] = {}
+def measurements(compared: Compared) -> list[Measurement]:
+    """Return the measurements, oldest first."""
+    accepted = [archive.acceptance for archive in compared.archives if archive.acceptance]
+    now = compared.started or next((one.started_here for one in accepted if one.started_here), "9")
+    found = [
+        Measurement(archive.name, archive.started or (archive.acceptance and archive.acceptance.started) or "", archive)
+        for archive in compared.archives
+    ]
+    return sorted([*found, Measurement("here", now)], key=lambda one: (one.started, one.archive is None))
 
-    def add(name: str, archive: str, one: TestedRatio, starts: Sequence[str | None], differs: Sequence[Any]) -> None:
-        then, now = starts
-        looks = found.setdefault(name, [Look(now or "9", "here", one.ours)])
-        looks.append(Look(then or "", archive, one.theirs, differs))
 
+def histories(compared: Compared, timeline: Sequence[Measurement]) -> Histories:
+    """Return the looks at every cell that the present results have, and at each kind of measurement of acceptances."""
+    places, found = {one.name: place for place, one in enumerate(timeline)}, dict[str, list[Look]]()
     for archive in compared.archives:
-        for cell in archive.cells:
-            starts = archive.started, compared.started
-            add(cell.name, archive.name, cell, starts, [*archive.differs, *cell.differs])
+        everywhere = {id(cell): [*archive.differs, *cell.differs] for cell in archive.cells}
         accepted = archive.acceptance
-        for kind in accepted.kinds if accepted else ():
-            assert accepted
-            add(kind.name, archive.name, kind, (accepted.started, accepted.started_here), accepted.differs)
-    return {name: sorted(looks, key=lambda look: (look.started, look.name == "here")) for name, looks in found.items()}
+        for one in (*archive.cells, *(accepted.kinds if accepted else ())):
+            differs = everywhere.get(id(one), accepted.differs if accepted else ())
+            looks = found.setdefault(one.name, [Look(places["here"], one.ours)])
+            looks.append(Look(places[archive.name], one.theirs, differs))
+    return {name: sorted(looks, key=lambda look: look.at) for name, looks in found.items()}
 
 
-def measurements(compared: Compared, every: Histories) -> Iterator[Measurement]:
-    """Yield the measurements, oldest first, with what changed before each in any cell.
+def _with_changes(timeline: Sequence[Measurement], every: Histories) -> list[Measurement]:
+    """Return the measurements with what changed before each, in any cell.
 
     A look knows its differences from the present results. A fact that is none of them has the present value.
     """
-    changed: dict[str, dict[str, None]] = {}
+    changed: list[dict[str, None]] = [{} for _ in timeline]
     for before, after in (pair for looks in every.values() for pair in pairwise(looks)):
         then, now = ({fact.name: fact for fact in look.differs} for look in (before, after))
         for name, fact in (then | now).items():
             old, new = (facts[name].there if name in facts else fact.here for facts in (then, now))
             if old != new:
-                changed.setdefault(after.name, {})[f"{name} from {old} to {new}"] = None
-    times = [(archive.started or "", archive.name, archive) for archive in compared.archives]
-    ordered = sorted([*times, (compared.started or "9", "here", None)], key=lambda entry: (entry[0], entry[2] is None))
-    numbered = [name for _, name, _ in ordered if name in changed]
-    for started, name, archive in ordered:
-        number = numbered.index(name) + 1 if name in changed else 0
-        yield Measurement(name, started, archive, list(changed.get(name, ())), number)
+                changed[after.at][f"{name} from {old} to {new}"] = None
+    numbers = accumulate(map(bool, changed))
+    return [
+        replace(one, changed=list(texts), change=number if texts else 0)
+        for one, texts, number in zip(timeline, changed, numbers, strict=True)
+    ]
 
 
 def _largest_change(looks: Sequence[Look]) -> float:
@@ -135,8 +140,7 @@ def _table(timeline: Sequence[Measurement]) -> Table:
     for one in timeline:
         more = f"; and {len(one.changed) - PARTS} more (results/compare.json)" if len(one.changed) > PARTS else ""
         told = [outcome(one.archive), one.archive.version or ""] if one.archive else ["", ""]
-        changed = "; ".join(one.changed[:PARTS]) + more
-        rows.append([one.name, one.day, *told, str(one.change or ""), changed])
+        rows.append([one.name, one.day, *told, str(one.change or ""), "; ".join(one.changed[:PARTS]) + more])
     return texts(HEADINGS, rows)
 
 
@@ -148,10 +152,10 @@ def draw(shown: Histories, timeline: Sequence[Measurement], theme: Theme) -> Plo
     plots.style(axes, theme, "Change since the first measurement", "")
     axes.set_xlabel("")
     axes.axhline(0, color=theme.muted, lw=0.8, zorder=1)
-    places, names, labels = {one.name: place for place, one in enumerate(timeline)}, _short(list(shown)), []
+    names, labels = _short(list(shown)), []
     for index, (name, looks) in enumerate(zip(names, shown.values(), strict=True)):
         first, colour, marker = looks[0].median, theme.colour(index), theme.marker(index)
-        at = [places[look.name] + 0.03 * (index - (len(shown) - 1) / 2) for look in looks]  # no line hides another
+        at = [look.at + 0.03 * (index - (len(shown) - 1) / 2) for look in looks]  # no line hides another
         low, middle, high = (
             [100 * (speed / first - 1) for speed in speeds]
             for speeds in zip(*((min(look.repeats), look.median, max(look.repeats)) for look in looks), strict=True)
@@ -165,8 +169,7 @@ def draw(shown: Histories, timeline: Sequence[Measurement], theme: Theme) -> Plo
     ticks = [place for place in range(len(timeline)) if (last - place) % step == 0]
     axes.set_xticks(ticks, [f"{_cut(timeline[place].name)}\n{timeline[place].day}" for place in ticks])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.4g} %" if value else "0 %"))
-    for one in (one for one in timeline if one.change):
-        place = places[one.name] - 0.5
+    for place, one in ((place - 0.5, one) for place, one in enumerate(timeline) if one.change):
         axes.axvline(place, color=theme.muted, ls=(0, (3, 3)), lw=0.9, zorder=1)
         look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": theme.muted}
         axes.annotate(str(one.change), (place, 1.0), xycoords=("data", "axes fraction"), **look)
