@@ -60,16 +60,15 @@ def asked_for(specs: Iterable[RunSpec]) -> str:
     by_cell: dict[str, list[RunSpec]] = {}
     for spec in specs:
         by_cell.setdefault(spec.cell, []).append(spec)
-    asked = [
-        Asked(
-            spec=runs[0],
-            frameworks=list(dict.fromkeys(run.framework for run in runs)),
-            topologies=list(dict.fromkeys(str(run.topology) for run in runs)),
-            repeats=max(run.repeat for run in runs),
-        )
+    return canonical([
+        {
+            "spec": runs[0].changed(),
+            "frameworks": list(dict.fromkeys(run.framework for run in runs)),
+            "topologies": list(dict.fromkeys(str(run.topology) for run in runs)),
+            "repeats": max(run.repeat for run in runs),
+        }
         for runs in by_cell.values()
-    ]
-    return canonical([cell.model_dump() for cell in asked])
+    ])  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

@@ -149,8 +149,8 @@ class ResNet(Workload[Parameters]):
     """A batch norm removes what all pictures have in common, but not the rounding. With untrained models, batches of 4
     to 32 and random pixels, we measured differences of at most 4.4e-3 in bf16 and 3.8e-4 in fp16."""
     update_rounding = 200
-    """With SGD, an update of resnet-tiny differs by up to 1.1e-2 from that of double precision (16 pictures of 64 pixels
-    on an AMD EPYC, PyTorch and MXNet alike), and by 5e-2 if products are rounded to TF32."""
+    """With SGD, an update of resnet-tiny differs by up to 1.1e-2 from that of double precision (16 pictures of 64
+    pixels on an AMD EPYC, PyTorch and MXNet alike), and by 5e-2 if products are rounded to TF32."""
 
     def folder(self, parameters: Parameters) -> str:
         """Return the folder of the one manifest for all sizes of pictures: the reader cuts out a crop and resizes
