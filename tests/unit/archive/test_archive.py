@@ -18,9 +18,9 @@ from throughline import commands
 from throughline.archive import check, contents, pack
 from throughline.comparables import exports
 from throughline.files import UserError, write_json
-from throughline.records import RunRecord, read_summary
+from throughline.records import read_summary
 from throughline.report import demo
-from throughline.report.analysis import cells, predictions, summary
+from throughline.report.analysis import cells, predictions
 from throughline.report.topic import Scope
 from throughline.report.topics import write_tables
 
@@ -148,13 +148,6 @@ def test_what_was_changed_is_found(change: Change, found: list[str], unpacked: F
     assert all(any(re.match(text, line) for line in told) for text in found), told
 
 
-def test_a_file_that_was_changed_is_named_by_its_digest(unpacked: Files, tmp_path: Path) -> None:
-    changed = unpacked | {f"{RUN}.log": unpacked[f"{RUN}.log"] + b"\n"}
-    assert differences(packed(changed, tmp_path / "a.zip", honest=True)) == [
-        f"{RUN}.log: its SHA-256 is not the one in archive.json: the file was changed"
-    ]
-
-
 def test_doubts_are_no_differences(unpacked: Files, tmp_path: Path) -> None:
     """A figure that cannot be, and what the configuration asks for and has no record of."""
     changed = with_value(unpacked, SUMMARY, beyond)
@@ -179,16 +172,12 @@ def test_the_command_line(capsys: pytest.CaptureFixture[str], unpacked: Files, t
 
 @pytest.fixture(scope="module")
 def present(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """The kept runs, derived and packed again by this version, with predictions."""
+    """The kept runs, packed again by this version, with its tables and predictions."""
     folder, asked = written(read(KEPT), tmp_path_factory.mktemp("present")), {"topologies": ["1n4g"]}
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         made = json.loads(Path(contents.NAME).read_text())["benchmarks"]
         paths = [Path(name) for name in made["bert"]["summaries"]]
-        terms = summary.Terms.model_validate(made["bert"]["terms"])
-        for path in paths:
-            runs = sorted(path.with_suffix("").glob("*/*/run*.json"))
-            summary.write(runs, path, made["bert"]["repeats"], terms=terms)
         made["bert"]["predict"] = asked
         own = {str(path): path for path in paths}
         derived = predictions.derive(own, {}, predictions.Asked.model_validate(asked))
@@ -273,27 +262,21 @@ def test_a_name_of_this_machine_does_not_leave_it(
 def test_the_records_of_the_demo_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """140 honest records of eight frameworks. The demo keeps neither telemetry nor the records of its checks."""
     monkeypatch.chdir(tmp_path)
-    paths, results = demo.summaries(DEMO, Path("results")), Path("results")
-    terms: dict[str, summary.Terms] = {}
-    for line in (DEMO / demo.FILES[0]).read_text().splitlines():
-        record = json.loads(line)
-        run, at = record["spec"], RunRecord.model_validate(record).spec.log
-        Path(at).write_text(f"+ --record {at.removesuffix('.log')}.json\n")
-        if record.get("configuration"):
-            terms.setdefault(run["benchmark"], demo._terms(run["benchmark"], record["configuration"]))
-    made = {}
-    for name in sorted({path.parent.name for path in paths}):
-        own = [path for path in paths if path.parent.name == name]
-        numbers = [int(path.stem.removeprefix("run")) for path in (results / name).glob("bz*/*/*/run*.json")]
-        made[name] = {
-            "repeats": max(numbers),
-            "terms": terms[name].model_dump(),
+    paths, made = demo.summaries(DEMO, Path("results")), {}
+    for folder in sorted({path.parent for path in paths}):
+        runs = {path: json.loads(path.read_text()) for path in folder.glob("bz*/*/*/run*.json")}
+        for path in runs:
+            path.with_suffix(".log").write_text(f"+ --record {path}\n")
+        configuration = next(run["configuration"] for run in runs.values() if run.get("configuration"))
+        made[folder.name] = {
+            "repeats": max(run["spec"]["repeat"] for run in runs.values()),
+            "terms": demo._terms(folder.name, configuration).model_dump(),
             "remarks": None,
-            "summaries": [path.as_posix() for path in own],
-            "compared": [path.as_posix() for path in paths if path not in own],
-            "equivalence": (results / name / "equivalence.json").exists(),
+            "summaries": [str(path) for path in paths if path.parent == folder],
+            "compared": [str(path) for path in paths if path.parent != folder],
+            "equivalence": (folder / "equivalence.json").exists(),
         }
-        tables(paths, results / name / "tables")
+        tables(paths, folder / "tables")
     Path(pack.PAGE).write_text("")
     pack.write(Path("a.zip"), Path(pack.PAGE), [], made, [])
     verdict = check.check(Path("a.zip"))
