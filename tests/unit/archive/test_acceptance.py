@@ -268,4 +268,4 @@ def test_the_page_and_the_table(archive: Path, now: Path, tmp_path: Path) -> Non
     compared(now, copies, tmp_path / "compare.json")
     write_comparison(tmp_path / "compare.json", tmp_path / "compare.html")
     page = (tmp_path / "compare.html").read_text()
-    assert "The plot has the 12 of" in page and page.count('id="history-title"') == 1
+    assert "The plot has the 10 of" in page and page.count('id="history-title"') == 1

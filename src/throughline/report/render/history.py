@@ -19,12 +19,10 @@ from throughline.report.render.plots import PAGE, Theme
 from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Topic
 
-LINES, PARTS, TICKS = 12, 6, 4
+LINES, PARTS, TICKS = 10, 6, 3
 """The most lines of the plot, named changes before a measurement, and named measurements on the axis."""
 NAME = 14
 """How many characters of an archive's name stand on the axis."""
-SIZE, RIGHT = (5.2, 3.7), 1.7
-"""The plot in inches, and the room for names on its right side."""
 INTRO = (
     "Each cell over time, from all archives and the present results. The table says what changed between two "
     "measurements. The plot shows how far the median of each cell is from its first measurement. A bar reaches from "
@@ -146,10 +144,7 @@ def _table(timeline: Sequence[Measurement]) -> Table:
 
 def draw(shown: Histories, timeline: Sequence[Measurement], theme: Theme) -> Plot:
     """Draw how far the median of each cell is from that of its first measurement, in per cent."""
-    figure, (width, height), (left, _, bottom, top) = Plot(figsize=SIZE), SIZE, plots.MARGINS
-    room = width - left - RIGHT, height - bottom - top
-    axes = figure.add_axes((left / width, bottom / height, room[0] / width, room[1] / height))
-    plots.style(axes, theme, "Change since the first measurement", "")
+    figure, axes = plots.blank(theme, "Change since the first measurement", "")
     axes.set_xlabel("")
     axes.axhline(0, color=theme.muted, lw=0.8, zorder=1)
     names, labels = _short(list(shown)), []
