@@ -177,7 +177,9 @@ class Cell:
     @property
     def batch(self) -> str:
         """The batch as a table states it: one number, or that of a device and the global one."""
-        return batch_of([self])
+        if not self.group.by_iteration:
+            return str(self.group.batch)
+        return f"{self.size.batch_per_replica} / {self.size.global_batch}"
 
     @property
     def together(self) -> bool:
@@ -371,19 +373,6 @@ def _not_run(repeats: int, topology: Topology) -> CellRecord:
     known |= {"simulated": False, "world_size": topology.world}
     known["cost"] = cost.of(None, topology.world, "nothing ran", None)
     return CellRecord.model_construct(**known)
-
-
-def batch_of(cells: Iterable[Cell]) -> str:
-    """Return the batch of the cells of one group as a table states it: one number, or two of each cell.
-
-    The two are the batch of a device and the global batch.
-    """
-    cells = list(cells)
-    if not cells[0].group.by_iteration:
-        return str(cells[0].group.batch)
-    sizes = [cell.size for cell in cells]
-    each, every = [size.batch_per_replica for size in sizes], [size.global_batch for size in sizes]
-    return " / ".join(", ".join(dict.fromkeys(map(str, numbers))) for numbers in (each, every))
 
 
 def in_rounds(cells: Iterable[Cell]) -> bool:
