@@ -79,7 +79,6 @@ class Cell:
     framework: str
     topology: Topology
     record: CellRecord
-    asked: bool = True
 
     @property
     def ok(self) -> bool:
@@ -259,7 +258,7 @@ class Group:
             for topology in sorted(topologies, key=lambda t: (t.world, t)):
                 record = records.get(str(topology)) or _not_run(asked.repeats if asked else 1, topology)
                 marked = replace(topology, simulated=record.simulated)
-                yield Cell(self, framework, marked, record, not asked or str(topology) in wanted)
+                yield Cell(self, framework, marked, record)
 
     @cached_property
     def measured(self) -> list[Cell]:

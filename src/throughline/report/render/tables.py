@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
-from throughline.records import CellRecord
 from throughline.report.analysis.cells import STATUS_MEANINGS, Cell, Group
 
 NOT_KNOWN = "n/a"
@@ -232,16 +230,6 @@ def batch_heading(groups: Sequence[Group]) -> str:
     return "batch per device" if all(group.per_device for group in groups) else "batch"
 
 
-def lines(groups: Sequence[Group], figures: Callable[[CellRecord], Sequence[Entry]]) -> list[Line]:
-    """Return a line for each cell of `groups`. `figures` gives the figures of a measured cell."""
-    return [Line(figures(cell.record) if cell.ok else (), cell) for group in groups for cell in group.cells]
-
-
-def read(part: Any, names: Iterable[str], text: Callable[[str, Any], str]) -> list[Entry]:
-    """Return these fields of a part of a cell; `text` makes the text of a name and its value."""
-    return [Entry.of(getattr(part, name), partial(text, name), part.reasons.get(name)) for name in names]
-
-
 def records(rows: Sequence[Mapping[str, float | str | None]], whole: Collection[str] = ()) -> Table:
     """Return a table for the CSV only, of rows that map each key to its value.
 
@@ -256,10 +244,3 @@ def texts(headings: Iterable[str], rows: Iterable[Sequence[str | Entry]], style:
     """Return a table of words for the page."""
     lines = [Line([Entry.words(text) if isinstance(text, str) else text for text in row]) for row in rows]
     return Table([Column(heading=heading) for heading in headings], lines, forms=(PAGE,), style=style)
-
-
-def facts(headings: Sequence[str], rows: Mapping[str, Sequence[str]]) -> Table:
-    """Return a table of words for the page, whose rows have names."""
-    columns = [Column(names=True), *(Column(heading=heading) for heading in headings)]
-    lines = [Line([Entry.words(name), *map(Entry.words, row)]) for name, row in rows.items()]
-    return Table(columns, lines, forms=(PAGE,), style="facts")
