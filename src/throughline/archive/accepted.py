@@ -7,7 +7,7 @@ from typing import Any
 
 from throughline import records
 from throughline.acceptance import verdict
-from throughline.archive.differences import FAULTS, Difference, Found, between
+from throughline.archive.differences import FAULTS, Difference, Differences, between
 from throughline.files import read_json, write_json, write_text
 from throughline.launch import fleet
 from throughline.records.acceptance import Acceptance
@@ -50,7 +50,9 @@ def _asked(folder: Path) -> study.Plan | None:
 def measured(folder: Path) -> list[Measurement]:
     """Return the measurements of an archive's acceptance that have a record."""
     asked = _asked(folder)
-    return [one for one in asked.measurements() if (folder / one.record).exists()] if asked else []
+    return (
+        [measurement for measurement in asked.measurements() if (folder / measurement.record).exists()] if asked else []
+    )
 
 
 def files(result: Path) -> Iterator[Path]:
@@ -60,9 +62,9 @@ def files(result: Path) -> Iterator[Path]:
     yield from (folder / name for name in (study.RESULT, TEXT, PAGE, study.STANDINGS, study.PAIRS))
     for name, visit in asked.visits().items():
         yield from (file for file in (folder / name, unfinished(folder / name)) if file.exists())
-        for one in visit:
-            if (folder / one.record).exists():
-                record = folder / one.record
+        for measurement in visit:
+            if (folder / measurement.record).exists():
+                record = folder / measurement.record
                 yield from (record, record.with_suffix(".log"), record.with_suffix(".telemetry.csv"))
 
 
@@ -71,22 +73,22 @@ def names() -> str:
 
     A number without a name, or with one such as `node3` that tells nobody anything, has a dot.
     """
-    known = fleet.node_names()
-    told = {number: name for number, name in known.items() if not re.fullmatch(r"node\d+", name)}
-    return " ".join(told.get(number, ".") for number in range(max(told, default=-1) + 1))
+    by_number = fleet.node_names()
+    named = {number: name for number, name in by_number.items() if not re.fullmatch(r"node\d+", name)}
+    return " ".join(named.get(number, ".") for number in range(max(named, default=-1) + 1))
 
 
 def judge(folder: Path, output: Path) -> None:
     """Judge the acceptance of an archive, unpacked into `folder`, once more. Write `output`, and TEXTS beside it."""
     kept, scratch = records.read_acceptance(folder / study.RESULT), output.parent.parent
-    away = {one.node: one.reason for one in kept.away}  # no record says it
+    away = {node.node: node.reason for node in kept.away}  # no record says it
     derived = verdict.judge(asked_of(kept), folder, away)
     write_json(output, derived.model_dump(by_alias=True))
     write_text(scratch / TEXT, verdict.paragraph(derived) + "\n")
     shown.write(derived, scratch / study.STANDINGS, scratch / study.PAIRS)
 
 
-def strange(folder: Path) -> Found:
+def strange(folder: Path) -> Differences:
     """Yield records that the acceptance does not ask for, and node jobs that name others than were asked for."""
     runs, asked = sorted((folder / study.FOLDER).glob("**/run*.json")), _asked(folder)
     if runs and not (folder / study.RESULT).exists():
@@ -94,17 +96,17 @@ def strange(folder: Path) -> Found:
     if asked is None:
         return
     visits = asked.visits()
-    known = {one.record for visit in visits.values() for one in visit}
+    asked_for = {measurement.record for visit in visits.values() for measurement in visit}
     for name in (path.relative_to(folder).as_posix() for path in runs):
-        if name not in known:
+        if name not in asked_for:
             yield Difference(name, "", "the acceptance does not ask for this record")
     for name, visit in visits.items():
-        wanted = [one.record for one in visit]
+        wanted = [measurement.record for measurement in visit]
         if (folder / name).exists():
             value: Any = read_json(folder / name)
             yield from between(name, value.get("records"), wanted, "records")
         begun = unfinished(name)
         if (folder / begun).exists():
-            told = records.read_unfinished(folder / begun)
-            if {*told.records, *told.failed} - {*wanted}:
+            begun_job = records.read_unfinished(folder / begun)
+            if {*begun_job.records, *begun_job.failed} - {*wanted}:
                 yield Difference(str(begun), "records", "the acceptance does not ask for some of them")

@@ -14,7 +14,7 @@ from typing import Any
 from throughline import files, records, temporary
 from throughline.archive import accepted, pack
 from throughline.archive.contents import Made
-from throughline.archive.differences import Difference, Found, of_file, safely
+from throughline.archive.differences import Difference, Differences, of_file, safely
 from throughline.archive.opening import Archive
 from throughline.checks import convergence_check, equivalence
 from throughline.comparables import exports
@@ -32,7 +32,7 @@ MOST_REPEATS = 10_000
 """The most repeats of a cell: a summary has a place for each, also for those without a record."""
 
 
-def check(archive: Archive, same_rules: bool) -> Found:
+def check(archive: Archive, same_rules: bool) -> Differences:
     """Yield what the files of an archive state otherwise than the files that they follow from.
 
     same_rules: this program's rules made the archive. Otherwise its page is another one in any case.
@@ -49,7 +49,7 @@ def check(archive: Archive, same_rules: bool) -> Found:
         yield Difference(pack.PAGE, "", "the rest of the page was not compared, because other rules made it", word=True)
 
 
-def _compared(archive: Archive, scratch: Path, name: str, make: Callable[[Path], object]) -> Found:
+def _compared(archive: Archive, scratch: Path, name: str, make: Callable[[Path], object]) -> Differences:
     make(scratch / name)
     made = {path.relative_to(root) for root in (scratch, archive.folder) for path in _files(root / name)}
     if name == study.RESULT:
@@ -83,9 +83,9 @@ def _makers(archive: Archive, same_rules: bool) -> Iterator[tuple[str, Callable[
 
 def read_summary(archive: Archive, name: str) -> Summary:
     """Return a summary. ValueError if a name in it, which is a part of the names of files, is none."""
-    found = records.read_summary(archive.folder / name)
-    _require_names(*found.frameworks, found.benchmark, found.precision)
-    return found
+    kept = records.read_summary(archive.folder / name)
+    _require_names(*kept.frameworks, kept.benchmark, kept.precision)
+    return kept
 
 
 def _require_names(*names: str) -> None:
@@ -105,18 +105,20 @@ def _summary(archive: Archive, name: str, made: Made, output: Path) -> None:
 
 
 def _predictions(archive: Archive, made: Made, output: Path) -> None:
-    own, extras = ({part: archive.folder / part for part in names} for names in (made.summaries, made.compared))
-    derived = predictions.derive(own, extras, predictions.Asked.model_validate(made.predict))
+    of_benchmark, extras = (
+        {part: archive.folder / part for part in names} for names in (made.summaries, made.compared)
+    )
+    derived = predictions.derive(of_benchmark, extras, predictions.Asked.model_validate(made.predict))
     files.write_json(output, derived.model_dump(by_alias=True))
 
 
 def _tables(archive: Archive, benchmark: str, made: Made, output: Path) -> None:
     groups = cells.groups([read_summary(archive, name) for name in (*made.summaries, *made.compared)], [])
-    own = [group for group in groups if group.benchmark == benchmark]
+    of_benchmark = [group for group in groups if group.benchmark == benchmark]
     path = archive.folder / "results" / benchmark / "predictions.json"
     predicted = records.read_predictions(path) if made.predict is not None else None
-    write_tables(Scope(own, groups, predictions=predicted), output)
-    exports.write([group.summary for group in own if group.summary], output)
+    write_tables(Scope(of_benchmark, groups, predictions=predicted), output)
+    exports.write([group.summary for group in of_benchmark if group.summary], output)
 
 
 def _page(archive: Archive, output: Path) -> None:
@@ -127,7 +129,7 @@ def _check(path: Path, derive: Callable[[Path], dict[str, Any]], output: Path) -
     files.write_json(output, derive(path))
 
 
-def of_equivalence(path: Path) -> dict[str, Any]:
+def equivalence_of(path: Path) -> dict[str, Any]:
     """Return an equivalence check with the comparisons that follow from the records of its runs.
 
     The folder beside it, of its own name, has these records.
@@ -169,22 +171,23 @@ def _comparison(
     return figures | {"verdict": "different" if off else judged.verdict}
 
 
-def of_search(path: Path) -> dict[str, Any]:
+def search_of(path: Path) -> dict[str, Any]:
     """Return a search for the largest batch, or most classes, with the sizes that follow from its tries."""
     search = records.read_max_batch(path)
     derived = search.model_dump(by_alias=True)
     size, largest = ("batch", "largest_batch_per_device") if search.quantity == "batch" else ("size", "largest_size")
-    for framework, found in search.frameworks.items():
-        if found.status == "ok":
+    for framework, result in search.frameworks.items():
+        if result.status == "ok":
             fits, oom = (
-                [getattr(one, size) for one in found.tries if one.status == status] for status in ("fits", "oom")
+                [getattr(attempt, size) for attempt in result.tries if attempt.status == status]
+                for status in ("fits", "oom")
             )
             sizes = {largest: max(fits, default=None), "smallest_out_of_memory": min(oom, default=None)}
             derived["frameworks"][framework] |= sizes
     return derived
 
 
-def of_convergence(path: Path) -> dict[str, Any]:
+def convergence_of(path: Path) -> dict[str, Any]:
     """Return the verdict on a curve, beside the stated curve that the verdict in this file holds."""
     verdict = records.read_verdict(path)
     curve = records.read_curve(path.with_suffix("") / "curve.json")
@@ -194,6 +197,6 @@ def of_convergence(path: Path) -> dict[str, Any]:
 
 
 OF_CHECKS: dict[str, Callable[[Path], dict[str, Any]]] = {
-    "equivalence.json": of_equivalence, "convergence_*.json": of_convergence, "max_*_*.json": of_search,
+    "equivalence.json": equivalence_of, "convergence_*.json": convergence_of, "max_*_*.json": search_of,
 }  # fmt: skip
 """The files of checks of a benchmark, and what follows for them from the records, tries and curves behind them."""

@@ -17,7 +17,7 @@ from typing import Any
 from throughline import __version__, records
 from throughline.archive import accepted, again, pack, raw
 from throughline.archive.contents import NAME, rules
-from throughline.archive.differences import FAULTS, Difference, Found, between, reason, safely
+from throughline.archive.differences import FAULTS, Difference, Differences, between, reason, safely
 from throughline.archive.opening import Archive, opened
 from throughline.files import UserError, read_json
 from throughline.records import RunRecord
@@ -28,7 +28,7 @@ from throughline.study.config import block_name
 
 RUN = re.compile(r"(?P<cell>results/[^/]+/(?P<size>bz[^/]+)/(?P<framework>[^/]+)/(?P<topology>[^/]+))/run(\d+)\.json")
 OF_RULES = re.compile(
-    r"predictions\.json.*redicted\[|acceptance.*(\.|, )(limit\w*|p|p_holm|others_low\w*|others_high\w*|coverage)$"
+    r"predictions\.json.*redicted\[|acceptance.*(\.|, )(limit\w*|p|p_holm|others_low\w*|others_high\w*|coverage): "
 )
 """Figures that another version may define otherwise: the model of a step, and the test of an acceptance."""
 Runs = Mapping[str, RunRecord]
@@ -55,9 +55,9 @@ def check(path: Path) -> Verdict:
     """Check an archive. UserError if it is no archive, or one that we refuse to open."""
     with opened(path) as archive:
         same, runs, doubts = archive.contents.rules == rules(), dict[str, RunRecord](), list[Difference]()
-        found = [Difference(name, "", why) for name, why in archive.changes()]
-        if not found:
-            found = [
+        differences = [Difference(name, "", why) for name, why in archive.changes()]
+        if not differences:
+            differences = [
                 *_records(archive, runs),
                 *safely(archive.folder, NAME, _left_out(archive, runs)),
                 *safely(archive.folder, study.RESULT, accepted.strange(archive.folder)),
@@ -65,10 +65,10 @@ def check(path: Path) -> Verdict:
             ]
             doubts = [*_doubts(archive), *safely(archive.folder, NAME, _absent(archive, runs))]
         # A word may follow from a rule that has changed. A figure may not.
-        excused = set() if same else {one for one in found if one.word or OF_RULES.search(f"{one.file}: {one.what}")}
+        excused = {item for item in differences if not same and (item.word or OF_RULES.search(str(item)))}
         return Verdict(
-            differences=[one for one in found if one not in excused],
-            notes=[one for one in found if one in excused],
+            differences=[item for item in differences if item not in excused],
+            notes=[item for item in differences if item in excused],
             doubts=doubts,
             counts={"files": len(archive.digests), "records": len(runs), "summaries": len(archive.summaries)},
             same_rules=same,
@@ -76,22 +76,26 @@ def check(path: Path) -> Verdict:
         )
 
 
-def _records(archive: Archive, runs: dict[str, RunRecord]) -> Found:
+def _records(archive: Archive, runs: dict[str, RunRecord]) -> Differences:
     """Yield what is wrong with runs. runs: gets the records by their names, but for those that cannot be read."""
     folder, manifest_at = archive.folder, cache(read_json)
-    measured = {one.record: one for one in accepted.measured(folder)}
+    measured = {measurement.record: measurement for measurement in accepted.measured(folder)}
     for name in sorted({*filter(RUN.fullmatch, archive.digests), *measured}):
-        one = measured.get(name)
+        measurement = measured.get(name)
         try:
-            run = records.read_run_of(folder / name, one.spec) if one else records.read_run(folder / name)
+            run = (
+                records.read_run_of(folder / name, measurement.spec) if measurement else records.read_run(folder / name)
+            )
         except UserError as error:
             yield Difference(name, "", reason(error, folder))
             continue
         runs[name] = run
-        yield from raw.check(folder, folder / name, run, manifest_at, one.visit if one else run.spec.record)
+        yield from raw.check(
+            folder, folder / name, run, manifest_at, measurement.visit if measurement else run.spec.record
+        )
 
 
-def _left_out(archive: Archive, runs: Runs) -> Found:
+def _left_out(archive: Archive, runs: Runs) -> Differences:
     """Yield repeats that were left out, and another configuration than that of the records.
 
     The records keep the configuration that they were made with. So a run that was left out is found, even if everything
@@ -105,16 +109,16 @@ def _left_out(archive: Archive, runs: Runs) -> Found:
             what = f"benchmarks.{benchmark}.repeats"
             yield Difference(NAME, what, f"it states {made.repeats}, and the latest record was made for {asked}")
         repeats = defaultdict[str, set[int]](set)
-        for found in _names(archive.digests, benchmark):
-            repeats[found["cell"]].add(int(found[5]))
+        for match in _names(archive.digests, benchmark):
+            repeats[match["cell"]].add(int(match[5]))
         for cell, numbers in repeats.items():  # every repeat has a record, whatever its outcome was
-            every = range(1, max(made.repeats, *numbers) + 1)  # as large as somebody likes
-            if lacking := [*islice((number for number in every if number not in numbers), 10)]:
-                told = ", ".join(f"run{number}" for number in lacking)
-                yield Difference(cell, told, f"the archive lacks this repeat, and has {len(numbers)}")
+            expected = range(1, max(made.repeats, *numbers) + 1)  # as large as somebody likes
+            if lacking := [*islice((number for number in expected if number not in numbers), 10)]:
+                lacking_names = ", ".join(f"run{number}" for number in lacking)
+                yield Difference(cell, lacking_names, f"the archive lacks this repeat, and has {len(numbers)}")
 
 
-def _absent(archive: Archive, runs: Runs) -> Found:
+def _absent(archive: Archive, runs: Runs) -> Differences:
     """Yield what the configuration of the records asks for and has no record of.
 
     The configuration may have become smaller since, so this is a doubt.
@@ -128,16 +132,16 @@ def _absent(archive: Archive, runs: Runs) -> Found:
             "size": [f"bz{size}_{precision}" for precision, sizes in batches for size in sizes],
         }
         for kind, names in asked.items():
-            known = {found[kind] for found in there}
+            measured = {match[kind] for match in there}
             for name in names if there and isinstance(names, list) else ():
-                if name not in known:
-                    told = f"the configuration asks for this {kind}, and no record has it"
-                    yield Difference(f"results/{benchmark}", str(name), told)
+                if name not in measured:
+                    text = f"the configuration asks for this {kind}, and no record has it"
+                    yield Difference(f"results/{benchmark}", str(name), text)
 
 
 def _names(names: Iterable[str], benchmark: str) -> list[re.Match[str]]:
     """Return the names of a benchmark's records."""
-    return [found for name in names if (found := RUN.fullmatch(name)) and name.split("/")[1] == benchmark]
+    return [match for name in names if (match := RUN.fullmatch(name)) and name.split("/")[1] == benchmark]
 
 
 def _configuration(runs: Runs, benchmark: str | None = None) -> dict[str, Any] | None:
@@ -153,7 +157,7 @@ def _block(runs: Runs, benchmark: str) -> dict[str, Any]:
     return block
 
 
-def _doubts(archive: Archive) -> Found:
+def _doubts(archive: Archive) -> Differences:
     """Yield figures that the rules of plausibility doubt. The same rules doubt published rows."""
     for benchmark, made in archive.contents.benchmarks.items():
         try:
@@ -168,8 +172,8 @@ def _doubts(archive: Archive) -> Found:
 def lines(verdict: Verdict, path: Path) -> Iterator[str]:
     """Yield what to print about an archive."""
     kinds = {"differs": verdict.differences, "note": verdict.notes, "implausible": verdict.doubts}
-    for kind, found in kinds.items():
-        yield from (f"{kind}: {one}" for one in found)
+    for kind, items in kinds.items():
+        yield from (f"{kind}: {item}" for item in items)
     if not verdict.same_rules:
         yield (
             f"version {verdict.version} made the summaries with other rules than those of this program, version "

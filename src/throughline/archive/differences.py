@@ -40,14 +40,14 @@ class Difference:
         return f"{self.file}: {self.what + ': ' if self.what else ''}{self.text}"
 
 
-Found = Iterator[Difference]
+Differences = Iterator[Difference]
 """What a function of a check yields."""
 
 
-def safely(folder: Path, name: str, found: Found) -> Found:
+def safely(folder: Path, name: str, differences: Differences) -> Differences:
     """Yield what is found. If nothing can be derived from the values of a file in `folder`, say so."""
     try:
-        yield from found
+        yield from differences
     except FAULTS as error:
         yield Difference(name, "", f"it cannot be derived: {reason(error, folder)}")
 
@@ -58,41 +58,41 @@ def reason(error: Exception, folder: Path) -> str:
     return (why or type(error).__name__).replace(f"{folder}/", "")
 
 
-def between(file: str, stated: Any, derived: Any, where: str = "") -> Found:
+def between(file: str, kept: Any, derived: Any, where: str = "") -> Differences:
     """Yield the differences of two JSON values. A key that is missing counts as None."""
-    if isinstance(stated, Mapping) and isinstance(derived, Mapping):
-        for key in {**derived, **stated}:
+    if isinstance(kept, Mapping) and isinstance(derived, Mapping):
+        for key in {**derived, **kept}:
             inner = f"{where}.{key}" if where else str(key)
-            yield from between(file, stated.get(key), derived.get(key), inner)
-    elif isinstance(stated, list) and isinstance(derived, list) and len(stated) == len(derived):
-        for index, (one, other) in enumerate(zip(stated, derived, strict=True)):
-            yield from between(file, one, other, f"{where}[{index}]")
-    elif _is_number(stated) and _is_number(derived):
-        if not math.isclose(stated, derived, rel_tol=ROUNDING, abs_tol=SMALLEST):
-            percent = f" ({100 * (stated / derived - 1):+.3g} %)" if derived else ""
-            yield Difference(file, where, _told(stated, derived) + percent)
-    elif stated != derived:
-        yield Difference(file, where, _told(stated, derived), not (_is_number(stated) or _is_number(derived)))
+            yield from between(file, kept.get(key), derived.get(key), inner)
+    elif isinstance(kept, list) and isinstance(derived, list) and len(kept) == len(derived):
+        for index, (first, second) in enumerate(zip(kept, derived, strict=True)):
+            yield from between(file, first, second, f"{where}[{index}]")
+    elif _is_number(kept) and _is_number(derived):
+        if not math.isclose(kept, derived, rel_tol=ROUNDING, abs_tol=SMALLEST):
+            percent = f" ({100 * (kept / derived - 1):+.3g} %)" if derived else ""
+            yield Difference(file, where, _text(kept, derived) + percent)
+    elif kept != derived:
+        yield Difference(file, where, _text(kept, derived), not (_is_number(kept) or _is_number(derived)))
 
 
-def _told(stated: Any, derived: Any) -> str:
-    one, other = (text if len(text := repr(value)) <= 120 else f"{text[:120]}..." for value in (stated, derived))
-    return f"it states {one}, and {other} follows from the raw values"
+def _text(stated: Any, derived: Any) -> str:
+    first, second = (text if len(text := repr(value)) <= 120 else f"{text[:120]}..." for value in (stated, derived))
+    return f"it states {first}, and {second} follows from the raw values"
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def of_file(name: str, kept: Path, again: Path, with_plots: bool = True) -> Found:
+def of_file(name: str, kept: Path, again: Path, with_plots: bool = True) -> Differences:
     """Yield what a file of an archive states otherwise than `again`, the same file made again.
 
     with_plots: the plots of a page are compared too.
     """
     if not kept.exists() or not again.exists():
         lacks = "the archive lacks this file, which follows from the others"
-        told = lacks if again.exists() else "no such file follows from the others"
-        yield Difference(name, "", told, word="tables" in kept.parts or kept.suffix != ".json")
+        why = lacks if again.exists() else "no such file follows from the others"
+        yield Difference(name, "", why, word="tables" in kept.parts or kept.suffix != ".json")
     elif kept.suffix == ".json":
         yield from between(name, read_json(kept), read_json(again))
     else:
@@ -100,30 +100,32 @@ def of_file(name: str, kept: Path, again: Path, with_plots: bool = True) -> Foun
         if kept.suffix == ".html":
             texts = [OF_MACHINE.sub("", text) for text in texts]
             texts = texts if with_plots else [PLOT.sub("", text) for text in texts]
-        stated, derived = (text.splitlines() for text in texts)
-        if stated != derived:
-            same = zip(stated, derived, strict=False)
-            line = next((at for at, (one, other) in enumerate(same) if one != other), min(len(stated), len(derived)))
+        kept_lines, lines = (text.splitlines() for text in texts)
+        if kept_lines != lines:
+            same = zip(kept_lines, lines, strict=False)
+            line = next(
+                (at for at, (first, second) in enumerate(same) if first != second), min(len(kept_lines), len(lines))
+            )
             yield Difference(name, f"line {line + 1}", "another line follows from the raw values", word=True)
             if kept.suffix == ".csv":
                 yield from _numbers(name, kept, again)
 
 
-def _numbers(name: str, kept: Path, again: Path) -> Found:
+def _numbers(name: str, kept: Path, again: Path) -> Differences:
     """Yield the numbers of a table that stand nowhere in the same column of the table that was made again.
 
     Other rules may sort the rows otherwise, and may have other columns. They make no other number in a column of the
     same name.
     """
-    stated, derived = (_table(path) for path in (kept, again))
-    for column in stated.columns.intersection(derived.columns):
-        values, known = stated[column].dropna(), np.unique(derived[column].dropna())
-        at = np.searchsorted(known, values)
-        near = [known[np.clip(at - step, 0, len(known) - 1)] if len(known) else np.nan for step in (0, 1)]
-        follows = np.any([np.isclose(values, one, rtol=ROUNDING, atol=SMALLEST) for one in near], axis=0)
+    kept_table, table = (_table(path) for path in (kept, again))
+    for column in kept_table.columns.intersection(table.columns):
+        values, numbers = kept_table[column].dropna(), np.unique(table[column].dropna())
+        at = np.searchsorted(numbers, values)
+        near = [numbers[np.clip(at - step, 0, len(numbers) - 1)] if len(numbers) else np.nan for step in (0, 1)]
+        follows = np.any([np.isclose(values, number, rtol=ROUNDING, atol=SMALLEST) for number in near], axis=0)
         for row, value in values[~follows].items():
-            told = f"it states {value:.17g}, and no row of the table that follows has this number"
-            yield Difference(name, f"row {row}, {column}", told)
+            text = f"it states {value:.17g}, and no row of the table that follows has this number"
+            yield Difference(name, f"row {row}, {column}", text)
 
 
 def _table(path: Path) -> pd.DataFrame:

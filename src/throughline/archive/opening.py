@@ -50,13 +50,13 @@ class Archive:
 
     def changes(self) -> Iterator[tuple[str, str]]:
         """Yield each file that is not the one that archive.json names, and why."""
-        stated = self.contents.files
-        for name in sorted(self.digests.keys() | stated.keys()):
+        named = self.contents.files
+        for name in sorted(self.digests.keys() | named.keys()):
             if name not in self.digests:
                 yield name, f"{NAME} names this file, and the archive lacks it"
-            elif name not in stated:
+            elif name not in named:
                 yield name, f"{NAME} does not name this file"
-            elif self.digests[name] != stated[name].sha256:
+            elif self.digests[name] != named[name].sha256:
                 yield name, f"its SHA-256 is not the one in {NAME}: the file was changed"
 
 
@@ -155,16 +155,16 @@ def _contents(path: Path, file: Path) -> Contents:
         value = read_json(file)
     except UserError as error:
         raise ValueError(f"{NAME}: {error.why}") from None
-    stated = value.get("formats") if isinstance(value, dict) else None
-    for name, known in FORMATS.items():
-        version = stated.get(name) if isinstance(stated, dict) else None
-        if isinstance(version, int) and version != known:
+    formats = value.get("formats") if isinstance(value, dict) else None
+    for name, ours in FORMATS.items():
+        version = formats.get(name) if isinstance(formats, dict) else None
+        if isinstance(version, int) and version != ours:
             later = (
-                " or a later one" if version > known else "; to compare with it, measure and pack again with this one"
+                " or a later one" if version > ours else "; to compare with it, measure and pack again with this one"
             )
             raise UserError(
                 f"{path} has version {version} of the format {name}, and this version of Throughline ({__version__}) "
-                f"reads {known}",
+                f"reads {ours}",
                 why=f"version {str(value.get('version'))[:40]} of Throughline has made it",
                 next_step=f"check it with that version{later}",
             )

@@ -131,8 +131,8 @@ def _files(root: Path) -> Iterator[Path]:
     for path in root.rglob("*"):
         inner = path.relative_to(root).parts
         hidden = any(part.startswith(".") or part in WITHOUT for part in inner)
-        known = path.suffix in KINDS or inner[0] == "tables"  # Paddle's index has no suffix
-        if known and not hidden and not path.name.endswith(LOCAL) and path.is_file():
+        is_kind = path.suffix in KINDS or inner[0] == "tables"  # Paddle's index has no suffix
+        if is_kind and not hidden and not path.name.endswith(LOCAL) and path.is_file():
             yield path
 
 
@@ -147,9 +147,9 @@ def _content(path: Path) -> bytes:
     if path.suffix not in DRAWN:
         text = content.decode(errors="replace")
         if scrub(text) != text:  # only then line by line, because scrub takes its time
-            found = next((line for line in text.splitlines() if scrub(line) != line), text)
+            named = next((line for line in text.splitlines() if scrub(line) != line), text)
             raise UserError(
-                f"{path} has a name or an address of this machine: {scrub(found).strip()[:120]}",
+                f"{path} has a name or an address of this machine: {scrub(named).strip()[:120]}",
                 why="an archive goes to strangers",
                 next_step=f"make it again: {snakemake('--force', str(path))}",
             )

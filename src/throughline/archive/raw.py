@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from throughline.archive.differences import Difference, Found, between, safely
+from throughline.archive.differences import Difference, Differences, between, safely
 from throughline.messages import Window
 from throughline.observe import environment
 from throughline.observe.telemetry_window import GAUGES, figures, parts, rates_of
@@ -42,7 +42,7 @@ SEVEN_DIGITS, OF_INTERVALS = 5e-7, 1e-4
 KEYS = ("node", "at_s", "in_window")
 
 
-def check(folder: Path, path: Path, run: RunRecord, manifest_at: Callable[[Path], Any], made: str) -> Found:
+def check(folder: Path, path: Path, run: RunRecord, manifest_at: Callable[[Path], Any], made: str) -> Differences:
     """Yield what is wrong with a run, whose record is at `path` below `folder`.
 
     manifest_at: reads a manifest of data; made: the file that the run's command makes.
@@ -60,7 +60,7 @@ def check(folder: Path, path: Path, run: RunRecord, manifest_at: Callable[[Path]
         yield Difference(log.relative_to(folder).as_posix(), "", "the archive lacks the log of this run")
 
 
-def record(file: str, run: RunRecord) -> Found:
+def record(file: str, run: RunRecord) -> Differences:
     """Yield what does not follow from the windows, steps and memory of the ranks."""
     if run.status != "ok" or not run.ranks:
         return
@@ -72,9 +72,9 @@ def record(file: str, run: RunRecord) -> Found:
         yield from between(file, attrgetter(name)(run), derived, name)
     places = [[number, number // run.spec.topology.devices] for number in range(run.spec.topology.world)]
     yield from between(file, [[rank.rank, rank.node] for rank in run.ranks], places, "ranks")
-    known, device = run.environment, run.device
-    if known.get("digest") and device and not MASKED.search(json.dumps(known.get("variables"))):
-        yield from between(file, known["digest"], environment.digest(known, device.model_dump()), "environment.digest")
+    facts, device = run.environment, run.device
+    if facts.get("digest") and device and not MASKED.search(json.dumps(facts.get("variables"))):
+        yield from between(file, facts["digest"], environment.digest(facts, device.model_dump()), "environment.digest")
     room = run.memory.device_total_bytes
     for rank in run.ranks:
         if room and rank.peak_memory_bytes is not None and rank.peak_memory_bytes > room:
@@ -112,7 +112,7 @@ def _figures(run: RunRecord, seconds: Sequence[float]) -> dict[str, float | None
     return derived
 
 
-def _steps(file: str, run: RunRecord, seconds: Sequence[float]) -> Found:
+def _steps(file: str, run: RunRecord, seconds: Sequence[float]) -> Differences:
     """Yield steps that do not fill the window, or that it has no room for, and percentiles of other steps.
 
     Steps follow one another on every rank. With several ranks, only the slowest of each step is known: together these
@@ -136,17 +136,17 @@ def _steps(file: str, run: RunRecord, seconds: Sequence[float]) -> Found:
         yield from between(file, figure.value, 1000 * derived, f"figures.{figure.name} ({figure.at})")
 
 
-def _counts(file: str, run: RunRecord) -> Found:
+def _counts(file: str, run: RunRecord) -> Differences:
     """Yield numbers of steps that were not asked for, or that a run without a fault cannot have."""
     asked, done = run.spec.steps.warmup, run.warmup_steps
     if run.spec.steps.max_total_seconds is None and run.min_window_seconds is None:
         yield from between(file, done, asked, "warmup_steps")
     elif done > max(asked, MOST_LOOKS):
         yield Difference(file, "warmup_steps", f"it states {done}, and a run takes {max(asked, MOST_LOOKS)} at most")
-    told = list(filter(None, map(SHORTENED.match, run.warnings)))
-    for found in told:
-        yield from between(file, [done, asked, run.steps_timed], [int(part) for part in found.groups()], "warnings")
-    if done < asked and not told:
+    shortened = list(filter(None, map(SHORTENED.match, run.warnings)))
+    for match in shortened:
+        yield from between(file, [done, asked, run.steps_timed], [int(part) for part in match.groups()], "warnings")
+    if done < asked and not shortened:
         yield Difference(file, "warmup_steps", f"it states {done} of {asked} without a warning")
     skipped = run.scaler_skipped_steps
     most = SKIPPED_AT_MOST * run.steps_timed if run.spec.precision == "fp16" else 0
@@ -154,18 +154,18 @@ def _counts(file: str, run: RunRecord) -> Found:
         yield Difference(file, "scaler_skipped_steps", f"it states {skipped}, and {most:g} is the most of a valid run")
 
 
-def _rows(file: str, run: RunRecord, folder: Path, manifest_at: Callable[[Path], Any]) -> Found:
+def _rows(file: str, run: RunRecord, folder: Path, manifest_at: Callable[[Path], Any]) -> Differences:
     """Yield another number of rows than the manifest of a run's data has, if this is still the manifest of its data."""
     path = folder / (manifest(run.spec) or "none")
-    told = manifest_at(path) if path.is_file() else None
-    if not told or not run.data or told["content_digest"] != run.data.content_digest:
+    data = manifest_at(path) if path.is_file() else None
+    if not data or not run.data or data["content_digest"] != run.data.content_digest:
         return
-    counts = [shard.get("rows") for shard in told["shards"]]
+    counts = [shard.get("rows") for shard in data["shards"]]
     if counts and all(isinstance(count, int) for count in counts):  # a shard of tokens has no rows of its own
         yield from between(file, run.data.rows, sum(counts), "data.rows")
 
 
-def telemetry(file: str, run: RunRecord, table: Path) -> Found:
+def telemetry(file: str, run: RunRecord, table: Path) -> Differences:
     """Yield figures whose mean, minimum or maximum is not that of the samples within the window.
 
     The table comes from a stranger: a table that is too large is not read, and of the others only numbers are.
@@ -199,27 +199,27 @@ def _samples(table: Path, nodes: Sequence[NodeTelemetry]) -> pd.DataFrame:
     return read
 
 
-def _node(file: str, node: NodeTelemetry, samples: pd.DataFrame, window: Window) -> Found:
+def _node(file: str, node: NodeTelemetry, samples: pd.DataFrame, window: Window) -> Differences:
     within = int(samples["in_window"].sum())
     if node.samples != within:
         text = f"it states {node.samples} samples within the window, and the table of samples has {within}"
         yield Difference(file, f"telemetry[{node.node}].samples", text)
         return
     table = {str(name): column.to_numpy() for name, column in samples.items()}
-    stated: list[Mapping[str, Series | None]] = [node.machine, node.processes, *map(vars, node.devices)]
-    for part, series in zip(parts(len(node.devices)), stated, strict=True):
+    kept: list[Mapping[str, Series | None]] = [node.machine, node.processes, *map(vars, node.devices)]
+    for part, series in zip(parts(len(node.devices)), kept, strict=True):
         for name, derived in figures(table, part, window).items():
-            where, known = f"telemetry[{node.node}].{part.prefix.rstrip('_')}.{name}", series.get(name)
+            where, figure = f"telemetry[{node.node}].{part.prefix.rstrip('_')}.{name}", series.get(name)
             values = table.get(part.prefix + name)
-            if known and (values is None or np.isnan(values).all()):
+            if figure and (values is None or np.isnan(values).all()):
                 yield Difference(file, where, "the archive lacks the samples behind it")
             rounding = SEVEN_DIGITS if name in GAUGES[part.kind] else OF_INTERVALS
-            for end, value in (derived or {}).items() if known else ():
-                if abs(getattr(known, end) - value) > rounding * abs(value) + 1e-9:
-                    yield from between(file, getattr(known, end), value, f"{where}.{end}")
+            for end, value in (derived or {}).items() if figure else ():
+                if abs(getattr(figure, end) - value) > rounding * abs(value) + 1e-9:
+                    yield from between(file, getattr(figure, end), value, f"{where}.{end}")
 
 
-def _log(name: str, text: str, run: RunRecord, made: str) -> Found:
+def _log(name: str, text: str, run: RunRecord, made: str) -> Differences:
     """Yield a log of another run, or that states another outcome than the record.
 
     made: the file that the command in its first line makes. Masking a node that is really called node3 changes its

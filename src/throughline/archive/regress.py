@@ -44,7 +44,7 @@ def share(text: str) -> float:
 
 def judge(compared: Compared, by: float) -> list[Judged]:
     """Decide each cell and each place of each archive. `by`: a loss of speed up to this share is accepted."""
-    return [one for archive in compared.archives for one in _of_archive(archive, 1 - by)]
+    return [item for archive in compared.archives for item in _of_archive(archive, 1 - by)]
 
 
 def _of_archive(archive: ComparedArchive, limit: float) -> Iterator[Judged]:
@@ -78,16 +78,16 @@ def _decision(cell: ComparedCell | ComparedKind, limit: float) -> Decision:
 
 def status(judged: Sequence[Judged]) -> int:
     """Return the exit status: 1 if something is slower, else 2 if something cannot be told or is gone, else 0."""
-    decisions = {one.decision for one in judged} or {"cannot be told"}
+    decisions = {item.decision for item in judged} or {"cannot be told"}
     return STATUS[next(decision for decision in WORST_FIRST if decision in decisions)]
 
 
 def lines(judged: Sequence[Judged], by: str) -> Iterator[str]:
     """Yield a line for each cell, and how many there are. On GitHub Actions, the lines are its annotations."""
     on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-    for one in judged:
-        escaped = str(one).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-        yield f"::{ANNOTATIONS[one.decision]} title=Training speed::{escaped}" if on_github else str(one)
-    counted = Counter(one.decision for one in judged)
-    told = ", ".join(f"{counted[decision]} {decision}" for decision in STATUS if counted[decision])
-    yield f"{len(judged)} compared: {told or 'nothing'} (slower: by more than {percent(share(by), 1)})"
+    for item in judged:
+        escaped = str(item).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+        yield f"::{ANNOTATIONS[item.decision]} title=Training speed::{escaped}" if on_github else str(item)
+    counted = Counter(item.decision for item in judged)
+    counts = ", ".join(f"{counted[decision]} {decision}" for decision in STATUS if counted[decision])
+    yield f"{len(judged)} compared: {counts or 'nothing'} (slower: by more than {percent(share(by), 1)})"

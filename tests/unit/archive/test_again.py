@@ -41,7 +41,7 @@ def differences(derive: Callable[[Path], Any], path: Path, value: Any) -> list[s
 
 
 def found(proof: dict[str, Any], path: Path) -> list[str]:
-    return differences(again.of_equivalence, path, Equivalence.model_validate(proof).model_dump(by_alias=True))
+    return differences(again.equivalence_of, path, Equivalence.model_validate(proof).model_dump(by_alias=True))
 
 
 def test_an_equivalence_check_follows_from_its_records(proven: Proof) -> None:
@@ -113,7 +113,7 @@ def test_the_largest_batch_follows_from_the_tries(tmp_path: Path) -> None:
         "precision": "fp32", "topology": "1n1g", "steps": 3, "memory_limit_mb": None, "tried_at_most": 64,
         "frameworks": {"torch": largest}, "started": "2026-11-20T12:00:00Z", "ended": "2026-11-20T12:00:00Z",
     }  # fmt: skip
-    told = differences(again.of_search, path, MaxBatch.model_validate(search).model_dump(by_alias=True))
+    told = differences(again.search_of, path, MaxBatch.model_validate(search).model_dump(by_alias=True))
     assert told == [
         "file: frameworks.torch.largest_batch_per_device: it states 32, and 16 follows from the raw values (+100 %)",
         "file: frameworks.torch.smallest_out_of_memory: it states 64, and 17 follows from the raw values (+276 %)",
@@ -132,10 +132,10 @@ def test_a_verdict_follows_from_its_curve(tmp_path: Path) -> None:
     value = judge(Curve.model_validate(kept | curve | {"resumed_after_step": None}), tmp_path / "stated.csv", 0.1)
     verdict = value.model_dump(by_alias=True, mode="json")
 
-    assert verdict["verdict"] == "fail" and not differences(again.of_convergence, path, verdict)
+    assert verdict["verdict"] == "fail" and not differences(again.convergence_of, path, verdict)
     verdict["compared"][0] |= {"value": 1.0, "passes": True}
     verdict["verdict"] = "pass"
-    told = differences(again.of_convergence, path, verdict)
+    told = differences(again.convergence_of, path, verdict)
     assert len(told) == 3 and "file: verdict: it states 'pass', and 'fail' follows from the raw values" in told
 
 
