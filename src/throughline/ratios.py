@@ -48,7 +48,8 @@ class Noise:
 class Tested:
     """A tested ratio: `other` over `base`, with its interval and the p of the hypothesis that it is 1.
 
-    log_error: the standard error of the logarithm, from the repeats alone.
+    log_error: the standard error of the logarithm, from the repeats alone. error, degrees: that of the test, with what
+    A/A runs add, and its degrees of freedom.
     """
 
     ratio: float
@@ -56,10 +57,22 @@ class Tested:
     high: float
     p: float
     log_error: float
+    error: float
+    degrees: float
 
     @property
     def log(self) -> float:
         return math.log(self.ratio)
+
+    def corrected(self, tests: int) -> tuple[float, float]:
+        """Return the interval at the level 1 - SURE / tests (Bonferroni).
+
+        All intervals of so many tests hold their true ratios together with a probability of 95 %.
+        """
+        from scipy import special
+
+        reach = self.error and self.error * float(special.stdtrit(self.degrees, 1 - SURE / (2 * tests)))
+        return math.exp(self.log - reach), math.exp(self.log + reach)
 
     def beyond(self, limit: float) -> bool:
         """True if the interval lies outside of `limit`, a log ratio that holds in both directions."""
@@ -84,7 +97,8 @@ def tested(base: Sequence[float], other: Sequence[float], *, paired: bool, noise
         total += noise.variance
         freedom = total**2 / (error**4 / degrees + noise.variance**2 / noise.degrees)
     p, reach = _t(middle, math.sqrt(total), freedom)
-    return Tested(math.exp(middle), math.exp(middle - reach), math.exp(middle + reach), p, error)
+    low, high = math.exp(middle - reach), math.exp(middle + reach)
+    return Tested(math.exp(middle), low, high, p, error, math.sqrt(total), freedom)
 
 
 @lru_cache(10_000)  # a report asks for the test of a pair several times

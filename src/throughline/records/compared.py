@@ -36,8 +36,9 @@ class Difference(Entry):
 class TestedRatio(Entry):
     """Something that both sides have measured. Ratios are of speeds, ours over theirs: above 1, we are faster.
 
-    ratio: of the medians; tested_ratio: of the geometric means, with its interval; p_holm: adjusted for everything that
-    is compared with this archive in the same way. differs: what differs here and not everywhere.
+    ratio: of the medians; tested_ratio: of the geometric means, with its interval; corrected, p_holm: interval and p
+    adjusted for everything that is compared with this archive in the same way. differs: what differs here and not
+    everywhere.
     """
 
     unit: str
@@ -47,6 +48,8 @@ class TestedRatio(Entry):
     tested_ratio: Positive | None
     tested_at_least: Positive | None
     tested_at_most: Positive | None
+    corrected_at_least: Positive | None
+    corrected_at_most: Positive | None
     p: NonNegative | None
     p_holm: NonNegative | None
     smallest_difference: NonNegative | None

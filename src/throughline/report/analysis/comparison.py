@@ -114,9 +114,14 @@ class Comparison:
         return {"faster": True, "slower": False, "no difference": False}.get(self.verdict)
 
     @property
+    def corrected(self) -> tuple[float, float] | None:
+        """The interval of the tested ratio at the level 1 - 5 % / `tests`: corrected, as p is, for its family."""
+        return self.tested.corrected(max(1, self.tests)) if self.tested else None
+
+    @property
     def interval(self) -> str:
-        """The interval of the tested ratio in words, with enough digits; empty without a test."""
-        return span((self.tested.low, self.tested.high), places(self.tested)) if self.tested else ""
+        """The corrected interval in words, with enough digits; empty without a test."""
+        return span(self.corrected, places(self.tested)) if self.tested and self.corrected else ""
 
     @property
     def times(self) -> str:
@@ -136,20 +141,29 @@ class Comparison:
         if self.tests > 1:
             shown += f" (Holm over {self.tests} pairs: {_shown(self.adjusted)})"
         if self.verdict == "no difference":
-            return f"the interval {self.interval} lies within {percent(math.expm1(self.limit), 1)}"
+            return f"{self._alone} lies within {percent(math.expm1(self.limit), 1)}"
         if self.verdict == "inconclusive" and self.floor and self.adjusted < SURE:
             noise = percent(self.floor.share, 1)
-            return f"{shown}, but the interval {self.interval} reaches into the {noise} of A/A runs"
+            return f"{shown}, but {self._alone} reaches into the {noise} of A/A runs"
         return shown
+
+    @property
+    def _alone(self) -> str:
+        """The interval of this comparison alone, on which a verdict of equality stands, in words."""
+        assert self.tested
+        ends = span((self.tested.low, self.tested.high), places(self.tested))
+        return f"the {percent(ratios.INTERVAL)} interval of this pair alone, {ends},"
 
     def values(self) -> dict[str, Any]:
         """Return what the test gives, by the keys of records/compared.py's `TestedRatio`."""
-        tested = self.tested
+        tested, corrected = self.tested, self.corrected or (None, None)
         return {
             "ratio": self.ratio,
             "tested_ratio": tested.ratio if tested else None,
             "tested_at_least": tested.low if tested else None,
             "tested_at_most": tested.high if tested else None,
+            "corrected_at_least": corrected[0],
+            "corrected_at_most": corrected[1],
             "p": self.p,
             "p_holm": self.adjusted,
             "smallest_difference": self.floor.share if self.floor else None,

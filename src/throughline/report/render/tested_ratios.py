@@ -4,6 +4,7 @@ A line is about an archive and something that both sides have measured.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from throughline import ratios, statistics
@@ -20,7 +21,7 @@ def field(name: str) -> Callable[[Line], Any]:
 
 
 def _interval(line: tuple[ComparedArchive, TestedRatio]) -> str:
-    low, high = line[1].tested_at_least, line[1].tested_at_most
+    low, high = line[1].corrected_at_least, line[1].corrected_at_most
     return span((low, high), 3) if low and high else NOT_KNOWN
 
 
@@ -32,6 +33,8 @@ def _verdict(line: tuple[ComparedArchive, TestedRatio]) -> Entry:
     return Entry.words(line[1].words, chip=line[1].verdict.replace(" ", "-"))
 
 
+INTERVAL = Column(heading="interval", small=f"{percent(1 - ratios.SURE)}, corrected", forms=(PAGE,))
+"""The column of the interval, at the level 1 - 5 % / tests (Bonferroni)."""
 COLUMNS = (
     Column("here", "here", "median", read=lambda line: statistics.median(line[1].ours), show=reading),
     Column("there", "there", "median", read=lambda line: statistics.median(line[1].theirs), show=reading),
@@ -39,7 +42,9 @@ COLUMNS = (
     Column("tested_ratio", "tested ratio", read=_ratio),
     Column("tested_at_least", read=field("tested_at_least"), forms=(CSV,)),
     Column("tested_at_most", read=field("tested_at_most"), forms=(CSV,)),
-    Column(heading="its interval", small=percent(ratios.INTERVAL), read=_interval, forms=(PAGE,)),
+    Column("corrected_at_least", read=field("corrected_at_least"), forms=(CSV,)),
+    Column("corrected_at_most", read=field("corrected_at_most"), forms=(CSV,)),
+    replace(INTERVAL, read=_interval),
     Column("p", read=field("p"), forms=(CSV,)),
     Column("p_holm", read=field("p_holm"), forms=(CSV,)),
     Column("verdict", "verdict", read=_verdict),

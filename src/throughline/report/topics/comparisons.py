@@ -1,10 +1,12 @@
 """Show comparisons: every pair of a benchmark with its ratio and verdict."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from throughline import ratios
 from throughline.numbers import percent, reading
 from throughline.report.analysis.comparison import Pair, places, too_few, would_tell
+from throughline.report.render import tested_ratios
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table
 from throughline.report.topic import Scope, Topic
 
@@ -37,8 +39,9 @@ COLUMNS = (
     Column("tested_ratio", "tested ratio", read=_tested_ratio),
     _of_test("tested_at_least", "low"),
     _of_test("tested_at_most", "high"),
-    Column(heading="its interval", small=percent(ratios.INTERVAL), read=lambda pair: pair.interval or NOT_KNOWN,
-           forms=(PAGE,)),
+    Column("corrected_at_least", read=lambda pair: pair.corrected and pair.corrected[0], forms=(CSV,)),
+    Column("corrected_at_most", read=lambda pair: pair.corrected and pair.corrected[1], forms=(CSV,)),
+    replace(tested_ratios.INTERVAL, read=lambda pair: pair.interval or NOT_KNOWN),
     Column("test", read=lambda pair: TESTS[pair.in_rounds] if pair.tested else None, forms=(CSV,)),
     _of_test("p", "p"),
     Column("p_holm", read=lambda pair: pair.adjusted, forms=(CSV,)),
@@ -72,10 +75,11 @@ def remarks(scope: Scope) -> Iterator[str]:
         design = "all repeats ran in complete rounds" if tested[0].in_rounds else "the repeats are no complete rounds"
         margin = percent(max(pair.margin for pair in tested), 1)
         yield (
-            f"All pairs have the same test, a {test} on logarithms, because {design}. The interval holds the true "
-            f"ratio with {percent(ratios.INTERVAL)}. A difference is conclusive if p, after Holm's correction (1979) "
-            f"for its family of questions, is below {percent(ratios.SURE)}. There is no difference if the interval "
-            f"lies within {margin} (margin), or within that of the A/A runs if it is wider."
+            f"All pairs have the same test, a {test} on logarithms, because {design}. The intervals of a family of "
+            f"questions hold all of their true ratios together with {percent(1 - ratios.SURE)} (Bonferroni). A "
+            f"difference is conclusive if p, after Holm's correction (1979) for its family, is below "
+            f"{percent(ratios.SURE)}. There is no difference if the {percent(ratios.INTERVAL)} interval of a pair "
+            f"alone lies within {margin} (margin), or within that of the A/A runs if it is wider."
         )
     if few := too_few(scope.pairs):
         yield few
