@@ -1,6 +1,7 @@
 """Choose the repeats that enter a median, and the topology that speedups are relative to."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from throughline.records import LeftOut, RunRecord
 from throughline.report.analysis import facts
@@ -9,18 +10,27 @@ from throughline.spec import Layout, Topology, canonical
 ONE_DEVICE = "1n1g"
 
 
-def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
-    """Split runs into those of the largest group that shares an environment, and the ok repeats of all other groups.
+@dataclass(frozen=True)
+class Pool:
+    """All records of a cell: those that enter its median (`kept`), and those that are left out."""
+
+    every: Sequence[RunRecord]
+    kept: list[RunRecord]
+    left_out: list[LeftOut]
+
+
+def pool(runs: Sequence[RunRecord]) -> Pool:
+    """Keep the runs of the largest group that shares an environment, and leave out the ok repeats of all others.
 
     The size of a group is the number of its ok repeats. Of groups of the same size, we take the one that ended last. A
-    run without a figure belongs to no group; it stays with the first part.
+    run without a figure belongs to no group; it is kept.
     """
     groups: dict[str, list[RunRecord]] = {}
     for run in runs:
         if run.status == "ok":
             groups.setdefault(surroundings(run), []).append(run)
     if len(groups) < 2:
-        return list(runs), []
+        return Pool(runs, list(runs), [])
     kept = max(groups.values(), key=lambda group: (len(group), max(run.ended for run in group)))
     others = [group for group in groups.values() if group is not kept]
     left_out = [
@@ -35,7 +45,7 @@ def pool(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOut]]:
         )
         for group in others
     ]
-    return [run for run in runs if run.status != "ok" or run in kept], left_out
+    return Pool(runs, [run for run in runs if run.status != "ok" or run in kept], left_out)
 
 
 def surroundings(run: RunRecord) -> str:

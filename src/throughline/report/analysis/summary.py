@@ -5,7 +5,7 @@ configuration is refused.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +13,9 @@ from pydantic import Field, ValidationError
 
 from throughline import ratios, statistics, workloads
 from throughline.files import UserError, snakemake, write_json
-from throughline.records import SCHEMA, CellRecord, Equivalence, LeftOut, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import (
-    advice,
-    baseline,
-    cost,
-    facts,
-    goals,
-    hardware_totals,
-    workload_figures,
-)
+from throughline.records import SCHEMA, CellRecord, Equivalence, RunRecord, Summary, read_equivalence, read_run
+from throughline.report.analysis import advice, baseline, cost, facts, goals, hardware_totals, workload_figures
+from throughline.report.analysis.baseline import Pool
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
 from throughline.study.result_sections import Goals, Price
@@ -76,8 +69,9 @@ def summarize(
     found = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
     verdicts = {name: verdict for name, verdict in found.items() if verdict} if equivalence else None
     pooled = {name: {t: baseline.pool(of) for t, of in series.items()} for name, series in by_framework.items()}
-    kept = [run for series in pooled.values() for kept_runs, _ in series.values() for run in kept_runs]
-    settings = {name: _settings([run for run in kept if run.spec.framework == name]) for name in by_framework}
+    kept = [run for series in pooled.values() for pool in series.values() for run in pool.kept]
+    settings = {name: next((run.settings for run in kept if run.spec.framework == name and run.settings), None)
+                for name in by_framework}  # fmt: skip
     device = next((run.device for run in kept if run.device), None)
     data = next((run.data for run in kept if run.data), None)
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
@@ -85,8 +79,8 @@ def summarize(
     environment = {run.spec.framework: run.environment for run in (*reversed(runs), *reversed(kept))}  # the first kept
     stated = {name: facts.by_key(device, about, data) for name, about in environment.items()}
     cells = {
-        name: _series(series, pooled[name], baselines[name], repeats, doubts[name], terms, stated[name])
-        for name, series in by_framework.items()
+        name: _series(series, baselines[name], repeats, doubts[name], terms, stated[name])
+        for name, series in pooled.items()
     }
     return without_runs(
         runs[0].spec,
@@ -127,11 +121,6 @@ def without_runs(spec: RunSpec, **measured: Any) -> Summary:
     return Summary(**{**nothing, **known, **measured})
 
 
-def _settings(runs: Runs) -> dict[str, Any] | None:
-    """Return the settings that the first of these runs states, if one does."""
-    return next((run.settings for run in runs if run.settings), None)
-
-
 def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
     """Read the records at `paths`; UserError unless all are of one configuration, and each of another run."""
     if not paths:
@@ -169,14 +158,13 @@ def _as_asked(values: Sequence[tuple[Path, dict[str, Any]]], wanted: dict[str, A
     Snakemake notices this by itself, unless it was killed while its job on a cluster went on: then it does not know
     what the record was made for.
     """
-    stale = [path for path, other in values if other != wanted]
+    stale = [(path, keys[0], other) for path, other in values if (keys := _unequal(other, wanted))]
     if stale:
-        other = dict(values)[stale[0]]
-        key = next(key for key in wanted | other if wanted.get(key) != other.get(key))
+        path, key, other = stale[0]
         raise UserError(
-            f"{stale[0]} was run with {key} = {other.get(key)}, and the configuration asks for {wanted.get(key)}",
+            f"{path} was run with {key} = {other.get(key)}, and the configuration asks for {wanted.get(key)}",
             why="a summary holds runs of the present configuration only",
-            next_step=f"make it again: {snakemake('--force', *map(str, stale))}",
+            next_step=f"make it again: {snakemake('--force', *(str(path) for path, *_ in stale))}",
         )
 
 
@@ -184,13 +172,16 @@ def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
     """Raise a UserError if a record has another value than the first."""
     first, wanted = values[0]
     for path, other in values[1:]:
-        for key in wanted | other:
-            if wanted.get(key) != other.get(key):
-                raise UserError(
-                    f"{path} was run with {key} = {other.get(key)}, {first} with {wanted.get(key)}",
-                    why="runs of one summary differ in framework, topology and repeat only",
-                    next_step="remove the record of the older configuration and run snakemake again",
-                )
+        for key in _unequal(wanted, other):
+            raise UserError(
+                f"{path} was run with {key} = {other.get(key)}, {first} with {wanted.get(key)}",
+                why="runs of one summary differ in framework, topology and repeat only",
+                next_step="remove the record of the older configuration and run snakemake again",
+            )
+
+
+def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
+    return [key for key in one | other if one.get(key) != other.get(key)]
 
 
 def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
@@ -252,55 +243,27 @@ def write(
 
 
 def _series(
-    by_topology: ByTopology,
-    pooled: dict[str, tuple[list[RunRecord], list[LeftOut]]],
-    base: str,
-    repeats: int,
-    doubts: Sequence[str],
-    terms: Terms,
-    stated: dict[str, Any],
+    pools: Mapping[str, Pool], base: str, repeats: int, doubts: Sequence[str], terms: Terms, stated: dict[str, Any]
 ) -> dict[str, CellRecord]:
     """Return the cells of one framework by topology, smallest first.
 
-    pooled: the runs that enter each cell, and those that are left out. doubts: warnings about the framework. stated:
-    the facts of its environment; a cell keeps what differs from them.
+    doubts: warnings about the framework. stated: the facts of its environment; a cell keeps what differs from them.
     """
-    base_runs = pooled.get(base, ([], []))[0]
+    base_runs = pools[base].kept if base in pools else []
     cells: dict[str, CellRecord] = {}
-    for topology, (kept, left_out) in pooled.items():
-        cell = _cell(by_topology[topology], kept, left_out, repeats, base, base_runs, terms, stated)
-        unlike = advice.unlike_baseline(kept, base_runs, base) if topology != base else []
+    for topology, pool in pools.items():
+        cell = _cell(pool, repeats, base, base_runs, terms, stated)
+        unlike = advice.unlike_baseline(pool.kept, base_runs, base) if topology != base else []
         if unlike:
             cell = cell.model_copy(update=NO_SPEEDUP)
-        cells[topology] = cell.model_copy(update={"warnings": [*advice.about_cell(kept, cell, base), *unlike, *doubts]})
+        warnings = [*advice.about_cell(pool.kept, cell, base), *unlike, *doubts]
+        cells[topology] = cell.model_copy(update={"warnings": warnings})
     return cells
 
 
-def _when_and_where(runs: Runs, stated: dict[str, Any]) -> dict[str, Any]:
-    """Return where and when a cell's runs ran: the facts that are not as `stated`, the first start, the last end.
-
-    Each is None without a successful run.
-    """
-    ok = [run for run in runs if run.status == "ok"]
-    if not ok:
-        return dict.fromkeys(("ran_in", "started", "ended"))
-    here = facts.of_run(ok[-1])
-    ran_in = {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
-    return {"ran_in": ran_in, "started": min(run.started for run in ok), "ended": max(run.ended for run in ok)}
-
-
-def _cell(
-    every: Runs,
-    runs: Runs,
-    left_out: list[LeftOut],
-    repeats: int,
-    base: str,
-    base_runs: Runs,
-    terms: Terms,
-    stated: dict[str, Any],
-) -> CellRecord:
-    """Compute a cell from `runs`. every: all records of the cell, with those that are left out."""
-    spec = every[0].spec
+def _cell(pool: Pool, repeats: int, base: str, base_runs: Runs, terms: Terms, stated: dict[str, Any]) -> CellRecord:
+    """Return a cell's record, without warnings."""
+    every, runs, spec = pool.every, pool.kept, pool.every[0].spec
     speeds, base_speeds = _speeds(runs), _speeds(base_runs)
     by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
     timed = {run.spec.repeat: run for run in runs if run.samples_per_s is not None}
@@ -310,6 +273,9 @@ def _cell(
     speedup = statistics.speedup(middle, statistics.median(base_speeds))
     interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
     rated = cost.rate(next((run.device for run in runs if run.device), None), terms.prices)
+    ok = [run for run in runs if run.status == "ok"]
+    here = facts.of_run(ok[-1]) if ok else {}
+    ran_in = {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
     return CellRecord(
         values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
         n=n,
@@ -337,12 +303,14 @@ def _cell(
         logs=[f"{spec.framework}/{spec.topology}/run{run.spec.repeat}.log" for run in every],
         other_units=workload_figures.other_units(spec, middle),
         figures=workload_figures.medians(runs),
-        left_out=left_out,
+        left_out=pool.left_out,
         cost=cost.of(middle, world, rated, terms.total_samples),
         starts=[timed[repeat].started if repeat in timed else None for repeat in range(1, n + 1)],
         steps_timed=[timed[repeat].steps_timed if repeat in timed else None for repeat in range(1, n + 1)],
         ranks=hardware_totals.of_ranks(runs, n),
-        **_when_and_where(runs, stated),
+        ran_in=ran_in if ok else None,
+        started=min((run.started for run in ok), default=None),
+        ended=max((run.ended for run in ok), default=None),
         **hardware_totals.of(runs),
     )
 
