@@ -1,10 +1,12 @@
 """An acceptance beside those of archives, as the page and tables/compare_acceptance.csv show it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from throughline import ratios
 from throughline.files import write_text
+from throughline.numbers import percent, span
 from throughline.records import read_compared
 from throughline.records.acceptance import name_of
 from throughline.records.compared import ComparedAcceptance, ComparedArchive, ComparedKind
@@ -32,46 +34,73 @@ NOT_NUMBERED = (
 )
 
 
-def _size(line: tuple[ComparedArchive, ComparedKind]) -> Entry:
+Line = tuple[ComparedArchive, ComparedKind]
+
+
+def _size(line: Line) -> Entry:
     return Entry.of(line[1].size, "{:,}".format, "the figure has no size")
 
 
-def _worst(line: tuple[ComparedArchive, ComparedKind]) -> str:
+def _worst(line: Line) -> str:
     return "; ".join(f"{place.place} {100 * (place.ratio - 1):+.1f} %" for place in line[1].worst)
 
 
+def _figure(line: Line) -> str:
+    return name_of(line[1].what, line[1].figure)
+
+
+def _interval(line: Line) -> str:
+    low, high = line[1].tested_at_least, line[1].tested_at_most
+    return span((low, high), 3) if low and high else line[1].because
+
+
+OF_TEST = {column.key or column.heading: column for column in tested_ratios.COLUMNS}
 COLUMNS = (
-    Column("places", "places", read=field("places"), names=True),
-    Column("figure", "figure", read=lambda line: name_of(line[1].what, line[1].figure)),
-    Column("archive", read=lambda line: line[0].name, forms=(CSV,)),
-    Column("what", read=field("what"), forms=(CSV,)),
-    Column("kind", read=field("kind"), forms=(CSV,)),
-    Column("size", "size", "rows, elements or bytes", read=_size, whole=True),
-    Column("unit", "unit", read=field("unit")),
+    Column("places", read=field("places")),
+    Column("figure", read=_figure),
+    Column("archive", read=lambda line: line[0].name),
+    Column("what", read=field("what")),
+    Column("kind", read=field("kind")),
+    Column("size", read=_size, whole=True),
+    Column("unit", read=field("unit")),
     *tested_ratios.COLUMNS,
-    Column("lost_most", "lost most", read=_worst),
+    Column("lost_most", read=_worst),
 )
-
-
-def table(archives: Sequence[ComparedArchive], form: str) -> Table | None:
-    """Return a line for each kind of measurement of each archive."""
-    lines = [(archive, kind) for archive in archives if archive.acceptance for kind in archive.acceptance.kinds]
-    return Table.of(lines, COLUMNS).in_form(form)
+"""The columns of the CSV."""
+SHOWN = (
+    Column(heading="figure", read=_figure, names=True),
+    Column(heading="places", read=field("places")),
+    OF_TEST["verdict"],
+    OF_TEST["tested_ratio"],
+    Column(heading="its interval", small=percent(ratios.INTERVAL), read=_interval),
+    Column(heading="lost most", read=lambda line: _worst(line).replace("; ", "\n")),
+    OF_TEST["here"],
+    OF_TEST["there"],
+    Column(heading="unit", read=field("unit")),
+    Column(heading="size", small="rows, elements or bytes", read=_size),
+)
+"""The columns of the page."""
+ORDER = ("slower", "faster", "not comparable")
+"""Kinds of measurements with these verdicts stand first on the page."""
 
 
 def write(compared: Path, output: Path) -> None:
     """Write the kinds of measurements in results/compare.json as CSV, unrounded."""
-    kinds = table(read_compared(compared).archives, CSV)
-    assert kinds
-    write_text(output, table_files.csv(kinds).to_csv(index=False, lineterminator="\n"))
+    archives = read_compared(compared).archives
+    lines = [(archive, kind) for archive in archives if archive.acceptance for kind in archive.acceptance.kinds]
+    table = Table.of(lines, COLUMNS).in_form(CSV)
+    assert table
+    write_text(output, table_files.csv(table).to_csv(index=False, lineterminator="\n"))
 
 
 def section(archive: ComparedArchive, number: int) -> dict[str, Any]:
     """Return the comparison with the acceptance of one archive, as the page prints it."""
     assert archive.acceptance
     topic = Topic(f"acceptance-{number}", f"The acceptance compared with {archive.name}", INTRO)
-    shown = table([archive], PAGE)
-    return {"topic": topic, "table": shown, "plots": [], "remarks": list(_remarks(archive.acceptance))}
+    rank = {verdict: place for place, verdict in enumerate(ORDER)}
+    kinds = sorted(archive.acceptance.kinds, key=lambda kind: rank.get(kind.verdict, len(ORDER)))
+    table = Table.of([(archive, kind) for kind in kinds], SHOWN).in_form(PAGE)
+    return {"topic": topic, "table": table, "plots": [], "remarks": list(_remarks(archive.acceptance))}
 
 
 def _remarks(acceptance: ComparedAcceptance) -> Iterator[str]:
