@@ -9,8 +9,8 @@ from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Scope, Topic
 
 INTRO = (
-    "The same rules check every row, whoever measured it; docs/compare.md lists them. A figure with more printed "
-    "digits is checked more exactly."
+    "Rules check every row, whoever measured it; docs/compare.md lists them. A figure with more printed digits is "
+    "checked more exactly."
 )
 
 
