@@ -56,7 +56,7 @@ def test_a_framework_with_a_new_library_is_compared(clone: Callable[[str], Clone
     assert (made.path / "results/both/equivalence.svg").is_file()
     assert any("they do not do the same work" in text for text in summary.frameworks["torch"]["1n1g"].warnings)
     report = (made.path / "results/report.html").read_text(encoding="utf-8")
-    assert "fake (unequal)" in report and "What the frameworks can do" in report
+    assert "fake (unequal)" in report
     assert "Nothing to be done" in made.made("results/report.html").stdout
 
 

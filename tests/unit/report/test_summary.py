@@ -337,7 +337,7 @@ def test_figures_of_a_workload_and_other_units(tmp_path: Path) -> None:
     assert cell.other_units == {"tokens/s": pytest.approx(12800.0)}
 
 
-def test_kernels_of_attention_are_of_each_framework_and_no_other_work() -> None:
+def test_kernels_and_unknown_settings_are_no_other_work() -> None:
     stated = {"torch": {"gelu": "erf", "attention": "one"}, "other": {"gelu": "tanh", "attention": "another"}}
     stated["other"] |= {"memory_format": "channels first"}
     stated["torch"] |= {
@@ -346,5 +346,8 @@ def test_kernels_of_attention_are_of_each_framework_and_no_other_work() -> None:
         "compiler": "Inductor",
         "compiling": "compiled",
     }
+    stated["torch"] |= {"dropout": [], "norm_epsilon": 1e-5, "layers": [0.1]}
+    stated["other"] |= {"dropout": [0.0], "norm_epsilon": None, "layers": [0.1, 0.0]}
     (note,) = advice.about_frameworks(stated, {})["other"]
     assert note.startswith("gelu is tanh here")
+    assert advice.other_work({"dropout": []}, {"dropout": [0.1]}) == ["dropout"]

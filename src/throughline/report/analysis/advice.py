@@ -147,11 +147,18 @@ def about_frameworks(
 
 
 def other_work(stated: Mapping[str, Any] | None, reference: Mapping[str, Any] | None) -> list[str]:
-    """Return the settings in which two frameworks do not do the same work. Unknown settings do not differ."""
+    """Return the settings in which two frameworks do not do the same work.
+
+    A setting that one of them does not state is no difference. A list of zeros is an empty list: dropout of 0 is none.
+    """
     if not stated or not reference:
         return []
-    keys = dict.fromkeys([*reference, *stated])
-    return [key for key in keys if key not in KERNELS and stated.get(key) != reference.get(key)]
+    keys = [key for key in reference if key not in KERNELS and None not in (stated.get(key), reference[key])]
+    return [key for key in keys if _without_zeros(stated[key]) != _without_zeros(reference[key])]
+
+
+def _without_zeros(value: Any) -> Any:
+    return [one for one in value if one != 0] if isinstance(value, list) else value
 
 
 def _of_windows(runs: Sequence[RunRecord]) -> list[str]:
