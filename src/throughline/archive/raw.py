@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from throughline import workloads
 from throughline.archive.differences import Difference, Differences, between, safely
 from throughline.messages import Window
 from throughline.observe import environment
@@ -101,6 +102,9 @@ def _figures(run: RunRecord, seconds: Sequence[float]) -> dict[str, float | None
         derived["memory.reserved_bytes"] = max(peaks)
     if len(busy) == len(ranks):
         derived["utilization.cpu"] = sum(busy) / len(busy)
+    tokens = workloads.of(run.spec.model).units.get("tokens")
+    if tokens and work.real_token_share and run.samples_per_s:
+        derived["work.real_tokens_per_s"] = work.real_token_share * tokens(run.spec.parameters) * run.samples_per_s
     if work.flops_per_sample and run.samples_per_s:
         rate = work.flops_per_sample * run.samples_per_s / world
         derived["work.flops_per_s"] = rate

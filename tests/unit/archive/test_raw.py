@@ -140,8 +140,8 @@ MACHINE = "telemetry.0.machine"
 DIGITS = {
     name: name
     for name in (
-        "peak_memory_bytes", "memory.reserved_bytes", "work.flops_per_s", "utilization.cpu", "data.rows",
-        "telemetry.0.samples", f"{MACHINE}.memory_used_bytes.max", f"{MACHINE}.loopback_bytes_per_s.max",
+        "peak_memory_bytes", "memory.reserved_bytes", "work.flops_per_s", "work.real_tokens_per_s", "utilization.cpu",
+        "data.rows", "telemetry.0.samples", f"{MACHINE}.memory_used_bytes.max", f"{MACHINE}.loopback_bytes_per_s.max",
         f"{MACHINE}.cpu_others_share.mean", f"{MACHINE}.cpu_others_share.min", f"{MACHINE}.cpu_others_share.max",
     )
 } | {"ranks.1.node": "ranks.1.1", "environment.kernel": "environment.digest"}  # fmt: skip
