@@ -1,19 +1,27 @@
 """Well-formed run records made without training. The tests of tables, plots and the report read them.
 
 `write_study(root)` writes the results of one published study, with everything that can happen to a cell: a complete
-series, a missing repeat, out of memory, unsupported, invalid, no baseline, two frameworks.
+series, a missing repeat, out of memory, unsupported, invalid, no baseline, two frameworks. `summarized`, `scoped` and
+`frame` go from records to a summary, to the scope of a topic, and to its CSV.
 """
 
 from __future__ import annotations
 
+import csv
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from throughline import frameworks
 from throughline.observe import environment, work
-from throughline.records import SCHEMA
+from throughline.records import SCHEMA, EquivalenceVerdict, Summary
+from throughline.report.analysis import cells, summary
+from throughline.report.render import table_files
+from throughline.report.render.tables import Table
+from throughline.report.topic import Scope
 from throughline.study.runs import read_spec
 
 # DLPerf, MXNet 1.6 and gluon-nlp, BERT-base, batch 32 per device, fp32, V100: samples/s of every repeat.
@@ -185,12 +193,13 @@ def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n
 
 
 def write_series(
-    root: Path, values: dict[str, list[float]], first_repeat: dict[str, int] | None = None, **changes: Any
+    root: Path, values: Mapping[str, list[float]], first_repeat: dict[str, int] | None = None, **changes: Any
 ) -> list[Path]:
     """Write one ok record per value; return the records' paths.
 
-    Most `changes` go into the specification. `device_found`, `framework_versions` and `memory` go into the record.
-    With `complete` the records also have telemetry, memory and work. `beside` replaces keys of the records.
+    `values` are by topology, by framework ("jax": on one device) or by both ("jax 1n2g"). Most `changes` go into
+    the specification; `device_found`, `framework_versions` and `memory` go into the record. With `complete` the
+    records have telemetry, memory and work, too. `beside` replaces keys of the records.
     """
     device, versions = changes.pop("device_found", None), changes.pop("framework_versions", None)
     beside = changes.pop("beside", {})
@@ -200,13 +209,72 @@ def write_series(
         write_record(
             root,
             complete(record(
-                spec(topology=topology, repeat=repeat, **changes), value,
-                device=device, framework=versions, memory=memory,
+                spec(repeat=repeat, **changes | _place(cell)), value, device=device, framework=versions, memory=memory,
             )) | beside,
         )
-        for topology, speeds in values.items()
-        for repeat, value in enumerate(speeds, start=(first_repeat or {}).get(topology, 1))
+        for cell, speeds in values.items()
+        for repeat, value in enumerate(speeds, start=(first_repeat or {}).get(cell, 1))
     ]  # fmt: skip
+
+
+def _place(cell: str) -> dict[str, str]:
+    """Return the framework and the topology that the name of a cell has: "1n2g", "jax" or "jax 1n2g"."""
+    *framework, last = cell.split()
+    if last[0].isdigit():
+        return {"topology": last} | ({"framework": framework[0]} if framework else {})
+    return {"topology": "1n1g", "framework": last}
+
+
+def write_failed(root: Path, status: str, *, repeats: Iterable[int] = (1,), **changes: Any) -> list[Path]:
+    """Write records without a figure; return their paths. `changes` go into the specification, `reason` into all."""
+    reason = changes.pop("reason", f"because {status}")
+    return [
+        write_record(root, record(spec(repeat=repeat, **changes), None, status=status, reason=reason))
+        for repeat in repeats
+    ]
+
+
+def summarized(
+    root: Path, values: Mapping[str, list[float]], repeats: int = 5, terms: Any = None, **changes: Any
+) -> Summary:
+    """Return the summary of what `write_series` writes."""
+    return summary.summarize(write_series(root, values, **changes), repeats=repeats, terms=terms)
+
+
+def write_summary(records: list[Path], repeats: int = 5, **options: Any) -> Path:
+    """Summarize `records` beside them, where the workflow would; return the summary's path."""
+    place = records[0].parents[2].with_suffix(".json")
+    summary.write(records, place, repeats, **options)
+    return place
+
+
+def checked(found: Summary, **verdicts: str) -> Summary:
+    """Give a summary the verdicts of a numerical equivalence check, by framework."""
+    proof = {"largest_difference": 1e-7, "tolerance": 1e-5, "reason": None, "covers": []}
+    made = {name: EquivalenceVerdict.model_validate(proof | {"verdict": one}) for name, one in verdicts.items()}
+    return found.model_copy(update={"equivalence": made})
+
+
+def group_of(found: Summary) -> cells.Group:
+    (group,) = cells.groups([found])
+    return group
+
+
+def scoped(*summaries: Summary) -> Scope:
+    """Return the scope of the first summary's benchmark, beside all the others."""
+    groups = cells.groups(summaries)
+    return Scope([group for group in groups if group.benchmark == summaries[0].benchmark], groups)
+
+
+def frame(table: Table | None) -> pd.DataFrame:
+    """Return a table as it is written as CSV."""
+    assert table
+    return table_files.csv(table)
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream))
 
 
 MXNET_VERSIONS = {
@@ -256,8 +324,6 @@ def write_study(root: Path) -> dict[str, list[Path]]:
 
 def write_summaries(root: Path, study: dict[str, list[Path]], repeats: int = 7, **options: Any) -> list[Path]:
     """Summarize every group of `study`; return the summaries' paths."""
-    from throughline.report.analysis import summary
-
     places = []
     for name, records in study.items():
         place = root / records[0].relative_to(root).parts[0] / f"{name}.json"

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from report_fixture import record, spec, write_record
+from report_fixture import group_of, read_csv, record, scoped, spec, world_of, write_record, write_summary
 from throughline.archive import compare
 from throughline.files import UserError
-from throughline.records import read_summary
-from throughline.report.analysis import cells, differences, our_results, summary, titles
-from throughline.report.topic import Scope
+from throughline.records import Summary, read_summary
+from throughline.report.analysis import differences, our_results, titles
 from throughline.report.topics import global_batch, write_tables
 from throughline.spec import StepSize
 from throughline.study import runs
@@ -27,25 +25,21 @@ SPEEDS = {"1n1g": 100.0, "1n2g": 190.0, "1n8g": 700.0}
 
 def asked(topology: str, benchmark: str = "bert", batch: int = 32, **changes: Any) -> dict[str, Any]:
     """Return a specification whose micro-batches make SAMPLES samples."""
-    nodes, devices = map(int, topology.removesuffix("g").split("n"))
-    accumulated = {"gradient_accumulation": SAMPLES // (nodes * devices * batch), **changes.pop("options", {})}
-    known = {"benchmark": benchmark, "batch": batch, "global_batch": SAMPLES, "options": accumulated}
-    return spec(topology=topology, **known | changes)
+    accumulated = {"gradient_accumulation": SAMPLES // (world_of(topology) * batch), **changes.pop("options", {})}
+    stated = {"benchmark": benchmark, "batch": batch, "global_batch": SAMPLES, "options": accumulated}
+    return spec(topology=topology, **stated | changes)
 
 
-def summarized(root: Path, *runs_of: dict[str, Any], asked_for: Any = None) -> Any:
-    paths = [write_record(root, record(run, SPEEDS[run["topology"]])) for run in runs_of]
-    first = runs_of[0]
-    output = root / first["benchmark"] / f"bz{first['batch']}_{first['precision']}.json"
-    summary.write(paths, output, repeats=1, asked=asked_for)
-    return read_summary(output)
+def summarized(root: Path, *specs: dict[str, Any], **options: Any) -> Summary:
+    paths = [write_record(root, record(run, SPEEDS[run["topology"]])) for run in specs]
+    return read_summary(write_summary(paths, repeats=1, **options))
 
 
 def test_all_topologies_are_one_summary_that_names_the_global_batch(tmp_path: Path) -> None:
-    found = summarized(tmp_path, *map(asked, SPEEDS), asked_for=runs.read_spec(json.dumps(asked("1n2g"))))
+    found = summarized(tmp_path, *map(asked, SPEEDS), asked=runs.read_spec(json.dumps(asked("1n2g"))))
     assert (found.global_batch, found.options.gradient_accumulation) == (SAMPLES, 1)
     assert {cell.global_batch for cell in found.frameworks["torch"].values()} == {SAMPLES}
-    (group,) = cells.groups([found])
+    group = group_of(found)
     assert [cell.size for cell in group.measured] == [StepSize(1, 32, 24), StepSize(2, 32, 12), StepSize(8, 32, 3)]
     assert [row.gradient_accumulation for row in our_results.rows(group.measured).values()] == [24, 12, 3]
     assert "W/ accumulation to 768 samples" in titles.title(group) and "accumulation of" not in titles.title(group)
@@ -57,32 +51,26 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
         summarized(tmp_path, *(asked(topology, batch=batch, precision=precision) for topology in ("1n1g", "1n2g")))
         for precision, batch in batches
     ]
-    alone = {"benchmark": "alone", "steps": {"timed": 9}}
-    other = {"benchmark": "other", "options": {"compile": True}}
-    beside = [
-        summarized(tmp_path, spec(topology="1n8g", batch=batch, **changes))
-        for changes in (alone, other)
-        for batch in (32, 64)
-    ]
-    groups = cells.groups([*found, *beside])
-    write_tables(Scope([group for group in groups if group.benchmark == "bert"], groups), tmp_path / "tables")
-    with (tmp_path / "tables/global_batch.csv").open(encoding="utf-8", newline="") as stream:
-        lines = [list(line.values()) for line in csv.DictReader(stream)]
-    assert lines == [
+    alone, other = (
+        [summarized(tmp_path, spec(topology="1n8g", benchmark=name, batch=batch, **changes)) for batch in (32, 64)]
+        for name, changes in (("alone", {"steps": {"timed": 9}}), ("other", {"options": {"compile": True}}))
+    )
+    write_tables(scoped(*found, *alone, *other), tmp_path / "tables")
+    assert [list(line.values()) for line in read_csv(tmp_path / "tables/global_batch.csv")] == [
         ["torch", "1n1g", "1", "768 samples", "100.0", "100.0", "100.0"],
         ["torch", "1n2g", "2", "768 samples", "190.0", "190.0", "190.0"],
         ["torch", "1n8g", "8", "no accumulation", "700.0", "", ""],
     ]
     text = (tmp_path / "tables/global_batch.md").read_text(encoding="utf-8")
     assert "fp32, batch 32 (samples/s) | fp32, batch 48 (samples/s) | fp16, batch 96 (samples/s) |" in text
-    assert global_batch.table(Scope([group for group in groups if group.benchmark == "alone"], groups)) is None
+    assert global_batch.table(scoped(*alone, *found, *other)) is None
 
 
 def test_another_machine_with_a_constant_accumulation_differs_in_it(tmp_path: Path) -> None:
-    ours, theirs = summarized(tmp_path / "a", asked("1n2g")), summarized(tmp_path / "b", spec(topology="1n2g"))
-    both = [group.measured[0] for found in (ours, theirs) for group in cells.groups([found])]
-    (fact,) = differences.between(*map(compare._facts, both))
+    both = summarized(tmp_path / "a", asked("1n2g")), summarized(tmp_path / "b", spec(topology="1n2g"))
+    (fact,) = differences.between(*(compare._facts(group_of(found).measured[0]) for found in both))
     assert (fact.name, fact.here, fact.there) == ("options.gradient_accumulation", "12", "1")
+    assert "global_batch" not in json.loads((tmp_path / "b/bert/bz32_fp32.json").read_text())
 
 
 def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> None:
@@ -95,11 +83,6 @@ def test_the_files_of_a_block_are_made_with_the_block_without_accumulation() -> 
     targets = Targets(config, runs.expand(config), {}, {}, {})
     assert targets.compared("b") == ["results/alone/bz8_fp32.json"]
     assert targets.compared("alone") == []
-
-
-def test_a_summary_without_one_does_not_name_it(tmp_path: Path) -> None:
-    summarized(tmp_path, spec())
-    assert "global_batch" not in json.loads((tmp_path / "bert/bz32_fp32.json").read_text())
 
 
 def test_another_global_batch_is_another_configuration(tmp_path: Path) -> None:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
-from report_fixture import CPU, jitter, write_series
+from report_fixture import CPU, frame, group_of, jitter, read_csv, scoped, summarized
 from throughline import workloads
 from throughline.numbers import MIB
 from throughline.records import Summary
-from throughline.report.analysis import cells, judged_pairs, summary
+from throughline.report.analysis import cells, judged_pairs
 from throughline.report.analysis.option_changes import Figures, OffOn, switched
-from throughline.report.render import page, table_files
+from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import oneflow_cases, options_off_and_on, write_tables
@@ -59,10 +57,6 @@ def published_cases() -> list[Case]:
     return every
 
 
-def cells_of(cases: list[Case]) -> pd.DataFrame:
-    return table_files.csv(oneflow_cases.printed(cases))
-
-
 def changes(both: OffOn) -> list[str]:
     """Memory in MiB, use in per cent, and throughput, as the page shows how they change."""
     scales = ((both.memory, 1 / MIB), (both.utilization, 100), (both.throughput, 1))
@@ -72,15 +66,14 @@ def changes(both: OffOn) -> list[str]:
 def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
     """Six of its eight changes are right. One of the two wrong changes also has a wrong difference. One more figure is
     cut off instead of rounded: 25 of 717 is 3.49 %."""
-    table = cells_of(published_cases())
+    table = frame(oneflow_cases.printed(published_cases()))
     assert list(table.columns[:7]) == [
         "date", "test_num", "test_desc", "case", "gpu_mem(MiB)", "gpu_util(%)", "throughput(samples/s)",
     ]  # fmt: skip
-    assert list(table["test_num"]) == ["test-1-1", "test-1-2", "test-1-3", "test-1-4", "test-2-1", "test-2-2",
-                                       "test-3-1", "test-3-2"]  # fmt: skip
-    assert list(table.iloc[0, :7]) == [
-        "20201208", "test-1-1", "off_optimization", "1n_8g_dp_1bs", "5603", "73", "104",
-    ]  # fmt: skip
+    numbers = ["1-1", "1-2", "1-3", "1-4", "2-1", "2-2", "3-1", "3-2"]
+    assert list(table["test_num"]) == [f"test-{number}" for number in numbers]
+    first = ["20201208", "test-1-1", "off_optimization", "1n_8g_dp_1bs", "5603", "73", "104"]
+    assert list(table.iloc[0, :7]) == first
     on = table[table["test_desc"] == "on_optimization"].set_index("case")
     assert list(on["gpu_util(%)"]) == ["43", "88", "92", "92"]
     computed = {place: on.loc[place] for place in PRINTED}
@@ -110,16 +103,15 @@ def test_off_and_on_of_the_published_figures() -> None:
     [("1n8g", 1, 4, "1n_8g_dp_4bs"), ("1n4g", 4, 4, "1n_4g_mp_4bs"), ("1n4g", 2, 8, "1n_4g_2dp_2mp_8bs")],
 )
 def test_names_of_cases(topology: str, tensor_parallel: int, batch: int, name: str) -> None:
-    assert Case("", "", Topology.parse(topology), tensor_parallel, batch, Figures(None, None, None)).name == name
-    table = cells_of([Case("", "", Topology.parse(topology), tensor_parallel, batch, Figures(None, None, None))])
-    assert list(table.iloc[0, 4:7]) == ["", "", ""]
+    case = Case("", "", Topology.parse(topology), tensor_parallel, batch, Figures(None, None, None))
+    assert case.name == name
+    assert list(frame(oneflow_cases.printed([case])).iloc[0, 4:7]) == ["", "", ""]
 
 
 def block(root: Path, name: str, memory: int, speeds: dict[str, float], **changes: Any) -> Summary:
-    repeats = {topology: jitter(value) for topology, value in speeds.items()}
     settings = {"settings": {"parameters": GPT2_SMALL, "sharding": "the optimizer's states: 8 bytes"}}
-    paths = write_series(root, repeats, benchmark=name, memory=memory * MIB, beside=settings, **changes)
-    return summary.summarize(paths, repeats=5)
+    repeats = {topology: jitter(value) for topology, value in speeds.items()}
+    return summarized(root, repeats, benchmark=name, memory=memory * MIB, beside=settings, **changes)
 
 
 @pytest.fixture
@@ -135,62 +127,42 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Summary]:
     ]
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as stream:
-        return list(csv.DictReader(stream))
-
-
 def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> None:
     everything = cells.groups(measured)
     for group in everything:
         write_tables(Scope([group], everything), tmp_path / group.benchmark)
     assert not (tmp_path / "plain/pairs.csv").exists()
-    first, second = read(tmp_path / "split/pairs.csv")
-    assert (first["without"], first["topology"], first["switched_on"]) == (
-        "plain",
-        "1n2g",
-        "sharding zero1",
-    )
-    change = float(first["memory_bytes_change"])
-    assert (
-        change
-        == float(first["memory_bytes_on"]) - float(first["memory_bytes_off"])
-        == pytest.approx(-1050 * MIB, abs=2)
-    )
-    assert float(first["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / (GPT2_SMALL / 2))
-    assert float(second["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / (GPT2_SMALL * 3 / 4))
+    first, second = read_csv(tmp_path / "split/pairs.csv")
+    assert [first[key] for key in ("without", "topology", "switched_on")] == ["plain", "1n2g", "sharding zero1"]
+    change, on, off = (float(first[f"memory_bytes_{kind}"]) for kind in ("change", "on", "off"))
+    assert change == on - off == pytest.approx(-1050 * MIB, abs=2)
+    for row, held in ((first, GPT2_SMALL / 2), (second, GPT2_SMALL * 3 / 4)):
+        assert float(row["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / held)
     assert (first["utilization_share_change"], first["samples_per_s_change"]) == ("0.0", "0.0")
-    assert [case["case"] for case in read(tmp_path / "plain/cases.csv")] == [
-        "1n_1g_dp_32bs",
-        "1n_2g_dp_32bs",
-        "2n_2g_dp_32bs",
-    ]
-    split = read(tmp_path / "split/cases.csv")
+    plain, split, (wide,) = (read_csv(tmp_path / name / "cases.csv") for name in ("plain", "split", "wide"))
+    assert [case["case"] for case in plain] == ["1n_1g_dp_32bs", "1n_2g_dp_32bs", "2n_2g_dp_32bs"]
     assert [(case["test_num"], case["test_desc"], case["gpu_mem(MiB)"]) for case in split[:2]] == [
         ("test-1-1", "sharding_none", "9450"), ("test-1-2", "sharding_zero1", "8400(-1050,↓11.1%)"),
     ]  # fmt: skip
-    (wide,) = read(tmp_path / "wide/cases.csv")
     assert (wide["date"], wide["case"], wide["gpu_mem(MiB)"]) == ("20261120", "2n_2g_2dp_2mp_32bs", "5000")
-
-    baseline = "torch: its speedups are relative to 1n2g, the smallest topology on which the model's layout is possible"
-    assert baseline in (tmp_path / "split/throughput.md").read_text()
+    assert "torch: its speedups are relative to 1n2g" in (tmp_path / "split/throughput.md").read_text()
 
     results = Results({tmp_path / one.benchmark / "bz32_fp32.json": one for one in measured})
     text = page.render(results, [], None, tmp_path / "report.html")
-    assert 'id="benchmark-split-pairs"' in text and 'id="benchmark-plain-pairs"' not in text
-    assert (
-        "9450 → 8400 (-1050, ↓11.1 %)" in text and "sharding zero1 splits the optimizer&#39;s states: 8 bytes." in text
-    )
-    assert "DeepSpeed&#39;s stage 1 saves about 12" in text
-    assert "W/ sharding: zero1</small>" in text and "W/ tensor parallelism over 2 devices</small>" in text
+    for words in (
+        'id="benchmark-split-pairs"', "9450 → 8400 (-1050, ↓11.1 %)", "DeepSpeed&#39;s stage 1 saves about 12",
+        "sharding zero1 splits the optimizer&#39;s states: 8 bytes.", "W/ sharding: zero1</small>",
+        "W/ tensor parallelism over 2 devices</small>",
+    ):  # fmt: skip
+        assert words in text
+    assert 'id="benchmark-plain-pairs"' not in text
     assert " splits " not in text.partition('id="benchmark-wide-pairs"')[2].partition("</section>")[0]
 
 
 def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path, measured: list[Summary]) -> None:
     """Two devices that share a replica still count as two: tokens/s per device are divided by the world size."""
-    (group,) = cells.groups(measured[2:])
-    write_tables(Scope([group]), tmp_path)
-    (row,) = read(tmp_path / "figures.csv")
+    write_tables(scoped(measured[2]), tmp_path)
+    (row,) = read_csv(tmp_path / "figures.csv")
     assert (row["tokens_per_s"], row["tokens_per_s_per_device"]) == ("10240.0", "2560.0")
     text = page.render(Results({tmp_path / "x.json": measured[2]}), [], None, tmp_path / "report.html")
     assert "<dt>per device</dt><dd>2,560 <small>tokens/s</small>" in text
@@ -202,9 +174,8 @@ def test_throughput_in_other_units_is_of_all_devices_and_of_each(tmp_path: Path,
 
 def test_bytes_saved_are_told_of_gpus_alone(tmp_path: Path) -> None:
     off, on = (
-        block(tmp_path, name, 700, {"1n2g": 9.0}, device_found=CPU, options={"sharding": kind})
+        group_of(block(tmp_path, name, 700, {"1n2g": 9.0}, device_found=CPU, options={"sharding": kind}))
         for name, kind in (("plain", "none"), ("split", "zero1"))
     )
-    everything = cells.groups([off, on])
-    ((_, both),) = switched(judged_pairs.judge(everything[1:], everything))
+    ((_, both),) = switched(judged_pairs.judge([on], [off, on]))
     assert both.memory.by == 0 and both.saved_bytes_per_parameter is None

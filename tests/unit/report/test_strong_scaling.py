@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
 
-from report_fixture import record, spec, write_record
+from report_fixture import group_of, read_csv, record, spec, write_record, write_summary
 from throughline.console import plan
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
@@ -21,15 +20,13 @@ SPEEDS = {"1n1g": 100.0, "1n2g": 180.0, "1n4g": 440.0}
 GOALS = {"goals": {"efficiency": {"from_nodes": 1, "at_least": 0.95}}}
 
 
-def place(root: Path, benchmark: str = "bert", **more: object) -> Path:
+def place(root: Path, **changes: object) -> Path:
     """Write the summary of one repeat on each topology; return its path."""
-    made = [record(spec(benchmark=benchmark, topology=name, **more), speed) for name, speed in SPEEDS.items()]
-    for one in made if "model" in more else ():
+    made = [record(spec(topology=name, **changes), speed) for name, speed in SPEEDS.items()]
+    for one in made if "model" in changes else ():
         del one["spec"]["predictions"]  # only BERT has this key
-    output = root / benchmark / "bz32_fp32.json"
     terms = summary.read_terms(runs.canonical(GOALS))
-    summary.write([write_record(root, one) for one in made], output, repeats=1, terms=terms)
-    return output
+    return write_summary([write_record(root, one) for one in made], repeats=1, terms=terms)
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def group(root: Path) -> cells.Group:
-    return cells.groups([read_summary(root / "bert/bz32_fp32.json")])[0]
+    return group_of(read_summary(root / "bert/bz32_fp32.json"))
 
 
 def test_the_summary_has_the_total_and_the_batch_of_a_device(root: Path) -> None:
@@ -61,10 +58,9 @@ def test_tables_name_it_and_show_the_batch_of_a_replica(root: Path, group: cells
     assert "**Total batch size = 32, fp32, strong scaling, W/O compile" in text
     assert "| framework | node_num | gpu_num | batch per replica | samples/s | speedup (strong scaling) |" in text
     assert "| torch | 1 | 4 | 8 | 440.00 | 4.40 |" in text
-    with (root / "tables/throughput.csv").open(encoding="utf-8", newline="") as stream:
-        last = list(csv.DictReader(stream))[-1]
-    assert (last["batch"], last["scaling"], last["batch_per_replica"]) == ("32", "strong", "8")
-    assert last["global_batch_size"] == "64"
+    last = read_csv(root / "tables/throughput.csv")[-1]
+    names = ("batch", "scaling", "batch_per_replica", "global_batch_size")
+    assert [last[name] for name in names] == ["32", "strong", "8", "64"]
 
 
 def test_page_plots_and_closing_lines_name_it(root: Path, group: cells.Group) -> None:
@@ -84,7 +80,7 @@ def test_page_plots_and_closing_lines_name_it(root: Path, group: cells.Group) ->
 
 
 def test_cases_are_named_by_the_batch_of_a_replica(tmp_path: Path) -> None:
-    (group,) = cells.groups([read_summary(place(tmp_path, model="gpt2-small", scaling="strong"))])
+    group = group_of(read_summary(place(tmp_path, model="gpt2-small", scaling="strong")))
     assert [case.name for case in cases(group.measured, [])] == ["1n_1g_dp_32bs", "1n_2g_dp_16bs", "1n_4g_dp_8bs"]
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from report_fixture import record, spec, write_record
+from report_fixture import record, scoped, spec, write_record
 from throughline.records import Summary
 from throughline.report import topics
 from throughline.report.analysis import cells, summary
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.render.plots import LIGHT
-from throughline.report.topic import Scope
 from throughline.report.topics.sweeps import sweeps
 from throughline.study.runs import read_spec
 
@@ -32,35 +31,36 @@ def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes
     paths = []
     for topology, speed in (("1n1g", 100.0), ("1n2g", 180.0)):
         run = spec(benchmark=benchmark, batch=batch, topology=topology, **{**WIDE, **changes})
-        run = {key: value for key, value in run.items() if key not in ("sequence_length", "predictions")}
-        run = read_spec(json.dumps(run)).values()
-        beside = {"figures": [figure], "data": None}
-        paths.append(write_record(root, record(run, speed, memory=int(latency_ms * 1e9)) | beside))
+        del run["sequence_length"], run["predictions"]
+        value = record(read_spec(json.dumps(run)).values(), speed, memory=int(latency_ms * 1e9))
+        paths.append(write_record(root, value | {"figures": [figure], "data": None}))
     return summary.summarize(paths, repeats=1)
+
+
+def page_of(root: Path, summaries: list[Summary]) -> str:
+    places = {root / f"{found.benchmark}_{found.batch}.json": found for found in summaries}
+    return page.render(Results(places), [], None, root / "report.html")
 
 
 @pytest.mark.slow
 def test_a_sweep_has_the_cells_that_differ_in_one_number_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    batches = [written(tmp_path, "batches", batch, batch / 64, embedding=8) for batch in (256, 64, 128)]
-    tables = [written(tmp_path, f"v{size}", 64, size / 1000, vocabulary=size) for size in (4000, 1000, 2000)]
-    others = [
+    summaries = [
+        *(written(tmp_path, "batches", batch, batch / 64, embedding=8) for batch in (256, 64, 128)),
+        *(written(tmp_path, f"v{size}", 64, size / 1000, vocabulary=size) for size in (4000, 1000, 2000)),
         written(tmp_path, "other_table", 64, 9.0, vocabulary=8000, table="columns"),
         written(tmp_path, "other_rate", 64, 9.0, vocabulary=16000, optimizer={"learning_rate": 0.5}),
     ]
-    every = {tmp_path / f"{one.benchmark}_{one.batch}.json": one for one in (*batches, *tables, *others)}
-    groups = cells.groups(every.values())
-    by_batch, by_vocabulary = sweeps(groups)
+    by_batch, by_vocabulary = sweeps(cells.groups(summaries))
     assert (by_batch.key, by_batch.benchmark, by_vocabulary.key) == ("batch", "batches", "vocabulary")
     for name in ("torch 1n1g", "torch 1n2g"):
         assert [(one.value, one.latency_ms) for one in by_batch.lines[name]] == [(64, 1), (128, 2), (256, 4)]
         assert [(one.value, one.latency_ms) for one in by_vocabulary.lines[name]] == [(1000, 1), (2000, 2), (4000, 4)]
         assert [one.memory_gb for one in by_vocabulary.lines[name]] == [1, 2, 4]
-    text = page.render(Results(every), [], None, tmp_path / "report.html")
+    text = page_of(tmp_path, summaries)
     for name in ("latency", "memory"):
         assert f"{name} over vocabulary: wide-deep, fp32, batch 64 per device" in text
-    own = [group for group in groups if group.benchmark == "batches"]
     monkeypatch.setattr(topics, "TOPICS", [topics.sweeps.TOPIC])  # the other topics would draw for seconds
-    topics.write_plots(Scope(own, own), tmp_path / "plots")
+    topics.write_plots(scoped(*summaries[:3]), tmp_path / "plots")
     names = {path.stem for path in (tmp_path / "plots").iterdir()}
     assert names == {"latency_over_batch_0", "memory_over_batch_0"}
 
@@ -72,10 +72,8 @@ def test_two_points_are_no_sweep(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("data", ["synthetic", "real"])
 def test_every_table_and_plot_says_that_data_are_synthetic(tmp_path: Path, data: str) -> None:
-    every = {
-        tmp_path / str(batch): written(tmp_path, "b", batch, 2.0, options={"data": data}) for batch in (64, 128, 256)
-    }
-    scope = Scope(cells.groups(every.values()), cells.groups(every.values()))
+    summaries = [written(tmp_path, "b", batch, 2.0, options={"data": data}) for batch in (64, 128, 256)]
+    scope = scoped(*summaries)
     topics.write_tables(scope, tmp_path / "tables")
     files = sorted((tmp_path / "tables").iterdir())
     assert {path.stem for path in files} >= {"throughput", "figures", "memory"}
@@ -86,8 +84,8 @@ def test_every_table_and_plot_says_that_data_are_synthetic(tmp_path: Path, data:
     assert len(plots) > 6
     for plot in plots:
         assert (topics.SYNTHETIC in [text.get_text() for text in plot.texts]) == (data == "synthetic")
-    text = page.render(Results(every), [], None, tmp_path / "report.html")
-    assert (text.count(f"<li>{topics.SYNTHETIC}</li>") > 2) == (data == "synthetic")
+    listed = page_of(tmp_path, summaries).count(f"<li>{topics.SYNTHETIC}</li>")
+    assert (listed > 2) == (data == "synthetic")
 
 
 @pytest.mark.slow
@@ -97,12 +95,11 @@ def test_every_table_and_plot_says_that_data_are_synthetic(tmp_path: Path, data:
 def test_tables_state_the_batch_of_a_device_and_the_global_one(
     tmp_path: Path, scaling: str, batches: list[str]
 ) -> None:
-    summary = written(tmp_path, "b", 64, 2.0, scaling=scaling)
-    scope = Scope(cells.groups([summary]))
-    topics.write_tables(scope, tmp_path / "tables")
+    found = written(tmp_path, "b", 64, 2.0, scaling=scaling)
+    topics.write_tables(scoped(found), tmp_path / "tables")
     for name in ("throughput", "figures"):
         table = (tmp_path / f"tables/{name}.md").read_text()
         assert "batch per device / global batch" in table
         assert [line for line in batches if f"| {line} |" in table] == batches
-    text = page.render(Results({tmp_path / "b": summary}), [], None, tmp_path / "report.html")
+    text = page_of(tmp_path, [found])
     assert all(f"<td>{line}</td>" in text and f", {line}</span>" in text for line in batches)
