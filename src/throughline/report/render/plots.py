@@ -256,15 +256,16 @@ def line(
     return worlds[-1], medians[-1], series.name, whose + (text or reading(medians[-1])), colour, marker
 
 
-def repeats(axes: Axes, point: Point, colour: str, theme: Theme, marker: str) -> None:
-    """Draw the median as a marker, the range as a whisker, and each repeat as a dot beside it."""
-    world = point.topology.world
-    axes.vlines(world, point.low, point.high, color=colour, lw=1.4, zorder=4)
-    axes.plot([world], [point.median], marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
-    for index, repeat in enumerate(point.repeats):
+def repeats(axes: Axes, series: Series, colour: str, theme: Theme, marker: str) -> None:
+    """Draw each median as a marker, its range as a whisker, and each repeat as a dot beside it."""
+    worlds, medians = [p.topology.world for p in series.points], [p.median for p in series.points]
+    axes.vlines(worlds, [p.low for p in series.points], [p.high for p in series.points], color=colour, lw=1.4, zorder=4)
+    axes.plot(worlds, medians, marker, color=colour, ms=6.5, mec=theme.surface, mew=1.0, zorder=5)
+    for index in range(max(len(point.repeats) for point in series.points)):
+        dots = [(p.topology.world, p.repeats[index]) for p in series.points if index < len(p.repeats)]
         beside = offset_copy(axes.transData, axes.get_figure(root=True), x=7.5 + 3.0 * index, units="points")
         look: dict[str, Any] = {"ls": "", "marker": "o", "ms": 2.6, "mew": 0, "zorder": 4}
-        axes.add_line(Line2D([world], [repeat], color=colour, transform=beside, **look))  # faster than axes.plot
+        axes.add_line(Line2D(*zip(*dots, strict=True), color=colour, transform=beside, **look))
 
 
 def finish(figure: Plot, axes: Axes, labels: Sequence[Label], theme: Theme, legend: str) -> Plot:

@@ -34,8 +34,7 @@ def throughput(
         labels.append(plots.line(axes, series, colour, theme, marker, marked=not measured))
         if measured:
             _ideal(axes, group, series, colour)
-            for point in series.points:
-                plots.repeats(axes, point, colour, theme, marker)
+            plots.repeats(axes, series, colour, theme, marker)
             if series.name in beyond:
                 labels[-1] = _beyond(axes, series, beyond[series.name], colour, marker)
     topologies = [point.topology for series in every for point in series.points]
