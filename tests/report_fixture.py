@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import csv
 import json
+import runpy
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -270,6 +272,17 @@ def frame(table: Table | None) -> pd.DataFrame:
     """Return a table as it is written as CSV."""
     assert table
     return table_files.csv(table)
+
+
+def run_script(name: str, *arguments: object) -> None:
+    """Run a command of workflow/scripts in this process, which has loaded the drawing library already."""
+    before, sys.argv = sys.argv, [name, *map(str, arguments)]
+    try:
+        runpy.run_path(str(Path(__file__).parents[1] / f"workflow/scripts/{name}.py"), run_name="__main__")
+    except SystemExit as ended:
+        assert ended.code == 0
+    finally:
+        sys.argv = before
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:

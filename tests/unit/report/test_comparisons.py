@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ from report_fixture import (
     group_of,
     jitter,
     read_csv,
+    run_script,
     scoped,
     summarized,
     write_series,
@@ -96,14 +95,9 @@ def test_pairs_that_no_repeats_could_tell_apart_are_one_sentence(tmp_path: Path,
     assert "cannot decide" not in remarks if why is None else why in remarks and "needs at least 3 repeats" in remarks
 
 
-def made(root: Path, *names: str) -> dict[tuple[str, str], tuple[str, str]]:
+def made(root: Path, place: Path, *extras: Path) -> dict[tuple[str, str], tuple[str, str]]:
     """Make comparisons.csv as the rule for tables does; map each pair to its verdict and reason."""
-    (root / "tables").mkdir()
-    sys.argv = ["tables", str(root / names[0]), "--extras", *(str(root / name) for name in names[1:]), "--output-dir",
-                str(root / "tables")]  # fmt: skip
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(Path(__file__).parents[3] / "workflow/scripts/tables.py"), run_name="__main__")
-    assert ended.value.code == 0
+    run_script("tables", place, "--extras", *extras, "--output-dir", root / "tables")
     rows = read_csv(root / "tables/comparisons.csv")
     return {(row["compared"], row["where"]): (row["verdict"], row["because"]) for row in rows}
 
@@ -131,7 +125,6 @@ def test_page_and_csv_say_the_same_of_every_pair(
 ) -> None:
     """A noisy A/A run hides a difference only if it was made under the conditions of the pair. Other A/A runs, of this
     configuration or earlier ones, hide nothing."""
-    monkeypatch.setattr(sys, "argv", [])
     paths = [
         written(tmp_path, "plain", {"1n1g": 100.0, "1n2g": 150.0}),
         written(tmp_path, "quick", {"1n1g": 104.0, "1n2g": 180.0}, **COMPILED),
@@ -151,7 +144,7 @@ def test_page_and_csv_say_the_same_of_every_pair(
     header, rows = table_files.printed(on_page)
     assert header[-2:] == ["verdict", "because"]
     shown = {(row[0], row[1]): (row[-2], row[-1]) for row in rows}
-    assert shown == made(tmp_path, *(f"{name}/bz32_fp32.json" for name in ("quick", "plain", "plain__aa")))
+    assert shown == made(tmp_path, paths[1], paths[0], paths[2])
     assert len(shown) == 3
     verdict, why = shown["compile over none", "1n1g, fp32, batch 32, quick against plain"]
     assert verdict == ("faster in these runs" if other else "inconclusive"), why

@@ -29,8 +29,6 @@ its exchange: the median is 80 ms, a fifth of .40 s.
 from __future__ import annotations
 
 import json
-import runpy
-import sys
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -38,11 +36,10 @@ from typing import Any
 
 import pytest
 
-from report_fixture import NO_MEMORY, NO_WORK, NOT_SAMPLED, world_of, write_record
+from report_fixture import NO_MEMORY, NO_WORK, NOT_SAMPLED, run_script, world_of, write_record
 from throughline import __version__, records
 from throughline.files import UserError
 
-ROOT = Path(__file__).parents[3]
 GOLDEN = Path(__file__).parent / "golden_records"
 EXPECTED = GOLDEN / "expected/bert/tables"
 TABLES = sorted(path.name for path in EXPECTED.iterdir())
@@ -82,18 +79,10 @@ def out_of_memory(repeat: int) -> dict[str, Any]:
     return value | {"step_seconds": [], "loss": [], "ranks": [], "utilization": {"cpu": None, "gpu": None}}
 
 
-def script(name: str, *arguments: object) -> None:
-    """Run one of the commands in this process."""
-    sys.argv = [name, *map(str, arguments)]
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(ROOT / "workflow/scripts" / f"{name}.py"), run_name="__main__")
-    assert ended.value.code == 0
-
-
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make the records, their summaries and their tables with the commands of the workflow."""
-    root, before = tmp_path_factory.mktemp("golden"), sys.argv
+    root = tmp_path_factory.mktemp("golden")
     for benchmark, series in SECONDS.items():
         values = [
             run(benchmark, topology, repeat, seconds)
@@ -103,10 +92,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         values += [out_of_memory(repeat) for repeat in (1, 2, 3)] if benchmark == "bert" else []
         paths = [write_record(root, value) for value in values]
         terms = json.dumps(TERMS if benchmark == "bert" else {**TERMS, "goals": None})
-        script("summarize", *paths, "--asked", 3, "--terms", terms, "--output", root / benchmark / "bz32_fp32.json")
+        run_script("summarize", *paths, "--asked", 3, "--terms", terms, "--output", root / benchmark / "bz32_fp32.json")
     extras = ["--extras", root / "bert__no_gradient_sync/bz32_fp32.json"]
-    script("tables", root / "bert/bz32_fp32.json", *extras, "--output-dir", root / "bert/tables")
-    sys.argv = before
+    run_script("tables", root / "bert/bz32_fp32.json", *extras, "--output-dir", root / "bert/tables")
     return root
 
 
