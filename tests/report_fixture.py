@@ -41,6 +41,8 @@ DLPERF_BERT_BS64_FP16 = {
     "1n1g": 473.76, "1n2g": 811.6, "1n4g": 1623.56, "1n8g": 3107.1, "2n8g": 5723.26, "4n8g": 11269.14,
 }  # fmt: skip
 
+Series = list[float] | float
+"""The throughput of each repeat, or what five repeats lie around."""
 OPTIMIZER = {"name": "adamw", "learning_rate": 1e-4, "weight_decay": 0.01, "betas": [0.9, 0.999], "epsilon": 1e-6}
 OPTIONS = {
     "clip": "none", "gradient_accumulation": 1, "compile": False, "activation_checkpointing": False, "data": "real",
@@ -195,9 +197,9 @@ def write_record(root: Path, value: dict[str, Any], log: str = "started\nended\n
 
 
 def write_series(
-    root: Path, values: Mapping[str, list[float]], first_repeat: dict[str, int] | None = None, **changes: Any
+    root: Path, values: Mapping[str, Series], first_repeat: dict[str, int] | None = None, **changes: Any
 ) -> list[Path]:
-    """Write one ok record per value; return the records' paths.
+    """Write one ok record per value; return the records' paths. A number stands for five repeats around it.
 
     `values` are by topology, by framework ("jax": on one device) or by both ("jax 1n2g"). Most `changes` go into
     the specification; `device_found`, `framework_versions` and `memory` go into the record. With `complete` the
@@ -215,8 +217,12 @@ def write_series(
             )) | beside,
         )
         for cell, speeds in values.items()
-        for repeat, value in enumerate(speeds, start=(first_repeat or {}).get(cell, 1))
+        for repeat, value in enumerate(_repeats(speeds), start=(first_repeat or {}).get(cell, 1))
     ]  # fmt: skip
+
+
+def _repeats(values: Series) -> list[float]:
+    return values if isinstance(values, list) else jitter(values)
 
 
 def _place(cell: str) -> dict[str, str]:
@@ -237,7 +243,7 @@ def write_failed(root: Path, status: str, *, repeats: Iterable[int] = (1,), **ch
 
 
 def summarized(
-    root: Path, values: Mapping[str, list[float]], repeats: int = 5, terms: Any = None, **changes: Any
+    root: Path, values: Mapping[str, Series], repeats: int = 5, terms: Any = None, **changes: Any
 ) -> Summary:
     """Return the summary of what `write_series` writes."""
     return summary.summarize(write_series(root, values, **changes), repeats=repeats, terms=terms)

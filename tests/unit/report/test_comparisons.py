@@ -33,8 +33,7 @@ COMPILED: dict[str, Any] = {"options": {"compile": True}}
 
 
 def group(root: Path, name: str, speeds: dict[str, float], **changes: Any) -> cells.Group:
-    series = {cell: jitter(speed) for cell, speed in speeds.items()}
-    return group_of(summarized(root, series, benchmark=name, **changes))
+    return group_of(summarized(root, speeds, benchmark=name, **changes))
 
 
 def verdicts(here: list[cells.Group], everything: list[cells.Group]) -> dict[str, str]:
@@ -186,7 +185,7 @@ def test_unlike_runs_have_no_verdict_and_say_in_what_they_differ(
 @pytest.mark.parametrize("precision", ["tf32", "fp32"])
 def test_the_variable_that_switches_tf32_off_belongs_to_the_precision(tmp_path: Path, precision: str) -> None:
     """Every precision but tf32 sets it. Between runs of one precision it is a difference like any other."""
-    full = summarized(tmp_path, {"1n1g": jitter(100.0)}, benchmark="full")
+    full = summarized(tmp_path, {"1n1g": 100.0}, benchmark="full")
     facts = full.environment["torch"]
     off = {**facts, "variables": {**facts["variables"], "NVIDIA_TF32_OVERRIDE": "0"}}
     (first,) = group_of(full.model_copy(update={"environment": {"torch": off}})).measured
@@ -197,8 +196,8 @@ def test_the_variable_that_switches_tf32_off_belongs_to_the_precision(tmp_path: 
 
 def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_path: Path) -> None:
     old = {"torch": "2.12.0", "transformers": "5.23.0", "cuda": "13.0", "driver": "580.10"}
-    records = write_series(tmp_path, {"1n1g": jitter(100.0)}, framework_versions=old)
-    one = summary.summarize([*records, *write_series(tmp_path, {"1n2g": jitter(190.0)})], repeats=5)
+    records = write_series(tmp_path, {"1n1g": 100.0}, framework_versions=old)
+    one = summary.summarize([*records, *write_series(tmp_path, {"1n2g": 190.0})], repeats=5)
     cell = one.frameworks["torch"]["1n2g"]
     assert cell.ran_in and cell.ran_in["environment.framework.torch"] == "2.13.0"
     assert (cell.started, cell.ended) == ("2026-11-20T12:00:00Z", "2026-11-20T12:05:30Z")
@@ -208,7 +207,7 @@ def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_p
 
 def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
     """The faster framework does not compute the same. Derived runs have no separate equivalence check."""
-    speeds = {"mxnet-horovod": jitter(200.0), "torch": jitter(100.0)}
+    speeds = {"mxnet-horovod": 200.0, "torch": 100.0}
     both, derived = (summarized(tmp_path, speeds, benchmark=name) for name in ("both", "both__synthetic"))
     both = checked(both, **{"torch": "equal", "mxnet-horovod": "different"})
     groups = cells.groups([both, derived])

@@ -13,7 +13,6 @@ from report_fixture import (
     V100,
     asked,
     group_of,
-    jitter,
     observed,
     record,
     spec,
@@ -37,16 +36,12 @@ def judged(paths: list[Path], **goals: Any) -> Summary:
     return summary.summarize(paths, repeats=5, terms=Terms(goals=Goals.model_validate(usual | goals)))
 
 
-def series(root: Path, speeds: dict[str, float], **changes: Any) -> list[Path]:
-    return write_series(root, {topology: jitter(speed) for topology, speed in speeds.items()}, **changes)
-
-
 def verdicts(found: Summary) -> dict[str, tuple[str, str]]:
     return {goal.part or goal.name: (goal.verdict, goal.why) for goal in found.goals or ()}
 
 
 def test_efficiency_is_judged_from_its_number_of_nodes_on(tmp_path: Path) -> None:
-    paths = series(tmp_path, {"1n1g": 100.0, "8n1g": 700.0, "20n1g": 1700.0, "32n1g": 2400.0})
+    paths = write_series(tmp_path, {"1n1g": 100.0, "8n1g": 700.0, "20n1g": 1700.0, "32n1g": 2400.0})
     for count, expected in (
         (20, ("fail", "75.0 % on torch 32n1g, the lowest")),
         (15, ("pass", "85.0 % on torch 20n1g, the lowest")),
@@ -58,7 +53,7 @@ def test_efficiency_is_judged_from_its_number_of_nodes_on(tmp_path: Path) -> Non
 
 
 def test_the_page_says_met_not_met_or_cannot_be_told(tmp_path: Path) -> None:
-    paths = series(tmp_path, {"1n1g": 100.0}, device_found=CPU)
+    paths = write_series(tmp_path, {"1n1g": 100.0}, device_found=CPU)
     assert [(verdict, why) for verdict, _, why in head.judged([group_of(judged(paths))])] == [
         ("cannot be told", NO_20_NODES), ("met", "97.0 % on torch 1n1g, the lowest (fp32, batch 32)"),
     ]  # fmt: skip
@@ -89,7 +84,7 @@ def test_a_range_on_both_sides_of_the_goal_is_said(tmp_path: Path) -> None:
 def test_a_goal_is_not_met_by_nothing(
     tmp_path: Path, speeds: dict[str, float], changes: dict[str, Any], why: str
 ) -> None:
-    paths = series(tmp_path, speeds, **changes)
+    paths = write_series(tmp_path, speeds, **changes)
     verdict, said = verdicts(judged(paths, efficiency={"from_nodes": 1}))["efficiency"]
     assert verdict == "not measured" and why in said
 
@@ -97,12 +92,12 @@ def test_a_goal_is_not_met_by_nothing(
 def test_a_goal_with_a_cell_that_died_cannot_be_told(tmp_path: Path) -> None:
     """It has records without a figure, or no record at all. A cell that misses the goal decides nevertheless."""
     died = write_failed(tmp_path, "oom", repeats=(1, 2), topology="4n1g")
-    paths, goal = series(tmp_path, {"1n1g": 100.0, "2n1g": 190.0}), {"from_nodes": 1}
+    paths, goal = write_series(tmp_path, {"1n1g": 100.0, "2n1g": 190.0}), {"from_nodes": 1}
     found = judged([*paths, *died], efficiency=goal)
     without = "without a figure: torch 4n1g (no speedup: no valid repeat)"
     assert verdicts(found)["efficiency"] == ("not measured", without)
     assert head.judged([group_of(found)])[0][0] == "cannot be told"
-    slow = series(tmp_path / "slow", {"1n1g": 100.0, "2n1g": 110.0})
+    slow = write_series(tmp_path / "slow", {"1n1g": 100.0, "2n1g": 110.0})
     assert verdicts(judged([*slow, *died], efficiency=goal))["efficiency"][0] == "fail"
     whole = judged(paths, efficiency=goal)
     assert head.judged([group_of(whole)])[0][0] == "met"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from report_fixture import CPU, frame, group_of, jitter, read_csv, scoped, summarized
+from report_fixture import CPU, frame, group_of, read_csv, scoped, summarized
 from throughline import workloads
 from throughline.numbers import MIB
 from throughline.records import Summary
@@ -110,8 +110,7 @@ def test_names_of_cases(topology: str, tensor_parallel: int, batch: int, name: s
 
 def block(root: Path, name: str, memory: int, speeds: dict[str, float], **changes: Any) -> Summary:
     settings = {"settings": {"parameters": GPT2_SMALL, "sharding": "the optimizer's states: 8 bytes"}}
-    repeats = {topology: jitter(value) for topology, value in speeds.items()}
-    return summarized(root, repeats, benchmark=name, memory=memory * MIB, beside=settings, **changes)
+    return summarized(root, speeds, benchmark=name, memory=memory * MIB, beside=settings, **changes)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from report_fixture import group_of, jitter, read_csv, write_series, write_summary
+from report_fixture import group_of, read_csv, write_series, write_summary
 from throughline.files import read_json, write_json
 from throughline.records import Predictions, read_predictions, read_summary
 from throughline.report.analysis import predictions, summary
@@ -24,8 +24,7 @@ WITHOUT = {"benchmark": "bert__no_gradient_sync", "options": {"gradient_sync": F
 
 
 def place(root: Path, speeds: dict[str, float] = SPEEDS, terms: summary.Terms | None = None, **changes: object) -> Path:
-    series = {name: jitter(speed) for name, speed in speeds.items()}
-    return write_summary(write_series(root / "results", series, **changes), terms=terms)
+    return write_summary(write_series(root / "results", speeds, **changes), terms=terms)
 
 
 def derived(own: Path, *extras: Path, asked: list[str] = ASKED) -> Predictions:
@@ -45,8 +44,9 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def made(own: Path) -> Predictions:
-    faster = {name: speed * 1.05 for name, speed in SPEEDS.items()}
-    return derived(own, place(own.parents[2], faster, **WITHOUT))
+    alone, unread = ({name: speed * times for name, speed in SPEEDS.items()} for times in (1.05, 1.02))
+    root, synthetic = own.parents[2], {"benchmark": "bert__synthetic", "options": {"data": "synthetic"}}
+    return derived(own, place(root, alone, **WITHOUT), place(root, unread, **synthetic))
 
 
 def test_measured_topologies_are_not_predicted_and_the_file_says_what_it_is_made_of(
@@ -59,7 +59,8 @@ def test_measured_topologies_are_not_predicted_and_the_file_says_what_it_is_made
     last = series.measured[-1]
     assert last.global_batch == 1024 and last.step_s[0] == pytest.approx(1024 / 3800)
     assert last.compute_s == pytest.approx(1024 / (3800 * 1.05))
-    assert set(made.made_from) == {"bz32_fp32.json", "bert__no_gradient_sync"}
+    assert last.input_s == pytest.approx(1024 / 3800 * (1 - 1 / 1.02))
+    assert set(made.made_from) == {"bz32_fp32.json", "bert__no_gradient_sync", "bert__synthetic"}
     for cell in series.predicted:
         assert cell.low < cell.samples_per_s < cell.high
         assert sum(cell.terms.values()) == pytest.approx(cell.step_s)

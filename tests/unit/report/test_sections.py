@@ -12,7 +12,6 @@ from report_fixture import (
     CPU,
     V100,
     group_of,
-    jitter,
     observed,
     record,
     scoped,
@@ -38,8 +37,8 @@ TERMS = Terms(goals=GOALS, prices={"V100": Price(per_hour=3.6, currency="EUR")},
 
 def groups(root: Path, complete: bool = True, **changes: Any) -> list[cells.Group]:
     """Make runs on one and two devices at two batch sizes. The larger batch does not fit on two devices."""
-    fits = write_series(root, {"1n1g": jitter(100.0), "1n2g": jitter(190.0)}, complete=complete, **changes)
-    tight = write_series(root, {"1n1g": jitter(120.0)}, complete=complete, batch=96, **changes)
+    fits = write_series(root, {"1n1g": 100.0, "1n2g": 190.0}, complete=complete, **changes)
+    tight = write_series(root, {"1n1g": 120.0}, complete=complete, batch=96, **changes)
     oom = record(
         spec(batch=96, topology="1n2g"), None, status="oom", reason="too large", device=changes.get("device_found")
     )

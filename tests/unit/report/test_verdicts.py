@@ -318,7 +318,7 @@ def test_one_repeat_has_no_range(tmp_path: Path) -> None:
 
 
 def test_the_probability_of_a_range_counts_valid_repeats(tmp_path: Path) -> None:
-    records = write_series(tmp_path, {"1n1g": jitter(100.0), "1n2g": jitter(190.0, 3)})
+    records = write_series(tmp_path, {"1n1g": 100.0, "1n2g": jitter(190.0, 3)})
     records += write_failed(tmp_path, "invalid", repeats=(4, 5), topology="1n2g")
     text = dict(head.settings(summary.summarize(records, repeats=5)))["repeats"]
     assert text.startswith("5 per cell") and "75.0 % probability (the fewest valid repeats: 3)" in text
