@@ -38,7 +38,7 @@ class Floor:
         return (
             f"A/A runs of {self.what} measure the same configuration twice: the two differ by up to "
             f"{percent(self.share, 1)} here ({self.compared} compared; by chance, one new pair in {self.compared + 1} "
-            "differs by more). The interval of a difference has to lie beyond this"
+            f"differs by more). The {percent(ratios.INTERVAL)} interval of a pair alone has to lie beyond this"
         )
 
 

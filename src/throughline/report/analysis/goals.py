@@ -1,6 +1,8 @@
 """Judge a benchmark's goals: how well it scales, how busy its devices are, and how much of the hardware it uses."""
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,73 +47,97 @@ def overall(goals: Iterable[Goal]) -> str:
     return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts and not lacking else "not measured"
 
 
-def _efficiency(frameworks: Cells, asked_for: EfficiencyGoal, baselines: Mapping[str, str]) -> Goal:
-    limit, nodes = asked_for.at_least, asked_for.from_nodes
-    asked = {
-        f"{name} {topology}": cell
-        for name, series in frameworks.items()
-        for topology, cell in series.items()
-        if Topology.parse(topology).nodes >= nodes and topology != baselines.get(name) and not cell.simulated
-    }
-    judged = {where: cell.efficiency for where, cell in asked.items() if cell.efficiency is not None}
-    doubt, lacking = "", {where: _no_speedup(cell) for where, cell in asked.items() if where not in judged}
-    for where in list(judged):
-        ends = asked[where].efficiency_range
-        if (ends[0] if ends else judged[where]) > 1:
-            lacking[where] = f"{percent(judged[where])}, more than its devices can give"
-            del judged[where]
-    if judged:
-        ends = asked[_lowest(judged)].efficiency_range
-        if ends and ends[0] < limit < ends[1]:
-            doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
-    large = any(Topology.parse(topology).nodes >= nodes for series in frameworks.values() for topology in series)
-    reason = f"no topology has {nodes} nodes and more"
-    if large:
-        reason = "baselines have no efficiency of their own, and simulated nodes do not count"
-    return _goal({"name": "efficiency", "at_least": limit, "from_nodes": nodes}, judged, doubt, lacking, reason)
-
-
-def _no_speedup(cell: CellRecord) -> str:
-    return f"no speedup: {'its baseline has no valid repeat, or ran elsewhere' if cell.n_ok else 'no valid repeat'}"
-
-
-def _utilization(frameworks: Cells, asked_for: UtilizationGoal, kind: str | None) -> Goal:
-    judged, lacking = {}, {}
-    for name, series in sorted(frameworks.items()):
-        for topology, cell in sorted(series.items()):
-            use, where = cell.utilization, f"{name} {topology}"
-            ran_on = (cell.ran_in or {}).get("device.kind", kind)
-            share = (use.gpu if ran_on == "cuda" else use.cpu) if use else None
-            if share is not None:
-                judged[where] = share
-            else:
-                silent = "no device told how busy it was (driver or permission)"
-                lacking[where] = silent if cell.n_ok else "no valid repeat"
-    goal = {"name": "utilization", "at_least": asked_for.at_least, "from_nodes": None}
-    return _goal(goal, judged, "", lacking, "no cell was asked for")
-
-
 @dataclass(frozen=True)
 class Shares:
-    """The share of a part of the hardware that each cell used, and why the other cells have none."""
+    """The share that each cell reached of what a goal is about, and why the other cells have none."""
 
     known: Mapping[str, float]
     lacking: Mapping[str, str]
 
+    @classmethod
+    def of(cls, found: Iterable[tuple[str, float | str]]) -> Shares:
+        """Sort the cells' shares, or the reasons in place of them."""
+        known, lacking = dict[str, float](), dict[str, str]()
+        for where, share in found:
+            if isinstance(share, str):
+                lacking[where] = share
+            else:
+                known[where] = share
+        return cls(known, lacking)
+
+    @property
+    def lowest(self) -> str:
+        return min(self.known, key=lambda where: self.known[where])
+
+    def why_not(self, otherwise: str) -> str:
+        """Name the first cells without a share; if there is none, say why the goal is about no cell."""
+        missing = [f"{where} ({reason})" for where, reason in self.lacking.items()]
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        return f"without a figure: {', '.join(missing[:NAMED])}{more}" if missing else otherwise
+
+
+def _sorted(frameworks: Cells) -> Iterator[tuple[str, Topology, CellRecord]]:
+    for name, series in sorted(frameworks.items()):
+        for topology, cell in sorted(series.items()):
+            yield f"{name} {topology}", Topology.parse(topology), cell
+
+
+def _efficiency(frameworks: Cells, goal: EfficiencyGoal, baselines: Mapping[str, str]) -> Goal:
+    cells = {
+        f"{name} {topology}": cell
+        for name, series in frameworks.items()
+        for topology, cell in series.items()
+        if Topology.parse(topology).nodes >= goal.from_nodes and topology != baselines.get(name) and not cell.simulated
+    }
+    found, doubt = Shares.of((where, _efficiency_of(cell)) for where, cell in cells.items()), ""
+    if found.known:
+        ends = cells[found.lowest].efficiency_range
+        if ends and ends[0] < goal.at_least < ends[1]:
+            doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
+    why_not = f"no topology has {goal.from_nodes} nodes and more"
+    if any(topology.nodes >= goal.from_nodes for _, topology, _ in _sorted(frameworks)):
+        why_not = "baselines have no efficiency of their own, and simulated nodes do not count"
+    return _by_lowest("efficiency", goal.at_least, goal.from_nodes, found, doubt, why_not)
+
+
+def _efficiency_of(cell: CellRecord) -> float | str:
+    if cell.efficiency is None:
+        return f"no speedup: {'its baseline has no valid repeat, or ran elsewhere' if cell.n_ok else 'no valid repeat'}"
+    if (cell.efficiency_range[0] if cell.efficiency_range else cell.efficiency) > 1:
+        return f"{percent(cell.efficiency)}, more than its devices can give"
+    return cell.efficiency
+
+
+def _utilization(frameworks: Cells, goal: UtilizationGoal, kind: str | None) -> Goal:
+    found = Shares.of((where, _utilization_of(cell, kind)) for where, _, cell in _sorted(frameworks))
+    return _by_lowest("utilization", goal.at_least, None, found, "", "no cell was asked for")
+
+
+def _utilization_of(cell: CellRecord, kind: str | None) -> float | str:
+    used, ran_on = cell.utilization, (cell.ran_in or {}).get("device.kind", kind)
+    share = None if used is None else used.gpu if ran_on == "cuda" else used.cpu
+    if share is None:
+        return "no device told how busy it was (driver or permission)" if cell.n_ok else "no valid repeat"
+    return share
+
+
+def _by_lowest(name: Any, at_least: float, from_nodes: int | None, found: Shares, doubt: str, why_not: str) -> Goal:
+    """Judge a goal by the lowest share, with a `doubt` about it. why_not: why the goal is about no cell."""
+    values: dict[str, Any] = {"name": name, "at_least": at_least, "from_nodes": from_nodes}
+    if found.known:
+        where, worst = found.lowest, found.known[found.lowest]
+        if worst < at_least or not found.lacking:
+            verdict: Any = "fail" if worst < at_least else "pass"
+            why = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
+            return Goal(**values, verdict=verdict, worst=worst, where=where, why=why)
+    where_not = next(iter(found.lacking), None)
+    return Goal(**values, verdict="not measured", worst=None, where=where_not, why=found.why_not(why_not))
+
 
 def shares(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> Shares:
     """Return how busy a part of the hardware was in each cell of so many nodes or more. suffix: ends a cell's name."""
-    known, lacking = {}, {}
-    for name, series in sorted(frameworks.items()):
-        for topology, cell in sorted(series.items()):
-            if Topology.parse(topology).nodes < from_nodes:
-                continue
-            where, share = f"{name} {topology}{suffix}", _share(cell, part)
-            if isinstance(share, float):
-                known[where] = share
-            else:
-                lacking[where] = share
-    return Shares(known, lacking)
+    cells = ((where, cell) for where, topology, cell in _sorted(frameworks) if topology.nodes >= from_nodes)
+    return Shares.of((f"{where}{suffix}", _share(cell, part)) for where, cell in cells)
 
 
 def mean_utilization(part: str, at_least: float, from_nodes: int, used: Shares) -> Goal:
@@ -119,14 +145,13 @@ def mean_utilization(part: str, at_least: float, from_nodes: int, used: Shares) 
     known = used.known
     values: dict[str, Any] = {"name": "mean_utilization", "part": part, "at_least": at_least, "from_nodes": from_nodes}
     if used.lacking or not known:
-        why = f"no topology has {from_nodes} nodes and more"
-        if used.lacking:
-            why = f"without a figure: {_named(used.lacking)}"
+        why = used.why_not(f"no topology has {from_nodes} nodes and more")
         return Goal(**values, verdict="not measured", worst=None, where=next(iter(used.lacking), None), why=why)
-    mean, where = sum(known.values()) / len(known), _lowest(known)
-    why = f"{percent(mean, 1)}, the mean of {len(known)} cells" if len(known) > 1 else f"{percent(mean, 1)} on {where}"
+    mean, where = sum(known.values()) / len(known), used.lowest
+    why = f"{percent(mean, 1)} on {where}"
     if len(known) > 1:
-        why += f"; the lowest is {percent(known[where], 1)} on {where}"
+        lowest = f"the lowest is {percent(known[where], 1)} on {where}"
+        why = f"{percent(mean, 1)}, the mean of {len(known)} cells; {lowest}"
     verdict: Any = "pass" if mean >= at_least else "fail"
     return Goal(**values, verdict=verdict, mean=mean, worst=known[where], where=where, why=why)
 
@@ -144,32 +169,3 @@ def _share(cell: CellRecord, part: str) -> float | str:
     if series is not None:
         return series.mean
     return use.reasons.get(f"machine.{MACHINE[part]}") or use.reasons.get("telemetry") or "not sampled"
-
-
-def _goal(
-    goal: dict[str, Any], judged: Mapping[str, float], doubt: str, lacking: Mapping[str, str], why_not: str
-) -> Goal:
-    """Judge the goal by the lowest of `judged`, with a `doubt` about it.
-
-    lacking: the cells without a figure that counts, and why. `why_not`: why the goal is about no cell.
-    """
-    where = _lowest(judged) if judged else None
-    worst = judged[where] if where else None
-    if where and worst is not None:
-        reason = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
-        if worst < goal["at_least"]:
-            return Goal(**goal, verdict="fail", worst=worst, where=where, why=reason)
-        if not lacking:
-            return Goal(**goal, verdict="pass", worst=worst, where=where, why=reason)
-    why = f"without a figure: {_named(lacking)}" if lacking else why_not
-    return Goal(**goal, verdict="not measured", worst=None, where=next(iter(lacking), None), why=why)
-
-
-def _named(lacking: Mapping[str, str]) -> str:
-    """Name the first cells without a figure with their reasons, and say how many more there are."""
-    missing = [f"{where} ({reason})" for where, reason in lacking.items()]
-    return ", ".join(missing[:NAMED]) + (f" and {len(missing) - NAMED} more" if len(missing) > NAMED else "")
-
-
-def _lowest(judged: Mapping[str, float]) -> str:
-    return min(judged, key=lambda where: judged[where])

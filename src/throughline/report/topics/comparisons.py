@@ -78,7 +78,8 @@ def remarks(scope: Scope) -> Iterator[str]:
             f"All pairs have the same test, a {test} on logarithms, because {design}. The intervals of a family of "
             f"questions hold all of their true ratios together with {percent(1 - ratios.SURE)} (Bonferroni). A "
             f"difference is conclusive if p, after Holm's correction (1979) for its family, is below "
-            f"{percent(ratios.SURE)}. There is no difference if the {percent(ratios.INTERVAL)} interval of a pair "
+            f"{percent(ratios.SURE)}. Holm's correction is sharper: a difference may be conclusive although its "
+            f"interval contains 1. There is no difference if the {percent(ratios.INTERVAL)} interval of a pair "
             f"alone lies within {margin} (margin), or within that of the A/A runs if it is wider."
         )
     if few := too_few(scope.pairs):
