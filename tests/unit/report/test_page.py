@@ -23,10 +23,9 @@ from report_fixture import (
     write_study,
     write_summaries,
 )
-from throughline.records import EquivalenceVerdict, read_summary
+from throughline.records import read_summary
 from throughline.report.analysis import cells, notes, summary
-from throughline.report.render import cell_columns, overview, page, run_environment, sparks
-from throughline.report.topic import Scope
+from throughline.report.render import cell_columns, page, run_environment, sparks
 from throughline.study import config
 
 ROOT = Path(__file__).parents[3]
@@ -114,47 +113,47 @@ def test_ids_are_unique_and_local_links_lead_somewhere(results: Path) -> None:
             assert (results / link).exists(), link
 
 
-def test_the_answer_comes_first(results: Path) -> None:
+OOM, UNSUPPORTED = "out of memory: the configuration does not fit this device", "this framework cannot do this here"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "mxnet-horovod trains bert-base at 11,269 samples/s on 32 devices (4n8g) in fp16 with batch 64 per device.",
+        "Scales 23.79 times one device on 32 devices (4n8g) (range 23.58 to 24.00), 74 % of the ideal.",
+        "spread of 7 of 7 repeats 0.9 %",
+        f"bert, fp32, batch 96, mxnet-horovod, 1n1g OOM {OOM} the device's memory (16160 MiB) did not hold batch 96",
+        f"bert, fp16, batch 64, torch, 1n4g n/a {UNSUPPORTED} torch has no fp16 all-reduce on this device",
+        "bert, fp32, batch 32, torch, 4n8g failed no record: the run failed or has not run yet",
+        "gpt2, fp16, batch 4, torch, 1n1g failed",
+        "Nothing could be measured yet.",
+        "Tesla V100-SXM2-16GB",
+        "commit of Throughline 5f0c1e2d3b4a",
+        "uncommitted changes no",
+        "OMP_NUM_THREADS 1",
+        "2,500 in 2 shards",
+        "70 in 1 shard ",
+        "30,522 entries",
+        "masks drawn while reading, anew in each epoch",
+        "not readable FileNotFoundError",
+        "Shown under the tables.",
+        "2026-11-20 12:00 to 12:07 UTC",
+        "snakemake results/bert/bz32_fp32.json",
+    ],
+)
+def test_the_page_says(results: Path, said: str) -> None:
+    assert said in read(results / "report.html")[0]
+
+
+def test_comparisons_have_a_corrected_interval(results: Path) -> None:
     text, _ = read(results / "report.html")
-    assert "mxnet-horovod trains bert-base at 11,269 samples/s on 32 devices (4n8g)" in text
-    assert "Scales 23.79 times one device on 32 devices (4n8g) (range 2" in text and ", 74 % of the ideal." in text
-    assert "spread of 7 of 7 repeats 0.9 %" in text
     assert re.search(r"fp16 over fp32 \S+ 1n1g, .*? 3\.1\d+ to 3\.1\d+ faster in these runs", text)
 
 
-def test_cells_without_a_figure_say_why(results: Path) -> None:
-    text, _ = read(results / "report.html")
-    oom, missing = "out of memory: the configuration does not fit this device", "this framework cannot do this here"
-    why = "the device's memory (16160 MiB) did not hold batch 96"
-    assert f"bert, fp32, batch 96, mxnet-horovod, 1n1g OOM {oom} {why}" in text
-    assert f"bert, fp16, batch 64, torch, 1n4g n/a {missing} torch has no fp16 all-reduce on this device" in text
-    assert "bert, fp32, batch 32, torch, 4n8g failed no record: the run failed or has not run yet" in text
-    assert "gpt2, fp16, batch 4, torch, 1n1g failed" in text
-    assert "Nothing could be measured yet." in text
-
-
 def test_what_is_not_in_the_configuration_is_listed_apart(results: Path) -> None:
-    text, _ = read(results / "report.html")
-    at = text.index("Finished earlier, not in the present configuration")
-    assert "old torch trains bert-base at 50.00 samples/s" in text[at:]
-    assert "old torch trains" not in text[:at]
-    assert "broken/bz1_fp32.json" in text[at:]
-    assert "broken/bz2_fp32.json" in text[at:]
-
-
-def test_surroundings_data_and_remarks(results: Path) -> None:
-    text, _ = read(results / "report.html")
-    assert "Tesla V100-SXM2-16GB" in text
-    assert "commit of Throughline 5f0c1e2d3b4a" in text and "uncommitted changes no" in text
-    assert "OMP_NUM_THREADS 1" in text
-    assert "2,500 in 2 shards" in text
-    assert "70 in 1 shard " in text
-    assert "30,522 entries" in text
-    assert "masks drawn while reading, anew in each epoch" in text
-    assert "not readable FileNotFoundError" in text
-    assert "Shown under the tables." in text
-    assert "2026-11-20 12:00 to 12:07 UTC" in text
-    assert "snakemake results/bert/bz32_fp32.json" in text
+    before, after = read(results / "report.html")[0].split("Finished earlier, not in the present configuration")
+    assert "old torch trains bert-base at 50.00 samples/s" in after and "old torch trains" not in before
+    assert "broken/bz1_fp32.json" in after and "broken/bz2_fp32.json" in after
 
 
 @pytest.mark.slow
@@ -224,32 +223,6 @@ def test_the_overview_has_a_row_for_each_framework_of_each_benchmark(results: Pa
     assert said[2].startswith("gpt2 bert-base torch failed 1n1g fp16 batch 4") and len(said) == 3
 
 
-@pytest.mark.parametrize(
-    ("others", "starred"),
-    [({"mxnet-horovod": 1.3}, "mxnet-horovod"), ({"mxnet-horovod": 0.7}, "torch"), ({"mxnet-horovod": 1.001}, None),
-     ({"mxnet-horovod": 1.3, "torch-horovod": 1.5}, "torch-horovod"), ({}, None)],
-)  # fmt: skip
-def test_only_a_framework_that_is_told_apart_from_all_others_has_a_star(
-    tmp_path: Path, others: dict[str, float], starred: str | None
-) -> None:
-    """A single framework has no star. The A/A runs of all of them differ by 0.2 %."""
-    places = []
-    for benchmark, drift in (("bert", 1.0), ("bert__aa", 1.002)):
-        runs = [
-            path
-            for name, times in {"torch": 1.0, **others}.items()
-            for path in write_series(
-                tmp_path, {"1n1g": jitter(100.0 * times * drift)}, framework=name, benchmark=benchmark
-            )
-        ]
-        places += write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
-    proof = {"verdict": "equal", "largest_difference": 1e-7, "tolerance": 1e-5, "reason": None, "covers": []}
-    proofs = {name: EquivalenceVerdict.model_validate(proof) for name in ("torch", *others)}
-    groups = cells.groups([read_summary(place).model_copy(update={"equivalence": proofs}) for place in places])
-    found = overview.best_cells(Scope([group for group in groups if group.benchmark == "bert"], groups), "")
-    assert [best.cell.framework for best in found if best.leads] == ([starred] if starred else [])
-
-
 @pytest.mark.slow
 def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
     """It has no entry in the contents. If its benchmark is missing, it is shown like any other."""
@@ -261,7 +234,7 @@ def test_a_derived_benchmark_is_folded_into_its_own(tmp_path: Path) -> None:
     assert re.findall(r'<li><a href="#benchmark-([^"]+)"', html) == ["bert"]
     assert html.count('<a href="#benchmark-bert">bert</a>') == 1 and '"#benchmark-bert__aa"' not in html
     fold = html[html.index('<details class="fold">') :].partition("</section>\n</details>")[0]
-    assert "<b>bert__aa</b> The same configurations as bert, measured again" in fold
+    assert "<b>bert__aa</b> The same configurations as bert, measured again" in fold and "by up to 2.7 %" in fold
     assert 'id="benchmark-bert__aa-bz32_fp32"' in fold and "102.7" in fold
     page.write(tmp_path, derived, [], None, tmp_path / "alone.html")
     html = (tmp_path / "alone.html").read_text(encoding="utf-8")
@@ -306,15 +279,6 @@ def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
         ("torch 1n1g, 1n2g, 1n4g", "driver 5.4.1 is old"),
         *((f"torch {topology}", f"made for {topology}") for topology in ("1n1g", "1n2g", "1n4g")),
     ]
-
-
-def test_the_same_again_shows_what_is_noise(tmp_path: Path) -> None:
-    summaries = write_summaries(tmp_path, {"bz32_fp32": write_series(tmp_path, {"1n1g": jitter(100.0)})}, repeats=5)
-    again = write_series(tmp_path, {"1n1g": jitter(102.7)}, benchmark="bert__aa")
-    summaries += write_summaries(tmp_path, {"bz32_fp32": again}, repeats=5)
-    page.write(tmp_path, summaries, [], None, tmp_path / "report.html")
-    text, _ = read(tmp_path / "report.html")
-    assert "differ by up to 2.7 %" in text
 
 
 def test_nothing_at_all(tmp_path: Path) -> None:

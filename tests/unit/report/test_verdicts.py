@@ -227,6 +227,25 @@ def test_a_headline_names_no_winner_that_the_tests_do_not(tmp_path: Path) -> Non
     assert answers.headline(scoped(benchmark(tmp_path / "alone", {"torch": 100.0}))).startswith("torch trains")
 
 
+@pytest.mark.parametrize(
+    ("device", "half", "best"),
+    [
+        (CPU, around(103.0, "jax"), "fp16"),
+        (CPU, [60.0, 130.0, 106.0, 85.0, 140.0], "fp32"),
+        (V100, [60.0, 130.0, 106.0, 85.0, 140.0], "fp16"),
+        (V100, around(100.2, "jax"), "fp32"),
+    ],
+)
+def test_the_headline_takes_the_best_usable_precision(
+    tmp_path: Path, device: dict[str, Any], half: list[float], best: str
+) -> None:
+    """On emulated units fp16 has to be faster. On real ones it must not be slower or the same."""
+    full = benchmark(tmp_path, {"torch": around(100.0)}, device_found=device)
+    scope = scoped(full, benchmark(tmp_path, {"torch": half}, precision="fp16", device_found=device))
+    headline = answers.headline(scope)
+    assert f" in {best} with" in headline and ("does not count" in headline) is (best == "fp32")
+
+
 def test_a_proof_that_ran_out_of_memory_is_not_called_other_mathematics(tmp_path: Path) -> None:
     both = benchmark(tmp_path, {"torch": 100.0, "jax": 120.0})
     (pair,) = scoped(checked(both, torch="equal", jax="oom")).pairs
