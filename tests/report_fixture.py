@@ -22,7 +22,7 @@ from throughline.observe import environment, work
 from throughline.records import SCHEMA, EquivalenceVerdict, Summary
 from throughline.report.analysis import cells, summary
 from throughline.report.render import table_files
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import CSV, Table
 from throughline.report.topic import Scope
 from throughline.study.runs import read_spec
 
@@ -276,8 +276,9 @@ def scoped(*summaries: Summary) -> Scope:
 
 def frame(table: Table | None) -> pd.DataFrame:
     """Return a table as it is written as CSV."""
-    assert table
-    return table_files.csv(table)
+    figures = table and table.in_form(CSV)
+    assert figures
+    return table_files.csv(figures)
 
 
 def run_script(name: str, *arguments: object) -> None:

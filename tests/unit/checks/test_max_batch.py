@@ -116,4 +116,4 @@ def test_rows_and_page(tmp_path: Path) -> None:
     for words in ("Largest batch", "1,500", "1,520 OOM", "1,000 MiB per worker", "n/a: no bf16", "1,500 or more"):
         assert words in text
     assert "bert/max_batch_tf32.json" in text and "nreadable" in text
-    assert len(largest_batch.table(Scope([])).columns) == 8
+    assert largest_batch.table(Scope([])) is None

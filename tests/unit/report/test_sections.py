@@ -28,7 +28,7 @@ from throughline.report.render.page import Results
 from throughline.report.render.table_files import printed
 from throughline.report.render.tables import TEXT, Table
 from throughline.report.topic import Scope
-from throughline.report.topics import TOPICS, hardware, implausible
+from throughline.report.topics import TOPICS, hardware, similar_results
 from throughline.study.result_sections import Goals, Price
 
 GOALS = Goals.model_validate({"efficiency": {"from_nodes": 20}, "utilization": {}})
@@ -115,10 +115,10 @@ def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, 
     run["work"]["matmul_flops_per_s"] /= slower
     run["work"]["matmul_share"] *= slower
     scope = scoped(summary.summarize([*runs, write_record(tmp_path, run)], repeats=1))
-    ((rule, row, text),) = printed(implausible.table(scope))[1]
+    ((rule, row, text),) = printed(similar_results.implausible(scope))[1]
     assert (rule, row) == ("above the measured matrix product", f"bert bz32_{precision}, mxnet-horovod, 1 device")
     assert "1.091 times the" in text and cause in text and "share" not in text and "clock" not in text
-    (note,) = implausible.notes(scope, scope.groups[0])
+    (note,) = similar_results.notes(scope, scope.groups[0])
     assert note.where == "mxnet-horovod, 1 device" and rule in note.text
 
 

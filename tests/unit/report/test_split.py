@@ -13,7 +13,7 @@ from report_fixture import frame, group_of, write_series, write_summary
 from throughline import numbers
 from throughline.records import read_summary
 from throughline.report.analysis import cells, derived_runs
-from throughline.report.render import page, table_files, throughput_plots
+from throughline.report.render import page, table_files, tables, throughput_plots
 from throughline.report.render.plots import PAGE
 from throughline.report.topic import Scope
 from throughline.report.topics import step_breakdown, throughput, write_plots, write_tables
@@ -55,7 +55,7 @@ def test_what_no_run_tells_stays_with_compute(study: Study) -> None:
     assert step_breakdown.split(group, []) == []
     (four,) = step_breakdown.split(group, derived[:1])[1:]
     assert (list(four.parts), four.rest) == (["communication"], "compute and input")
-    rows = frame(topic.csv(Scope([group], derived[:1])))
+    rows = frame(topic.table(Scope([group], derived[:1])))
     assert rows["compute_s"].isna().all() and rows["input_s"].isna().all()
     assert rows["communication_s"].tolist() == pytest.approx([0.0, 0.039])
 
@@ -80,7 +80,7 @@ def test_other_machines_split_nothing_and_it_is_said(
     assert list(four.parts) == ["input"] and four.rest == "compute and communication"
     assert "the runs without it are not comparable: " in four.notes[0] and said in four.notes[0]
     scope = Scope([group], [kept])
-    rows = frame(topic.csv(scope))
+    rows = frame(topic.table(scope))
     assert rows["communication_s"].isna().all() and said in rows["notes"][0] and not list(topic.drawings(scope))
     (text,) = derived_runs.sentences([kept], [group, kept])
     assert text.startswith("2 of 2 are not compared with bert: ") and said in text
@@ -113,8 +113,9 @@ def test_files_and_page(tmp_path: Path, study: Study) -> None:
 def test_the_table_has_the_range_of_every_part(study: Study) -> None:
     def printed(derived: list[cells.Group]) -> tuple[list[str], list[list[str]]]:
         table = topic.table(Scope([study[0]], derived))
-        assert table
-        return table_files.printed(table)
+        shown = table and table.in_form(tables.PAGE)
+        assert shown
+        return table_files.printed(shown)
 
     header, (one, four) = printed(study[1])
     assert header[3:] == ["step, ms", "compute, ms", "communication, ms", "input, ms"]

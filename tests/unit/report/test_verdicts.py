@@ -33,7 +33,7 @@ from throughline.report.analysis import cells, comparison, derived_runs, leader,
 from throughline.report.analysis.summary import Terms
 from throughline.report.render import head, overview, plots, run_logs, throughput_plots
 from throughline.report.topic import Scope
-from throughline.report.topics import comparisons, cost, implausible, throughput
+from throughline.report.topics import comparisons, cost, throughput
 from throughline.study.result_sections import Goals, Price
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
@@ -291,7 +291,7 @@ def test_a_run_without_exchange_is_no_gain_within_noise(tmp_path: Path) -> None:
 
 
 def doubts(found: Summary) -> list[str]:
-    return [str(doubt.rule) for doubt in implausible.about_ours(scoped(found))]
+    return [str(doubt.rule) for doubt in scoped(found).doubts]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The forms of a table in files: Markdown and LaTeX, which look as DLPerf prints them, and CSV, unrounded."""
 
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pandas as pd
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.cells import Cell
 from throughline.report.render import markup
-from throughline.report.render.tables import Table, batch_heading
+from throughline.report.render.tables import CSV, PAGE, Column, Table, batch_heading
 
 
 def printed(table: Table) -> tuple[list[str], list[list[str]]]:
@@ -84,13 +85,34 @@ def csv(table: Table) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(whole, "Int64")) if rows else frame
 
 
-def batch_columns(cell: Cell) -> dict[str, Any]:
+def _batch(cell: Cell) -> dict[str, Any]:
     """Return the batch per device; if the configured batch is not per device, also that batch and what it is of."""
     group = cell.group
     if group.per_device:
         return {"batch_size_per_device": group.batch}
     scaling = {"scaling": "strong", "batch_per_replica": cell.size.batch_per_replica} if group.strong else {}
     return {"batch": group.batch, **scaling, "batch_size_per_device": cell.record.batch_size_per_device}
+
+
+def _of_batch(key: str, subject: Any) -> float | str | None:
+    value: float | str | None = _batch(subject.cell).get(key)
+    return value
+
+
+IDENTITY = (
+    Column("benchmark", read=lambda subject: subject.cell.group.benchmark, forms=(CSV,)),
+    Column("precision", read=lambda subject: subject.cell.group.precision, forms=(CSV,)),
+    Column("batch", read=partial(_of_batch, "batch"), forms=(CSV,), optional=True),
+    Column("scaling", read=partial(_of_batch, "scaling"), forms=(CSV,), optional=True),
+    Column("batch_per_replica", read=partial(_of_batch, "batch_per_replica"), forms=(CSV,), optional=True),
+    Column("batch_size_per_device", read=partial(_of_batch, "batch_size_per_device"), forms=(CSV,)),
+    Column("framework", read=lambda subject: subject.cell.framework, forms=(CSV,)),
+    Column(heading="framework", read=lambda subject: subject.cell.shown, forms=(PAGE,)),
+    Column("topology", "topology", read=lambda subject: str(subject.cell.topology)),
+    Column(heading="precision, batch", forms=(PAGE,),
+           read=lambda subject: f"{subject.cell.group.precision}, {subject.cell.batch}"),
+)  # fmt: skip
+"""Columns that say what the cell of a line is, where a cell may have several lines or a line has its own subject."""
 
 
 def _identity(cell: Cell, parameters: Iterable[str]) -> dict[str, Any]:
@@ -103,7 +125,7 @@ def _identity(cell: Cell, parameters: Iterable[str]) -> dict[str, Any]:
         "model": markup.spreadsheet(summary.model),
         **{name: values.get(name) for name in parameters},
         "precision": group.precision,
-        **batch_columns(cell),
+        **_batch(cell),
         "framework": markup.spreadsheet(cell.framework),
         "topology": str(cell.topology),
         "nodes": cell.topology.nodes,

@@ -244,3 +244,8 @@ def texts(headings: Iterable[str], rows: Iterable[Sequence[str | Entry]], style:
     """Return a table of words for the page."""
     lines = [Line([Entry.words(text) if isinstance(text, str) else text for text in row]) for row in rows]
     return Table([Column(heading=heading) for heading in headings], lines, forms=(PAGE,), style=style)
+
+
+def named(rows: Sequence[Mapping[str, str | None]]) -> Table | None:
+    """Return a table of words for the page, of rows that map each heading to its text; None without rows."""
+    return texts(rows[0], [[text or NOT_KNOWN for text in row.values()] for row in rows]) if rows else None

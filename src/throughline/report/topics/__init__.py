@@ -36,7 +36,8 @@ def write_tables(scope: Scope, folder: Path) -> None:
     """
     for topic in TOPICS:
         table = topic.table(scope)
-        figures = topic.csv(scope) or (table and table.in_form(CSV))
+        figures = topic.csv(scope) or table
+        figures = figures and figures.in_form(CSV)
         text = table and table.in_form(TEXT)
         texts = topic.text(scope) or ([replace(text, heading=topic.title)] if text else [])
         if figures:

@@ -13,7 +13,7 @@ from throughline.numbers import percent, reading
 from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, Theme, save
-from throughline.report.render.tables import Table, texts
+from throughline.report.render.tables import Table, named
 from throughline.report.topic import Drawing, Scope, Topic
 
 LOSS = "loss"
@@ -35,26 +35,29 @@ def read(path: Path) -> Check:
     return Check(read_verdict(path), read_curve(curve) if curve.is_file() else None)
 
 
-def table(scope: Scope) -> Table:
-    """Return a header and a row per check of one benchmark; unknown values are n/a."""
-    figures = list(workloads.of(scope.checks[0].verdict.spec.model).held_out) if scope.checks else []
-    rows = []
-    for check in scope.checks:
-        verdict, spec = check.verdict, check.verdict.spec
-        last = verdict.last.figures if verdict.last else {}
-        against = f" (against {verdict.against}, tolerance {verdict.tolerance:g})" if verdict.against else ""
-        row = [spec.framework, str(spec.topology), f"{spec.precision}, batch {spec.batch}", verdict.verdict]
-        row += [f"{verdict.last.step:,}" if verdict.last else "n/a", *(_text(name, last.get(name)) for name in figures)]
-        rows.append([*row, verdict.reason + against + _begun(check.curve)])
-    return texts(["framework", "topology", "precision", "verdict", "steps", *map(_label, figures), "why"], rows)
+def table(scope: Scope) -> Table | None:
+    """Return a line for each check of one benchmark."""
+    return named([_row(check) for check in scope.checks])
 
 
-def _begun(curve: Curve | None) -> str:
-    """Say which weights a check began with; empty if they were random."""
-    if curve is None or curve.begun_from is None:
-        return ""
-    check, step, _ = curve.begun_from.split(", ")
-    return f". It began with the weights of {check} after {step}"
+def _row(check: Check) -> dict[str, str | None]:
+    verdict, spec, curve = check.verdict, check.verdict.spec, check.curve
+    last = verdict.last.figures if verdict.last else {}
+    why = verdict.reason
+    if verdict.against:
+        why += f" (against {verdict.against}, tolerance {verdict.tolerance:g})"
+    if curve and curve.begun_from:
+        weights, step, _ = curve.begun_from.split(", ")
+        why += f". It began with the weights of {weights} after {step}"
+    return {
+        "framework": spec.framework,
+        "topology": str(spec.topology),
+        "precision": f"{spec.precision}, batch {spec.batch}",
+        "verdict": verdict.verdict,
+        "steps": f"{verdict.last.step:,}" if verdict.last else None,
+        **{_label(name): _text(name, last.get(name)) for name in workloads.of(spec.model).held_out},
+        "why": why,
+    }
 
 
 def _label(name: str) -> str:
@@ -62,10 +65,8 @@ def _label(name: str) -> str:
     return "held-out loss" if name == LOSS else name.replace("_", " ")
 
 
-def _text(name: str, value: float | None) -> str:
-    if value is None:
-        return "n/a"
-    return percent(value, 1) if name.endswith(SHARE) else f"{value:.4f}"
+def _text(name: str, value: float | None) -> str | None:
+    return value if value is None else percent(value, 1) if name.endswith(SHARE) else f"{value:.4f}"
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:

@@ -1,34 +1,35 @@
 """Show the searches for the largest batch that fits."""
 
 from throughline.numbers import mebibytes
-from throughline.records import Largest
-from throughline.report.render.tables import Table, texts
+from throughline.records import Largest, MaxBatch
+from throughline.report.render.tables import Table, named
 from throughline.report.topic import Scope, Topic
 
 
-def table(scope: Scope) -> Table:
-    """Return a row per precision and framework; unknown values are n/a."""
-    header = [
-        "framework",
-        "precision",
-        "topology",
-        "limit",
-        "largest batch per device, or size",
-        "refused",
-        "peak memory, MiB",
-    ]
-    rows = []
-    for search in scope.largest:
-        for framework, largest in search.frameworks.items():
-            limit = f"{search.memory_limit_mb:,} MiB per worker" if search.memory_limit_mb else "none"
-            if largest.device and largest.device.kind != "cpu":
-                limit = largest.device.name
-            refused = f"{largest.smallest_out_of_memory:,}" if largest.smallest_out_of_memory else "n/a"
-            peak = mebibytes(largest.peak_memory_bytes) or "n/a"
-            tries = (f"{t.size or t.batch:,} {'fits' if t.status == 'fits' else 'OOM'}" for t in largest.tries)
-            cell = [framework, search.precision, search.topology, limit, _answer(largest, search.quantity)]
-            rows.append([*cell, refused, peak, ", ".join(tries)])
-    return texts([*header, "tries"], rows)
+def table(scope: Scope) -> Table | None:
+    """Return a line for each precision and framework."""
+    return named([
+        {
+            "framework": framework,
+            "precision": search.precision,
+            "topology": search.topology,
+            "limit": _limit(search, largest),
+            "largest batch per device, or size": _answer(largest, search.quantity),
+            "refused": f"{largest.smallest_out_of_memory:,}" if largest.smallest_out_of_memory else None,
+            "peak memory, MiB": mebibytes(largest.peak_memory_bytes),
+            "tries": ", ".join(
+                f"{each.size or each.batch:,} {'fits' if each.status == 'fits' else 'OOM'}" for each in largest.tries
+            ),
+        }
+        for search in scope.largest
+        for framework, largest in search.frameworks.items()
+    ])  # fmt: skip
+
+
+def _limit(search: MaxBatch, largest: Largest) -> str:
+    if largest.device and largest.device.kind != "cpu":
+        return largest.device.name
+    return f"{search.memory_limit_mb:,} MiB per worker" if search.memory_limit_mb else "none"
 
 
 def _answer(largest: Largest, quantity: str) -> str:

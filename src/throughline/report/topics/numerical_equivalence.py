@@ -11,7 +11,7 @@ from throughline.report.analysis.cells import Group
 from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, save
-from throughline.report.render.tables import NOT_KNOWN, Table, texts
+from throughline.report.render.tables import Table, named
 from throughline.report.topic import Scope, Topic
 
 FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
@@ -76,28 +76,33 @@ def _excesses(updates: Updates) -> list[float]:
 
 
 def table(scope: Scope) -> Table | None:
-    """Return a row for each framework and precision with an equivalence check that says something about updates."""
-    found: dict[tuple[str, str], EquivalenceVerdict] = {}
-    for group in scope.groups:
-        if "__" not in group.name:
-            for framework, proof in (group.summary.equivalence or {}).items():
-                if proof.updates:
-                    found[framework, group.precision] = proof
-    rows = [_row(*place, proof, proof.updates) for place, proof in found.items() if proof.updates]
-    return texts(HEADER, rows) if rows else None
+    """Return a line for each framework and precision with an equivalence check that says something about updates."""
+    found = {
+        (framework, group.precision): (proof, proof.updates)
+        for group in scope.groups
+        if "__" not in group.name
+        for framework, proof in (group.summary.equivalence or {}).items()
+        if proof.updates
+    }
+    return named([_row(*place, *proof) for place, proof in found.items()])
 
 
-def _row(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> list[str]:
-    def short(number: float | None) -> str:
-        return NOT_KNOWN if number is None else f"{number:.1e}"
+def _row(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> dict[str, str | None]:
+    def short(number: float | None) -> str | None:
+        return None if number is None else f"{number:.1e}"
 
-    if updates.verdict == "not compared":
-        found = [f"not compared: {updates.reason}", *[NOT_KNOWN] * 3]
-    else:
-        left = f", {updates.left_out} left out" if updates.left_out else ""
-        found = [f"{updates.compared}{left}", updates.worst or NOT_KNOWN, short(updates.difference)]
-        found += [short(updates.tolerance)]
-    return [framework, precision, proof.verdict, short(proof.largest_difference), *found]
+    compared = f"{updates.compared}" + (f", {updates.left_out} left out" if updates.left_out else "")
+    silent = updates.verdict == "not compared"
+    return {
+        "framework": framework,
+        "precision": precision,
+        "verdict": proof.verdict,
+        "largest difference of a loss": short(proof.largest_difference),
+        "tensors whose updates are compared": f"not compared: {updates.reason}" if silent else compared,
+        "furthest off": None if silent else updates.worst,
+        "its difference": None if silent else short(updates.difference),
+        "tolerated": None if silent else short(updates.tolerance),
+    }
 
 
 INTRO = (
@@ -105,10 +110,6 @@ INTRO = (
     "tensor, are compared with a reference in double precision. A row has the tensor that is furthest off for what is "
     "tolerated. equivalence.json has all tensors, and why some are left out."
 )
-HEADER = [
-    "framework", "precision", "verdict", "largest difference of a loss", "tensors whose updates are compared",
-    "furthest off", "its difference", "tolerated",
-]  # fmt: skip
 TOPIC = Topic(
     "equivalence", "Numerical equivalence", INTRO, order=50, table=table, notes=lambda scope, group: proofs(group)
 )

@@ -13,9 +13,9 @@ from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.notes import Note
 from throughline.report.analysis.slow_ranks import NO_PRODUCT, NO_SOLO, Own, RankStanding
 from throughline.report.render import plots as draws
-from throughline.report.render import table_files, tables
+from throughline.report.render import table_files
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import PAGE, Column, Entry, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
 from throughline.report.topic import Drawing, Scope, Topic
 
 SHOWN = 8
@@ -31,83 +31,61 @@ INTRO = (
     "is from the others, nor that all repeats name the same rank. So a verdict needs repeats: about three with 8 "
     "ranks, five with 3. Two ranks have no verdict, because nobody can tell which of them is wrong."
 )
-ENDS = ("_distance", "_distance_min", "_distance_max", "_coverage", "_p")
 
 
-def csv(scope: Scope) -> Table | None:
-    """Return a line for each rank of each cell, unrounded; None if nothing is known of single ranks."""
-    rows = [
-        {
-            "benchmark": standing.cell.group.benchmark,
-            "precision": standing.cell.group.precision,
-            **table_files.batch_columns(standing.cell),
-            "framework": standing.cell.framework,
-            "topology": str(standing.cell.topology),
-            "rank": standing.rank,
-            "node": standing.node,
-            "device": standing.device,
-            **_columns("solo_step", "_s", standing.solo),
-            "waits_s": standing.waits_s,
-            **_columns("matmul", "_flops_per_s", standing.product),
-            "slow_in": ", ".join(standing.slow) or None,
-        }
-        for standing in scope.ranks
-    ]
-    return tables.records(rows, whole=("rank", "node", "device")) if rows else None
+def _figure(
+    heading: str, name: str, key: str, unit: str, show: Callable[[Any], str], reason: str
+) -> tuple[Column, ...]:
+    """Return the columns of a rank's own figure and of its distance from the others, as a share of their median."""
 
+    def read(value: Callable[[Own], Any]) -> Callable[[RankStanding], Any]:
+        return lambda standing: value(own) if (own := getattr(standing, name)) else None
 
-def _columns(name: str, unit: str, own: Own | None) -> dict[str, Any]:
-    """Return a figure of a rank as columns of the CSV. Distances are shares of the others' median speed."""
-    if own is None:
-        return dict.fromkeys(f"{name}{end}" for end in (unit, *ENDS))
-    low, high = own.distances or (None, None)
-    known = own.standing.distance, low, high, own.coverage, own.standing.p_holm
-    return {f"{name}{unit}": own.standing.median, **dict(zip((f"{name}{end}" for end in ENDS), known, strict=True))}
-
-
-def _figure(heading: str, name: str, show: Callable[[Any], str], reason: str) -> tuple[Column, Column]:
-    """Return the columns of a rank's own figure and of its distance from the others."""
-
-    def value(standing: RankStanding) -> Entry:
-        own: Own | None = getattr(standing, name)
-        return Entry.of(own.standing.median if own else None, show, reason)
-
-    def distance(standing: RankStanding) -> Entry:
-        own: Own | None = getattr(standing, name)
-        if own is None or own.standing.distance is None:
-            return Entry(reason=reason)
+    def distance(own: Own) -> Entry | None:
+        if own.standing.distance is None:
+            return None
         ends = f" ({_signed(own.distances[0])} to {_signed(own.distances[1])})" if own.distances else ""
         return Entry(f"{_signed(own.standing.distance)}{ends}", own.standing.distance)
 
-    return Column(heading=heading, read=value), Column(heading="from the others", read=distance)
+    return (
+        Column(f"{key}_{unit}", heading, read=lambda standing: Entry.of(
+            read(lambda own: own.standing.median)(standing), show, reason)),
+        Column(f"{key}_distance", "from the others", read=lambda standing: read(distance)(standing) or Entry(
+            reason=reason)),
+        Column(f"{key}_distance_min", read=read(lambda own: own.distances and own.distances[0]), forms=(CSV,)),
+        Column(f"{key}_distance_max", read=read(lambda own: own.distances and own.distances[1]), forms=(CSV,)),
+        Column(f"{key}_coverage", read=read(lambda own: own.coverage), forms=(CSV,)),
+        Column(f"{key}_p", read=read(lambda own: own.standing.p_holm), forms=(CSV,)),
+    )  # fmt: skip
 
 
 def _signed(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
-def _verdict(standing: RankStanding) -> str:
+def _verdict(standing: RankStanding) -> Entry:
     if standing.slow:
-        return f"slow: {', '.join(standing.slow)}"
+        slow = ", ".join(standing.slow)
+        return Entry(f"slow: {slow}", slow)
     owns = [own for own in (standing.solo, standing.product) if own and own.distances]
-    judged = any(own.standing.p_holm is not None for own in owns)
-    return "as the others" if judged else "no verdict"
+    return Entry("as the others" if any(own.standing.p_holm is not None for own in owns) else "no verdict")
 
 
-OWN_STEP, STEP_DISTANCE = _figure("own step, ms", "solo", milliseconds, NO_SOLO)
 COLUMNS = (
-    Column(heading="framework", read=lambda standing: standing.cell.shown),
-    Column(heading="topology", read=lambda standing: str(standing.cell.topology)),
-    Column(heading="precision, batch", read=lambda standing: f"{standing.cell.group.precision}, {standing.cell.batch}"),
-    Column(heading="rank", read=lambda standing: standing.rank),
-    Column(heading="node", read=lambda standing: standing.node),
-    Column(heading="device", read=lambda standing: standing.device),
-    OWN_STEP,
-    STEP_DISTANCE,
-    Column(heading="waits, ms", read=lambda standing: Entry.of(standing.waits_s, milliseconds, NO_SOLO)),
-    *_figure("matrix product, FLOP/s", "product", scaled, NO_PRODUCT),
-    Column(heading="verdict", read=_verdict),
+    *table_files.IDENTITY,
+    Column("rank", "rank", read=lambda standing: standing.rank, whole=True),
+    Column("node", "node", read=lambda standing: standing.node, whole=True),
+    Column("device", "device", read=lambda standing: standing.device, whole=True),
+    *_figure("own step, ms", "solo", "solo_step", "s", milliseconds, NO_SOLO),
+    Column("waits_s", "waits, ms", read=lambda standing: Entry.of(standing.waits_s, milliseconds, NO_SOLO)),
+    *_figure("matrix product, FLOP/s", "product", "matmul", "flops_per_s", scaled, NO_PRODUCT),
+    Column("slow_in", "verdict", read=_verdict),
 )
+
+
+def csv(scope: Scope) -> Table | None:
+    """Return a line for each rank of each cell; None if nothing is known of single ranks."""
+    return Table.of(scope.ranks, COLUMNS, forms=(CSV,)) if scope.ranks else None
 
 
 def table(scope: Scope) -> Table | None:

@@ -1,17 +1,18 @@
-"""Show published and imported results beside ours."""
+"""Show published and imported results beside ours, and what is implausible about our own rows."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
+from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
 from throughline.numbers import reading, span
 from throughline.records import Result
-from throughline.report.analysis.cells import Cell
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.notes import Note
 from throughline.report.render import tables, throughput_plots
 from throughline.report.render.plots import Point, Series
-from throughline.report.render.tables import Table, texts
+from throughline.report.render.tables import Table
 from throughline.report.topic import Drawing, Scope, Topic
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -21,27 +22,26 @@ LINES = 6
 
 def csv(scope: Scope) -> Table | None:
     """Return every row of others that is like one of ours, with the ratio of the two; None if there is none."""
-    return tables.records([_record(scope, *pair) for pair in scope.similar]) if scope.similar else None
-
-
-def _record(scope: Scope, cell: Cell, similar: SimilarResult) -> dict[str, Any]:
-    other = similar.other
-    return {
-        "origin": other.origin,
-        "source": other.source,
-        "place": other.place or "",
-        "framework": cell.framework,
-        "topology": str(cell.topology),
-        "precision": cell.group.precision,
-        "batch_size_per_device": other.batch,
-        "samples_per_s": cell.median,
-        "their_samples_per_s": similar.samples_per_s,
-        "ratio": similar.ratio,
-        "ratio_at_least": similar.range[0],
-        "ratio_at_most": similar.range[1],
-        "differs": "; ".join(similar.differs),
-        "implausible": _doubts(scope, other),
-    }
+    rows = [
+        {
+            "origin": similar.other.origin,
+            "source": similar.other.source,
+            "place": similar.other.place or "",
+            "framework": cell.framework,
+            "topology": str(cell.topology),
+            "precision": cell.group.precision,
+            "batch_size_per_device": similar.other.batch,
+            "samples_per_s": cell.median,
+            "their_samples_per_s": similar.samples_per_s,
+            "ratio": similar.ratio,
+            "ratio_at_least": similar.range[0],
+            "ratio_at_most": similar.range[1],
+            "differs": "; ".join(similar.differs),
+            "implausible": _doubts(scope, similar.other),
+        }
+        for cell, similar in scope.similar
+    ]
+    return tables.records(rows) if rows else None
 
 
 def _doubts(scope: Scope, other: Result) -> str:
@@ -49,26 +49,28 @@ def _doubts(scope: Scope, other: Result) -> str:
     return other.implausible or "; ".join(doubt.text for doubt in scope.doubts if doubt.row is other)
 
 
-def table(scope: Scope) -> Table:
-    """Return the same rows as the page shows them. Topologies with the same differences to ours share a row."""
-    alike: defaultdict[tuple[str, ...], list[tuple[Cell, SimilarResult]]] = defaultdict(list)
+def table(scope: Scope) -> Table | None:
+    """Return the same rows as the page shows them. Topologies with the same differences to ours share a line."""
+    lines: dict[tuple[str, ...], list[tuple[str, str]]] = {}
     for cell, similar in scope.similar:
         other, group = similar.other, cell.group
         ours = f"{cell.shown}, {group.precision}, {group.batch_name}"
         theirs = f"{other.origin}: {other.source}, {other.framework}"
-        alike[ours, theirs, "; ".join(similar.differs)].append((cell, similar))
-    rows = []
-    for (ours, theirs, differs), results in alike.items():
-        doubts = [(cell.topology, _doubts(scope, similar.other)) for cell, similar in results]
-        ratios = "\n".join(_ratio(cell, similar) for cell, similar in results)
-        rows.append([ours, theirs, ratios, differs, "\n".join(f"{name}: {text}" for name, text in doubts if text)])
-    return texts(["ours", "theirs", "our speed over theirs, with its range", "theirs differ in", "implausible"], rows)
-
-
-def _ratio(cell: Cell, similar: SimilarResult) -> str:
-    speeds = f"{reading(cell.median)} / {reading(similar.samples_per_s)}"
-    text = f"{cell.topology}: {speeds} = {similar.ratio:.3f} ({span(similar.range, 3)})"
-    return text.replace(" ", NO_BREAK)
+        speeds = f"{reading(cell.median)} / {reading(similar.samples_per_s)}"
+        ratio = f"{cell.topology}: {speeds} = {similar.ratio:.3f} ({span(similar.range, 3)})".replace(" ", NO_BREAK)
+        doubts = _doubts(scope, other)
+        place = lines.setdefault((ours, theirs, "; ".join(similar.differs)), [])
+        place.append((ratio, f"{cell.topology}: {doubts}" if doubts else ""))
+    return tables.named([
+        {
+            "ours": ours,
+            "theirs": theirs,
+            "our speed over theirs, with its range": "\n".join(ratio for ratio, _ in results),
+            "theirs differ in": differs,
+            "implausible": "\n".join(doubt for _, doubt in results if doubt),
+        }
+        for (ours, theirs, differs), results in lines.items()
+    ])  # fmt: skip
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -102,4 +104,32 @@ INTRO = (
     "ratio is our median divided by their figure. Its range is that of our slowest and our fastest repeat, divided by "
     "the largest and the smallest value that their printed digits allow."
 )
-TOPIC = Topic("beside", "Beside others", INTRO, order=190, csv=csv, table=table, drawings=drawings)
+BESIDE = Topic("beside", "Beside others", INTRO, order=190, csv=csv, table=table, drawings=drawings)
+
+
+def _about_ours(scope: Scope) -> list[tuple[Doubt, str]]:
+    """Return the doubts about our rows, each with the framework and the number of its devices."""
+    ours = [(doubt, doubt.row.devices or 0) for doubt in scope.doubts if doubt.row.origin == "measured"]
+    return [(doubt, f"{doubt.row.framework}, {count} device{'' if count == 1 else 's'}") for doubt, count in ours]
+
+
+def implausible(scope: Scope) -> Table | None:
+    """Return a line for each doubt about our rows. Doubts about rows of others stand beside those rows."""
+    return tables.named([
+        {"rule": doubt.rule, "row": f"{doubt.row.source}, {where}", "how it follows": doubt.text}
+        for doubt, where in _about_ours(scope)
+    ])  # fmt: skip
+
+
+def notes(scope: Scope, group: Group) -> Iterator[Note]:
+    """Yield a warning for each of the group's rows that is implausible."""
+    for doubt, where in _about_ours(scope):
+        if doubt.row.source == f"{group.benchmark} {group.name}":
+            yield Note(where, f"implausible: {doubt.rule} (see Implausible figures)", "warning")
+
+
+RULES = (
+    "Rules check every row, whoever measured it; docs/compare.md lists them. A figure with more printed digits is "
+    "checked more exactly."
+)
+IMPLAUSIBLE = Topic("implausible", "Implausible figures", RULES, order=200, table=implausible, notes=notes)

@@ -22,16 +22,15 @@ from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.derived_runs import derived
 from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
-from throughline.report.render import table_files, tables
+from throughline.report.render import table_files
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import NOT_KNOWN, PAGE, Column, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
 from throughline.report.render.throughput_plots import settings
 from throughline.report.topic import Drawing, Scope, Topic
 
 EXTRAS = {"communication": "no_gradient_sync", "input": "synthetic"}
 """Map a part of the step to the derived runs that leave it out."""
 FIELDS = {
-    "_s": "shown_s",
     "_difference_s": "median_s",
     "_difference_min_s": "low_s",
     "_difference_max_s": "high_s",
@@ -137,58 +136,53 @@ def _splits(scope: Scope) -> list[Split]:
     return [step for group in scope.groups for step in split(group, scope.everything)]
 
 
-def csv(scope: Scope) -> Table | None:
-    """Return a line for each split, in unrounded seconds; None if there are no derived runs."""
-    rows = [
-        {
-            "benchmark": step.cell.group.benchmark,
-            "precision": step.cell.group.precision,
-            **table_files.batch_columns(step.cell),
-            "framework": step.cell.framework,
-            "topology": str(step.cell.topology),
-            "devices": step.cell.topology.world,
-            "step_s": step.step_s,
-            "compute_s": step.rest_s if len(step.parts) == len(EXTRAS) else None,
-            **{
-                f"{name}{end}": getattr(step.parts.get(name), field, None)
-                for name in EXTRAS
-                for end, field in FIELDS.items()
-            },
-            "notes": "; ".join(step.notes),
-        }
-        for step in _splits(scope)
-    ]
-    return tables.records(rows) if rows else None
-
-
 def _time(step: Split, seconds: float) -> str:
     return f"{milliseconds(seconds)} ({percent(seconds / step.step_s)})"
 
 
-def _part_text(name: str, step: Split) -> str:
+def _compute(step: Split) -> Entry:
+    """Return the rest; its seconds are those of computing only if both parts are known."""
+    beside = "" if step.rest == "compute" else f", {step.rest}"
+    return Entry(_time(step, step.rest_s) + beside, None if beside else step.rest_s)
+
+
+def _part_entry(name: str, step: Split) -> Entry:
     """Return time, share, range and doubt of a part."""
     part = step.parts.get(name)
     if part is None or part.control:
-        return NOT_KNOWN if part is None else f"0, {part.doubt}"
+        return Entry() if part is None else Entry(f"0, {part.doubt}", part.shown_s)
     ends = f"{milliseconds(part.low_s)} to {milliseconds(part.high_s)}" if part.n > 1 else ""
-    return ", ".join(text for text in (_time(step, part.shown_s), ends, part.doubt) if text)
+    texts = (_time(step, part.shown_s), ends, part.doubt)
+    return Entry(", ".join(text for text in texts if text), part.shown_s)
+
+
+def _field(name: str, field: str, step: Split) -> float | None:
+    value: float | None = getattr(step.parts.get(name), field, None)
+    return value
 
 
 COLUMNS = (
-    Column(heading="framework", read=lambda step: step.cell.shown),
-    Column(heading="topology", read=lambda step: str(step.cell.topology)),
-    Column(heading="precision, batch", read=lambda step: f"{step.cell.group.precision}, {step.cell.batch}"),
-    Column(heading="step, ms", read=lambda step: milliseconds(step.step_s)),
-    Column(heading="compute, ms", read=lambda step: _time(step, step.rest_s) + (
-        "" if step.rest == "compute" else f", {step.rest}")),
-    *(Column(heading=f"{name}, ms", read=partial(_part_text, name)) for name in EXTRAS),
-)  # fmt: skip
+    *table_files.IDENTITY,
+    Column("devices", read=lambda step: step.cell.topology.world, forms=(CSV,)),
+    Column("step_s", "step, ms", read=lambda step: step.step_s, show=milliseconds),
+    Column("compute_s", "compute, ms", read=_compute),
+    *(
+        column
+        for name in EXTRAS
+        for column in (
+            Column(f"{name}_s", f"{name}, ms", read=partial(_part_entry, name)),
+            *(Column(f"{name}{end}", read=partial(_field, name, field), forms=(CSV,)) for end, field in FIELDS.items()),
+        )
+    ),
+    Column("notes", read=lambda step: "; ".join(step.notes), forms=(CSV,)),
+)
 
 
 def table(scope: Scope) -> Table | None:
-    """Return a line for each split: the step and its parts in ms, with their shares and ranges."""
-    steps = [step for step in _splits(scope) if step.parts]
-    return Table.of(steps, COLUMNS, forms=(PAGE,)) if steps else None
+    """Return a line for each split: the step and its parts, with their shares and ranges. None without derived runs."""
+    steps = [step for group in scope.groups for step in split(group, scope.everything)]
+    forms = (PAGE, CSV) if any(step.parts for step in steps) else (CSV,)
+    return Table.of(steps, COLUMNS, forms=forms) if steps else None
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -257,7 +251,6 @@ TOPIC = Topic(
     "Where a step's time goes",
     INTRO,
     order=30,
-    csv=csv,
     table=table,
     drawings=drawings,
     notes=notes,
