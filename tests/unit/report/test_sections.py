@@ -157,10 +157,14 @@ def test_what_compile_auto_did_is_in_the_title_and_an_eager_step_is_said(
     assert len(texts) == len(said) and all(words in text for words, text in zip(said, texts, strict=True))
 
 
-def test_a_title_names_the_frameworks_that_multiply_in_fp32(tmp_path: Path) -> None:
-    settings: dict[str, dict[str, str]] = {"torch": {"emulated_products": "of float16 numbers in float32"}, "jax": {}}
-    group = group_of(with_settings(tmp_path, settings, precision="fp16"))
-    assert titles.title(group).endswith("& W/ products in fp32, rounded to fp16, in torch")
+@pytest.mark.parametrize(
+    ("settings", "end"),
+    [({"emulated_products": "of float16 numbers in float32"}, "W/ products in fp32, rounded to fp16, in torch"),
+     ({"data": "synthetic files"}, "W/ synthetic files")],
+)  # fmt: skip
+def test_a_title_names_what_frameworks_say_that_they_do(tmp_path: Path, settings: dict[str, str], end: str) -> None:
+    group = group_of(with_settings(tmp_path, {"torch": settings, "jax": {}}, precision="fp16"))
+    assert titles.title(group).endswith(f"& {end}")
 
 
 def test_the_best_value_is_that_of_all_batch_sizes(tmp_path: Path) -> None:
