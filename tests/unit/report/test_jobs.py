@@ -13,7 +13,7 @@ from report_fixture import read_csv, scoped, summarized, write_series
 from throughline.comparables import published as published_results
 from throughline.records import Summary
 from throughline.report.analysis import summary
-from throughline.report.topics import published_jobs, whole_jobs, write_tables
+from throughline.report.topics import whole_jobs, write_tables
 from throughline.spec.job import FIGURES, EpochsJob, figures
 from throughline.study.result_sections import Price
 
@@ -80,7 +80,7 @@ def test_our_table_is_the_published_one_to_the_last_digit(
 
 def test_published_jobs_stand_beside_ours(summaries: dict[str, dict[str, Summary]], tmp_path: Path) -> None:
     """The rows of the file of published results have every printed digit, and are like none of our cells' speeds."""
-    ours = [published_jobs.row(row) for row in published_results.jobs("deberta-v3-base")]
+    ours = [whole_jobs.row(row) for row in published_results.jobs("deberta-v3-base")]
     assert [row["name"] for row in ours] == [row["Name"] for row in ROWS]
     figures_of = [[whole_jobs.digits(row[name]) for name in [*ROWS[0]][1:]] for row in ours]
     assert figures_of == [[*row.values()][1:] for row in ROWS]
@@ -92,7 +92,7 @@ def test_published_jobs_stand_beside_ours(summaries: dict[str, dict[str, Summary
     assert [row["measured_by"] for row in rows] == ["measured here", "Beijing supercomputing centre"]
     assert rows[0]["train/train_runtime"] == rows[1]["train/train_runtime"] == "203.6953"
     assert not any(result.other.is_job for _, result in scope.similar)
-    assert published_jobs.table(scoped(*summaries["V100"].values())) is None  # a model without such rows
+    assert whole_jobs.beside(scoped(*summaries["V100"].values())) is None  # a model without such rows
 
 
 def test_throughput_without_evaluations_and_the_price_stand_beside_it(

@@ -14,12 +14,12 @@ from throughline import workloads
 from throughline.numbers import MIB
 from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs
-from throughline.report.analysis.option_changes import Figures, OffOn, switched
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
 from throughline.report.topics import oneflow_cases, options_off_and_on, write_tables
 from throughline.report.topics.oneflow_cases import Case
+from throughline.report.topics.options_off_and_on import Figures, OffOn, switched
 from throughline.spec import Topology
 
 # OneFlow, "Megatron-LM" measurements for OSDI (DLPerf), 2020-12-08 and -09: GPT-2 small, 8 V100 a machine, fp16.
@@ -59,8 +59,8 @@ def published_cases() -> list[Case]:
 
 def changes(both: OffOn) -> list[str]:
     """Memory in MiB, use in per cent, and throughput, as the page shows how they change."""
-    scales = ((both.memory, 1 / MIB), (both.utilization, 100), (both.throughput, 1))
-    return [options_off_and_on.text(change, scale) for change, scale in scales]
+    scales = {"memory_bytes": 1 / MIB, "utilization_share": 100, "samples_per_s": 1}
+    return [options_off_and_on.text(both.change(figure), scale) for figure, scale in scales.items()]
 
 
 def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
@@ -177,5 +177,5 @@ def test_bytes_saved_are_told_of_gpus_alone(tmp_path: Path) -> None:
         group_of(block(tmp_path, name, 700, {"1n2g": 9.0}, device_found=CPU, options={"sharding": kind}))
         for name, kind in (("plain", "none"), ("split", "zero1"))
     )
-    ((_, both),) = switched(judged_pairs.judge([on], [off, on]))
-    assert both.memory.by == 0 and both.saved_bytes_per_parameter is None
+    (both,) = switched(judged_pairs.judge([on], [off, on]))
+    assert both.change("memory_bytes").by == 0 and both.saved_bytes_per_parameter is None

@@ -16,13 +16,17 @@ from throughline.report.analysis import cells, summary
 from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.render.plots import LIGHT
-from throughline.report.topics.sweeps import sweeps
+from throughline.report.topics.sweeps import SHOWN, Sweep, sweeps
 from throughline.study.runs import read_spec
 
 WIDE = {
     "model": "wide-deep", "vocabulary": 1000, "embedding": 16, "hidden": 2, "table": "rows", "update": "lazy",
     "corpus": None,
 }  # fmt: skip
+
+
+def points(sweep: Sweep, name: str, quantity: str) -> list[tuple[float, float | None]]:
+    return [(value, SHOWN[quantity][1](cell)) for value, cell in sweep.lines[name]]
 
 
 def written(root: Path, benchmark: str, batch: int, latency_ms: float, **changes: Any) -> Summary:
@@ -53,9 +57,9 @@ def test_a_sweep_has_the_cells_that_differ_in_one_number_alone(tmp_path: Path, m
     by_batch, by_vocabulary = sweeps(cells.groups(summaries))
     assert (by_batch.key, by_batch.benchmark, by_vocabulary.key) == ("batch", "batches", "vocabulary")
     for name in ("torch 1n1g", "torch 1n2g"):
-        assert [(one.value, one.latency_ms) for one in by_batch.lines[name]] == [(64, 1), (128, 2), (256, 4)]
-        assert [(one.value, one.latency_ms) for one in by_vocabulary.lines[name]] == [(1000, 1), (2000, 2), (4000, 4)]
-        assert [one.memory_gb for one in by_vocabulary.lines[name]] == [1, 2, 4]
+        assert points(by_batch, name, "latency") == [(64, 1), (128, 2), (256, 4)]
+        assert points(by_vocabulary, name, "latency") == [(1000, 1), (2000, 2), (4000, 4)]
+        assert points(by_vocabulary, name, "memory") == [(1000, 1), (2000, 2), (4000, 4)]
     text = page_of(tmp_path, summaries)
     for name in ("latency", "memory"):
         assert f"{name} over vocabulary: wide-deep, fp32, batch 64 per device" in text

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from throughline import workloads
 from throughline.numbers import percent, reading
 from throughline.report.analysis.cells import Cell, Group
+from throughline.report.render.table_files import IDENTITY
 from throughline.report.render.tables import PAGE, Column, Table
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics.single_calls import Reached, reached
@@ -60,10 +61,7 @@ def _same(call: Reached) -> tuple[object, ...]:
 
 
 COLUMNS = (
-    Column(heading="precision", read=lambda part: part.cell.group.precision),
-    Column(heading="batch", read=lambda part: str(part.cell.group.batch)),
-    Column(heading="framework", read=lambda part: part.cell.shown),
-    Column(heading="topology", read=lambda part: str(part.cell.topology)),
+    *IDENTITY,
     Column(heading="TFLOPS a device", read=lambda part: reading(part.tflops)),
     Column(heading="layer alone", read=lambda part: reading(part.layer.value)),
     Column(heading="share", read=lambda part: percent(part.share)),

@@ -9,10 +9,9 @@ from throughline import workloads
 from throughline.numbers import MIB
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.comparison import Pair
-from throughline.report.analysis.option_changes import Change, Figures, OffOn, option
 from throughline.report.render.tables import CSV, PAGE, Column, Table
 from throughline.report.topic import Scope, Topic
-from throughline.report.topics.options_off_and_on import as_printed
+from throughline.report.topics.options_off_and_on import Change, Figures, OffOn, as_printed, option
 from throughline.spec import Topology
 
 
@@ -77,7 +76,7 @@ def printed(cases: Iterable[Case]) -> Table:
     rows = []
     for first, (_, here) in enumerate(groupby(cases, key=lambda case: case.topology), start=1):
         for second, case in enumerate(here, start=1):
-            change = OffOn(case.off, case.figures) if case.off else None
+            both = OffOn(case.off, case.figures) if case.off else None
             memory = as_printed(case.figures.memory_bytes, 1 / MIB)
             throughput = as_printed(case.figures.samples_per_s, 1)
             rows.append({
@@ -85,9 +84,9 @@ def printed(cases: Iterable[Case]) -> Table:
                 "test_num": f"test-{first}-{second}",
                 "test_desc": case.description,
                 "case": case.name,
-                "gpu_mem(MiB)": memory + (_bracket(change.memory, 1 / MIB) if change else ""),
-                "gpu_util(%)": as_printed(case.figures.utilization, 100),
-                "throughput(samples/s)": throughput + (_bracket(change.throughput) if change else ""),
+                "gpu_mem(MiB)": memory + (_bracket(both.change("memory_bytes"), 1 / MIB) if both else ""),
+                "gpu_util(%)": as_printed(case.figures.utilization_share, 100),
+                "throughput(samples/s)": throughput + (_bracket(both.change("samples_per_s")) if both else ""),
                 "framework": case.framework,
                 "precision": case.precision,
             })  # fmt: skip

@@ -1,12 +1,13 @@
 """Show cells with an option off and on: memory, utilization and throughput, and how they change."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from throughline.numbers import MIB, percent
+from throughline.records import CellRecord
 from throughline.report.analysis.comparison import Pair
-from throughline.report.analysis.option_changes import Change, OffOn, option, switched
 from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
 from throughline.report.topic import Scope, Topic
 
@@ -15,62 +16,137 @@ ELSEWHERE = (
     "saves about 17 bytes per parameter. DeepSpeed's stage 1 saves about 12 (an fp32 copy of the weights and two "
     "moments). PyTorch's ZeroRedundancyOptimizer saves 8 (two moments)."
 )
-Both = tuple[Pair, OffOn]
-IN_CSV: dict[str, Callable[[Pair], Any]] = {
-    "precision": lambda pair: pair.other.group.precision,
-    "batch": lambda pair: pair.other.group.batch,
-    "framework": lambda pair: pair.other.framework,
-    "topology": lambda pair: str(pair.other.topology),
-    "devices": lambda pair: pair.other.topology.world,
-}
 
 
-def _pair(key: str, read: Callable[[Pair], Any]) -> Column:
-    """Return a column of the CSV that is read from the pair."""
-    return Column(key, read=lambda both: read(both[0]), forms=(CSV,))
+@dataclass(frozen=True)
+class Change:
+    """One figure without an option and with it; None if it is not known."""
+
+    off: float | None
+    on: float | None
+
+    @property
+    def by(self) -> float | None:
+        return None if self.off is None or self.on is None else self.on - self.off
+
+    @property
+    def share(self) -> float | None:
+        """The change as a share of the figure without the option."""
+        return None if self.by is None or not self.off else self.by / self.off
+
+    @property
+    def arrow(self) -> str:
+        return "" if not self.by else "↑" if self.by > 0 else "↓"
 
 
-def _columns(name: str, heading: str, scale: float, read: Callable[[OffOn], Change]) -> list[Column]:
+@dataclass(frozen=True)
+class Figures:
+    """The figures of a cell. utilization_share: the share of time in which GPUs, or CPU threads, worked."""
+
+    memory_bytes: float | None
+    utilization_share: float | None
+    samples_per_s: float | None
+
+    @classmethod
+    def of(cls, cell: CellRecord) -> "Figures":
+        """Return a cell's figures. Memory is what the driver counts (nvidia-smi), else what the largest rank held."""
+        gpu, threads = (cell.utilization.gpu, cell.utilization.cpu) if cell.utilization else (None, None)
+        used = cell.memory.device_used_bytes if cell.memory and gpu is not None else None
+        memory = cell.peak_memory_bytes if used is None else used
+        return cls(memory, threads if gpu is None else gpu, cell.median_speed)
+
+
+@dataclass(frozen=True)
+class OffOn:
+    """The figures of two cells that differ in one option. pair: the two cells.
+
+    saves_from: for sharding on GPUs, the number of parameters whose states other replicas hold for this rank. On a CPU
+    it is None: what a process holds besides its tensors hides what sharding saves.
+    """
+
+    off: Figures
+    on: Figures
+    saves_from: float | None = None
+    pair: Pair | None = None
+
+    def change(self, figure: str) -> Change:
+        return Change(getattr(self.off, figure), getattr(self.on, figure))
+
+    @property
+    def saved_bytes_per_parameter(self) -> float | None:
+        """The memory that sharding saves per parameter.
+
+        It differs between kinds of sharding, and does not depend on the model or the number of replicas.
+        """
+        by = self.change("memory_bytes").by
+        return None if by is None or not self.saves_from else -by / self.saves_from
+
+
+def option(pair: Pair) -> str:
+    """Return the option that a pair of the kind `switches` compares."""
+    return pair.what.partition(" ")[0]
+
+
+def switched(pairs: Iterable[Pair]) -> Iterator[OffOn]:
+    """Yield the figures of every pair of two benchmarks that differ in one option."""
+    for pair in pairs:
+        if pair.kind == "switches":
+            off, on, kept = pair.base.record, pair.other.record, None
+            device = pair.other.group.summary.device
+            if option(pair) == "sharding" and device and device.kind != "cpu":
+                kept = int(pair.base.settings.get("parameters") or 0) * (1 - 1 / on.replicas)
+            yield OffOn(Figures.of(off), Figures.of(on), kept, pair)
+
+
+def _in_csv(key: str, read: Callable[[Pair], Any]) -> Column:
+    return Column(key, read=lambda both: read(both.pair), forms=(CSV,))
+
+
+def _columns(figure: str, heading: str, scale: float) -> list[Column]:
     """Return the column of a change on the page, and its figures in the CSV: off, on, the change, and its share."""
     parts = {"off": "off", "on": "on", "change": "by", "change_of_off": "share"}
     return [
-        Column(heading=heading, read=lambda both: text(read(both[1]), scale), forms=(PAGE,)),
-        *(Column(f"{name}_{part}", read=partial(_part, read, field), forms=(CSV,)) for part, field in parts.items()),
+        Column(heading=heading, read=lambda both: text(both.change(figure), scale), forms=(PAGE,)),
+        *(Column(f"{figure}_{part}", read=partial(_part, figure, name), forms=(CSV,)) for part, name in parts.items()),
     ]
 
 
-def _part(read: Callable[[OffOn], Change], field: str, both: Both) -> float | None:
-    value: float | None = getattr(read(both[1]), field)
+def _part(figure: str, name: str, both: OffOn) -> float | None:
+    value: float | None = getattr(both.change(figure), name)
     return value
 
 
-def table(scope: Scope) -> Table | None:
-    """Return a line for each pair with a benchmark that does not have the option on; None if there is none."""
-    columns = (
-        _pair("benchmark", lambda pair: pair.other.group.benchmark),
-        _pair("without", lambda pair: pair.base.group.benchmark),
-        Column("switched_on", "switched on", read=lambda both: _switched_on(both[0])),
-        Column(heading="where", read=lambda both: both[0].other.where, forms=(PAGE,)),
-        *(_pair(key, read) for key, read in IN_CSV.items()),
-        *_columns("memory_bytes", "memory, MiB", 1 / MIB, lambda both: both.memory),
-        *_columns("utilization_share", "utilization, %", 100, lambda both: both.utilization),
-        *_columns("samples_per_s", scope.groups[0].unit if scope.groups else "", 1, lambda both: both.throughput),
-        Column("saved_bytes_per_parameter", "bytes saved", read=_saved),
-        Column("verdict", "throughput is", read=lambda both: Entry.words(
-            both[0].words, chip=both[0].verdict.replace(" ", "-"))),
-    )  # fmt: skip
-    pairs = list(switched(scope.pairs))
-    return Table.of(pairs, columns, forms=(PAGE, CSV)) if pairs else None
-
-
-def _saved(both: Both) -> Entry:
-    saved = both[1].saved_bytes_per_parameter
+def _saved(both: OffOn) -> Entry:
+    saved = both.saved_bytes_per_parameter
     return Entry("" if saved is None else f"{saved:.1f}", saved)
 
 
 def _switched_on(pair: Pair) -> str:
     """Return what is switched on, such as `sharding optimizer` or `compile`."""
     return pair.what.partition(" over ")[0]
+
+
+def table(scope: Scope) -> Table | None:
+    """Return a line for each pair with a benchmark that does not have the option on; None if there is none."""
+    columns = (
+        _in_csv("benchmark", lambda pair: pair.other.group.benchmark),
+        _in_csv("without", lambda pair: pair.base.group.benchmark),
+        Column("switched_on", "switched on", read=lambda both: _switched_on(both.pair)),
+        Column(heading="where", read=lambda both: both.pair.other.where, forms=(PAGE,)),
+        _in_csv("precision", lambda pair: pair.other.group.precision),
+        _in_csv("batch", lambda pair: pair.other.group.batch),
+        _in_csv("framework", lambda pair: pair.other.framework),
+        _in_csv("topology", lambda pair: str(pair.other.topology)),
+        _in_csv("devices", lambda pair: pair.other.topology.world),
+        *_columns("memory_bytes", "memory, MiB", 1 / MIB),
+        *_columns("utilization_share", "utilization, %", 100),
+        *_columns("samples_per_s", scope.groups[0].unit if scope.groups else "", 1),
+        Column("saved_bytes_per_parameter", "bytes saved", read=_saved),
+        Column("verdict", "throughput is", read=lambda both: Entry.words(
+            both.pair.words, chip=both.pair.verdict.replace(" ", "-"))),
+    )  # fmt: skip
+    found = list(switched(scope.pairs))
+    return Table.of(found, columns, forms=(PAGE, CSV)) if found else None
 
 
 def text(change: Change, scale: float) -> str:
@@ -89,7 +165,7 @@ def remarks(scope: Scope) -> Iterator[str]:
         "rank held; on a CPU that is the whole process, libraries included. Utilization is the share of the window "
         "in which GPUs, on a CPU the workers' threads, were busy."
     )
-    pairs = [pair for pair, _ in switched(scope.pairs)]
+    pairs = [pair for pair in scope.pairs if pair.kind == "switches"]
     yield from dict.fromkeys(
         f"{_switched_on(pair)}: off is {pair.base.group.benchmark}, on is {pair.other.group.benchmark}."
         for pair in pairs

@@ -7,6 +7,7 @@ else in common. Only workloads whose published tables state single iterations ha
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from matplotlib.figure import Figure as Plot
@@ -14,32 +15,35 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from throughline.numbers import reading
 from throughline.report.analysis.cells import Cell, Group
-from throughline.report.analysis.option_changes import Figures
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.topics.options_off_and_on import Figures
 
 LEAST = 3
 """The fewest points of a sweep."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """A cell at one value of the swept number."""
+def _latency_ms(cell: Cell) -> float | None:
+    """Return the latency of the median step; None if it is not known."""
+    named = {(figure.name, figure.at): figure.value for figure in cell.record.figures}
+    return named.get(("latency", "median"))
 
-    value: float
-    cell: Cell
 
-    @property
-    def latency_ms(self) -> float | None:
-        """The latency of the median step; None if it is not known."""
-        figures = self.cell.record.figures
-        return next((figure.value for figure in figures if (figure.name, figure.at) == ("latency", "median")), None)
+def _memory_gb(cell: Cell) -> float | None:
+    used = Figures.of(cell.record).memory_bytes
+    return None if used is None else used / 1e9
 
-    @property
-    def memory_gb(self) -> float | None:
-        used = Figures.of(self.cell.record).memory_bytes
-        return None if used is None else used / 1e9
+
+Read = Callable[[Cell], float | None]
+SHOWN: dict[str, tuple[str, Read]] = {"latency": ("ms", _latency_ms), "memory": ("GB", _memory_gb)}
+"""Map each quantity that is drawn to its unit and to the function that reads it."""
+Points = list[tuple[float, Cell]]
+"""Cells, each with its value of the swept number."""
+CROWDED = 9
+"""With more values than this, only every second one has a tick."""
+FAR = 16
+"""The y axis is logarithmic if the largest value is more than so many times the smallest one."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +53,12 @@ class Sweep:
     key: str
     benchmark: str
     words: str
-    lines: dict[str, list[Point]]
+    lines: dict[str, Points]
 
 
 def sweeps(groups: Sequence[Group]) -> list[Sweep]:
     """Return all sweeps over these groups, each with the first benchmark that it includes."""
-    swept: dict[tuple[Any, ...], dict[str, list[Point]]] = {}
+    swept: dict[tuple[Any, ...], dict[str, Points]] = {}
     for group in (group for group in groups if group.by_iteration):
         summary, parameters = group.summary, group.summary.parameters
         common = (
@@ -67,32 +71,19 @@ def sweeps(groups: Sequence[Group]) -> list[Sweep]:
                 rest = (item for item in parameters.items() if item[0] != name)
                 keys[name, None, *common, *rest, group.batch] = value
             for key, value in keys.items():
-                swept.setdefault(key, {}).setdefault(cell.name, []).append(Point(float(value), cell))
+                swept.setdefault(key, {}).setdefault(cell.name, []).append((float(value), cell))
     found = []
     for (key, *_), lines in swept.items():
         long = {
-            name: sorted(points, key=lambda point: point.value)
+            name: sorted(points, key=itemgetter(0))
             for name, points in lines.items()
-            if len({point.value for point in points}) >= LEAST
+            if len({value for value, _ in points}) >= LEAST
         }
         if long:
-            first = next(iter(lines.values()))[0].cell.group
+            first = next(iter(lines.values()))[0][1].group
             batch = "" if key == "batch" else f", {first.batch_text}"
             found.append(Sweep(key, first.benchmark, f"{first.summary.model}, {first.precision}{batch}", long))
     return found
-
-
-Read = Callable[[Point], float | None]
-CROWDED = 9
-"""With more values than this, only every second one has a tick."""
-FAR = 16
-
-
-SHOWN: dict[str, tuple[str, Read]] = {
-    "latency": ("ms", lambda point: point.latency_ms),
-    "memory": ("GB", lambda point: point.memory_gb),
-}
-"""Map each quantity that is drawn to its unit and to the function that reads it."""
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -101,10 +92,10 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     A sweep over several benchmarks is only on the page, not in files.
     """
     for number, sweep in enumerate(sweep for sweep in sweeps(scope.everything) if sweep.benchmark == scope.benchmark):
-        points = [point for line in sweep.lines.values() for point in line]
-        whole = all(point.cell.group.benchmark == scope.benchmark for point in points)
+        swept = [cell for points in sweep.lines.values() for _, cell in points]
+        whole = all(cell.group.benchmark == scope.benchmark for cell in swept)
         for name, (unit, read) in SHOWN.items():
-            if any(read(point) is not None for point in points):
+            if any(read(cell) is not None for cell in swept):
                 heading = f"{name} over {sweep.key}"
                 drawn = partial(draw, sweep, heading, unit, read)
                 words = f"{heading}: {sweep.words}; a line for each framework and topology"
@@ -118,7 +109,7 @@ def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plo
     axes.set_xscale("log", base=2)
     labels, ticks = [], set()
     for index, (name, points) in enumerate(sweep.lines.items()):
-        known = [(point.value, value) for point in points if (value := read(point)) is not None]
+        known = [(at, value) for at, cell in points if (value := read(cell)) is not None]
         if known:
             values, figures = zip(*known, strict=True)
             colour, marker = theme.colour(index), theme.marker(index)

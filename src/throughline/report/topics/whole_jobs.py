@@ -1,11 +1,18 @@
-"""Whole jobs: the table that users of Hugging Face's Trainer know, with columns for the optimizer steps alone."""
+"""Whole jobs: the table that users of Hugging Face's Trainer know, with columns for the optimizer steps alone.
+
+A second table has the jobs that others have published for the same model, between ours.
+"""
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 from throughline import gpus
+from throughline.comparables import published
 from throughline.numbers import percent, reading
-from throughline.report.analysis.cells import Cell
+from throughline.records import Result
+from throughline.report.analysis.cells import PRECISIONS, Cell
 from throughline.report.render.tables import Column, Table
 from throughline.report.topic import Scope, Topic
 from throughline.spec import job
@@ -84,4 +91,48 @@ def table(scope: Scope) -> Table | None:
     return Table.of_groups(scope.groups, [*THEIRS, *OURS]) if any(map(is_job, scope.cells)) else None
 
 
-TOPIC = Topic("jobs", "Whole jobs", INTRO, order=20, table=table)
+JOBS = Topic("jobs", "Whole jobs", INTRO, order=20, table=table)
+
+
+WHO = {"measured_by": "measured by", "framework": "framework"}
+KEYS = ["name", *WHO, *list(READ)[1:]]
+COLUMNS = [Column(key, WHO.get(key, key), read=itemgetter(key), show=digits) for key in KEYS]
+
+
+def beside(scope: Scope) -> Table | None:
+    """Return our jobs and the published ones by devices, batch and precision; None if one of the two is missing."""
+    ours, theirs = [], []
+    for cell in filter(is_job, scope.measured):
+        who: dict[str, Any] = {"measured_by": "measured here", "framework": cell.shown}
+        place = cell.topology.world, cell.group.batch, PRECISIONS.index(cell.group.precision)
+        ours.append((place, who | {key: read(cell) for key, read in READ.items()}))
+    for model in dict.fromkeys(group.summary.model for group in scope.groups):
+        for result in published.jobs(model):
+            place = result.devices or 0, result.batch or 0, PRECISIONS.index(result.precision or "fp32")
+            theirs.append((place, row(result)))
+    if not (ours and theirs):
+        return None
+    return Table.of([row for _, row in sorted([*ours, *theirs], key=itemgetter(0))], COLUMNS)
+
+
+def row(result: Result) -> dict[str, Any]:
+    """Return the row of a published job, whose figures have all printed digits."""
+    assert result.devices and result.batch and result.value
+    printed = {**dict[str, str](result.printed.items()), "train_samples_per_second": result.value}
+    kind = (result.gpu.kind if result.gpu else result.device or "device").replace(" ", "-")
+    return {
+        "name": f"{kind}_{result.devices}gpu_{result.batch}",
+        "measured_by": result.source,
+        "framework": result.framework,
+        "fp16": str(result.precision == "fp16").upper(),
+        "train_bs": result.devices * result.batch,
+        "total_train_bs": result.global_batch,
+        **{heading: float(printed[figure]) for figure, heading in FIGURES.items()},
+    }
+
+
+WITH_PUBLISHED = (
+    "Our jobs, and those that others have published for the same model, by devices, batch and precision. The columns "
+    "have the Trainer's own definitions. A published job may differ in software, sequence and samples as well."
+)
+BESIDE = Topic("jobs_beside", "Whole jobs beside published ones", WITH_PUBLISHED, order=25, table=beside)
