@@ -25,7 +25,7 @@ NOT_PROVEN = {
     "failed": "its equivalence check failed",
     "invalid": "its equivalence check has no valid losses",
 }  # verdicts that say nothing about what is computed
-KERNELS = ("attention", "convolutions", "emulated_products", "memory_format", "recorded",
+KERNELS = ("architecture", "attention", "convolutions", "emulated_products", "memory_format", "recorded",
            "compiler", "compiling")  # fmt: skip
 """Settings of how each framework computes, which say nothing about what it computes. Only some frameworks have them."""
 SURE_DRIFT = 0.01  # a drift or a second mode with a smaller p is not chance

@@ -128,7 +128,7 @@ class HuggingFaceInTransformers(TransformersForm[Parameters]):
             "architecture": type(network.model).__name__,
             "vocabulary_rows": network.model.config.get_text_config().vocab_size,
             "dropout": list(_dropouts(network.model.config).values()),
-            "loss": "as transformers computes it: mean over the predicted words, of each replica",
+            "loss": "mean over the predicted words, of each replica",
         }
 
 
