@@ -128,7 +128,6 @@ class Topic:
     csv: the table of its CSV file, if that has other lines
     text: its tables in Markdown, if they are others. latex: they are written as LaTeX, too
     drawings: its plots
-    remarks: sentences below its table
     notes: sentences below the table of a group
     """
 
@@ -141,5 +140,4 @@ class Topic:
     text: Callable[[Scope], Sequence[Table]] = field(default=lambda scope: ())
     latex: bool = False
     drawings: Callable[[Scope], Iterable[Drawing]] = field(default=lambda scope: ())
-    remarks: Callable[[Scope], Iterable[str]] = field(default=lambda scope: ())
     notes: Callable[[Scope, Group], Iterable[Note]] = field(default=lambda scope, group: ())

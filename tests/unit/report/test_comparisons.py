@@ -26,7 +26,7 @@ from throughline.report.analysis import asked_pairs, cells, differences, judged_
 from throughline.report.analysis.comparison import Comparison, Floor
 from throughline.report.render import page, table_files, tables
 from throughline.report.topic import Scope
-from throughline.report.topics import TOPICS, write_tables
+from throughline.report.topics import TOPICS, comparisons, write_tables
 from throughline.report.topics.comparisons import TOPIC
 
 COMPILED: dict[str, Any] = {"options": {"compile": True}}
@@ -89,7 +89,7 @@ def test_pairs_that_no_repeats_could_tell_apart_are_one_sentence(tmp_path: Path,
     """So few repeats that there is no test; three have one. The text does not mention tests that were not made."""
     speeds = {"torch": 100.0, "torch 1n2g": 200.0, "mxnet-horovod": 300.0, "mxnet-horovod 1n2g": 600.0}
     found = summarized(tmp_path, {cell: jitter(speed, repeats) for cell, speed in speeds.items()}, repeats)
-    remarks = " ".join(TOPIC.remarks(scoped(found)))
+    remarks = " ".join(comparisons.table(scoped(found)).notes)
     assert ("Holm's correction (1979)" in remarks) is (why is None)
     assert "cannot decide" not in remarks if why is None else why in remarks and "needs at least 3 repeats" in remarks
 
@@ -237,4 +237,4 @@ def test_the_verdict_follows_p_adjusted_for_its_family(tmp_path: Path) -> None:
     assert (alone.verdict, first.verdict, first.tests, len(others)) == ("faster", "inconclusive", 7, 6)
     assert "(Holm over 7 pairs: p = 0." in first.reason
     assert frame(TOPIC.table(scope))["p_holm"][0] == pytest.approx(first.adjusted)
-    assert "repeats would detect differences of 5 % in 9 of 10 cases" in " ".join(TOPIC.remarks(scope))
+    assert "repeats would detect differences of 5 % in 9 of 10 cases" in " ".join(comparisons.table(scope).notes)

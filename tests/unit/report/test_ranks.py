@@ -105,7 +105,8 @@ def test_steps_over_unequal_numbers_of_tokens_have_no_verdict(tmp_path: Path) ->
     found = scope(tmp_path, slow_fifth, remove_padding=True)
     (slow,) = [standing for standing in found.ranks if standing.slow]
     assert slow.slow == ["matrix product"] and slow.solo and slow.solo.standing.p is None
-    assert any("no verdict" in remark for remark in topic.remarks(found))
+    table = topic.table(found)
+    assert table and any("no verdict" in note for note in table.notes)
 
 
 def test_records_that_tell_nothing_of_ranks_have_no_table(tmp_path: Path) -> None:
@@ -121,7 +122,7 @@ def test_the_page_shows_the_slowest_of_many_ranks_and_the_files_have_all(tmp_pat
     assert table and len(table.lines) == topic.SHOWN
     columns = [column.heading for column in table.columns]
     assert "5" in [line.entries[columns.index("rank")].text for line in table.lines]
-    assert any("ranks.csv has all" in remark for remark in topic.remarks(found))
+    assert any("ranks.csv has all" in note for note in table.notes)
     write_tables(found, tmp_path / "tables")
     assert len((tmp_path / "tables/ranks.csv").read_text().splitlines()) == 17
     write_plots(found, tmp_path / "plots")

@@ -293,7 +293,7 @@ def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawi
         "topic": topic,
         "table": shown,
         "plots": plots,
-        "remarks": [*scope.marks, *topic.remarks(scope)],
+        "remarks": scope.marks,
     }
 
 

@@ -57,10 +57,10 @@ COLUMNS = (
 
 def table(scope: Scope) -> Table:
     """Return a line for each pair, with its verdict."""
-    return Table.of(scope.pairs, COLUMNS, forms=(PAGE, CSV))
+    return Table.of(scope.pairs, COLUMNS, forms=(PAGE, CSV), notes=[*_notes(scope)])
 
 
-def remarks(scope: Scope) -> Iterator[str]:
+def _notes(scope: Scope) -> Iterator[str]:
     """Say what can be told apart, and what the figures mean."""
     floors = dict.fromkeys(pair.floor for pair in scope.pairs)
     yield from (f"{floor.text}." for floor in floors if floor)
@@ -92,4 +92,4 @@ def remarks(scope: Scope) -> Iterator[str]:
         )
 
 
-TOPIC = Topic("comparisons", "Comparisons", order=180, table=table, remarks=remarks)
+TOPIC = Topic("comparisons", "Comparisons", order=180, table=table)

@@ -69,7 +69,7 @@ COLUMNS = (
     Column(heading="layer's attention", read=lambda part: str(part.layer.cell.group.summary.parameters["attention"])),
     Column(heading="measured in", read=lambda part: part.layer.cell.group.benchmark),
 )
-REMARKS = (
+NOTES = (
     "The layer alone is a forward and backward pass of one layer, with the same device, precision, sequence and "
     "dropout, and the nearest batch size that was measured, at most twice or half as large.",
     f"That layer is {HIDDEN:,} wide, whatever the model's width. It keeps its weights in the run's precision, where a "
@@ -80,7 +80,7 @@ REMARKS = (
 def table(scope: Scope) -> Table | None:
     """Return a line for each cell whose layers were measured in this report."""
     found = parts(scope.groups, scope.everything)
-    return Table.of(found, COLUMNS, forms=(PAGE,)) if found else None
+    return Table.of(found, COLUMNS, forms=(PAGE,), notes=NOTES) if found else None
 
 
-TOPIC = Topic("parts", "A step and its layers alone", order=100, table=table, remarks=lambda scope: REMARKS)
+TOPIC = Topic("parts", "A step and its layers alone", order=100, table=table)

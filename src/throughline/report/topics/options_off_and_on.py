@@ -146,7 +146,7 @@ def table(scope: Scope) -> Table | None:
             both.pair.words, chip=both.pair.verdict.replace(" ", "-"))),
     )  # fmt: skip
     found = list(switched(scope.pairs))
-    return Table.of(found, columns, forms=(PAGE, CSV)) if found else None
+    return Table.of(found, columns, forms=(PAGE, CSV), notes=[*_notes(scope)]) if found else None
 
 
 def text(change: Change, scale: float) -> str:
@@ -158,7 +158,7 @@ def text(change: Change, scale: float) -> str:
     return f"{off} → {on} ({by}, {change.arrow}{percent(abs(change.share), 1)})"
 
 
-def remarks(scope: Scope) -> Iterator[str]:
+def _notes(scope: Scope) -> Iterator[str]:
     """Say what the figures are, and what each value of sharding splits."""
     yield (
         "Memory is the most that a device held, as its driver counts it. Without a driver it is what the largest "
@@ -188,4 +188,4 @@ def as_printed(value: float | None, scale: float) -> str:
     return "" if value is None else f"{scale * value:.0f}" if scale * value >= 20 else f"{scale * value:.3g}"
 
 
-TOPIC = Topic("pairs", "Off and on", order=160, table=table, remarks=remarks)
+TOPIC = Topic("pairs", "Off and on", order=160, table=table)

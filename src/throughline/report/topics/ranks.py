@@ -94,10 +94,10 @@ def table(scope: Scope) -> Table | None:
     for ranks in _comparable(scope.ranks).values():
         worst = sorted(ranks, key=lambda standing: (not standing.slow, standing.distance))[:SHOWN]
         shown += sorted(worst, key=lambda standing: standing.rank)
-    return Table.of(shown, COLUMNS, forms=(PAGE,)) if shown else None
+    return Table.of(shown, COLUMNS, forms=(PAGE,), notes=[*_notes(scope)]) if shown else None
 
 
-def remarks(scope: Scope) -> Iterator[str]:
+def _notes(scope: Scope) -> Iterator[str]:
     """Yield what the table leaves out, and which steps have no verdict."""
     if any(len(ranks) > SHOWN for ranks in _comparable(scope.ranks).values()):
         yield f"Of a cell with more than {SHOWN} ranks, the table has the {SHOWN} slowest. ranks.csv has all."
@@ -181,6 +181,5 @@ TOPIC = Topic(
     csv=csv,
     table=table,
     drawings=drawings,
-    remarks=remarks,
     notes=notes,
 )

@@ -4,7 +4,7 @@ Every figure has its size, the datasheet's peak, and the largest matrix product 
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -109,8 +109,7 @@ def _of_cell(cell: Cell) -> Iterable[Reached]:
             )
 
 
-TITLE = "What single calls reach"
-REMARKS = (
+NOTES = (
     "The size is that of a matrix, a vector, a copy or a collective operation (bytes), and of a layer the batch.",
     "Theory is the datasheet's dense peak, or the rate of its memory. The largest product is a matrix product that the "
     "same run measured at the same precision.",
@@ -150,14 +149,7 @@ COLUMNS = (
 def table(scope: Scope) -> Table | None:
     """Return a line for each figure and size."""
     calls = reached(scope.groups)
-    return Table.of(calls, COLUMNS) if calls else None
-
-
-def text(scope: Scope) -> Sequence[Table]:
-    """Return the table for Markdown, with the remarks."""
-    every = table(scope)
-    shown = every.in_form(TEXT) if every else None
-    return [replace(shown, heading=TITLE, notes=REMARKS)] if shown else ()
+    return Table.of(calls, COLUMNS, notes=NOTES) if calls else None
 
 
 def device(scope: Scope) -> Table | None:
@@ -165,7 +157,7 @@ def device(scope: Scope) -> Table | None:
     calls = best(reached(scope.everything)) if _is_first(scope) else []
     name = Column(heading="device", read=lambda call: call.device)
     shown = [name, *(column for column in COLUMNS if PAGE in column.forms)]
-    return replace(Table.of(calls, shown), forms=(PAGE,)) if calls else None
+    return Table.of(calls, shown, forms=(PAGE,)) if calls else None
 
 
 def _is_first(scope: Scope) -> bool:
@@ -253,7 +245,7 @@ def _logarithmic(axes: Axes, theme: Theme) -> None:
     axes.tick_params(which="both", colors=theme.muted, labelsize=8.5, length=0)
 
 
-SIZES = Topic("reached", TITLE, order=80, table=table, text=text, drawings=curves, remarks=lambda scope: REMARKS)
+SIZES = Topic("reached", "What single calls reach", order=80, table=table, drawings=curves)
 DEVICE = Topic(
     "device",
     "The device in one table",
