@@ -85,7 +85,7 @@ def csv(table: Table) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(whole, "Int64")) if rows else frame
 
 
-def _batch(cell: Cell) -> dict[str, Any]:
+def batch_columns(cell: Cell) -> dict[str, Any]:
     """Return the batch per device; if the configured batch is not per device, also that batch and what it is of."""
     group = cell.group
     if group.per_device:
@@ -95,7 +95,7 @@ def _batch(cell: Cell) -> dict[str, Any]:
 
 
 def _of_batch(key: str, subject: Any) -> float | str | None:
-    value: float | str | None = _batch(subject.cell).get(key)
+    value: float | str | None = batch_columns(subject.cell).get(key)
     return value
 
 
@@ -125,7 +125,7 @@ def _identity(cell: Cell, parameters: Iterable[str]) -> dict[str, Any]:
         "model": markup.spreadsheet(summary.model),
         **{name: values.get(name) for name in parameters},
         "precision": group.precision,
-        **_batch(cell),
+        **batch_columns(cell),
         "framework": markup.spreadsheet(cell.framework),
         "topology": str(cell.topology),
         "nodes": cell.topology.nodes,
