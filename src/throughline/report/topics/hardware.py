@@ -51,6 +51,8 @@ def figure(
         text = partial(_text, (rest or [first])[-1])
         if isinstance(value, Series):
             return Entry(text(value.mean), value.mean, f"{text(value.min)} to {text(value.max)}")
+        if isinstance(value, list):
+            return Entry(", ".join(value) or "nothing", ", ".join(value))
         reasons = getattr(part, "reasons", {})
         return Entry.of(
             value, text, next((reasons[name] for name in names if name in reasons), _no_gpu(cell, rest) or otherwise)
@@ -70,10 +72,8 @@ def _no_gpu(cell: Cell, path: list[str]) -> str | None:
     return use.reasons.get("devices") or "the run used no GPU"
 
 
-def _text(name: str, value: Any) -> str:
+def _text(name: str, value: float) -> str:
     """Return a figure as text, in the unit that its name says, but without the unit."""
-    if isinstance(value, list):
-        return ", ".join(value) or "nothing"
     if name.endswith("_bytes_per_s"):
         return reading(value / 1e6) if value else "0"
     if name.endswith("_bytes"):
