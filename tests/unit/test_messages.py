@@ -46,7 +46,7 @@ def test_a_message_reads_as_it_was_written(message: Any, tmp_path: Path) -> None
         messages.Start(["a:1", "b:2"]),
         messages.RankProgress(0, messages.Beat("training", 1, 9)),
         messages.RankEnded(3, -9),
-        messages.Refusal(0, ["busy"]),
+        messages.Refusal(0, [messages.GpuFault("busy")]),
         messages.NoTelemetry(0, "failed"),
         messages.Stacks(),
     ],
