@@ -20,6 +20,7 @@ from throughline import records
 from throughline.comparables import exports
 from throughline.comparables.logs import kinds
 from throughline.comparables.logs.folder import FACTS, LARGEST, imported, of_file
+from throughline.comparables.logs.log import plain
 from throughline.files import UserError
 from throughline.report.render import imports, table_files
 
@@ -137,6 +138,32 @@ TORCHTITAN = (
         for rank in (0, 1)
     )
 )
+LITGPT_LINE = "Epoch 1 | iter {0} step {0} | loss train: 10.958, val: n/a | iter time: {1}.00 ms (step)"
+LITGPT = (
+    "{'devices': 2,\n 'model_name': 'pythia-14m',\n 'num_nodes': 1,\n 'precision': 'bf16-true',\n"
+    " 'train': TrainArgs(global_batch_size=8, micro_batch_size=4, max_seq_length=None)}\n"
+    + "".join(f"{LITGPT_LINE.format(i, 100)} remaining time: 0:00:09\n" for i in (1, 2))
+    + "| Performance\n| - Total tokens  : 16,384\n| - Training Time : 8.00 s\n| - Tok/sec       : 0.02 tok/s\n"
+)
+LITGPT_FINETUNE = (
+    "{'checkpoint_dir': PosixPath('checkpoints/EleutherAI/pythia-14m'),\n 'devices': 2,\n 'num_nodes': 1,\n"
+    " 'precision': '32-true',\n 'train': TrainArgs(global_batch_size=16, micro_batch_size=1)}\n"
+    + "".join(LITGPT_LINE.format(i, 100) + "\n" for i in (1, 2))
+    + "| - Total Tokens (w/ Padding) :   1000\n| Performance\n| - Training Time             :  8.00 s\n"
+    "| - Tok/sec                   :  125.00 tok/s\n"
+)
+TRAINER_PRINTS = (
+    "{'loss': 2.7, 'grad_norm': 0.66, 'learning_rate': 1e-05, 'epoch': 0.1}\n"
+    "{'train_runtime': 358.4, 'train_samples_per_second': 11.43, 'train_steps_per_second': 0.7, 'epoch': 1.0}\n"
+)
+KERAS = (
+    "".join(
+        f"Epoch {epoch}/2\n\x1b[1m 1/32\x1b[0m \x1b[37m━━━━\x1b[0m \x1b[1m1:02\x1b[0m 9s/step - loss: 2.3\n"
+        f"\x1b[1m32/32\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m3s\x1b[0m {ms}ms/step - loss: 2.1\n"
+        for epoch, ms in ((1, 20), (2, 30))
+    )
+    + "32/32 ━━━━ 1s 999ms/step - loss: 2.0\n"
+)
 
 BERT_16 = ("bert-base", "fp16")
 LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
@@ -164,6 +191,10 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
     "s.log": (NANOGPT, "nanoGPT", 1000 / 0.6, ("nanoGPT, 123.59M parameters", None, None, None)),
     "t.log": (NANOGPT_BENCH, "nanoGPT", 4.0, (None, None, None, None)),
     "u.log": (TORCHTITAN, "torchtitan", 8 * 5762.0, ("llama3 8B", None, None, 8)),
+    "v.log": (LITGPT, "LitGPT", 2048.0, ("pythia-14m", "bf16", 4, 2)),
+    "w.log": (LITGPT_FINETUNE, "LitGPT", 250.0, ("EleutherAI/pythia-14m", "fp32", 1, 2)),
+    "x.log": (TRAINER_PRINTS, "Hugging Face Trainer", 11.43, (None, None, None, None)),
+    "y.log": (KERAS, "Keras", 40.0, (None, None, None, None)),
 }
 
 
@@ -199,7 +230,7 @@ def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.M
     logs = tmp_path / "logs"
     logs.mkdir()
     for name, text in zip(
-        "abcd", (log, log[: log.index("step 2")], log.replace("batch", "size"), MEGATRON), strict=True
+        "abcd", (log, log[: log.index("[toytrain] step 2")], log.replace("batch", "size"), MEGATRON), strict=True
     ):
         (logs / name).write_text(text, encoding="utf-8")
     read, cut_off, broken, other = imported("x", logs)["files"]
@@ -209,13 +240,28 @@ def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.M
     assert [cut_off["status"], broken["status"], other["kind"]] == ["cut_off", "broken", "Megatron-LM"]
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("nanogpt", NANOGPT, {"step": "0", "loss": "10.0", "ms": "9999.00"}),
+        ("torchtitan", TORCHTITAN, {"step": "10", "loss": "8.0", "per_s": "1"}),
+        ("megatron", MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0"}),
+        ("deepspeed", DEEPSPEED, {"step": "10", "per_s": "1.0"}),
+        ("litgpt", LITGPT, {"step": "1", "loss": "10.958", "ms": "100.00"}),
+    ],
+)
+def test_a_kind_with_a_name_times_the_steps_of_a_program(name: str, text: str, expected: dict[str, str]) -> None:
+    match = next(filter(None, (re.search(kinds.timed()[name].step, line) for line in plain(text).splitlines())))
+    assert match.groupdict() == expected
+
+
 def test_every_kind_is_tested_and_documented() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs" / "compare.md").read_text(encoding="utf-8")
     tested = {kind for _, kind, *_ in LOGS.values()} | {"DLPerf's result", "Paddle's index"}
-    assert set(kinds.find_all()) == tested
+    assert {kind.title for kind in kinds.find_all()} == tested
     for name in tested:
-        assert name.replace("Hugging Face Trainer", "trainer_state.json") in page
+        assert name.replace("Face ", "Face's ") in page
 
 
 CUT = {
@@ -229,6 +275,8 @@ CUT = {
     "OneFlow": ONEFLOW.rpartition("train:")[0],
     "Megatron-LM": MEGATRON.partition("     200/")[0],
     "Hugging Face Trainer": TRAINER.replace("train_samples_per_second", "loss"),
+    "Hugging Face Trainer ": TRAINER_PRINTS.partition("{'train")[0],
+    "LitGPT": LITGPT.partition("| Perf")[0],
     "nanoGPT": NANOGPT.partition("iter 3")[0],
     "torchtitan": TORCHTITAN.partition("step: 90")[0],
 }
@@ -244,7 +292,7 @@ def test_a_log_that_breaks_off_says_so(kind: str, tmp_path: Path) -> None:
 def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
     files: dict[str, tuple[bytes | str, list[str]]] = {
         "binary.log": (os.urandom(4096), ["binary"]),
-        "broken.json": (TRAINER[:-40], ["broken"]),
+        "cut.json": (TRAINER[:-40], ["cut_off"]),
         "damaged.log": (BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n", ["ok"]),
         "empty.log": ("", ["foreign"]),
         "foreign.log": ("Epoch 1, 12 s, all is well\n", ["foreign"]),

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from throughline.comparables.logs import kinds
+from throughline.comparables.logs.kind import read
 from throughline.comparables.logs.log import Log, Unusable
 from throughline.files import UserError, natural, scrubbed
 from throughline.records import SCHEMA, ImportedRun
@@ -91,20 +92,25 @@ def _text(content: bytes) -> str:
 def _read(log: Log) -> tuple[str, list[ImportedRun]]:
     """Return the kind of a log and its runs. Raise Unusable if it has none, or is of several kinds."""
     outcomes: dict[str, list[ImportedRun] | Unusable] = {}
-    readers = kinds.find_all()
-    for name, read in readers.items():
+    everything = kinds.find_all()
+    for kind in everything:
+        if (title := kind.title) in outcomes:
+            continue
         try:
-            if runs := list(read(log)):
-                outcomes[name] = runs
+            if runs := read(kind, log):
+                outcomes[title] = runs
         except Unusable as unusable:
-            outcomes[name] = Unusable(unusable.status, f"{name}: {unusable.reason}")
+            outcomes[title] = Unusable(unusable.status, f"{title}: {unusable.reason}")
         except ValidationError as error:
             key = ".".join(map(str, error.errors()[0]["loc"]))
-            outcomes[name] = Unusable("broken", f"{name}: what it says of {key} cannot be")
+            outcomes[title] = Unusable("broken", f"{title}: what it says of {key} cannot be")
         except Exception as error:  # a fault in one file must not keep us from reading the others
-            outcomes[name] = Unusable("broken", f"{name}: its lines cannot be read ({type(error).__name__})")
+            outcomes[title] = Unusable("broken", f"{title}: its lines cannot be read ({type(error).__name__})")
     if not outcomes:
-        raise Unusable("foreign", f"no line of it is of a kind that is known: {', '.join(sorted(readers))}")
+        raise Unusable(
+            "foreign",
+            f"no line of it is of a kind that is known: {', '.join(sorted({kind.title for kind in everything}))}",
+        )
     if len(outcomes) > 1:
         raise Unusable("mixed", f"it holds lines of {' and '.join(outcomes)}; give each run a file of its own")
     ((name, outcome),) = outcomes.items()

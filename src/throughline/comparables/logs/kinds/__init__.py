@@ -1,19 +1,17 @@
-"""The kinds of logs. A file in this folder has one or several kinds, and a file is enough to add one.
+"""The kinds of logs: the declarations in the files of this folder. docs/add-a-kind-of-log.md explains their parts.
 
-A file's KINDS maps the name of each kind, as in imported.json, to a function that yields the runs in a log: none if the
-log is of another kind. The function raises Unusable if the log is of its kind, but gives no figure. Every kind reads
-every log, so their order decides nothing. docs/add-a-kind-of-log.md explains each part.
+All kinds read all logs. So only the order of kinds with the same title matters.
 """
 
-from collections.abc import Callable, Iterable
-
-from throughline.comparables.logs.log import Log
-from throughline.records import ImportedRun
+from throughline.comparables.logs.kind import Kind
 from throughline.sources import every_module
 
-Kind = Callable[[Log], Iterable[ImportedRun]]
+
+def find_all() -> list[Kind]:
+    """Return all declarations, in the order of their files and of their places in the files."""
+    return [kind for module in every_module(__name__) for kind in vars(module).values() if isinstance(kind, Kind)]
 
 
-def find_all() -> dict[str, Kind]:
-    """Map the names of all kinds to their functions."""
-    return {name: read for module in every_module(__name__) for name, read in module.KINDS.items()}
+def timed() -> dict[str, Kind]:
+    """Map the names of the kinds whose lines time steps to their declarations."""
+    return {kind.name: kind for kind in find_all() if kind.step}

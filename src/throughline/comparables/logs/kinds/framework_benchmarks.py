@@ -1,201 +1,167 @@
 """The benchmarks of PaddlePaddle, OneFlow and GluonNLP (MXNet): BERT, ResNet-50, GPT and Partial FC.
 
-* *PaddlePaddle* (BERT of PaddleNLP, ResNet-50 of PaddleClas): the `ips` of a line is the speed of one card. Paddle's
-  own analysis drops the first lines, takes the mean of the others, and multiplies it by the number of cards. For BERT
-  it drops 100 steps. For the oldest runs on several nodes, whose program prints no Namespace, it drops only the first
-  line. For ResNet-50 it drops ten lines. For runs of Paddle's current benchmark (BERT prints `total step`, or the
-  file's name ends in `_N1C8_log`) it drops ten lines, and then the 5 slowest and the 5 fastest lines, or the slowest
-  and fastest 5 percent if these are more.
-* *OneFlow*, as DLPerf ran it. ResNet-50 and BERT: the samples of 100 iterations divided by the seconds between two
-  lines, which end with the time of day (iterations 20 and 120 of ResNet-50, steps 19 and 119 of BERT). Partial FC: the
-  mean of the printed throughput of lines 20 to 120 after iteration 5. GPT prints a table: the mean of all rows after
-  the first.
+* *PaddlePaddle* (BERT of PaddleNLP, ResNet-50 of PaddleClas): the `ips` of a line is the speed of one card. For the
+  oldest BERT runs on several nodes, whose program prints no Namespace, Paddle's own analysis drops only the first line.
+  For runs of Paddle's current benchmark (BERT prints `total step`, or the file's name ends in `_N1C8_log`) it drops ten
+  lines, and then the 5 slowest and the 5 fastest lines, or the slowest and fastest 5 percent if these are more.
+* *OneFlow*, as DLPerf ran it. The lines of ResNet-50 and BERT end with the time of day. GPT prints a table.
 * *GluonNLP*: DLPerf logs each of 200 steps on every rank, with its latency. DLPerf's own script computes the speed of
-  each line from the latency (in ms, one decimal), takes the median over the ranks, and then the mean of the steps
-  after the first 100. For a log without latencies (`throughput=133.0K tks/s`), no published rule exists. We take the
-  median of all lines after the first 10.
+  each line from the latency (in ms, one decimal). For a log without latencies (`throughput=133.0K tks/s`), no published
+  rule exists; we take the median.
 """
 
-import re
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
+from operator import mul
 from statistics import median
+from typing import Any
 
-from throughline.comparables.logs.log import NUMBER, Log, Unusable, after, ascending, mean, number, precision, prefixed
-from throughline.records import ImportedRun
+from throughline.comparables.logs.kind import Kind, Lines, Rule, computed, form, listed, named
+from throughline.comparables.logs.log import NUMBER, Log, Unusable, after, mean
 
-PADDLE = (
-    r"(?:(tobal|total|global) step: (\d+),|epoch:(\d+) +train step:(\d+))"
-    rf".*?\bips: {NUMBER} (?:sequences|images|samples)/s"
+CARDS_OF_A_NODE, TRIMMED, TRIMMED_SHARE = 8, 5, 0.05
+IPS = rf".*?\bips: (?P<per_s>{NUMBER}) (?:sequences|images|samples)/s"
+
+
+def paddle_rule(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
+    """Return Paddle's rule by its model and by the age of its benchmark."""
+    words, program = "the mean of ips over {}, times the number of cards", lines[0].groupdict().get("program")
+    if program == "total" or log.named(r"(N\d+C\d+_log)"):
+        out = max(TRIMMED, int((len(lines) - 10) * TRIMMED_SHARE))
+
+        def trimmed(speeds: Sequence[float]) -> float:
+            if len(speeds) <= 2 * out:
+                raise Unusable("cut_off", f"{len(speeds)} lines are too few: {out} fall out at either end")
+            return mean(sorted(speeds)[out:-out])
+
+        kept = f"the lines after the first 10, without the {out} slowest and the {out} fastest"
+        return Rule(words.format(kept), drop=10, average=trimmed)
+    if not program:
+        return Rule(words.format("the lines after the first 10"), drop=10)
+    if (facts["devices"] or 0) > CARDS_OF_A_NODE and "Namespace(" not in log.text:
+        return Rule(words.format("the lines after the first"), drop=1)
+    return Rule(words.format("the lines after the first 100 steps"), first=101)
+
+
+def waited(log: Log) -> int | None:
+    """Return the ranks that the first rank waits for, and itself; 1 for a log without a launcher."""
+    if ranks := log.find(r"not ready endpoints:\[([^\]]*)\]"):
+        return 1 + len(ranks.split(","))
+    return None if log.has(r"PADDLE_TRAINER|paddle\.distributed\.launch") else 1
+
+
+PADDLE_BERT = Kind(
+    title="PaddlePaddle",
+    line=rf"(?P<program>tobal|total|global) step: (?P<step>\d+),{IPS}",
+    rate_of="device",
+    unit="sequences/s",
+    rule=paddle_rule,
+    model={"bert-base": "bert-base-uncased", "bert-large": "bert-large-uncased"},
+    precision=(
+        r"\buse_amp=(\w+)",
+        r"'--use_amp', '(\w+)'",
+        {"fp16": r"INFO: +AMP :|use_pure_fp16[=:] ?True", "fp32": "ppcls"},
+        named(r"(fp16|fp32|amp)"),
+    ),
+    batch_size_per_device=(
+        r"Namespace\(.*\bbatch_size=(\d+)",
+        r"'--batch_size', '(\d+)'",
+        r"sampler\.batch_size=(\d+)",
+        r"avg_samples: (\d+)",
+        r"(?s)\bTrain : .{0,2500}?\bbatch_size : (\d+)",
+    ),
+    devices=(r"PADDLE_TRAINERS_NUM +(\d+)", named(r"gpu(\d+)"), named(r"N1C(\d+)"), waited),
+    hardware=form("GPU of compute capability {}", r"GPU Compute Capability: ([\d.]+)"),
+    software=form("CUDA runtime {}", r"Runtime API Version: ([\d.]+)"),
 )
-PADDLE_BATCH = (
-    r"Namespace\(.*\bbatch_size=(\d+)",
-    r"'--batch_size', '(\d+)'",
-    r"sampler\.batch_size=(\d+)",
-    r"avg_samples: (\d+)",
-    r"(?s)\bTrain : .{0,2500}?\bbatch_size : (\d+)",
+PADDLE_RESNET = replace(
+    PADDLE_BERT,
+    line=rf"epoch:(?P<epoch>\d+) +train step:(?P<step>\d+){IPS}",
+    unit="images/s",
+    model=lambda log: (log.find(r"(?s)Arch : .{0,200}?\bname : (\w+)") or "").lower() or None,
 )
-CARDS_OF_A_NODE, DROPPED_STEPS, DROPPED_LINES = 8, 100, 10
-TRIMMED, TRIMMED_SHARE = 5, 0.05
-ONEFLOW_IMAGES = r"train: epoch \d+, iter (\d+), .*samples/s: [\d.]+ (\d{9,}\.\d+)"
-ONEFLOW_BERT = r"step: (\d+), total_loss: .*throughput: [\d.]+ (\d{9,}\.\d+)"
-ONEFLOW_FACES = rf"train: iter (\d+), loss.*throughput: {NUMBER}"
-ONEFLOW_GPT = rf"\| (\d+) +\| \d+ +\| \d+ +\| {NUMBER} +\| {NUMBER} +\| \S+ +\|"
-GLUONNLP = rf"\[step (\d+)\].*?throughput={NUMBER}K tks/s(?:.*?latency={NUMBER} ?ms/batch)?"
-BERTS = {"12": "bert-base", "24": "bert-large", "12_768_12": "bert-base", "24_1024_16": "bert-large"}
-"""The names of models by their layers, or by layers, width and heads."""
 
 
-def paddle(log: Log) -> Iterator[ImportedRun]:
-    """Yield the run of PaddlePaddle."""
-    lines = re.findall(PADDLE, log.text)
-    if not lines:
-        return
-    steps = [int(step) if step else int(epoch) * 10**6 + int(within) for _, step, epoch, within, _ in lines]
-    ascending(steps)
-    speeds, devices, bert = [number(speed) for *_, speed in lines], _cards(log), not lines[0][2]
-    if devices is None:
-        raise Unusable(
-            "broken", "its figures are of one card, and neither the log nor its name says how many there were"
-        )
-    rule = f"the lines after the first {DROPPED_LINES}"
-    if lines[0][0] == "total" or log.named(r"(N\d+C\d+_log)"):
-        speeds = sorted(after(speeds, DROPPED_LINES, "lines"))
-        out = max(TRIMMED, int(len(speeds) * TRIMMED_SHARE))
-        if len(speeds) <= 2 * out:
-            raise Unusable("cut_off", f"{len(speeds)} lines after the first {DROPPED_LINES} are too few: {out} fall out"
-                           " at either end")  # fmt: skip
-        kept, rule = speeds[out : len(speeds) - out], f"{rule}, without the {out} slowest and the {out} fastest"
-    elif not bert:
-        kept = after(speeds, DROPPED_LINES, "lines")
-    elif devices > CARDS_OF_A_NODE and "Namespace(" not in log.text:
-        kept, rule = after(speeds, 1, "lines"), "the lines after the first"
-    else:
-        kept = after(speeds, sum(step <= DROPPED_STEPS for step in steps), "lines")
-        rule = f"the lines after the first {DROPPED_STEPS} steps"
-    half = (
-        log.find(r"\buse_amp=(\w+)", r"'--use_amp', '(\w+)'")
-        or ("True" if re.search(r"INFO: +AMP :|use_pure_fp16[=:] ?True", log.text) else None)
-        or ("False" if "ppcls" in log.text else log.named(r"(fp16|fp32|amp)"))
-    )
-    model = log.find(r"(bert-\w+)-uncased", r"(?s)Arch : .{0,200}?\bname : (\w+)")
-    yield ImportedRun(
-        value=mean(kept) * devices,
-        unit="sequences/s" if bert else "images/s",
-        rule=f"the mean of ips over {rule}, times the number of cards",
-        model=model and model.lower(),
-        precision=precision(half),
-        batch_size_per_device=log.count(*PADDLE_BATCH),
-        devices=devices,
-        hardware=prefixed("GPU of compute capability ", log.find(r"GPU Compute Capability: ([\d.]+)")),
-        software=prefixed("CUDA runtime ", log.find(r"Runtime API Version: ([\d.]+)")),
-    )
+def lines_20_to_120(speeds: Sequence[float]) -> float:
+    """Return the mean of these lines. Raise Unusable if there are fewer."""
+    if len(speeds) < 120:
+        raise Unusable("cut_off", f"the rule needs 120 lines after iteration 5; it has {len(speeds)}")
+    return mean(speeds[19:120])
 
 
-def _cards(log: Log) -> int | None:
-    """Return the number of cards; None if unknown.
-
-    It is from the launcher's table, from the file's name, or from the other ranks that the first rank waits for.
-    """
-    named = log.count(r"PADDLE_TRAINERS_NUM +(\d+)") or log.named(r"gpu(\d+)") or log.named(r"N1C(\d+)")
-    if named:
-        return int(named)
-    if waited := log.find(r"not ready endpoints:\[([^\]]*)\]"):
-        return 1 + len(waited.split(","))
-    return 1 if "PADDLE_TRAINER" not in log.text and "paddle.distributed.launch" not in log.text else None
-
-
-def oneflow(log: Log) -> Iterator[ImportedRun]:
-    """Yield the run of OneFlow."""
-    nodes = log.count(r"\bnum_nodes(?: \.+| =) (\d+)")
-    each = log.count(r"\b(?:gpu_num_per_node|num_gpus_per_node|device_num_per_node)(?: \.+| =) (\d+)")
-    batch = log.count(r"\b(?:batch_size_per_device|micro_batch_size|train_batch_size_per_device)(?: \.+| =) (\d+)")
-    devices, unit = nodes * each if nodes and each else None, "sequences/s"
-    hidden, layers = log.find(r"hidden_size \.+ (\d+)"), log.find(r"num_layers \.+ (\d+)")
-    if lines := re.findall(ONEFLOW_IMAGES, log.text):
-        value, rule = _between(lines, 20, 120, batch, devices)
-        unit, model = "images/s", log.find(r"\bmodel = (\w+)")
-    elif lines := re.findall(ONEFLOW_BERT, log.text):
-        value, rule = _between(lines, 19, 119, batch, devices)
-        model = BERTS.get(log.find(r"num_hidden_layers = (\d+)") or "")
-    elif lines := re.findall(ONEFLOW_FACES, log.text):
-        window = [number(speed) for step, speed in lines if int(step) > 5][19:120]
-        if len(window) < 101:
-            raise Unusable("cut_off", f"the rule needs 120 lines after iteration 5; it has {len(window) + 19} at most")
-        value, rule = mean(window), "the mean of the throughput of lines 20 to 120 after iteration 5"
-        unit, model = "samples/s", log.find(r"network = (\w+)")
-    elif lines := re.findall(ONEFLOW_GPT, log.text):
-        value = mean(after([number(speed) for _, speed, _ in lines], 1, "rows"))
-        rule = "the mean of the throughput of all rows after the first"
-        model = f"gpt-{hidden}x{layers}" if hidden and layers else None
-    else:
-        return
-    ascending([step for step, *_ in lines])
-    half = log.find(r"\b(?:use_fp16|fp16|use_auto_mixed_precision)(?: \.+| =) (\w+)") or log.named(r"(fp16|fp32)")
-    yield ImportedRun(
-        value=value,
-        unit=unit,
-        rule=rule,
-        model=model,
-        precision=precision(half),
-        batch_size_per_device=batch,
-        devices=devices,
-        nodes=nodes,
-    )
+ONEFLOW_NODES = r"\bnum_nodes(?: \.+| =) (\d+)"
+ONEFLOW_RESNET = Kind(
+    title="OneFlow",
+    line=r"train: epoch \d+, iter (?P<step>\d+), .*samples/s: [\d.]+ (?P<clock>\d{9,}\.\d+)",
+    unit="images/s",
+    rule=Rule("samples over seconds between the lines of iterations 20 and 120", at=(20, 120)),
+    model=r"\bmodel = (\w+)",
+    precision=(r"\b(?:use_fp16|fp16|use_auto_mixed_precision)(?: \.+| =) (\w+)", named(r"(fp16|fp32)")),
+    batch_size_per_device=r"\b(?:(?:train_)?batch_size_per_device|micro_batch_size)(?: \.+| =) (\d+)",
+    devices=computed(mul, ONEFLOW_NODES, r"\b(?:gpu_num|num_gpus|device_num)_per_node(?: \.+| =) (\d+)"),
+    nodes=ONEFLOW_NODES,
+)
+ONEFLOW_BERT = replace(
+    ONEFLOW_RESNET,
+    line=r"step: (?P<step>\d+), total_loss: .*throughput: [\d.]+ (?P<clock>\d{9,}\.\d+)",
+    unit="sequences/s",
+    rule=Rule("samples over seconds between the lines of iterations 19 and 119", at=(19, 119)),
+    model={"bert-base": r"num_hidden_layers = 12\b", "bert-large": r"num_hidden_layers = 24\b"},
+)
+ONEFLOW_FACES = replace(
+    ONEFLOW_RESNET,
+    line=rf"train: iter (?P<step>\d+), loss.*throughput: (?P<per_s>{NUMBER})",
+    unit="samples/s",
+    rule=Rule("the mean of the throughput of lines 20 to 120 after iteration 5", first=6, average=lines_20_to_120),
+    model=r"network = (\w+)",
+)
+ONEFLOW_GPT = replace(
+    ONEFLOW_RESNET,
+    line=rf"\| (?P<step>\d+) +\| \d+ +\| \d+ +\| (?P<per_s>{NUMBER}) +\| {NUMBER} +\| \S+ +\|",
+    unit="sequences/s",
+    rule=Rule("the mean of the throughput of all rows after the first", drop=1),
+    model=form("gpt-{}x{}", r"hidden_size \.+ (\d+)", r"num_layers \.+ (\d+)"),
+)
 
 
-def _between(
-    lines: list[tuple[str, str]], first: int, last: int, batch: int | None, devices: int | None
-) -> tuple[float, str]:
-    """Return the samples per second between two lines that end with the time of day, and the rule in words."""
-    times = {int(step): number(time) for step, time in lines}
-    if first not in times or last not in times:
-        raise Unusable(
-            "cut_off", f"the rule needs the lines of iterations {first} and {last}; its last is {max(times)}"
-        )
-    seconds = times[last] - times[first]
-    if not (batch and devices) or seconds <= 0:
-        raise Unusable("broken", "batch_size_per_device, gpu_num_per_node, num_nodes and rising times are needed")
-    rule = f"samples over seconds between the lines of iterations {first} and {last}"
-    return batch * devices * (last - first) / seconds, rule
+def over_ranks(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
+    """Return DLPerf's rule, for lines of all ranks."""
+    ranks = facts["devices"]
+
+    def average(seconds: Sequence[float]) -> float:
+        if len(seconds) % ranks:
+            raise Unusable("cut_off", f"{len(seconds)} lines are no whole steps of {ranks} ranks")
+        speeds = [1 / time for time in seconds]
+        by_step = [median(speeds[start : start + ranks]) for start in range(0, len(speeds), ranks)]
+        return 1 / mean(after(by_step, 100, "steps"))
+
+    return Rule("DLPerf's: the median over the ranks, then the mean of the steps after the first 100", average=average)
 
 
-def gluonnlp(log: Log) -> Iterator[ImportedRun]:
-    """Yield the run of GluonNLP."""
-    lines = re.findall(GLUONNLP, log.text)
-    if not lines:
-        return
-    latencies = [number(latency) for *_, latency in lines if latency]
-    batch, unit, gpus = log.count(r"\bbatch_size=(\d+)"), "sequences/s", log.find(r"\bgpus='([\d,]+)'")
-    devices = [step for step, *_ in lines].count(lines[0][0]) if latencies else gpus and len(gpus.split(","))
-    if latencies and devices:
-        if len(latencies) != len(lines) or len(lines) % devices:
-            raise Unusable("cut_off", f"{len(lines)} lines are no whole steps of {devices} ranks")
-        batch = int(log.named(r"_b(\d+)_\w+_\d+\.log$") or batch or 0)
-        if not batch:
-            raise Unusable(
-                "broken", "it prints latencies alone, and neither the log nor its name (bert_b32_...) has the batch"
-            )
-        speeds = [1000 / round(latency, 1) * batch * devices for latency in latencies]
-        by_step = [median(speeds[start : start + devices]) for start in range(0, len(speeds), devices)]
-        value = round(mean(after(by_step, DROPPED_STEPS, "steps")), 2)
-        rule = f"DLPerf's: the median over the ranks, then the mean of the steps after the first {DROPPED_STEPS}"
-    else:
-        ascending([step for step, *_ in lines])
-        unit = "tokens/s"
-        value = 1000 * median(after([number(speed) for _, speed, _ in lines], DROPPED_LINES, "lines"))
-        rule = f"the median of the throughput over all lines after the first {DROPPED_LINES}"
-    shape = log.find(r"\bmodel='bert_(\d+_\d+_\d+)_\w+'")
-    yield ImportedRun(
-        framework="MXNet (GluonNLP)",
-        value=value,
-        unit=unit,
-        rule=rule,
-        model=BERTS.get(shape or "", prefixed("bert ", shape)),
-        precision=precision(log.find(r"\bdtype='(\w+)'") or log.named(r"(fp16|fp32)")),
-        batch_size_per_device=batch,
-        devices=devices or None,
-        software=prefixed("mxnet at ", log.find(r"(?m)^mxnet == ([0-9a-f]{12})[0-9a-f]{28}")),
-    )
-
-
-KINDS = {"PaddlePaddle": paddle, "OneFlow": oneflow, "GluonNLP": gluonnlp}
+GLUONNLP_WITH_LATENCY = Kind(
+    title="GluonNLP",
+    line=rf"\[step \d+\].*?throughput=.*?latency=(?P<ms>{NUMBER}) ?ms/batch",  # the ranks' steps are not in order
+    unit="sequences/s",
+    rule=over_ranks,
+    framework={"MXNet (GluonNLP)": "throughput="},
+    model=(
+        {"bert-base": r"\bmodel='bert_12_768_12_", "bert-large": r"\bmodel='bert_24_1024_16_"},
+        form("bert {}", r"\bmodel='bert_(\d+_\d+_\d+)_\w+'"),
+    ),
+    precision=(r"\bdtype='(\w+)'", named(r"(fp16|fp32)")),
+    batch_size_per_device=(named(r"_b(\d+)_\w+_\d+\.log$"), r"\bbatch_size=(\d+)"),
+    devices=lambda log: log.text.count(log.find(r"(\[step \d+\])") or "[step"),
+    software=form("mxnet at {}", r"(?m)^mxnet == ([0-9a-f]{12})[0-9a-f]{28}"),
+)
+GLUONNLP = replace(
+    GLUONNLP_WITH_LATENCY,
+    line=rf"\[step (?P<step>\d+)\].*?throughput=(?P<per_s>{NUMBER})K tks/s",
+    unit="tokens/s",
+    rule=Rule(
+        "the median of the throughput over all lines after the first 10",
+        drop=10,
+        average=lambda thousands: 1000 * median(thousands),
+    ),
+    batch_size_per_device=r"\bbatch_size=(\d+)",
+    devices=listed(r"\bgpus='([\d,]+)'"),
+)

@@ -3,198 +3,147 @@
 All print DLLogger's lines. The rules are those of PaddlePaddle's published comparison. It changed the rules in 2022 for
 runs on one node. Only its published logs show this change; its text does not mention it.
 
-* *PyTorch, BERT*: the throughput of the whole run, which the program prints at its end. Its clock starts at the first
-  micro-batch, so nothing is dropped.
-* *PyTorch, ResNet-50*: the program's summary of all iterations. Since 2022, on one node: the mean without the first
-  iterations, 9 on one device and 8 on several.
-* *TensorFlow, BERT*: the average that the program prints at its end. The program leaves out ("Skipping time record
-  ...") the warm-up and five updates after each checkpoint. Since 2022, and for logs of several nodes without an
-  average: the mean of the updates after the last skipped one or, if none is marked as skipped, of all updates after
-  the first. Newer programs print `sequences/s`; for these it is the mean of all updates.
-* *TensorFlow, ResNet-50*: the average at the end. Since 2022, on one node: the mean of the lines after the first 5.
-  The program prints every tenth iteration after 200 iterations of warm-up.
-* *MXNet, ResNet-50*: the harmonic mean of the epochs' images per second without the first epoch, which is all images
-  divided by all seconds. A file may have several runs, one for each number of GPUs. Each begins with its parameters.
+* *PyTorch, BERT*: the clock of the throughput at the end starts at the first micro-batch, so nothing is dropped.
+* *TensorFlow, BERT*: the program leaves out ("Skipping time record ...") the warm-up and five updates after each
+  checkpoint. Newer programs print `sequences/s`.
+* *TensorFlow, ResNet-50* prints every tenth iteration after 200 iterations of warm-up.
+* *MXNet, ResNet-50*: the harmonic mean of the epochs is all images divided by all seconds. A file may have several
+  runs, one for each number of GPUs. Each begins with its parameters.
 """
 
 import re
-from collections.abc import Iterator
+from dataclasses import replace
+from operator import floordiv, mul
 from statistics import harmonic_mean
+from typing import Any
 
-from throughline.comparables.logs.log import Log, Unusable, after, ascending, mean, number, only, precision, prefixed
-from throughline.records import ImportedRun
+from throughline.comparables.logs.kind import Kind, Lines, Rule, computed, form, listed, named
+from throughline.comparables.logs.log import Log, Unusable, number, only
 
 CONTAINER = r"(Container nvidia build = +\d+)"
-TORCH_BERT = r"training_sequences_per_second : ([\d.]+)"
-TORCH_STEP = r"DLL .*Training Epoch: \d+ Training Iteration: (\d+)"
-TORCH_IMAGES = r"DLL .*Epoch: (\d+) Iteration: (\d+) .*train\.total_ips : ([\d.]+)"
-TORCH_SUMMARY = r"DLL .*Summary: .*train\.total_ips : ([\d.]+)"
-UPDATE = r"DLL .*Iteration: (\d+) +throughput_train : ([\d.]+) (\w+/s)"
 AVERAGE = r"DLL [\d-]+ [\d:.]+ - +throughput_train : ([\d.]+)"
 SKIPPED = "Skipping time record for"
-IMAGES = r"DLL .*\(\d+, (\d+)\) .*total_ips : ([\d.]+)"
-END = r"DLL .*\(\) +train_throughput : ([\d.]+)"
-OLDEST_END = r":::NVLOG.* Average total_ips: ([\d.]+)"
-DROPPED_LINES = 5
-MXNET_START = r"DLL [\d-]+ [\d:.]+ - PARAMETER arch : resnet"
-MXNET_EPOCH = r"DLL .*Epoch: \d+ +train\.loss : \S+ +train\.ips : ([\d.]+)"
-MXNET_END = r"DLL .*Summary: .*train\.ips : [\d.]+"
+SEVERAL = "distributed : True"
 
 
-def pytorch(log: Log) -> Iterator[ImportedRun]:
-    """Yield the run of a program in PyTorch."""
-    if re.search(f"{TORCH_BERT}|{TORCH_STEP}", log.text):
-        yield _pytorch_bert(log)
-    elif re.search(TORCH_IMAGES, log.text):
-        yield _pytorch_resnet(log)
+def before_2022(log: Log) -> bool:
+    """Return whether the lines of DLLogger are from 2021 or earlier."""
+    return (log.find(r"DLL (\d{4})-") or "9999") < "2022"
 
 
-def _pytorch_bert(log: Log) -> ImportedRun:
-    ends = log.numbers(TORCH_BERT)
-    if not ends:
-        last = re.findall(TORCH_STEP, log.text)[-1]
-        raise Unusable("cut_off", f"it breaks off after iteration {last}: the program prints the throughput at its end")
-    half = log.find(r"\bfp16=(\w+)", r"16-bits training: (\w+)") or log.named(r"_(fp16|fp32|amp)")
-    started = len(re.findall(r"device: cuda:\d+ n_gpu: 1,", log.text))
-    nodes, each = log.count(r"--nnodes[ =](\d+)"), log.count(r"--nproc_per_node[ =](\d+)")
+PYTORCH_BERT = Kind(
+    title="NGC PyTorch",
+    line=r"DLL .*Training Epoch: \d+ Training Iteration: \d+",  # no group `step`, because several nodes print them
+    end=r"training_sequences_per_second : (?P<per_s>[\d.]+)",
+    unit="sequences/s",
+    rule=Rule(
+        "the throughput that the program prints at its end: all sequences over the time since the first micro-batch, "
+        "nothing dropped",
+        at_end=True,
+    ),
+    model=form("bert-{}", (r"bert_config_(\w+?)\.json", r"bert-(\w+)-uncased", named(r"bert[_-]([a-z]+)"))),
+    precision=(r"\bamp=(True)", r"\bfp16=(\w+)", r"16-bits training: (\w+)", named(r"_(fp16|fp32|amp)")),
     # The command line has a GPU's samples per update, and the number of micro-batches in an update.
-    accumulation = log.count(r"gradient_accumulation_steps[ =](\d+)")
-    update, of_update = log.count(r"--train_batch_size[ =](\d+)"), log.count(r"--gradient_accumulation_steps[ =](\d+)")
-    micro = log.count(r"batch_size_per_gpu : (\d+)")
-    return ImportedRun(
-        value=only(ends, "training_sequences_per_second"),
-        unit="sequences/s",
-        rule="the throughput that the program prints at its end: all sequences over the time since the first "
-        "micro-batch, nothing dropped",
-        model=prefixed(
-            "bert-",
-            log.find(r"bert_config_(\w+?)\.json", r"bert-(\w+)-uncased") or log.named(r"bert[_-]([a-z]+)"),
-        ),
-        precision=precision(log.find(r"\bamp=(True)") or half),
-        batch_size_per_device=micro or (update and update // (of_update or 1)),
-        gradient_accumulation=accumulation,
-        devices=nodes * each if nodes and each else started or None,
-        nodes=nodes,
-        software=log.find(CONTAINER),
-    )
+    batch_size_per_device=(
+        r"batch_size_per_gpu : (\d+)",
+        computed(floordiv, r"--train_batch_size[ =](\d+)", r"--gradient_accumulation_steps[ =](\d+)"),
+        r"--train_batch_size[ =](\d+)",
+    ),
+    gradient_accumulation=r"gradient_accumulation_steps[ =](\d+)",
+    devices=(
+        computed(mul, r"--nnodes[ =](\d+)", r"--nproc_per_node[ =](\d+)"),
+        lambda log: len(re.findall(r"device: cuda:\d+ n_gpu: 1,", log.text)),
+    ),
+    nodes=r"--nnodes[ =](\d+)",
+    software=CONTAINER,
+)
 
 
-def _pytorch_resnet(log: Log) -> ImportedRun:
-    records = re.findall(TORCH_IMAGES, log.text)
-    ascending([int(epoch) * 10**6 + int(iteration) for epoch, iteration, _ in records])
-    summaries = log.numbers(TORCH_SUMMARY)
-    if not summaries:
-        raise Unusable("cut_off", f"it breaks off after iteration {records[-1][1]}: the program's summary is missing")
-    several = log.find(r"distributed : (\w+)") == "True"
-    started = len(re.findall(r"^\['[^']*python[\d.]*', ", log.text, re.M)) if several else 1
-    if log.ranks or log.before_2022:
-        value = only(summaries, "the summary")
-        rule = "the mean of train.total_ips over all iterations, as the program's summary prints it"
-    else:
-        dropped = 8 if several else 9
-        value = mean(after([number(speed) for *_, speed in records], dropped, "iterations"))
-        rule = f"the mean of train.total_ips over all iterations after the first {dropped}"
-    return ImportedRun(
-        value=value,
-        unit="images/s",
-        rule=rule,
-        model=log.find(r"\barch : (\w+)"),
-        precision=precision(log.find(r"\bamp : (\w+)")),
-        batch_size_per_device=log.count(r"\bbatch_size : (\d+)"),
-        devices=None if log.ranks else started or None,
-        software=log.find(CONTAINER),
-    )
+def pytorch_resnet(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
+    """Return the program's summary before 2022 and for runs of mpirun, and else the mean of the lines."""
+    if log.ranks or before_2022(log):
+        return Rule("the mean of train.total_ips over all iterations, as the program's summary prints it", at_end=True)
+    dropped = 8 if log.has(SEVERAL) else 9
+    return Rule(f"the mean of train.total_ips over all iterations after the first {dropped}", dropped)
 
 
-def tensorflow(log: Log) -> Iterator[ImportedRun]:
-    """Yield the run of a program in TensorFlow 1."""
-    if re.search(UPDATE, log.text):
-        yield _tensorflow_bert(log)
-    elif re.search(f"{IMAGES}|{OLDEST_END}", log.text):
-        yield _tensorflow_resnet(log)
+def launched(log: Log) -> int | None:
+    """Return the number of processes that PyTorch's launcher lists; None for runs of mpirun."""
+    processes = re.findall(r"^\['[^']*python[\d.]*', ", log.text, re.M) if log.has(SEVERAL) else [""]
+    return None if log.ranks else len(processes)
 
 
-def _tensorflow_bert(log: Log) -> ImportedRun:
-    updates = re.findall(UPDATE, log.text)
-    ascending([step for step, *_ in updates])
-    speeds, average = [number(speed) for _, speed, _ in updates], log.numbers(AVERAGE)
-    if not average and not log.ranks:
-        raise Unusable(
-            "cut_off", f"it breaks off after update {updates[-1][0]}: the program prints its average at the end"
-        )
-    if updates[0][2] == "sequences/s":
-        value, rule = mean(speeds), "the mean of throughput_train over all updates"
-    elif average and log.before_2022:
-        value = only(average, "the average throughput_train")
-        rule = "the average throughput_train that the program prints at its end, without the updates that it skips"
-    elif SKIPPED in log.text:
-        dropped = len(re.findall(UPDATE, log.text[: log.text.rindex(SKIPPED)]))
-        value = mean(after(speeds, dropped, "updates"))
-        rule = "the mean of throughput_train over the updates after the last one that the program skips"
-    else:
-        value, rule = mean(after(speeds, 1, "updates")), "the mean of throughput_train over all updates after the first"
-    half = log.find(r"^\+ precision=(\w+)", r"\bprecision=(\w+)") or log.named(r"(fp16|fp32|amp)")
-    return ImportedRun(
-        value=value,
-        unit="sequences/s",
-        rule=rule,
-        model=prefixed("bert-", log.find(r"bert_model=(\w+)") or log.named(r"(base|large)")),
-        precision=precision(half),
-        gradient_accumulation=log.count(r"\bnum_accumulation_steps(?:_phase1)?[=:] ?(\d+)"),
-        batch_size_per_device=log.count(r"\btrain_batch_size: (\d+)", r"\+ batch_size=(\d+)"),
-        devices=log.count(r"\bnum_gpus=(\d+)") or (log.ranks if log.ranks > 1 else None),
-        software=log.find(CONTAINER),
-    )
+PYTORCH_RESNET = Kind(
+    title="NGC PyTorch",
+    line=r"DLL .*Epoch: (?P<epoch>\d+) Iteration: (?P<step>\d+) .*train\.total_ips : (?P<per_s>[\d.]+)",
+    end=r"DLL .*Summary: .*train\.total_ips : (?P<per_s>[\d.]+)",
+    unit="images/s",
+    rule=pytorch_resnet,
+    model=r"\barch : (\w+)",
+    precision=r"\bamp : (\w+)",
+    batch_size_per_device=r"\bbatch_size : (\d+)",
+    devices=launched,
+    software=CONTAINER,
+)
 
 
-def _tensorflow_resnet(log: Log) -> ImportedRun:
-    lines = re.findall(IMAGES, log.text)
-    ascending([step for step, _ in lines])
-    ends, oldest = log.numbers(END), log.numbers(OLDEST_END)
-    if oldest:
-        value = only(oldest, "Average total_ips")
-        rule = "Average total_ips, the average that the program prints at its end"
-    elif not ends:
-        raise Unusable("cut_off", f"it breaks off after iteration {lines[-1][0]}: the program's average is missing")
-    elif log.ranks or log.before_2022:
-        value, rule = only(ends, "train_throughput"), "train_throughput, the average that the program prints at its end"
-    else:
-        value = mean(after([number(speed) for _, speed in lines], DROPPED_LINES, "lines"))
-        rule = (
-            f"the mean of total_ips over all lines after the first {DROPPED_LINES}; 200 iterations of warm-up have none"
-        )
-    return ImportedRun(
-        value=value,
-        unit="images/s",
-        rule=rule,
-        model=log.find(r"\barch : (\w+)"),
-        precision=precision(log.find(r"\bamp : (\w+)") or log.named(r"(amp|fp16|fp32)")),
-        batch_size_per_device=log.count(r"Per-GPU Batch Size (\d+)", r"\bbatch_size : (\d+)"),
-        devices=log.count(r"Num GPUs (\d+)"),
-    )
+def tensorflow_bert(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
+    """Return the program's average before 2022, and since then the mean of the updates after the skipped ones."""
+    averages = [number(text) for text in re.findall(AVERAGE, log.text)]
+    if not averages and not log.ranks:
+        raise Unusable("cut_off", f"it breaks off after {len(lines)} updates: the average at its end is missing")
+    if lines[0]["unit"] == "sequences/s":
+        return Rule("the mean of throughput_train over all updates")
+    if averages and before_2022(log):
+        words = "the average throughput_train that the program prints at its end, without the updates that it skips"
+        return Rule(words, average=lambda _: only(averages))
+    if SKIPPED in log.text:
+        words = "the mean of throughput_train over the updates after the last one that the program skips"
+        return Rule(words, drop=sum(line.end() <= log.text.rindex(SKIPPED) for line in lines))
+    return Rule("the mean of throughput_train over all updates after the first", drop=1)
 
 
-def mxnet(log: Log) -> Iterator[ImportedRun]:
-    """Yield the runs of a log of MXNet, which may have several."""
-    if not re.search(r"DLL .*\btrain\.ips : ", log.text):
-        return
-    starts = [match.start() for match in re.finditer(MXNET_START, log.text)] or [0]
-    for start, end in zip(starts, [*starts[1:], len(log.text)], strict=True):
-        run = Log(log.name, log.text[start:end])
-        epochs = run.numbers(MXNET_EPOCH)
-        if not re.search(MXNET_END, run.text):
-            raise Unusable("cut_off", f"a run breaks off after {len(epochs)} whole epochs: its summary is missing")
-        gpus = run.find(r"\bgpus : \[([\d, ]+)\]")
-        devices, total = len(gpus.split(",")) if gpus else None, run.count(r"\bbatch_size : (\d+)")
-        yield ImportedRun(
-            value=harmonic_mean(after(epochs, 1, "epochs")),
-            unit="images/s",
-            rule="the harmonic mean of the epochs' train.ips, without the first epoch",
-            model=prefixed("resnet", run.find(r"\bnum_layers : (\d+)")),
-            precision=precision(run.find(r"\bdtype : (\w+)")),
-            batch_size_per_device=total // devices if total and devices else None,
-            devices=devices,
-        )
-
-
-KINDS = {"NGC PyTorch": pytorch, "NGC TensorFlow": tensorflow, "NGC MXNet": mxnet}
+TENSORFLOW_BERT = Kind(
+    title="NGC TensorFlow",
+    line=r"DLL .*Iteration: (?P<step>\d+) +throughput_train : (?P<per_s>[\d.]+) (?P<unit>\w+/s)",
+    unit="sequences/s",
+    rule=tensorflow_bert,
+    model=form("bert-{}", (r"bert_model=(\w+)", named(r"(base|large)"))),
+    precision=(r"^\+ precision=(\w+)", r"\bprecision=(\w+)", named(r"(fp16|fp32|amp)")),
+    batch_size_per_device=(r"\btrain_batch_size: (\d+)", r"\+ batch_size=(\d+)"),
+    gradient_accumulation=r"\bnum_accumulation_steps(?:_phase1)?[=:] ?(\d+)",
+    devices=(r"\bnum_gpus=(\d+)", lambda log: log.ranks if log.ranks > 1 else None),
+    software=CONTAINER,
+)
+TENSORFLOW_RESNET_2019 = Kind(
+    title="NGC TensorFlow",
+    end=r":::NVLOG.* Average total_ips: (?P<per_s>[\d.]+)",
+    unit="images/s",
+    rule=Rule("Average total_ips, the average that the program prints at its end", at_end=True),
+    model=r"\barch : (\w+)",
+    precision=(r"\bamp : (\w+)", named(r"(amp|fp16|fp32)")),
+    batch_size_per_device=(r"Per-GPU Batch Size (\d+)", r"\bbatch_size : (\d+)"),
+    devices=r"Num GPUs (\d+)",
+)
+TENSORFLOW_RESNET = replace(
+    TENSORFLOW_RESNET_2019,
+    line=r"DLL .*\(\d+, (?P<step>\d+)\) .*total_ips : (?P<per_s>[\d.]+)",
+    end=r"DLL .*\(\) +train_throughput : (?P<per_s>[\d.]+)",
+    rule=lambda log, *_: (
+        Rule("train_throughput, the average that the program prints at its end", at_end=True)
+        if log.ranks or before_2022(log)
+        else Rule("the mean of total_ips over all lines after the first 5; 200 iterations of warm-up have none", drop=5)
+    ),
+)
+MXNET_RESNET = Kind(
+    title="NGC MXNet",
+    first_line=r"DLL [\d-]+ [\d:.]+ - PARAMETER arch : resnet",
+    line=r"DLL .*Epoch: (?P<step>\d+) +train\.loss : \S+ +train\.ips : (?P<per_s>[\d.]+)",
+    end=r"DLL .*Summary: .*train\.ips : (?P<per_s>[\d.]+)",
+    unit="images/s",
+    rule=Rule("the harmonic mean of the epochs' train.ips, without the first epoch", drop=1, average=harmonic_mean),
+    model=form("resnet{}", r"\bnum_layers : (\d+)"),
+    precision=r"\bdtype : (\w+)",
+    batch_size_per_device=computed(floordiv, r"\bbatch_size : (\d+)", listed(r"\bgpus : \[([\d, ]+)\]")),
+    devices=listed(r"\bgpus : \[([\d, ]+)\]"),
+)

@@ -1,0 +1,214 @@
+"""What a kind of log declares, and the code that reads a log by its declaration."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal, TypeAlias
+
+from throughline.comparables.logs.log import Log, Unusable, after, mean, number, only
+from throughline.records import ImportedRun
+
+Fact: TypeAlias = "str | tuple[Fact, ...] | Mapping[str, str] | Callable[[Log], str | int | None]"
+"""Where a log states a fact: a pattern, whose first group is the fact; several of these, and the first that matches
+counts; a mapping of facts to the patterns that show them; or a function of the log."""
+Lines: TypeAlias = list[re.Match[str]]
+
+COUNTS = ("batch_size_per_device", "gradient_accumulation", "devices", "nodes")
+FACTS = ("framework", "model", "precision", *COUNTS, "hardware", "software")
+PRECISIONS = {
+    **dict.fromkeys(("1", "true", "fp16", "float16", "amp", "o1", "o2", "16-true", "16-mixed"), "fp16"),
+    **dict.fromkeys(("0", "false", "none", "o0", "fp32", "float32", "32-true"), "fp32"),
+    **dict.fromkeys(("bf16", "bfloat16", "bf16-true", "bf16-mixed"), "bf16"),
+}
+"""What the values of settings such as `fp16=True`, `dtype='float32'` and `precision: 'bf16-true'` mean."""
+PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "per_s": 1, "clock": 1}
+EPOCH = 10**9
+"""More than the steps of any epoch. It orders the steps of programs that count them anew in each epoch."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What the source of a kind takes of a log: in words for people, and in fields for `read`.
+
+    drop: how many of the first lines do not count. first: the first step that counts. at: the only steps that count.
+    at_end: the figure is that at the end of the log. average: makes one figure of the times or rates that count; by
+    default their mean, or the only figure at the end.
+
+    The words begin with `the ... over` if lines have times. The import says `one over` if the log does not say what a
+    step has. It leaves out `, times ...` if the log does not say how many devices there were.
+    """
+
+    words: str
+    drop: int = 0
+    first: int = 0
+    at: tuple[int, ...] = ()
+    at_end: bool = False
+    average: Callable[[Sequence[float]], float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of log.
+
+    title: the name in imported.json and on pages. Kinds of one program share a title, and the first that recognizes a
+    log reads it. unit: of the figure. rule: the rule of the source, or a function that chooses it by the log, its lines
+    and its facts.
+
+    name, step: for programs that `throughline bench --timing NAME` can measure. `step` is the pattern of a line that
+    times a step. Its named groups are `step`; one of `s`, `ms` and `us`, the time of the step, or `per_s`, a
+    throughput; and `loss` if the line has it. rate_of: whether `per_s` is that of the whole job or of one device.
+
+    line: the pattern of the lines that an import reads, if it is not `step`. It may also have the groups `epoch`;
+    `clock`, the time of day in seconds; and `dropped`, not empty if the line does not count. end: the pattern of the
+    figure at the end of a log, with `per_s`, or `amount` and `s`. A log without it is cut off. first_line: that of the
+    first line of a run, if a file may hold several. unless: that of lines of another kind, which reads such a log.
+
+    per_step: where the log says how many samples or tokens a step has; by default, a step has the batches of all
+    devices. or_steps: the figure is in steps/s if it does not say it. The other fields are facts, as in `ImportedRun`.
+    reader: a function that reads a log that has no lines, such as a JSON file.
+    """
+
+    title: str
+    unit: str = ""
+    rule: Rule | Callable[[Log, Lines, dict[str, Any]], Rule] = Rule("")
+    name: str = ""
+    step: str = ""
+    rate_of: Literal["job", "device"] = "job"
+    line: str = ""
+    end: str = ""
+    first_line: str = ""
+    unless: str = ""
+    per_step: Fact = ()
+    or_steps: bool = False
+    framework: Fact = ()
+    model: Fact = ()
+    precision: Fact = ()
+    batch_size_per_device: Fact = ()
+    gradient_accumulation: Fact = ()
+    devices: Fact = ()
+    nodes: Fact = ()
+    hardware: Fact = ()
+    software: Fact = ()
+    reader: Callable[[Log], Iterable[ImportedRun]] | None = None
+
+
+def read(kind: Kind, log: Log) -> list[ImportedRun]:
+    """Return the runs in a log; none if it is of another kind. Raise Unusable if the kind's rule gives no figure."""
+    if kind.reader:
+        return list(kind.reader(log))
+    if not any(pattern and log.has(pattern) for pattern in (kind.line or kind.step, kind.end)):
+        return []
+    if kind.unless and log.has(kind.unless):
+        return []
+    starts = [match.start() for match in re.finditer(kind.first_line, log.text)] if kind.first_line else []
+    parts = [Log(log.name, log.text[start:end]) for start, end in pairwise([*starts, len(log.text)])]
+    return [_run(kind, part) for part in (parts if starts else [log])]
+
+
+def _run(kind: Kind, log: Log) -> ImportedRun:
+    pattern = kind.line or kind.step
+    lines = list(re.finditer(pattern, log.text)) if pattern else []
+    if any(_place(later) < _place(earlier) for earlier, later in pairwise(lines)):
+        raise Unusable("mixed", "its steps begin again: it holds several runs; give each a file of its own")
+    ends = [_figure(match) for match in re.finditer(kind.end, log.text)] if kind.end else []
+    if kind.end and not ends:
+        raise Unusable("cut_off", f"it breaks off after {len(lines)} lines: the figure at its end is missing")
+    facts = {key: fact_of(key, getattr(kind, key), log) for key in FACTS}
+    rule = kind.rule if isinstance(kind.rule, Rule) else kind.rule(log, lines, facts)
+    average = rule.average or (only if rule.at_end else mean)
+    value, unit, words = average(ends if rule.at_end else _counting(rule, lines)), kind.unit, rule.words
+    if not rule.at_end and "(?P<per_s>" not in pattern:
+        batch, devices = facts["batch_size_per_device"], facts["devices"]
+        per_step = count(kind.per_step, log) or (batch and devices and batch * devices)
+        if not (per_step or kind.or_steps):
+            raise Unusable("broken", "it prints times alone, and not how many samples a step has")
+        value = (per_step or 1) / value
+        if not per_step:
+            unit, words = "steps/s", f"one{words[words.index(' over ') :]}"
+    elif kind.rate_of == "device" and facts["devices"]:
+        value *= facts["devices"]
+    elif kind.rate_of == "device":
+        if unit != "tokens/s":
+            raise Unusable("broken", "its figures are of one device, and it does not say how many there were")
+        unit, words = "tokens/s/device", words.partition(", times")[0]
+    return ImportedRun(value=value, unit=unit, rule=words, **facts)
+
+
+def _place(line: re.Match[str]) -> int:
+    """Return the number of a line's step in the order of all epochs; 0 if the line has no step."""
+    groups = line.groupdict()
+    return int(groups.get("epoch") or 0) * EPOCH + int(groups.get("step") or 0)
+
+
+def _figure(line: re.Match[str]) -> float:
+    """Return the seconds of a step, a throughput, or a time of day."""
+    groups = {name: number(text) for name, text in line.groupdict().items() if text and name in (*PER_SECOND, "amount")}
+    if "amount" in groups:
+        return groups["amount"] / groups["s"]
+    ((unit, figure),) = groups.items()
+    return figure / PER_SECOND[unit]
+
+
+def _counting(rule: Rule, lines: Lines) -> Sequence[float]:
+    """Return the times or rates of the lines that count. Raise Unusable if the log is too short."""
+    figures = [(_place(line), _figure(line)) for line in lines if not line.groupdict().get("dropped")]
+    if rule.at:
+        if missing := [step for step in rule.at if step not in dict(figures)]:
+            last = _place(lines[-1])
+            raise Unusable("cut_off", f"the rule reads the line of step {missing[0]}; its last is that of step {last}")
+        figures = [(step, dict(figures)[step]) for step in rule.at]
+    if rule.first and not (figures := [(step, figure) for step, figure in figures if step >= rule.first]):
+        raise Unusable("cut_off", f"it has no line from step {rule.first} on that counts")
+    if lines and "clock" in lines[0].groupdict():
+        figures = [(later, (until - since) / (later - step)) for (step, since), (later, until) in pairwise(figures)]
+        if any(seconds <= 0 for _, seconds in figures):
+            raise Unusable("broken", "the times of day in its lines do not rise")
+    return after([figure for _, figure in figures], rule.drop)
+
+
+def fact_of(key: str, fact: Fact, log: Log) -> Any:
+    """Return a fact of a log in the form of imported.json; None if the log does not state it."""
+    if key in COUNTS:
+        return count(fact, log)
+    text = text_of(fact, log)
+    return PRECISIONS.get(text.lower()) if text and key == "precision" else text
+
+
+def text_of(fact: Fact, log: Log) -> str | None:
+    """Return a fact as the log states it; None if the log does not state it."""
+    if isinstance(fact, str):
+        return log.find(fact)
+    if isinstance(fact, tuple):
+        return next(filter(None, (text_of(place, log) for place in fact)), None)
+    if isinstance(fact, Mapping):
+        return next((text for text, pattern in fact.items() if log.has(pattern)), None)
+    value = fact(log)
+    return None if value is None else str(value)
+
+
+def count(fact: Fact, log: Log) -> int | None:
+    """Return a fact as a whole number above 0; None if the log does not state it."""
+    if isinstance(fact, tuple):
+        return next(filter(None, (count(place, log) for place in fact)), None)
+    return int((text_of(fact, log) or "0").replace(",", "")) or None
+
+
+def named(pattern: str) -> Fact:
+    """Return the fact that the first group of a pattern finds in the names of the file and its folders."""
+    return lambda log: log.named(pattern)
+
+
+def listed(pattern: str) -> Fact:
+    """Return how many entries, with commas between them, the first group of a pattern has."""
+    return lambda log: len(text.split(",")) if (text := log.find(pattern)) else None
+
+
+def form(words: str, *facts: Fact) -> Fact:
+    """Return the text that other facts complete, such as `gpt-{}x{}`."""
+    return lambda log: words.format(*texts) if all(texts := [text_of(fact, log) for fact in facts]) else None
+
+
+def computed(function: Callable[[int, int], int], *counts: Fact) -> Fact:
+    """Return what a function makes of two counts, such as their product."""
+    return lambda log: function(*numbers) if all(numbers := [count(fact, log) or 0 for fact in counts]) else None
