@@ -43,7 +43,6 @@ IN_ONE_MODULE = (
     "frameworks/test_decoder_layouts.py",
     "frameworks/test_decoders.py",
     "frameworks/test_equivalence.py::test_fifty_steps",
-    "frameworks/test_independent_reference.py",
     "frameworks/test_jax.py",
     "frameworks/test_paddle_on_gpus.py",
     "frameworks/test_reading.py",

@@ -61,6 +61,15 @@ def built(names: Iterable[str]) -> dict[str, str]:
     return {name: python(name) for name, marker in markers.items() if marker is None or marker.is_file()}
 
 
+def helped(framework: str, helper: str, *arguments: object, **variables: str) -> list[Any]:
+    """Run a program of tests/frameworks in a framework's environment; return each JSON map that it prints."""
+    command = [python(framework), str(ROOT / "tests/frameworks" / helper), *map(str, arguments)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"} | variables
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
 def needs(program: str) -> None:
     """Skip the test if a system program is missing; fail where it must be there."""
     if shutil.which(program) is None:

@@ -1,6 +1,7 @@
 """Helper process: a few steps of one framework with each of several specifications, and the features that it refuses.
 
-Arguments: framework, file of the specifications, weights (.npz), output. It runs in the framework's environment.
+Arguments: framework, file of the specifications, weights (.npz). It runs in the framework's environment and prints its
+results as JSON.
 """
 
 from __future__ import annotations
@@ -123,13 +124,13 @@ def multiplied(framework: Any, spec: RunSpec, refused: list[str]) -> dict[str, A
 
 
 def main() -> None:
-    name, specs, weights, output = sys.argv[1:]
+    name, specs, weights = sys.argv[1:]
     framework = load(name)
     with open(specs) as file:
         every = [frameworks.specification({**spec, "framework": name}) for spec in json.load(file)]
     with np.load(weights) as file:
         arrays = {key: file[key] for key in file.files}
-    trained = [train(framework, spec, arrays, Path(output).with_suffix(".checkpoint")) for spec in every]
+    trained = [train(framework, spec, arrays, Path(weights).with_suffix(f".{name}")) for spec in every]
     cannot = refused(name, every[0])
     result = {
         **{name: [one[name] for one in trained] for name in trained[0]},
@@ -137,8 +138,7 @@ def main() -> None:
         "multiplied": multiplied(framework, every[0], cannot),
         "operands": operands(framework, every[0], arrays),
     }
-    with open(output, "w") as file:
-        json.dump(result, file)
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -17,14 +17,13 @@ import pytest
 from framework_steps import ASKED
 
 import training_fixtures
-from framework_lab import Lab, needs, python
+from framework_lab import Lab, helped, needs
 from throughline import frameworks, records, workloads
 from throughline.checks import reference
 from throughline.frameworks import horovod
 from throughline.rank.data import Manifest
 from throughline.spec import Options
 
-HELPER = Path(__file__).with_name("framework_steps.py")
 HOROVOD = [name for name in frameworks.NAMES if frameworks.of(name).starter]
 
 
@@ -231,11 +230,7 @@ def losses(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]
     (folder / "specs.json").write_text(json.dumps(specs))
     found = {}
     for framework in STEPPED:
-        output = folder / f"{framework}.json"
-        command = [python(framework), str(HELPER), framework, str(folder / "specs.json"), str(weights), str(output)]
-        variables = os.environ | {"OMP_NUM_THREADS": "1"}
-        subprocess.run(command, env=variables, check=True, timeout=300)
-        found[framework] = json.loads(output.read_text())
+        (found[framework],) = helped(framework, "framework_steps.py", framework, folder / "specs.json", weights)
     return found
 
 

@@ -4,19 +4,15 @@ architecture, with random small configurations."""
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import training_fixtures
-from framework_lab import python
+from framework_lab import helped
 from throughline.workloads.hugging_face import architecture
 
-HELPER = Path(__file__).with_name("decoders_in_transformers.py")
 SEQUENCE = 13
 RANDOM = 3
 """So many random configurations of each architecture are compared."""
@@ -104,13 +100,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], dic
         (folder / f"rotary-{number}.json").write_text(json.dumps(content))
     named = {"model": "llama-3.1-8b", "task": "clm", "config_sha256": "ab" * 32, "sequence_length": SEQUENCE}
     spec = training_fixtures.spec(**named, options={"data": "synthetic", "dropout": 0.0})
-    done = subprocess.run(
-        [python("hf-loop"), str(HELPER), str(folder), str(SEQUENCE)],
-        env=os.environ | {"OMP_NUM_THREADS": "1", "SPEC": json.dumps(spec.values())},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = helped("hf-loop", "decoders_in_transformers.py", folder, SEQUENCE, SPEC=json.dumps(spec.values()))
     return {(line["model"], line["attention"]): line for line in lines}
 
 

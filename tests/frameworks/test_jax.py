@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,12 +12,11 @@ import torch
 from jax_steps import DECAYS, UPDATES, arrays
 
 import training_fixtures
-from framework_lab import python
+from framework_lab import helped
 from throughline import frameworks, workloads
 from throughline.checks import reference
 from throughline.spec import Optimizer, values
 
-HELPER = Path(__file__).with_name("jax_steps.py")
 OPTIMIZERS = [
     (Optimizer(name="adamw", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "global_norm"),
     (Optimizer(name="adam", learning_rate=0.01, weight_decay=0.1, epsilon=1e-3), "none"),
@@ -41,14 +37,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     np.savez(folder / "weights.npz", **form.weights(network))
     optimizers = json.dumps([(values(settings), clip) for settings, clip in OPTIMIZERS])
     files = [str(folder / "weights.npz"), optimizers, str(folder / "updated.npz")]
-    variables = os.environ | {
-        "OMP_NUM_THREADS": "1",
-        "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # compiles faster
-    }
-    command = [python("jax"), str(HELPER), json.dumps(spec.values()), *files]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stderr
-    words: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    (words,) = helped("jax", "jax_steps.py", json.dumps(spec.values()), *files)
     return {**words, "updated": dict(np.load(folder / "updated.npz"))}
 
 

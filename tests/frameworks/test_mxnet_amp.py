@@ -3,26 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
-from typing import Any
 
 import training_fixtures
-from framework_lab import python
-
-HERE = Path(__file__).parent
-
-
-def ran(helper: str, *arguments: str) -> list[dict[str, Any]]:
-    """Return what one process finds for each argument."""
-    done = subprocess.run(
-        [python("mxnet-horovod"), str(HERE / helper), *arguments],
-        env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()[-len(arguments) :]]
-
+from framework_lab import helped
 
 TYPES = {
     "bert": (
@@ -36,7 +19,9 @@ TYPES = {
 
 def test_amp_gives_products_half_precision_and_the_loss_single() -> None:
     """The product of attention with the values takes fp32, as MXNet's lists have it: the softmax before it gives it."""
-    for (half, whole), types in zip(TYPES.values(), ran("types_in_mxnet.py", *TYPES), strict=True):
+    for (half, whole), types in zip(
+        TYPES.values(), helped("mxnet-horovod", "mxnet_amp.py", "types", *TYPES), strict=True
+    ):
         assert {name: types[name] for name in half} == {name: ["float16"] for name in half}
         assert {name: types[name] for name in whole} == {name: ["float32"] for name in whole}
         assert types["weights"] == types["loss"] == ["float32"], "the optimizer updates whole weights"
@@ -52,9 +37,8 @@ def test_the_loss_scale_changes_no_update_and_an_overflow_makes_none() -> None:
         )
         for optimizer in ("sgd", "lamb")
     ]  # fmt: skip
-    for spec, found in zip(
-        specs, ran("scaled_step_in_mxnet.py", *(json.dumps(spec.values()) for spec in specs)), strict=True
-    ):
+    told = helped("mxnet-horovod", "mxnet_amp.py", "steps", *(json.dumps(spec.values()) for spec in specs))
+    for spec, found in zip(specs, told, strict=True):
         assert found["moved"] > 1e-4 and found["differ"] < 1e-4 * found["moved"], spec.optimizer
         assert found["still"] and found["scale"] == 2**15, spec.optimizer
         assert found["finite"] and found["skipped"] == 1, "gradients are zero again after an overflow"

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import training_fixtures
-from framework_lab import python
-
-HELPER = Path(__file__).with_name("paddle_on_gpus.py")
+from framework_lab import helped
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +16,8 @@ def found() -> dict[str, Any]:
     bert = training_fixtures.spec(framework="paddle", options={"data": "synthetic"})
     pictures = {"model": "resnet-tiny", "image": 33, "classes": 10, "options": {"data": "synthetic"}}
     specs = [json.dumps(one.values()) for one in (bert, training_fixtures.spec(framework="paddle", **pictures))]
-    done = subprocess.run(
-        [python("paddle"), str(HELPER), *specs],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    words: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return words
+    (words,) = helped("paddle", "paddle_on_gpus.py", *specs)
+    return dict(words)
 
 
 def test_attention_takes_a_kernel_that_exists_with_a_mask_that_it_can_read(found: dict[str, Any]) -> None:

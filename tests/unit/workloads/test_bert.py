@@ -63,43 +63,19 @@ def network(activation_checkpointing: bool = False) -> Any:
     )
 
 
-def theirs(name: str, rows: int) -> Any:
-    """Return Hugging Face's own model with random weights."""
+@pytest.mark.parametrize("name", ["bert-tiny", "bert-mini"])
+def test_names_order_and_random_values_of_the_parameters_are_hugging_faces(name: str) -> None:
     from transformers.models.bert.configuration_bert import BertConfig
     from transformers.models.bert.modeling_bert import BertModel
 
+    torch.manual_seed(7)
     shape = bert.SHAPES[name]
-    config = BertConfig(
-        vocab_size=rows,
-        hidden_size=shape.hidden,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        intermediate_size=shape.feed_forward,
-        max_position_embeddings=bert.POSITIONS,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    return BertModel(config)
-
-
-def sharing(model: Any) -> Any:
-    """Return Hugging Face's own model, which shares the parameters of `model`."""
-    own = theirs("bert-tiny", 1024)
-    parameters = dict(model.bert.named_parameters())
-    for name, module in own.named_modules():
-        for kind in list(module._parameters):
-            setattr(module, kind, parameters[f"{name}.{kind}"])
-    return own
-
-
-@pytest.mark.parametrize("name", ["bert-tiny", "bert-mini"])
-def test_names_order_and_random_values_of_the_parameters_are_hugging_faces(name: str) -> None:
+    own = in_torch.BertForPretraining(shape, bert.VOCABULARY, dropout=0.1, activation_checkpointing=False)
     torch.manual_seed(7)
-    own = in_torch.BertForPretraining(bert.SHAPES[name], bert.VOCABULARY, dropout=0.1, activation_checkpointing=False)
-    torch.manual_seed(7)
-    other = theirs(name, bert.padded(bert.VOCABULARY))
-    expected = dict(other.named_parameters())
-    parameters = dict(own.bert.named_parameters())
+    sizes = {"hidden_size": shape.hidden, "num_hidden_layers": shape.layers, "num_attention_heads": shape.heads}
+    rows = bert.padded(bert.VOCABULARY)
+    other = BertModel(BertConfig(vocab_size=rows, intermediate_size=shape.feed_forward, **sizes))
+    expected, parameters = dict(other.named_parameters()), dict(own.bert.named_parameters())
     assert list(parameters) == list(expected) and list(own.bert.state_dict()) == list(other.state_dict())
     assert all(torch.equal(parameters[each], expected[each]) for each in expected)
 
@@ -127,25 +103,34 @@ def batch_of(given: dict[str, np.ndarray]) -> dict[str, Any]:
     return bert.WORKLOAD.batch(given, Options())
 
 
-def test_the_head_on_masked_positions_equals_the_head_on_all() -> None:
-    model, given = network(), rows()
-    batch = tensors(batch_of(given))
-    labels = torch.full((3, 16), -100)
-    for row, (positions, ids) in enumerate(zip(given["masked_lm_positions"], given["masked_lm_ids"], strict=True)):
-        for position, token in zip(positions, ids, strict=True):
-            if position:
-                labels[row, position] = int(token)
-    segments = batch["segments"].long()
-    out = sharing(model)(input_ids=batch["input_ids"], token_type_ids=segments, attention_mask=batch["mask"])
-    hidden = torch.nn.functional.gelu(model.transform(out.last_hidden_state.flatten(0, 1)))
-    everywhere = model.norm(hidden) @ model.bert.embeddings.word_embeddings.weight.T + model.bias
-    full = torch.nn.functional.cross_entropy(everywhere, labels.reshape(-1))
-    full = full + torch.nn.functional.cross_entropy(model.following(out.pooler_output), batch["following"].long())
-    loss = model(**batch)
-    torch.testing.assert_close(loss, full, rtol=1e-5, atol=1e-6)
-    parameters = list(model.parameters())
-    ours, theirs = torch.autograd.grad(loss, parameters), torch.autograd.grad(full, parameters)
-    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+def test_loss_and_every_gradient_are_those_of_transformers() -> None:
+    """In double precision, with padding and unused predictions. The reference of an equivalence check is this model;
+    transformers' own computes the scores of all positions."""
+    from throughline.workloads.bert import in_transformers
+
+    spec = example("bert-tiny", bert.Parameters(16, 4), options=Options(dropout=0.0))
+    forms: list[Any] = [in_torch.FORM, in_transformers.FORM]
+    networks = [form.build(spec, {"vocabulary": 1000}).double() for form in forms]
+    with torch.no_grad():
+        for name, one in networks[0].named_parameters():  # so that every bias, norm and gelu affects the loss
+            gain = one.ndim == 1 and "norm" in name.lower() and name.endswith("weight")
+            one.copy_(3 * one if one.ndim > 1 else 0.2 * torch.randn_like(one) + float(gain))
+    forms[1].load(networks[1], forms[0].weights(networks[0]))
+    losses, gradients = [], []
+    for form, each in zip(forms, networks, strict=True):
+        losses.append(each(**tensors(batch_of(rows()))))
+        losses[-1].backward()
+        for parameter in each.parameters():
+            parameter.data = parameter.grad
+        gradients.append(form.weights(each))
+    torch.testing.assert_close(*losses, rtol=1e-12, atol=0)
+    norms = {name: np.linalg.norm(gradient) for name, gradient in gradients[0].items()}
+    assert len(norms) == 46 and gradients[1].keys() == norms.keys()
+    zero = [name for name, norm in norms.items() if norm < 1e-6 * max(norms.values())]
+    assert len(zero) == 2 and all(name.endswith("key.bias") for name in zero)
+    for name, gradient in gradients[1].items():
+        least = max(norms[name], 1e-6 * max(norms.values()))
+        assert np.linalg.norm(gradient - gradients[0][name]) < 1e-9 * least, name
 
 
 def test_held_out_data_are_looked_at_whichever_kernel_the_step_is_pinned_to() -> None:
