@@ -91,7 +91,7 @@ rule archive:
     conda:
         "../envs/main.yaml"
     params:
-        made=canonical(TARGETS.made()),
+        made=lambda _: canonical(TARGETS.made()),
         acceptance=NODE_JOBS.result_words,
         state=NODE_JOBS.result_state,
     shell:

@@ -2,6 +2,7 @@
 
     hosts          benchmark -> the names in its runs.hosts
     strict         benchmarks with runs.strict
+    programs       name -> folder, Python, variables and limits of a program (study/program_section.py)
     models         SHA-256 -> path of a model's config.json
     configuration  the merged configuration, without names of hosts and paths (study/runs.py)
     started_with   words of the command of Snakemake that name the Snakefile and the configuration (files.py)

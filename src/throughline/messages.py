@@ -77,6 +77,20 @@ class Training(Message):
     begin: Checkpoint | None
 
 
+class ProgramPlan(Message):
+    """What a run of a program needs beside its specification.
+
+    folder: its working directory; files: patterns of files there that decide what is measured; python: whose packages
+    the record lists; timeout: the most seconds that it may take; min_window_seconds: the shortest window.
+    """
+
+    folder: str
+    files: list[str]
+    python: str | None
+    timeout: float | None
+    min_window_seconds: float
+
+
 class LaunchPlan(Message):
     """Everything that agents and ranks have to know about one run.
 
@@ -86,7 +100,7 @@ class LaunchPlan(Message):
     this machine; weights: a file with the weights that the ranks start from; workflow: the launcher's interpreter, in
     whose environment agents and decoders run; telemetry: whether agents sample their nodes; earlier_gpus: facts about
     the first node's GPUs in an earlier repeat; updates: a file with what the reference of an equivalence check adds to
-    each weight in the run's steps, None if updates are not compared.
+    each weight in the run's steps, None if updates are not compared; program: None for a framework of ours.
     """
 
     spec: dict[str, Any]
@@ -107,6 +121,7 @@ class LaunchPlan(Message):
     strict: bool
     convergence: Training | None
     updates: str | None = None
+    program: ProgramPlan | None = None
 
     @property
     def world(self) -> int:
@@ -121,6 +136,16 @@ class LaunchPlan(Message):
     def agent_of(self, rank: int) -> int:
         """Return the agent that is responsible for a rank."""
         return rank // (self.world // self.agents)
+
+    def processes_of(self, agent: int) -> list[int]:
+        """Return the ranks that are processes: all of them; of a program that starts once for each node, the first."""
+        ranks = list(self.ranks_of(agent))
+        return ranks if not self.program or self.spec["program"]["start"] == "rank" else ranks[:: self.per_node]
+
+    @property
+    def processes(self) -> list[int]:
+        """The ranks of all agents that are processes."""
+        return [rank for agent in range(self.agents) for rank in self.processes_of(agent)]
 
     @property
     def workflow_python(self) -> str:
@@ -259,11 +284,23 @@ class Software(Message):
     bound: dict[str, list[int]] | None = None
 
 
+class ProgramRun(Message):
+    """What a runner saw of its program: its marks or lines as columns (programs/timing.py), and its command.
+
+    clock_s: the difference between the time of day and the node's monotonic clock.
+    """
+
+    points: dict[str, list[Any]]
+    clock_s: float
+    command: list[str]
+
+
 class RankReport(Message):
     """How a rank ended, and when (at: `time.time()`).
 
     With status ok, it has `software` and either `measured` or `trained`. With any other status, it has a `reason`.
-    double_of_cuda: what a fake CUDA driver in the rank's process says of itself; None if there was none.
+    double_of_cuda: what a fake CUDA driver in the rank's process says of itself; None if there was none; program: only
+    from the runner of a program.
     """
 
     rank: int
@@ -274,6 +311,7 @@ class RankReport(Message):
     trained: Trained | None = None
     software: Software | None = None
     double_of_cuda: str | None = None
+    program: ProgramRun | None = None
 
 
 class Beat(Message):

@@ -41,12 +41,12 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
     topology.
     """
     requested = {}
-    for spec in sorted(specs, key=lambda spec: spec.batch):
+    for spec in sorted((spec for spec in specs if not spec.program), key=lambda spec: spec.batch):
         block = config.benchmarks.get(spec.benchmark)
         if block is None or block.convergence is None or spec.repeat != 1:
             continue
         largest = max(map(Topology.parse, block.topologies), key=lambda topology: (topology.world, topology))
-        if spec.topology == largest and spec.batch == min(block.batch[spec.precision]):
+        if spec.topology == largest and spec.batch == min(block.sizes[spec.precision]):
             path = CHECK.format(**vars(spec)) + ".json"
             requested[path] = replace(spec, steps=Steps(warmup=0, timed=block.convergence.steps))
     return requested

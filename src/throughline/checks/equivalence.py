@@ -78,7 +78,7 @@ def requests(specs: Iterable[RunSpec]) -> dict[str, list[RunSpec]]:
     """Map each benchmark that has an equivalence check to the runs of this check. Derived benchmarks have none."""
     blocks: dict[str, list[RunSpec]] = {}
     for spec in specs:
-        if "__" not in spec.benchmark:
+        if "__" not in spec.benchmark and not spec.program:
             blocks.setdefault(spec.benchmark, []).append(spec)
     return {name: _request(block) for name, block in blocks.items() if _needs_proof(block)}
 

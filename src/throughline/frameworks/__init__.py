@@ -21,6 +21,18 @@ from throughline.frameworks.description import FEATURES, Framework
 from throughline.spec import Options, RunSpec
 from throughline.workloads import Unsupported
 
+PROGRAM = Framework(
+    rank="",
+    library="program",
+    packages=(),
+    accelerators={
+        "cuda": "import json, pynvml as n; n.nvmlInit(); c = n.nvmlDeviceGetCount(); "
+        "name = n.nvmlDeviceGetName(n.nvmlDeviceGetHandleByIndex(0)) if c else None; "
+        "print(json.dumps({'count': c, 'name': name, 'fp16': True}))"
+    },
+    features=frozenset(FEATURES),
+)
+"""What the rest of the program has to know about a program of somebody else: that it may do everything."""
 NAMES = tuple(sorted(package.name.replace("_", "-") for package in pkgutil.iter_modules(__path__) if package.ispkg))
 """The names of all frameworks. Each has a folder; the folder of `torch-horovod` is `torch_horovod`."""
 
@@ -33,10 +45,10 @@ COMPILED_JOB_STEPS = 2000
 
 @cache
 def of(name: str) -> Framework:
-    """Return the description of a framework, in any version. Raises UserError if there is no framework of this name."""
+    """Return the description of a framework, in any version. Any other name is that of a program (`PROGRAM`)."""
     name = versions.base(name)
     if name not in NAMES:
-        raise UserError(f"there is no framework {name!r}", next_step="choose one of " + ", ".join(NAMES))
+        return PROGRAM
     known: Framework = importlib.import_module(f"{__name__}.{name.replace('-', '_')}").FRAMEWORK
     return known
 

@@ -48,10 +48,13 @@ from throughline.messages import (
 )
 from throughline.rank import heartbeat, ranks
 
+RUNNER = "throughline.launch.program_runner"
 EVERY_S = 1.0
 """How often the agent reports the progress of the ranks."""
 LAST_S = 5.0
 """How long ranks may take to end after their starter has ended, before the agent of their node ends them."""
+PROGRAMS_S = 15.0
+"""How long the other programs of a node may take to end after the first one has ended."""
 CHECK_S, WRITE_S = 60.0, 5.0
 """How long the sampler may take to check the GPUs (a driver that was not loaded takes seconds), and to write its
 samples at the end."""
@@ -109,6 +112,9 @@ class Agent:
                 _tell(Refusal(self.node, faults))
                 self.failed = True
                 return
+        if self.plan.program:
+            await self.start_programs()
+            return
         spec = frameworks.specification(self.plan.spec)
         starter = frameworks.of(spec.framework).starter
         if starter is None:
@@ -128,24 +134,41 @@ class Agent:
             await asyncio.wait(watched, timeout=LAST_S)
 
     async def start_ranks(self) -> None:
-        """Start this node's ranks when all nodes are ready, and wait for their ends.
+        """Start this node's ranks when all nodes are ready, and wait for their ends."""
+        for end in asyncio.as_completed((await self.spawn_ranks(self.plan.python, WORKER)).values()):
+            await end
+            if self.failed:
+                return
+
+    async def start_programs(self) -> None:
+        """Start the runners of a program. The run ends with that of rank 0, which then ends all others."""
+        ends = await self.spawn_ranks(self.plan.workflow_python, RUNNER)
+        first = ends.pop(0, None) or create_task(self.finish.wait())
+        waiting: set[asyncio.Future[Any]] = {first, *ends.values()}
+        while not (self.failed or first.done()):
+            _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if ends and not self.failed:
+            for child in self.children:
+                with contextlib.suppress(ProcessLookupError):
+                    child.terminate()
+            await asyncio.wait(ends.values(), timeout=PROGRAMS_S)
+
+    async def spawn_ranks(self, python: str, module: str) -> dict[int, Task[None]]:
+        """Start a process for each rank of this node when all nodes are ready. Map each rank to its end.
 
         The agent keeps the ports of its ranks until it ends, so that no other process gets a port before a rank
         listens on it.
         """
         ports = [reserved_port() for _ in self.ranks]
+        self.pipes.callback(lambda: [port.close() for port in ports])
         _tell(NodeReady(self.node, [port.getsockname()[1] for port in ports]))
         start = await self.start
-        command = processes.module(self.plan.python, WORKER, str(self.path))
-        ends = []
-        for local_rank, rank in enumerate(self.ranks):
-            variables = {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, local_rank, start.addresses)}
-            child = await self.spawn(command, f"[rank {rank}] ", variables)
-            ends.append(create_task(self.wait_for(rank, child)))
-        for end in asyncio.as_completed(ends):
-            await end
-            if self.failed:
-                return
+        ends = {}
+        for rank in self.plan.processes_of(self.node):
+            variables = {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, self.ranks.index(rank), start.addresses)}
+            child = await self.spawn(processes.module(python, module, str(self.path)), f"[rank {rank}] ", variables)
+            ends[rank] = create_task(self.wait_for(rank, child))
+        return ends
 
     async def wait_for(self, rank: int | None, child: asyncio.subprocess.Process) -> None:
         """Wait for the end of a rank or of the starter (None)."""

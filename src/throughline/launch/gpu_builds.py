@@ -23,7 +23,7 @@ def check_here(specs: Iterable[RunSpec]) -> list[str]:
     `specs` are the runs to be made on this machine. Raise UserError if a framework would get its CPU build although
     this machine has GPUs, if a topology needs more GPUs than there are or than its framework sees, or if there is none.
     """
-    here = [spec for spec in specs if spec.hosts != "ssh"]
+    here = [spec for spec in specs if spec.hosts != "ssh" and not spec.program]
     beyond = [spec for spec in here if spec.topology.nodes > 1 and spec.hosts != "simulated"]
     if "SLURM_JOB_ID" in os.environ:  # they are made on the nodes of this job
         here, beyond = [spec for spec in here if spec not in beyond], []

@@ -13,11 +13,11 @@ from typing import Any
 
 from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
-from throughline.launch import lock, nodes, outcome
+from throughline.launch import lock, nodes, outcome, program_outcome
 from throughline.launch.request import Log, RunRequest, lacks_environment
 from throughline.launch.supervision import Agents, Interrupted, Progress, interruptible, supervise
-from throughline.launch.survey import IN_WORDS, Survey, final_warnings, host_names, survey_nodes
-from throughline.messages import LaunchPlan, RankReport
+from throughline.launch.survey import IN_WORDS, THREADS, Survey, final_warnings, host_names, survey_nodes
+from throughline.messages import LaunchPlan, ProgramPlan, RankReport
 from throughline.observe import environment, telemetry_record, telemetry_window, work
 from throughline.observe.other_processes import OtherProcesses
 from throughline.observe.telemetry_record import Observation
@@ -111,6 +111,8 @@ def _turn(request: RunRequest) -> Iterator[Turn]:
         log = Log(request.log)
         try:
             os.environ[files.NODES] = host_names(request.hosts)  # logs and records call them node0, node1, ...
+            for name in THREADS if request.spec.program else ():  # Snakemake sets them, and a program decides its own
+                os.environ.pop(name, None)
             log.write(f"# again: {files.snakemake('--force', request.target)}")
             if request.command:
                 log.write(f"# directly: {request.command}")
@@ -151,6 +153,7 @@ def _attempt(request: RunRequest, turn: Turn) -> FinishedRun:
         else:
             agents = Agents(plan, folder, turn.log.write, survey.nodes.names)
             reports = supervise(request, agents, turn.progress, turn.parent)
+            reports = program_outcome.with_windows(reports) if request.spec.program else reports
             no_telemetry = agents.no_telemetry
         observations = telemetry_record.observations(plan, folder, reports, no_telemetry)
     if manifest:
@@ -188,7 +191,17 @@ def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
         strict=request.strict,
         convergence=request.convergence,
         updates=str(request.updates.resolve()) if request.updates else None,
+        program=_program(request, survey),
     )
+
+
+def _program(request: RunRequest, survey: Survey) -> ProgramPlan | None:
+    """Return what the runners of a program have to know; None for a framework."""
+    if request.spec.program is None:
+        return None
+    given = {name: request.of_program[name] for name in ("folder", "files", "python", "timeout")}
+    shortest_s = request.spec.steps.shortest_s(survey.device.kind)
+    return ProgramPlan(**given, min_window_seconds=shortest_s)
 
 
 @contextlib.contextmanager
@@ -212,7 +225,7 @@ def _work_folder(request: RunRequest, distributed: bool) -> Iterator[Path]:
 def _checked_data(request: RunRequest) -> Manifest | None:
     """Return the manifest after a check of every shard that this run will read; None for synthetic data."""
     spec = request.spec
-    if spec.options.data == "synthetic":
+    if spec.options.data == "synthetic" or spec.program:
         return None
     if request.manifest is None:
         raise UserError(f"{spec.record} trains on real data, and no manifest was given", next_step="add --manifest")
@@ -266,13 +279,17 @@ def _record(request: RunRequest, ended: FinishedRun) -> dict[str, Any]:
     """Return the validated record of a measured run."""
     plan, reports = ended.plan, ended.reports
     settles = plan.kind != "cpu" and not request.part_of
-    measured = outcome.assemble(request.spec, reports, plan.per_node, bool(request.weights), settles)
+    measured = (
+        program_outcome.assemble(request.spec, reports, settles)
+        if request.spec.program
+        else outcome.assemble(request.spec, reports, plan.per_node, bool(request.weights), settles)
+    )
     software = reports[0].software if 0 in reports else None
     spec = frameworks.resolved(request.spec, plan.kind)  # FLOPs are those of the tokens that were computed
     record: dict[str, Any] = {
         "schema": records.SCHEMA,
         "spec": request.spec.values(),
-        "unit": f"{workloads.of(request.spec.model).unit}/s",
+        "unit": f"{workloads.unit(request.spec)}/s",
         **measured.as_record(),
         "device": ended.device,
         "data": ended.data,
@@ -284,6 +301,8 @@ def _record(request: RunRequest, ended: FinishedRun) -> dict[str, Any]:
         "work": work.of(spec, measured.samples_per_s, plan.world, ended.device, work.measured(reports)),
     }
     record["warnings"] = ended.survey.warnings + record["warnings"]
+    if request.spec.program:
+        record["program"] = program_outcome.part(reports)
     record |= telemetry_record.parts(request.spec, plan, reports, ended.observations, record)
     records.RunRecord.model_validate(record)
     return record

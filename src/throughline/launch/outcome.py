@@ -10,7 +10,7 @@ from typing import Any
 from throughline import memory, records, workloads
 from throughline.launch import rounding
 from throughline.messages import Measured, Proven, RankReport, Update
-from throughline.spec import RunSpec
+from throughline.spec import RunSpec, Steps
 from throughline.spec.options import SETTLED_S
 
 SOME_HAVE = frozenset({"min_window_seconds", "rounding", "equivalence"})
@@ -46,11 +46,11 @@ def last_word(output: Sequence[str]) -> str:
 
 
 def failure(
-    reports: Mapping[int, RankReport], ended: Mapping[int, int | None], world: int, lost: Iterable[int] = ()
+    reports: Mapping[int, RankReport], ended: Mapping[int, int | None], ranks: Iterable[int], lost: Iterable[int] = ()
 ) -> tuple[int, str] | None:
     """Return (rank, what happened) for an infrastructure failure, which gives no record; None if there is an outcome.
 
-    ended: map each rank that has ended to its exit status (None: unknown), in the order in which they ended; lost:
+    ranks: all that are processes; ended: map each rank that has ended to its exit status (None: unknown), in the order in which they ended; lost:
     ranks whose node no longer reports. If one rank is out of memory, the outcome of the run is oom, however the other
     ranks ended.
     """
@@ -67,7 +67,7 @@ def failure(
     if failed := [report for report in reports.values() if report.status == "failed"]:
         first = min(failed, key=lambda report: report.at)
         return first.rank, str(first.reason)
-    for rank in [*silent, *range(world)]:  # a starter ends the others with SIGTERM
+    for rank in [*silent, *ranks]:  # a starter ends the others with SIGTERM
         if ended.get(rank) or rank not in reports:
             return rank, _ending(ended.get(rank))
     return None
@@ -133,17 +133,22 @@ def assemble(
         return replace(outcome, status="invalid", reason=invalid)
     warnings = rounding.warnings(outcome.rounding)
     if outcome.steps_timed < steps.timed or outcome.warmup_steps < steps.warmup:
-        warnings.append(
-            f"max_total_seconds {steps.max_total_seconds:g}: {outcome.warmup_steps} of {steps.warmup} warm-up "
-            f"and {outcome.steps_timed} of {steps.timed} timed steps"
-        )
+        warnings.append(shortened(steps, outcome.warmup_steps, outcome.steps_timed))
     if workloads.of(spec.model).trains and not every_loss and not spec.job:
-        warnings += _window_warnings(spec, ranks[0], outcome.window_s or 0.0, settles)
+        warnings += window_warnings(spec, ranks[0], outcome.window_s or 0.0, settles)
     samples = spec.size.global_batch * outcome.steps_timed
     return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
 
 
-def _window_warnings(spec: RunSpec, rank: Measured, window_s: float, settles: bool) -> Iterator[str]:
+def shortened(steps: Steps, warmup: int, timed: int) -> str:
+    """Return the warning about a run that `max_total_seconds` has shortened to so many steps."""
+    return (
+        f"max_total_seconds {steps.max_total_seconds:g}: {warmup} of {steps.warmup} warm-up "
+        f"and {timed} of {steps.timed} timed steps"
+    )
+
+
+def window_warnings(spec: RunSpec, rank: Measured, window_s: float, settles: bool) -> Iterator[str]:
     """Yield a warning about a window that is too short for its figures to mean what they say."""
     if window_s < LEAST_WINDOW_S:
         yield (
@@ -199,7 +204,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds if spec.job else _slowest(ranks),  # a job's own figures are those of rank 0
         figures=[figure | {"value": _finite([figure["value"]])[0]} for figure in first.figures]
-        + _step_percentiles(spec, ranks)
+        + step_percentiles(spec, ranks)
         + _counted_figures(spec, ranks),
         loss=_finite(first.loss) if first.loss is not None else None,
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
@@ -240,7 +245,7 @@ def _distance(update: Update) -> float:
     return update.difference / update.update if update.update else math.copysign(math.inf, update.difference or -1)
 
 
-def _step_percentiles(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+def step_percentiles(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
     """Return the percentiles of step times that the workload declares, in milliseconds.
 
     A whole job has none: it states its own figures, and evaluations interrupt its steps.

@@ -1,11 +1,13 @@
 """What the launcher has to do for one run (RunRequest), and the log that the run leaves (Log)."""
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from throughline import files, handover, workloads
 from throughline.files import UserError
@@ -49,6 +51,12 @@ class RunRequest:
         return self.part_of or (str(self.record) if self.convergence else self.spec.record)
 
     @property
+    def of_program(self) -> dict[str, Any]:
+        """What a run of a program needs beside its specification (handover.py)."""
+        without = {"folder": os.getcwd(), "files": [], "python": None, "variables": {}, "silent_for": 600.0, "timeout": None}
+        return without | handover.get("programs", {}).get(self.spec.framework, {})
+
+    @property
     def with_content(self) -> RunSpec:
         """The specification with the content of the files that it names by digest, as ranks get it."""
         return replace(self.spec, content=workloads.of(self.spec.model).content(self.spec))
@@ -67,6 +75,8 @@ def lacks_environment(spec: RunSpec, python: str) -> str | None:
 
     Either it cannot be built, or none of its builds runs on the GPUs that are here. A CPU run needs no such build.
     """
+    if spec.program:
+        return None
     if python == sys.executable and (lacking := choose.lacking(spec.framework)):
         return lacking
     if spec.device == "cpu" or not (reason := choose.no_build(spec.framework)):

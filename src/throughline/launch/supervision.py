@@ -41,6 +41,8 @@ GRACE_S = 10.0
 """How long the other ranks may take to end after one has failed. They find a broken connection or fail the same way."""
 SILENT_S = 5.0
 """Every agent reports once a second. After this many silent seconds we treat the agent, or its node, as lost."""
+LAST_LINES = 20
+"""How many lines of a program's output an error shows."""
 STACKS_S = 2.0
 """How long the ranks may take to write their stacks."""
 # The console shows the last line, and gets lines more often.
@@ -176,7 +178,7 @@ class Agents:
         self.over: set[int] = set()
         self.refusal: Refusal | None = None
         self.no_telemetry: dict[int, str] = {}
-        self.has_starter = frameworks.of(plan.spec["framework"]).starter is not None
+        self.one_leads = plan.program is not None or frameworks.of(plan.spec["framework"]).starter is not None
         self.last_words = [collections.deque[str](maxlen=40) for _ in range(plan.world)]
         self.processes: list[Child] = []
         self.guard = threading.Lock()  # one thread per process reads its output
@@ -201,7 +203,7 @@ class Agents:
                 self.heard_at[node] = time.monotonic()
                 if over:
                     self.over.add(node)
-                if over and node == 0 and self.has_starter:
+                if over and node == 0 and self.one_leads:
                     self._tell(Finish())
             case NoTelemetry(node, reason):
                 self.no_telemetry[node] = reason
@@ -283,19 +285,25 @@ def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: P
     if hang:
         raise request.failed(hang, "the stacks of all threads are in the log")
     beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages
-    world = agents.plan.world
-    reports = agents.reports(range(world))
+    ranks, program = agents.plan.processes, request.spec.program
+    reports = agents.reports(ranks)
+    if program and 0 in reports and reports[0].status == "ok":
+        return reports  # what happens to the others afterwards is no failure: their first rank is gone
     reports = outcome.with_out_of_memory(reports, ended, agents.last_words)
-    if failure := outcome.failure(reports, ended, world, lost):
+    if failure := outcome.failure(reports, ended, ranks, lost):
         rank, what = failure
-        words = agents.last_words[rank]
+        words = list(agents.last_words[rank])
         last = f"its last output: {outcome.last_word(words)}" if words and rank not in reports else None
+        if program and words:
+            last = "the last lines of its output:" + "".join(f"\n    {line}" for line in words[-LAST_LINES:])
         raise request.failed(f"{in_words(rank, beats[rank])}: {what}", last)
     return reports
 
 
 def hang_after_s(request: RunRequest, kind: str) -> float:
     """Return after how many seconds without progress a run counts as hanging."""
+    if request.spec.program:
+        return request.hang_after_s or float(request.of_program["silent_for"])
     asked = frameworks.resolved(request.spec, kind).options.compile
     compiles = asked or frameworks.of(request.spec.framework).compiles
     return request.hang_after_s or (COMPILE_HANG_AFTER_S if compiles else HANG_AFTER_S)
@@ -310,7 +318,7 @@ def _watch(request: RunRequest, agents: Agents, progress: Progress, parent: Pare
             return None
         if parent.is_gone():
             raise Interrupted
-        beats = list(agents.beats)
+        beats = agents.beats[:1] if agents.plan.program else list(agents.beats)
         progress.show(beats)
         if hang := dog.look(beats, time.monotonic()):
             return hang

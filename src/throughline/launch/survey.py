@@ -31,12 +31,17 @@ IN_WORDS = {
 """Map each kind of nodes to its words in the log."""
 NETWORK = re.compile(r"(NCCL_(?!HOSTID)|GLOO_|UCX_|FI_)\w+|LD_LIBRARY_PATH|PYTHONPATH")
 """Variables that ranks need to find each other and their libraries, in addition to those in a record."""
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 """Variables that hide devices. AMD's runtime knows the first one too, and prefers the second."""
 CONTENT = "the content of the data"
 """The name of what `data_of` returns, as warnings print it."""
 TF32 = "NVIDIA_TF32_OVERRIDE"
 """With 0, NVIDIA's libraries never round an operand to TF32, whatever a framework asks for."""
+
+
+DECLARED = "declared"
+"""The kind of accelerators that the configuration states, because we cannot count them."""
 
 
 class TooFewGpus(UserError):
@@ -75,7 +80,7 @@ def survey_nodes(request: RunRequest) -> Survey:
     # Only an acceptance lets runs on several hosts go side by side. Its hosts are not those of runs.hosts.
     where, earlier = nodes.find(spec, request.hosts, in_runs_hosts=not request.side_by_side), siblings(request.record)
     names = os.environ[files.NODES] = host_names(where.names)  # from now on, logs and records say node0, node1, ...
-    variables = worker_variables(spec) | {files.NODES: names}
+    variables = worker_variables(spec) | {files.NODES: names} | request.of_program["variables"]
     variables |= only_devices(request.visible, {} if where.elsewhere else os.environ)
     on_cpu = [run.peak_memory_bytes or 0 for run in earlier.values() if run.device and run.device.kind == "cpu"]
     lacking = lacks_environment(spec, request.python)
@@ -101,6 +106,7 @@ def survey_nodes(request: RunRequest) -> Survey:
         gpus = machine.gpus(question.framework, request.python, os.environ | variables, question.device)
         cpu, facts = machine.processor(), environment.describe(question.framework, spec.model)
     device = choose_device(spec, gpus, cpu)
+    variables |= devices_of_program(spec, device, os.environ)
     if device.kind != "cpu":
         variables |= frameworks.of(spec.framework).on_gpus(os.environ)
     if question.compiles and device.kind == "cuda" and not where.elsewhere:  # other machines have asked themselves
@@ -133,6 +139,8 @@ def final_warnings(survey: Survey, data: Mapping[str, Any] | None, others: Other
 
 def choose_device(spec: RunSpec, seen: Gpus, cpu: Device) -> Device:
     """Return the device for `runs.device`. Raise UserError if it is an accelerator and the framework sees none."""
+    if spec.program and spec.program.accelerator:
+        return Device(DECLARED, spec.program.accelerator.name, spec.program.accelerator.per_node, None)
     if spec.device == "cpu" or (spec.device == "auto" and not seen.count):
         return cpu
     if seen.kind is None:
@@ -151,7 +159,7 @@ def check_fit(spec: RunSpec, per_machine: int, device: Device) -> list[str]:
             raise TooFewGpus(spec.topology, per_machine, device.count)
         return []
     warnings = []
-    if per_machine * spec.threads > device.count:
+    if not spec.program and per_machine * spec.threads > device.count:
         warnings.append(
             f"{per_machine} workers x {spec.threads} threads on {device.count} cores: they share cores, "
             "so the speedup says nothing about scaling"
@@ -169,7 +177,7 @@ def worker_variables(spec: RunSpec) -> dict[str, str]:
     """
     return {
         **{name: value for name, value in os.environ.items() if _is_handed_on(name)},
-        **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(spec.threads)),
+        **({} if spec.program else dict.fromkeys(THREADS, str(spec.threads))),
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # number devices as NVML does, and so nvidia-smi and our telemetry
         "PYTHONUNBUFFERED": "1",
     }
@@ -194,6 +202,22 @@ def only_devices(devices: Sequence[int] | None, given: Mapping[str, str]) -> dic
             )
         variables[name] = ",".join(str(device) if seen is None else seen[device].strip() for device in devices)
     return variables
+
+
+def devices_of_program(spec: RunSpec, device: Device, given: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with which a program sees the devices of its topology only, as our ranks do; {} for ours.
+
+    Many programs take all devices that they see.
+    """
+    program = spec.program
+    if program is None:
+        return {}
+    if device.kind == DECLARED:
+        name = program.accelerator and program.accelerator.visible
+        return {name: ",".join(map(str, range(spec.topology.devices)))} if name else {}
+    if device.kind == "cpu":
+        return {"CUDA_VISIBLE_DEVICES": ""}
+    return only_devices(range(spec.topology.devices), given)
 
 
 def allocator(spec: RunSpec, kind: str) -> dict[str, str]:

@@ -15,25 +15,7 @@ from typing import Any
 
 from throughline import frameworks, gpus, sources, workloads
 from throughline.files import scrub
-
-VARIABLES = re.compile(
-    r"OMP_(NUM_THREADS|PROC_BIND|PLACES|WAIT_POLICY|DYNAMIC)|MKL_(NUM_THREADS|DYNAMIC|ENABLE_INSTRUCTIONS|CBWR)"
-    r"|OPENBLAS_NUM_THREADS|KMP_(AFFINITY|BLOCKTIME)|GOMP_CPU_AFFINITY|MALLOC_(ARENA_MAX|CONF)"
-    r"|ATEN_CPU_CAPABILITY|DNNL_(MAX_CPU_ISA|VERBOSE)|ONEDNN_MAX_CPU_ISA"
-    r"|CUDA_(VISIBLE_DEVICES|LAUNCH_BLOCKING|DEVICE_MAX_CONNECTIONS|MODULE_LOADING|DEVICE_ORDER)"
-    r"|CUBLAS_(WORKSPACE_CONFIG|EMULAT\w+|AUTOTUNING_\w+)|CUBLASLT_(WORKSPACE_SIZE|HEURISTICS_CACHE_CAPACITY)"
-    r"|(CUDNN|CUBLASLT|TORCHDYNAMO|TORCHINDUCTOR)_(?!LOG)(?!\w*(DIR|PATH|FILE|OUTPUT|LOCATION)\b)\w+"
-    r"|NVIDIA_TF32_OVERRIDE|PYTORCH_(CUDA_)?ALLOC_CONF|TORCH_ALLOW_TF32_CUBLAS_OVERRIDE|TORCH_(NCCL|CUDNN|BLAS)_\w+"
-    r"|NCCL_(?!HOSTID|COMM_ID|TOPO_FILE|CONF_FILE|DEBUG_FILE|GRAPH_FILE|TOPO_DUMP_FILE|GRAPH_DUMP_FILE)\w+"
-    r"|UCX_(TLS|NET_DEVICES|RNDV_\w+)|OMPI_MCA_(pml|btl|coll)\w*|GLOO_\w+_THREADS"
-    r"|HOROVOD_(FUSION_THRESHOLD|CYCLE_TIME|HIERARCHICAL_\w+|TORUS_ALLREDUCE|AUTOTUNE(?!_LOG)\w*|CACHE_CAPACITY)"
-    r"|HOROVOD_(ENABLE_\w+|BATCH_D2D_MEMCOPIES|DISABLE_\w+|NUM_NCCL_STREAMS|THREAD_AFFINITY|CPU_OPERATIONS)"
-    r"|MXNET_\w+|XLA_FLAGS|TF_XLA_FLAGS|XLA_(PYTHON_)?CLIENT_\w+|JAX_(?!\w*(DIR|PATH|FILE|ADDRESS)\b)\w+"
-    r"|TF_(AUTO_MIXED_PRECISION|CUDNN|DETERMINISTIC|DISABLE|ENABLE|FORCE|GPU|MATMUL|XLA)_(?!\w*(DIR|PATH)\b)\w+"
-    r"|TF_(CONV2D|FP16|MKL|NUM|ONEDNN|PER_DEVICE_MEMORY|SYNC|USE)_\w+"
-    r"|FLAGS_(?!selected_|\w*(dir|path|file|dso|endpoint)\b)\w+"
-)
-"""Environment variables that affect the speed of a run. We record no others."""
+from throughline.variables import VARIABLES
 
 DECIDES = (
     "python", "framework", "packages", "code", "os", "kernel", "cpu", "cpu_cores", "cpu_sockets", "cpu_governor",
@@ -131,8 +113,13 @@ def reasons(environment: dict[str, Any], kind: str, cards: Sequence[Mapping[str,
 
 
 def code(framework: str, model: str) -> str:
-    """Return a digest (12 hexadecimal digits) of our own code that a rank of this framework runs on this model."""
+    """Return a digest (12 hexadecimal digits) of our own code that a rank of this framework runs on this model.
+
+    Of a program: of our code that runs beside it.
+    """
     known, workload = frameworks.of(framework), workloads.of(model)
+    if known is frameworks.PROGRAM:
+        return sources.digest(sources.closure("throughline.launch.program_runner"))
     folder = str(workloads.folder(model))
     forms = sorted((sources.ROOT / "workloads" / folder).glob(f"in_{known.library}*.py"))
     # A rank loads these modules by name, so no import statement mentions them.

@@ -25,7 +25,7 @@ Whole = Annotated[int, Field(ge=0)]
 if TYPE_CHECKING:
     DeviceKind = str
 else:
-    DeviceKind = Literal[("cpu", *frameworks.accelerators())]
+    DeviceKind = Literal[("cpu", "declared", *frameworks.accelerators())]
 
 
 class Entry(BaseModel):

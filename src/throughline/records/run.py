@@ -198,6 +198,26 @@ class OfProof(Entry):
     reason: str | None
 
 
+class Points(Entry):
+    """The marks of a program, or the lines of its log with the time of a step, from the first one on, as columns.
+
+    at_s: the time of the mark, or when the line arrived, in seconds since the first; value: the figure of the line as
+    it is printed, or the samples of a mark. programs/timing.py derives the window from them.
+    """
+
+    at_s: list[NonNegative]
+    step: list[Whole]
+    value: list[Positive]
+    loss: list[float | None]
+
+
+class ProgramRun(Entry):
+    """What a run of a program was: the command that started it, and the times that it stated."""
+
+    command: list[str]
+    points: Points
+
+
 class RunRecord(TrainingFile):
     """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
 
@@ -206,7 +226,7 @@ class RunRecord(TrainingFile):
     `min_window_seconds` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
     `settings` and `network` are None if no rank told them; `configuration` is None for a run that was started by hand.
     `rounding` is None if the ranks did not all end well. `hardware` has the nodes whose sampler left something; None
-    without telemetry. It is no part of the environment's digest.
+    without telemetry. It is no part of the environment's digest. `program` is None for a framework of ours.
     """
 
     status: Literal["ok", "oom", "unsupported", "invalid"]
@@ -234,6 +254,7 @@ class RunRecord(TrainingFile):
     rounding: Rounding | None = Field(None, exclude_if=lambda value: value is None)
     equivalence: OfProof | None = Field(None, exclude_if=lambda value: value is None)
     hardware: list[NodeHardware] | None = Field(None, exclude_if=lambda value: value is None)
+    program: ProgramRun | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _status_and_number_agree(self) -> Self:

@@ -9,10 +9,11 @@ from throughline.spec.job import EpochsJob
 from throughline.spec.optimizer import Optimizer, Schedule
 from throughline.spec.options import Options, Steps
 from throughline.spec.part import Part, Value, changed, key, read, values
-from throughline.spec.run import NAME, DataIdentity, Precision, RunSpec, Scaling, canonical, example
+from throughline.spec.program import Accelerator, Program, Timing
+from throughline.spec.run import NAME, Batch, DataIdentity, Precision, RunSpec, Scaling, canonical, example
 from throughline.spec.topology import Layout, StepSize, Topology
 
 __all__ = [
-    "NAME", "DataIdentity", "EpochsJob", "Layout", "Optimizer", "Options", "Part", "Precision", "RunSpec", "Scaling",
-    "Schedule", "StepSize", "Steps", "Topology", "Value", "canonical", "changed", "example", "key", "read", "values",
+    "NAME", "Accelerator", "Batch", "DataIdentity", "EpochsJob", "Layout", "Optimizer", "Options", "Part", "Precision",
+    "Program", "RunSpec", "Scaling", "Schedule", "StepSize", "Steps", "Timing", "Topology", "Value", "canonical", "changed", "example", "key", "read", "values",
 ]  # fmt: skip

@@ -12,11 +12,14 @@ from throughline.spec.job import EpochsJob
 from throughline.spec.optimizer import Optimizer
 from throughline.spec.options import Options, Steps
 from throughline.spec.part import Part, changed, read, values
+from throughline.spec.program import Program
 from throughline.spec.topology import Layout, StepSize, Topology
 
 NAME = r"[a-z][a-z0-9_]*"
 """A regular expression for the names of benchmarks and data."""
-Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "fp8", "program"]
+"""`program`: the program that a run measures decides it."""
+Batch = int | Literal["program"]
 Scaling = Literal["weak", "strong"]
 if TYPE_CHECKING:  # `RunSpec` alone means a specification of any workload
     from typing_extensions import TypeVar
@@ -40,17 +43,19 @@ class DataIdentity(Part):
 class RunSpec(Part, Generic[P]):
     """Everything that decides one run.
 
-    batch: samples of each replica, or of all replicas together if `scaling` is strong; global_batch: the global batch
+    batch: samples of each replica, or of all replicas together if `scaling` is strong, or `program` if the measured
+    program decides; global_batch: the global batch
     that `options.gradient_accumulation` follows from, None if the block states that key itself; corpus: the data that
     the run reads, None if its batches are synthetic; hosts: how nodes are reached, without their names; protocol: the
-    way of measuring; content: what ranks get of the files that the parameters name by digest, which is in no record.
+    way of measuring; program: what is measured if it is no framework of ours, and `framework` is then its name;
+    content: what ranks get of the files that the parameters name by digest, which is in no record.
     """
 
     benchmark: str = field(metadata={"pattern": rf"^{NAME}$"})
     framework: str = field(metadata={"pattern": f"^{versions.NAME}$"})
     model: str
     parameters: P
-    batch: int = field(metadata={"ge": 1})
+    batch: Batch = field(metadata={"ge": 1})
     precision: Precision
     topology: Topology
     repeat: int = field(metadata={"ge": 1})
@@ -69,6 +74,7 @@ class RunSpec(Part, Generic[P]):
     job: EpochsJob | None = None
     corpus: DataIdentity | None = None
     protocol: int
+    program: Program | None = None
     content: Any = None
 
     @classmethod
@@ -112,7 +118,13 @@ class RunSpec(Part, Generic[P]):
 
     @property
     def size(self) -> StepSize:
-        """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas."""
+        """The number of samples in a step. Raises UserError if they cannot be divided equally among the replicas.
+
+        How a program divides its step is not known, so the step counts as that of one replica.
+        """
+        if self.program:
+            return StepSize(1, self.program.per_step)
+        assert isinstance(self.batch, int)
         layout = Layout(tensor_parallel=self.topology.world) if self.is_one_call else self.options.layout
         return StepSize.of(self.topology, layout, self.batch, self.scaling, self.options.gradient_accumulation)
 

@@ -18,7 +18,9 @@ from pydantic import (
 )
 
 from throughline import frameworks, ratios, spelling, versions, workloads
-from throughline.spec import EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps, StepSize, Topology
+from throughline.spec import Batch, EpochsJob, Optimizer, Precision, RunSpec, Scaling, Steps, StepSize, Topology
+from throughline.spec.program import DECIDES
+from throughline.spec.program import NAME as PROGRAM_NAME
 from throughline.study.config_errors import allowed
 from throughline.study.section import TOPOLOGY, FilePath, Name, PositiveInt, Section, Share, Sizes, Value, lead
 
@@ -30,11 +32,15 @@ else:
     Options = frameworks.options()
     DeviceName = Literal[("auto", *frameworks.accelerators(), "cpu")]
 
+ProgramName = Annotated[str, Field(pattern=rf"^{PROGRAM_NAME}$")]
 FrameworkName = Annotated[str, Field(pattern=f"^{versions.NAME}$")]
+BatchSize = PositiveInt | Literal["program"]
 TopologyName = Annotated[str, Field(pattern=rf"^{TOPOLOGY}$")]
 HostName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.@-]*$")]
 PartitionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.,-]*$")]
 Features = Annotated[str, Field(pattern=r"^[A-Za-z0-9_\[(][A-Za-z0-9_.:&|*()\[\]-]*$")]
+PROGRAMS_ALONE: dict[str, Any] = {"model": DECIDES, "frameworks": [], "batch": {DECIDES: [DECIDES]}}
+"""The defaults of a block that measures programs and no framework of ours."""
 KINDS: dict[Any, Any] = {tuple[int, ...]: Sizes}
 """Map the type of a workload's parameter to the type that a configuration may write, if the two differ."""
 
@@ -142,10 +148,15 @@ class Benchmark(Runs):
         description="the name of the model that is trained; or `{transformers: FILE, task: clm}` (or `mlm`), a model "
         "of Hugging Face's transformers by its config.json. A model has keys of its own, see below",
     )
-    frameworks: Annotated[list[FrameworkName], Field(min_length=1)] = Field(
+    frameworks: list[FrameworkName] = Field(
         default_factory=lambda: ["torch"],
         description="the frameworks that train it (README.md: which train which workload). `jax@old` is the framework "
-        "with the pins of `envs/jax@old.txt`",
+        "with the pins of `envs/jax@old.txt`. With `programs`, the default is none",
+    )
+    programs: list[ProgramName] = Field(
+        default_factory=list,
+        description="names under `programs`: training programs of your own, measured as the frameworks are. With them "
+        "alone, leave `model` out, and `batch` too if the program decides batch size or precision",
     )
     topologies: Literal["auto"] | Annotated[list[TopologyName], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("list[str]", ["1n1g"]),
@@ -153,10 +164,10 @@ class Benchmark(Runs):
         "`auto`: 1n1g, then twice as many devices up to all of this machine, or of Slurm's partition "
         "(`runs.nodes_at_most`). On a CPU these are as many workers as its cores have `threads` for",
     )
-    batch: Annotated[dict[Precision, Annotated[list[PositiveInt], Field(min_length=1)]], Field(min_length=1)] = Field(
-        default_factory=lambda: typing.cast("dict[Precision, list[int]]", {"fp32": [32]}),
+    batch: Annotated[dict[Precision, Annotated[list[BatchSize], Field(min_length=1)]], Field(min_length=1)] = Field(
+        default_factory=lambda: typing.cast("dict[Precision, list[Batch]]", {"fp32": [32]}),
         description="precision: batch sizes per replica of the model, which is on one device, or on "
-        "`options.tensor_parallel` devices",
+        "`options.tensor_parallel` devices. `program` in place of a precision or a size: the program decides it",
     )
     scaling: Scaling = Field(
         RunSpec.scaling,
@@ -235,10 +246,21 @@ class Benchmark(Runs):
         taken = ", ".join(block.own_keys) or "none"
         return f"a key of {spelling.listed(others, 'and')} models; {block.folder} models take: {taken}"
 
-    def size(self, topology: Topology, batch: int) -> StepSize:
-        """Return the size of a step on a topology. Raises UserError if something does not divide equally."""
+    def size(self, topology: Topology, batch: Batch) -> StepSize:
+        """Return the size of a step of a framework on a topology. Raises UserError if something does not divide
+        equally."""
+        assert isinstance(batch, int)
         size = StepSize.of(topology, self.options.layout, batch, self.scaling, self.options.gradient_accumulation)
         return size if self.global_batch is None else size.accumulating(self.global_batch)
+
+    @property
+    def sizes(self) -> dict[Precision, list[int]]:
+        """The batch sizes by precision, without those that a program decides."""
+        return {
+            precision: [size for size in sizes if isinstance(size, int)]
+            for precision, sizes in self.batch.items()
+            if precision != DECIDES
+        }
 
     @property
     def predicted(self) -> list[str]:
@@ -258,6 +280,9 @@ class Benchmark(Runs):
     @model_validator(mode="wrap")
     @classmethod
     def _with_the_keys_of_its_model(cls, values: Any, handler: Any, info: ValidationInfo) -> Any:
+        if isinstance(values, Mapping) and values.get("programs"):
+            stated = {key: value for key, value in values.items() if value is not None}
+            values = (PROGRAMS_ALONE if not stated.get("frameworks") else {}) | stated
         right = cls.variant(values) if isinstance(values, Mapping) else cls
         return handler(values) if right is cls else right.model_validate(values, context=info.context)
 
@@ -275,7 +300,7 @@ class Benchmark(Runs):
             raise ValueError(allowed(name, list(workloads.models()), "docs/workloads.md"))
         return name
 
-    @field_validator("frameworks", "topologies", "predict", "extras", "batch")
+    @field_validator("frameworks", "programs", "topologies", "predict", "extras", "batch")
     @classmethod
     def _no_repeats(cls, values: Any) -> Any:
         for listed in values.values() if isinstance(values, dict) else [values]:

@@ -15,13 +15,15 @@ from ruamel.yaml.error import YAMLError
 
 from throughline import workloads
 from throughline.files import UserError
+from throughline.spec.program import DECIDES
 from throughline.study import config_checks
 from throughline.study.accept_section import Accept
-from throughline.study.benchmark import Benchmark, Runs
+from throughline.study.benchmark import Benchmark, ProgramName, Runs
 from throughline.study.clicks_section import Clicks
 from throughline.study.config_errors import explain, shown
 from throughline.study.corpus_section import Corpus
 from throughline.study.images_section import Faces, Images, Pictures
+from throughline.study.program_section import ProgramSection
 from throughline.study.result_sections import Compare, Goals, Import, Price
 from throughline.study.section import ConfigPaths, DataSection, Name, Section
 
@@ -48,6 +50,11 @@ class Config(Section):
     )
     benchmarks: dict[Name, SerializeAsAny[Benchmark]] = Field(
         default_factory=dict, description="what to measure, each under `results/<name>/`"
+    )
+    programs: dict[ProgramName, ProgramSection] = Field(
+        default_factory=dict,
+        description="training programs of your own, by the name that their rows have. A benchmark names those that it "
+        "measures (`benchmarks.<name>.programs`); `throughline bench` writes both",
     )
     imports: dict[Name, Import] = Field(
         default_factory=dict,
@@ -88,6 +95,8 @@ class Config(Section):
         """Return the Parameters of a block's workload. Raises ValueError if the data lack what the block's keys ask."""
         workload = workloads.of(block.model)
         known = {"model": block.model, **block.own_values}
+        if block.model == DECIDES:
+            known["counts"] = self.programs[block.programs[0]].unit
         return workload.parameters(**block.own_values, **workload.complete(known, self.data_of(block)))
 
     def model_files(self) -> dict[str, str]:

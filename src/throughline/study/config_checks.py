@@ -10,6 +10,7 @@ from itertools import product
 from throughline import frameworks, versions, workloads
 from throughline.files import UserError
 from throughline.spec import Options, RunSpec, StepSize, Topology
+from throughline.spec.program import DECIDES
 from throughline.spec.topology import nearest
 from throughline.study.benchmark import Benchmark
 from throughline.study.config_errors import allowed
@@ -26,12 +27,15 @@ def mistakes(config: Config) -> Iterator[str]:
         yield f"imports.{name}: a benchmark has this name and writes into results/{name}/; choose another"
     if config.accept.train is not None and config.accept.train not in config.benchmarks:
         yield f"accept.train = {config.accept.train!r}: {allowed(config.accept.train, list(config.benchmarks))}"
+    for name in config.programs.keys() & set(frameworks.NAMES):
+        yield f"programs.{name}: a framework has this name; choose another"
     for name, block in config.benchmarks.items():
         where = f"benchmarks.{name}"
         if "__" in name:
             yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
         for check in (_model, _options, _frameworks, _sizes):
             yield from (f"{where}.{mistake}" for mistake in check(block))
+        yield from (f"{where}.{mistake}" for mistake in _programs(config, block))
         yield from (f"{where}.{mistake}" for mistake in _data(config, block))
         if block.convergence:
             yield from (f"{where}.{mistake}" for mistake in _convergence(config, block))
@@ -93,7 +97,46 @@ def _options(block: Benchmark) -> Iterator[str]:
         )
 
 
+def _programs(config: Config, block: Benchmark) -> Iterator[str]:
+    """The programs of a block do not exist, do not count alike, or would not take what the block varies."""
+    if unknown := [name for name in block.programs if name not in config.programs]:
+        yield f"programs = {unknown[0]!r}: {allowed(unknown[0], list(config.programs) or ['none: add programs'])}"
+        return
+    measured = {name: config.programs[name] for name in block.programs}
+    counted = {section.unit for section in measured.values()}
+    counted |= {workloads.of(block.model).unit} if block.frameworks else set()
+    if len(counted) > 1:
+        yield f"programs: its rows count {' and '.join(sorted(counted))}; state `unit` and `per_step` alike"
+    batches = [batch for batches in block.batch.values() for batch in batches]
+    varied = {
+        "batch": len(set(batches)) > 1,
+        "precision": len(block.batch) > 1,
+        "world": len({Topology.parse(topology).world for topology in block.topologies}) > 1,
+    }
+    fixed = {"batch": DECIDES in batches, "precision": DECIDES in block.batch}
+    for name, section in measured.items():
+        used = section.placeholders
+        told = used | ({"world"} if section.start == "rank" or used & {"nodes", "devices", "hostfile"} else set())
+        for key in (key for key, several in varied.items() if several and key not in told):
+            yield f"programs: {name} would not know the {key}: its command lacks {{{key}}}"
+        for key in (key for key, unknown in fixed.items() if unknown and key in used):
+            yield f"batch: {name} takes {{{key}}}, and `batch` states none; write such as batch: {{bf16: [12]}}"
+        for topology in block.topologies if not (fixed["batch"] and "batch" in used) else ():
+            try:
+                section.of_run(batches[0], next(iter(block.batch)), Topology.parse(topology), block.steps)
+            except ValueError as error:
+                yield f"programs: {name}: per_step: {error} (topology {topology})"
+                break
+    if measured and not block.frameworks:
+        for extra in (extra for extra in block.extras if extra != "aa"):
+            yield f"extras: {extra}: it changes a framework of ours, and this block measures programs; `aa` measures both"
+    if measured and (block.convergence or block.job):
+        yield "programs: convergence and job are for frameworks of ours; give the program a block of its own"
+
+
 def _frameworks(block: Benchmark) -> Iterator[str]:
+    if not (block.frameworks or block.programs):
+        yield "frameworks: a block measures at least one framework or program"
     for position, framework in enumerate(block.frameworks):
         where = f"frameworks.{position} = {framework!r}"
         if versions.base(framework) not in frameworks.NAMES:
@@ -108,8 +151,13 @@ def _frameworks(block: Benchmark) -> Iterator[str]:
 def _sizes(block: Benchmark) -> Iterator[str]:
     """A step cannot have its size, because devices, batch or samples do not divide equally."""
     options, sizes = block.options, []
+    if not block.frameworks:
+        return
     for topology, (precision, batches) in product(block.topologies, block.batch.items()):
         for batch in batches:
+            if not isinstance(batch, int) or precision == DECIDES:
+                yield f"batch: {precision}: {batch}: a framework needs both a precision and a size"
+                return
             try:
                 at_once = StepSize.of(
                     Topology.parse(topology), options.layout, batch, block.scaling, options.gradient_accumulation

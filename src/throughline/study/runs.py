@@ -127,9 +127,14 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     of_block = {key: value for key, value in block if key in known}
     sizes = [(precision, batch) for precision, batches in block.batch.items() for batch in batches]
     repeats = range(1, block.repeats + 1)
-    for (precision, batch), framework, topology, repeat in product(sizes, block.frameworks, block.topologies, repeats):
-        accumulation = block.size(Topology.parse(topology), batch).gradient_accumulation
-        options = dataclasses.replace(block.options, gradient_accumulation=accumulation)
+    rows = [*block.frameworks, *block.programs]
+    for (precision, batch), framework, topology, repeat in product(sizes, rows, block.topologies, repeats):
+        options, program = block.options, None
+        if framework in block.programs:
+            program = config.programs[framework].of_run(batch, precision, Topology.parse(topology), block.steps)
+        else:
+            accumulation = block.size(Topology.parse(topology), batch).gradient_accumulation
+            options = dataclasses.replace(options, gradient_accumulation=accumulation)
         yield RunSpec(
             benchmark=name,
             framework=framework,
@@ -139,7 +144,8 @@ def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
             topology=Topology.parse(topology),
             repeat=repeat,
             hosts=_hosts(block, Topology.parse(topology)),
-            corpus=corpus,
+            corpus=None if program else corpus,
+            program=program,
             protocol=max(PROTOCOL, getattr(parameters, "one_call_since", 0)),
             **{**of_block, "options": options},
         )

@@ -165,6 +165,7 @@ def hand_over(config: Config, inside: Inside) -> None:
     handover.add(
         hosts={name: block.hosts for name, block in blocks if isinstance(block.hosts, list)},
         strict=[name for name, block in blocks if block.strict],
+        programs={name: section.places() for name, section in config.programs.items()},
         models=config.model_files(),
         configuration=runs.packed(config),
         started_with=files.started_with(*inside.given, inside.snakefile),

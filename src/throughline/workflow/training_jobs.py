@@ -7,7 +7,7 @@ from typing import Any
 
 from snakemake.io import ancient
 
-from throughline import versions
+from throughline import frameworks, versions
 from throughline.files import UserError
 from throughline.installation import choose, recipe
 from throughline.spec import RunSpec, canonical
@@ -51,7 +51,7 @@ class TrainingJobs:
 
     def _markers(self, wildcards: Any) -> dict[str, str]:
         """Map each framework with an environment to the file that is there when it has been built."""
-        names = dict.fromkeys(spec.framework for spec in self.specs(wildcards))
+        names = dict.fromkeys(spec.framework for spec in self.specs(wildcards) if not spec.program)
         return {name: str(marker) for name in names if (marker := choose.ready(name))}
 
     @property
@@ -103,7 +103,8 @@ class RunJobs(TrainingJobs):
         """Return the file of conda for the framework. Only environments that we build ourselves have versions of it."""
         if self._uses_conda and versions.MARK in wildcards.framework:
             by_wildcards(_not_with_conda)(wildcards)
-        return str(self.slurm.inside.root / "envs" / f"{versions.base(wildcards.framework)}.yaml")
+        name = versions.base(wildcards.framework)
+        return str(self.slurm.inside.root / "envs" / f"{name if name in frameworks.NAMES else 'main'}.yaml")
 
     @property
     def resources(self) -> dict[str, Any]:

@@ -83,8 +83,15 @@ def of(model: str) -> Workload[Any]:
     return of_folder(home)
 
 
+def unit(spec: RunSpec[Any]) -> str:
+    """Return what a step of a run counts, in the plural: `samples`, `images`, `tokens`."""
+    return spec.program.unit if spec.program else of(spec.model).unit
+
+
 def predicted_memory(spec: RunSpec[Any], gpu: bool) -> Memory | None:
     """Return the memory that each rank is predicted to need; None without a prediction, or if the run cannot be."""
+    if spec.program:
+        return None
     try:
         return of(spec.model).memory(spec, gpu)
     except (UserError, KeyError):  # the run itself says what is wrong

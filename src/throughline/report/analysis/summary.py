@@ -21,9 +21,9 @@ from throughline.spec import values as json_values
 from throughline.study.result_sections import Goals, Price
 from throughline.study.section import Section, Share
 
-FREE = {"framework", "topology", "repeat", "hosts"}
-"""The keys in which the specifications of one summary's runs may differ; runs on one topology also have the same hosts.
-"""
+FREE = {"framework", "topology", "repeat", "hosts", "program"}
+"""The keys in which the specifications of one summary's runs may differ; runs on one topology also have the same hosts,
+and those of one cell the same program."""
 
 NO_SPEEDUP = dict.fromkeys(
     ("speedup", "efficiency", "speedup_range", "speedup_coverage", "efficiency_range")
@@ -107,7 +107,7 @@ def without_runs(spec: RunSpec, **measured: Any) -> Summary:
         "schema_": SCHEMA,
         "parameters": json_values(spec.parameters),
         "batch_size_per_device": per_device,
-        "unit": f"{workloads.of(spec.model).unit}/s",
+        "unit": f"{workloads.unit(spec)}/s",
         "options": spec.block_options,
         "environment": {},
         "reasons": reasons,
@@ -132,6 +132,9 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
     _same(values)
     for topology in {run.spec.topology for _, run in records}:
         _same([(path, {"hosts": run.spec.hosts}) for path, run in records if run.spec.topology == topology])
+    for cell in {(run.spec.framework, run.spec.topology) for _, run in records}:
+        of_cell = [(path, run.spec) for path, run in records if (run.spec.framework, run.spec.topology) == cell]
+        _same([(path, {"program": spec.program and json_values(spec.program)}) for path, spec in of_cell])
     seen = set()
     for path, run in records:
         spec = run.spec

@@ -1,0 +1,337 @@
+"""The process beside a measured program: it starts the program, reads its times, and ends it when the window is full.
+
+    python -m throughline.launch.program_runner WORK/launch_plan.json     (rank/ranks.py: variables say which rank)
+
+An agent starts a runner where it would start a rank: one for each node, or one for each device (`start: rank`). The
+runner of rank 0 reads the marks or the log lines of its program. It writes its report before it ends the program, so
+that programs on other nodes, which then lose their connection, are no failure. The other runners wait until their agent
+ends them. A runner passes the first part of its program's output on to the log of the run.
+"""
+
+import os
+import re
+import resource
+import selectors
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from throughline import frameworks, memory, messages, processes
+from throughline.messages import LaunchPlan, Measured, Memory, ProgramRun, RankReport
+from throughline.messages import Window as Timed
+from throughline.observe import program_software
+from throughline.programs import timing, words
+from throughline.programs.timing import Lines, Point, Unreadable
+from throughline.rank import ranks
+from throughline.rank.heartbeat import Heart
+from throughline.spec import Program, RunSpec
+from throughline.spec.program import MARKS
+
+GRACE_S = 10.0
+"""How long a program may take to end after SIGTERM."""
+LOOK_S = 0.05
+LOG_BYTES, LINE_BYTES = 16 << 20, 1 << 16
+"""The most of a program's output that the log of the run gets, and the longest line that is read."""
+NEAREST = 3
+"""How many lines an error shows that look most like a line of a step."""
+LEAST_STEPS = 3
+"""The fewest timed steps of a run that `max_total_seconds` ends."""
+NO_MEMORY = {
+    "needed_bytes": "a program of somebody else does not say what it needed",
+    "reserved_bytes": "a program of somebody else does not say what it reserved",
+}
+
+
+class Ended(Exception):
+    """The run is over. status: of the report; the text says why."""
+
+    def __init__(self, status: str, reason: str | None = None) -> None:
+        self.status = status
+        super().__init__(reason)
+
+
+class Runner:
+    def __init__(self, path: Path, plan: LaunchPlan, rank: int) -> None:
+        assert plan.program
+        self.plan, self.rank, self.work, self.ours = plan, rank, path.parent, plan.program
+        self.spec: RunSpec = frameworks.specification(plan.spec)
+        assert self.spec.program
+        self.program: Program = self.spec.program
+        self.heart = Heart(ranks.folder(self.work, plan.agent_of(rank)) / f"rank_{rank}.beat")
+        self.output = self.work / "output"
+        self.output.mkdir(exist_ok=True)
+        self.marks = self.output / "throughline_marks"
+        self.lines = Lines(self.program) if self.program.timing.group else None
+        self.points: list[Point] = []
+        self.looked_like: deque[str] = deque(maxlen=1000)
+        self.said = self.passed_on = 0
+        self.killed_before = _oom_kills()
+        self.child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def times(self) -> bool:
+        """True if this runner reads the times of the steps."""
+        return self.rank == 0
+
+    @property
+    def starts(self) -> bool:
+        """True if a program starts here."""
+        return self.program.start != "job" or self.rank == 0
+
+    def run(self) -> RankReport:
+        """Run the program, and return the report."""
+        try:
+            if not self.starts:
+                signal.pause()
+            if self.times and self.program.prepare:
+                self.prepare()
+            self.start()
+            self.listen()
+        except Ended as ended:
+            return self.report(ended.status, str(ended) if ended.args[0] else None)
+        except (OSError, Unreadable) as error:
+            return self.report("failed", str(error))
+
+    def prepare(self) -> None:
+        command = self.filled(self.program.prepare or ())
+        done = subprocess.run(command, cwd=self.ours.folder, env=self.environment(), stdin=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            raise Ended("failed", f"`{shlex.join(command)}`, which prepares a run, ended with status {done.returncode}")
+
+    def start(self) -> None:
+        command = self.filled(self.program.command)
+        print(f"starts: {shlex.join(command)}", flush=True)
+        try:
+            self.child = subprocess.Popen(
+                command,
+                cwd=self.ours.folder,
+                env=self.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            where = f"in {self.ours.folder}"
+            raise Ended("failed", f"{command[0]} cannot be started {where}: {error.strerror}") from None
+
+    def filled(self, command: tuple[str, ...]) -> list[str]:
+        """Return a command with the values of its placeholders."""
+        spec, topology = self.spec, self.spec.topology
+        host, _, port = os.environ["RANK_ADDRESSES"].partition(",")[0].rpartition(":")
+        hosts = self.plan.hosts or ["localhost"]
+        each = topology.devices if self.plan.hosts else topology.world
+        hostfile = self.output / "hostfile"
+        hostfile.write_text("".join(f"{name} slots={each}\n" for name in hosts))
+        values = {
+            "nodes": topology.nodes, "devices": topology.devices, "world": topology.world, "batch": spec.batch,
+            "precision": self.program.precision or spec.precision, "steps": spec.steps.warmup + spec.steps.timed + 1,
+            "repeat": spec.repeat, "seed": spec.seed, "node": self.rank // topology.devices, "master": host,
+            "port": port, "hostfile": hostfile, "output": self.output,
+        }  # fmt: skip
+        return [words.filled(word, values) for word in command]
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables of the program: ours say its rank only if it starts once for every rank."""
+        kept = {*ranks.OURS, "MASTER_ADDR", "MASTER_PORT"} if self.program.start == "rank" else set()
+        ours = {*ranks.NAMES, "MASTER_ADDR", "MASTER_PORT", "RANK_ADDRESSES", ranks.NODE_FOLDER} - kept
+        given = {name: value for name, value in os.environ.items() if name not in ours}
+        if self.times and self.lines is None:
+            self.marks.touch()
+            given[MARKS] = str(self.marks)
+        return given
+
+    def listen(self) -> NoReturn:
+        """Read the output and the marks of the program until the run is over. Raise Ended."""
+        assert self.child and self.child.stdout
+        began, rest, marked = time.monotonic(), b"", _Marks(self.marks) if self.times and not self.lines else None
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.child.stdout, selectors.EVENT_READ)
+            is_open = True
+            while True:
+                if is_open and selector.select(LOOK_S):
+                    text = os.read(self.child.stdout.fileno(), 1 << 18)
+                    at_s, is_open = time.monotonic(), bool(text)
+                    *complete, rest = re.split(rb"[\r\n]", (rest + text)[-(1 << 20) :] if text else rest + b"\n")
+                    for line in complete:
+                        self.hear(line[:LINE_BYTES].decode("utf-8", "replace").rstrip(), at_s)
+                elif not is_open:
+                    time.sleep(LOOK_S)
+                for line in marked.new() if marked else ():
+                    timing.added(self.points, timing.mark(line), True)
+                if self.times:
+                    self.look(time.monotonic() - began)
+                if not is_open and self.child.poll() is not None:
+                    self.ended(self.child.returncode)
+                if self.ours.timeout and time.monotonic() - began > self.ours.timeout:
+                    raise Ended("failed", f"it took longer than timeout: {self.ours.timeout:g} s")
+
+    def hear(self, line: str, at_s: float) -> None:
+        """Pass a line on to the log, and look for the time of a step in it."""
+        self.said += 1
+        if not self.points:
+            self.heart.step(self.said)  # a program that compiles or reads data still says something
+        if self.passed_on <= LOG_BYTES:
+            self.passed_on += len(line) + 1
+            over = self.passed_on > LOG_BYTES
+            print(f"(the log has the first {LOG_BYTES >> 20} MiB of its output)" if over else line, flush=True)
+        if self.times and self.lines:
+            if point := self.lines.point(line, at_s):
+                timing.added(self.points, point, False)
+            elif line:
+                self.looked_like.append(line)
+
+    def look(self, taken_s: float) -> None:
+        """Tell the progress. Raise Ended if the window is full."""
+        if not self.points:
+            return
+        steps, done = self.spec.steps, self.points[-1].step - self.points[0].step
+        found = timing.bounds(self.points, steps.warmup, steps.timed, self.ours.min_window_seconds)
+        if found is None:
+            self.enter("warm-up", done, steps.warmup)
+        else:
+            self.enter("training", self.points[-1].step - self.points[found[0]].step, steps.timed)
+            if found[1] is not None:
+                raise Ended("ok")
+        most = steps.max_total_seconds
+        if most and self.points[-1].at_s - self.points[0].at_s > most and timing.shortened(self.points, steps, LEAST_STEPS):
+            raise Ended("ok")
+
+    def enter(self, phase: str, done: int, steps: int) -> None:
+        if getattr(self, "phase", None) != phase:
+            self.phase = phase
+            self.heart.phase(phase, steps)
+        self.heart.step(done)
+
+    def ended(self, status: int) -> NoReturn:
+        """Raise Ended: the program has ended by itself before the window was full."""
+        output = list(self.looked_like)
+        if status and (refused := next((line for line in output[-40:] if memory.is_refusal(line)), None)):
+            raise Ended("oom", refused)
+        if status and _oom_kills() > self.killed_before:
+            raise Ended("oom", "the system has killed a process of this control group, because memory ran out")
+        how = f"signal {-status}" if status < 0 else f"exit status {status}"
+        if not self.times:
+            if status:
+                raise Ended("failed", f"the program ended with {how}")
+            self.child = None
+            signal.pause()
+        if self.points:
+            done, steps = self.points[-1].step - self.points[0].step, self.spec.steps
+            more = "" if status else "; let it train longer ({steps} in its command), or ask for fewer steps"
+            raise Ended(
+                "failed",
+                f"the program ended with {how} {done} steps after its first line or mark, and warm-up and window take "
+                f"{steps.warmup + steps.timed}{more}",
+            )
+        raise Ended("failed", f"the program ended with {how}, and {self.nothing_found()}")
+
+    def nothing_found(self) -> str:
+        """Return in words that no step was seen, with the lines that look most like one."""
+        if self.lines is None:
+            return f"it wrote no mark to the file that ${MARKS} names"
+        pattern = self.program.timing.pattern or ""
+        literal = set(re.findall(r"[A-Za-z]{3,}", re.sub(r"\(\?P<\w+>|\\\w", "", pattern)))
+        near = sorted(self.looked_like, key=lambda line: -sum(word in line for word in literal))[:NEAREST]
+        lines = "".join(f"\n    {line[:200]}" for line in near)
+        return f"no line of its output matches {pattern}" + (f"; the lines that are nearest:{lines}" if near else "")
+
+    def report(self, status: str, reason: str | None) -> RankReport:
+        measured = self.measured() if status == "ok" and self.times else None
+        run = ProgramRun(
+            points=timing.columns(self.points),
+            clock_s=time.time() - time.monotonic(),
+            command=self.filled(self.program.command) if self.times else [],
+        )
+        software = program_software.of(self.spec, self.ours) if self.times else None
+        return RankReport(self.rank, time.time(), status, reason, measured, None, software, program=run)
+
+    def measured(self) -> Measured:
+        steps = self.spec.steps
+        found = timing.bounds(self.points, steps.warmup, steps.timed, self.ours.min_window_seconds)
+        first, last = found if found and found[1] else timing.shortened(self.points, steps, LEAST_STEPS)
+        window = timing.window(self.program, self.points, first, last, self.spec.topology.world)
+        inside = [point.loss for point in self.points[first + 1 : last + 1]]
+        return Measured(
+            cpu_seconds=0.0,
+            loader_stall_s=None,
+            facts={},
+            counted={},
+            figures=[],
+            step_seconds=window.step_seconds,
+            loss=inside if all(loss is not None for loss in inside) else None,
+            warmup_loss=None,
+            warmup_steps=self.points[first].step - self.points[0].step,
+            steps_timed=self.points[last].step - self.points[first].step,
+            scaler_skipped_steps=0,
+            matmul_flops_per_s=None,
+            work_reasons={"matmul_flops_per_s": "no matrix product is measured beside a program"},
+            window=Timed(self.points[first].at_s, self.points[first].at_s + window.seconds),
+            memory=Memory(None, None, NO_MEMORY),
+            network=None,
+            min_window_seconds=self.ours.min_window_seconds,
+        )
+
+    def end(self) -> None:
+        """End the program and all processes of its session."""
+        if self.child is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self.child.pid, signal.SIGTERM)
+        deadline = time.monotonic() + GRACE_S
+        while time.monotonic() < deadline and processes.descendants(os.getpid()):
+            self.child.poll()
+            time.sleep(LOOK_S)
+        for pid in processes.descendants(os.getpid()):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+class _Marks:
+    """The lines that a program appends to the file of its marks."""
+
+    def __init__(self, path: Path) -> None:
+        self.file, self.rest = path.open(), ""
+
+    def new(self) -> list[str]:
+        """Return the complete lines since the last call."""
+        *lines, self.rest = (self.rest + self.file.read()).split("\n")
+        return lines
+
+
+def _oom_kills() -> int:
+    """Return how many processes the system has killed in this control group because memory ran out; 0 if unknown."""
+    try:
+        group = Path("/proc/self/cgroup").read_text().strip().rpartition(":")[2].lstrip("/")
+        events = (Path("/sys/fs/cgroup") / group / "memory.events").read_text()
+        return int(re.findall(r"^oom_kill (\d+)", events, re.MULTILINE)[0])
+    except (OSError, IndexError):
+        return 0
+
+
+def main() -> int:
+    processes.die_with_parent(os.getppid(), signal.SIGKILL)
+    processes.adopt_orphans()
+    path = Path(sys.argv[1])
+    runner = Runner(path, messages.read(LaunchPlan, path), ranks.read_place(os.environ)[0])
+
+    def stop(number: int, frame: object) -> None:
+        raise Ended("failed", "it was ended from outside") if runner.times else Ended("ok")
+
+    signal.signal(signal.SIGTERM, stop)
+    report = runner.run()
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    messages.write(report, runner.work / f"rank_{runner.rank}.json")
+    runner.heart.phase("end")
+    runner.end()
+    return int(report.status == "failed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

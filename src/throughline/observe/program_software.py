@@ -1,0 +1,71 @@
+"""The software of a program of somebody else: the state of its code, and the packages of its Python.
+
+Repeats are pooled only if both are the same. No path and no line of the code enters a record.
+"""
+
+import hashlib
+import json
+import platform
+import subprocess
+from pathlib import Path
+
+from throughline.messages import ProgramPlan, Software
+from throughline.spec import RunSpec
+
+PACKAGES = (
+    "import importlib.metadata as m, json, platform; "
+    "print(json.dumps([platform.python_version(), {d.metadata['Name']: d.version for d in m.distributions()}]))"
+)
+
+
+def of(spec: RunSpec, plan: ProgramPlan) -> Software:
+    """Return the versions of a program: its commit and the digests of what git does not have, and its packages."""
+    assert spec.program
+    python, packages = _packages(plan.python)
+    return Software(python, {spec.framework: code(Path(plan.folder), plan.files, spec.program.command)}, packages, {})
+
+
+def code(folder: Path, patterns: list[str], command: tuple[str, ...]) -> str:
+    """Return the state of a program's code in words: commit, uncommitted changes, and the digest of further files.
+
+    Outside git, the files that the command names count, so that a changed script is noticed.
+    """
+    commit = _git(folder, "rev-parse", "--short=12", "HEAD")
+    changes = _git(folder, "diff", "HEAD") if commit else ""
+    named = [] if commit else [folder / word for word in command]
+    paths = sorted({*(path for pattern in patterns for path in folder.glob(pattern)), *named})
+    found = {str(path.relative_to(folder)): _digest(path.read_bytes()) for path in paths if _inside(path, folder)}
+    parts = [
+        f"commit {commit}" if commit else "",
+        f"changes {_digest(changes.encode())}" if changes else "",
+        f"files {_digest(json.dumps(found).encode())}" if found else "",
+    ]
+    return ", ".join(filter(None, parts)) or "unknown: no git checkout, and no files are named"
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return path.is_file() and path.is_relative_to(folder)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
+
+
+def _git(folder: Path, *words: str) -> str:
+    try:
+        command = ["git", "-C", str(folder), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, errors="replace").stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _packages(python: str | None) -> tuple[str, dict[str, str]]:
+    """Return the version of the program's Python and its packages; without one, that of ours and no packages."""
+    if python:
+        try:
+            done = subprocess.run([python, "-c", PACKAGES], capture_output=True, text=True, timeout=60, check=True)
+            version, packages = json.loads(done.stdout)
+            return version, dict(sorted(packages.items()))
+        except (OSError, subprocess.SubprocessError, ValueError):
+            pass
+    return platform.python_version(), {}

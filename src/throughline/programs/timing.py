@@ -1,0 +1,193 @@
+"""Where the time of a step comes from: the marks of a program, or the lines of its log; and the timed window in them.
+
+A `Point` is one mark or one matching line. The window begins with the first point that is `warmup` steps after the
+first point, and ends with the first point that is `timed` steps later. So the first point is always warm-up: in the
+steps before it, programs load data and compile.
+
+A mark is a time of the program's own clock after a synchronization, so the window is the time between two marks. A
+line states the time of a step. It counts for all steps since the line before, and the window is the sum.
+"""
+
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from throughline.spec.options import Steps
+from throughline.spec.program import TIMES, Program
+
+ARRIVAL_DIFFERS = 0.03
+"""The difference between the times that a log states and the arrival of its lines from which a run has a warning."""
+UNITS_DIFFER = 0.005
+"""The difference between the samples in marks and `per_step` from which a run is invalid."""
+COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
+
+
+class Unreadable(Exception):
+    """A mark or a line cannot be what it should be. The text says what it is."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A mark or a line of a program's log.
+
+    at_s: the time of the mark, or when the line arrived, in seconds of the node's monotonic clock; step: the number
+    of the step; value: the figure of the line as it is printed, or the samples of a mark since the mark before.
+    """
+
+    at_s: float
+    step: int
+    value: float
+    loss: float | None = None
+
+
+@dataclass(frozen=True)
+class Window:
+    """The timed window of a program: its first and last point in `points`, and the seconds of its steps.
+
+    seconds: the length of the window; step_seconds: the time of each step, empty if not every step has a point.
+    """
+
+    first: int
+    last: int
+    seconds: float
+    step_seconds: list[float]
+
+
+class Lines:
+    """Finds the points in the lines of a log."""
+
+    def __init__(self, program: Program) -> None:
+        self.group = program.timing.group or ""
+        self.pattern = re.compile(program.timing.pattern or "")
+
+    def point(self, line: str, at_s: float) -> Point | None:
+        """Return the point of a line; None if the line is no step. Raise Unreadable if a figure is no number."""
+        found = self.pattern.search(COLOURS.sub("", line))
+        if not found:
+            return None
+        named = found.groupdict()
+        try:
+            loss = _number(named["loss"]) if named.get("loss") else None
+            return Point(at_s, int(_number(named["step"])), _number(named[self.group]), loss)
+        except (TypeError, ValueError):
+            raise Unreadable(f"the pattern finds no numbers in this line: {line[:200]}") from None
+
+
+def mark(line: str) -> Point:
+    """Return the point of a mark, `monotonic_seconds step samples`. Raise Unreadable for anything else."""
+    try:
+        at_s, step, samples = line.split()
+        return Point(float(at_s), int(step), float(samples))
+    except ValueError:
+        raise Unreadable(f"a mark is `monotonic_seconds step samples`, and this one is {line[:200]!r}") from None
+
+
+def added(points: list[Point], new: Point, is_mark: bool) -> None:
+    """Add a point in its place. Raise Unreadable if it cannot come after the last one.
+
+    A log may print a step again. Such a line is left out.
+    """
+    last = points[-1] if points else None
+    if last and is_mark and (new.at_s <= last.at_s or new.step <= last.step):
+        raise Unreadable(
+            f"the mark of step {new.step} at {new.at_s:.3f} s follows that of step {last.step} at {last.at_s:.3f} s: "
+            "two processes write marks, or a clock goes back; only global rank 0 may write"
+        )
+    if last is None or new.step > last.step:
+        points.append(new)
+
+
+def bounds(
+    points: Sequence[Point], warmup: int, timed: int, shortest_s: float = 0.0
+) -> tuple[int, int | None] | None:
+    """Return the indices of the window's first and last point; None as long as warm-up lasts.
+
+    The last point is None as long as there are fewer than `timed` steps, or less than `shortest_s` seconds.
+    """
+    if not points:
+        return None
+    steps = [point.step for point in points]
+    first = bisect_left(steps, steps[0] + warmup)
+    if first == len(points):
+        return None
+    last = bisect_left(steps, steps[first] + timed)
+    while last < len(points) and points[last].at_s - points[first].at_s < shortest_s:
+        last += 1
+    return first, last if last < len(points) else None
+
+
+def shortened(points: Sequence[Point], steps: Steps, least: int) -> tuple[int, int] | None:
+    """Return the window of a run that `max_total_seconds` ends: the last part of its points, as large as `timed` is
+    beside `warmup`. None if it would have fewer than `least` steps."""
+    share = steps.warmup / (steps.warmup + steps.timed)
+    done = points[-1].step - points[0].step
+    first = bisect_left([point.step for point in points], points[0].step + min(steps.warmup, round(share * done)))
+    return (first, len(points) - 1) if points[-1].step - points[first].step >= least else None
+
+
+def window(program: Program, points: Sequence[Point], first: int, last: int, devices: int) -> Window:
+    """Return the window between two points. `devices` are those of the run, for a throughput of one device."""
+    inside = list(zip(points[first:last], points[first + 1 : last + 1], strict=True))
+    steps = [after.step - before.step for before, after in inside]
+    if program.timing.group is None:
+        taken = [after.at_s - before.at_s for before, after in inside]
+    else:
+        taken = [count * step_s(program, after.value, devices) for count, (_, after) in zip(steps, inside, strict=True)]
+    return Window(first, last, math.fsum(taken), taken if set(steps) == {1} else [])
+
+
+def step_s(program: Program, value: float, devices: int) -> float:
+    """Return the seconds of a step from the figure of a line."""
+    group = program.timing.group
+    if group in TIMES:
+        return value * TIMES[group]
+    return program.per_step / (value * (devices if program.timing.of == "device" else 1))
+
+
+def faults(program: Program, points: Sequence[Point], found: Window) -> Iterable[str]:
+    """Yield why the figure of a window must not be used in a median."""
+    steps = points[found.last].step - points[found.first].step
+    if not found.seconds > 0:
+        yield f"the {steps} timed steps take {found.seconds:g} s"
+    if program.timing.group is None:
+        samples, asked = math.fsum(point.value for point in points[found.first + 1 : found.last + 1]), program.per_step
+        if abs(samples - asked * steps) > UNITS_DIFFER * asked * steps:
+            yield (
+                f"its marks count {samples:g} {program.unit} in {steps} steps, and per_step says {asked} for each; "
+                "correct per_step"
+            )
+
+
+def warnings(program: Program, points: Sequence[Point], found: Window) -> Iterable[str]:
+    """Yield a warning if a log's lines arrive at another pace than they state."""
+    if program.timing.group is None:
+        return
+    arrived = points[found.last].at_s - points[found.first].at_s
+    if abs(arrived - found.seconds) > ARRIVAL_DIFFERS * found.seconds:
+        yield (
+            f"the log states {found.seconds:.3g} s for the timed steps, and its lines arrived within {arrived:.3g} s: "
+            "it may time other steps than it prints, or leave out a part of each; marks would tell"
+        )
+
+
+def columns(points: Sequence[Point]) -> dict[str, list[Any]]:
+    """Return the points as the record has them: seconds since the first point, steps, figures, and losses."""
+    origin = points[0].at_s if points else 0.0
+    return {
+        "at_s": [point.at_s - origin for point in points],
+        "step": [point.step for point in points],
+        "value": [point.value for point in points],
+        "loss": [point.loss for point in points],
+    }
+
+
+def points_of(columns: Mapping[str, Sequence[Any]]) -> list[Point]:
+    """Return the points from the columns of a record."""
+    return [Point(*row) for row in zip(*(columns[name] for name in ("at_s", "step", "value", "loss")), strict=True)]
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", ""))

@@ -1,0 +1,161 @@
+"""The section `programs`: training programs of somebody else, which a benchmark measures as it measures a framework."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, PositiveFloat, field_validator, model_validator
+
+from throughline.log_kinds import timed
+from throughline.programs import words
+from throughline.spec import Accelerator, Batch, Precision, Program, Steps, Timing, Topology
+from throughline.spec.program import DECIDES, MARKS
+from throughline.spelling import listed
+from throughline.study.config_errors import allowed
+from throughline.study.section import FilePath, PositiveInt, Section, Text
+from throughline.variables import VARIABLES
+
+Command = Text | Annotated[list[Text], Field(min_length=1)]
+MARKS_KIND = "marks"
+EXAMPLE = words.OF_RUN + ("node", "master", "port")
+
+
+class Pattern(Section):
+    """A regular expression for the lines of a log that has no kind of its own."""
+
+    pattern: Text = Field(
+        description="a regular expression with the groups `(?P<step>...)`, one of `ms`, `s` (the time of that step) "
+        "and `per_s` (units per second), and `loss` if the line has it"
+    )
+    of: Literal["job", "device"] = Field("job", description="whether `per_s` counts the whole job or one device")
+
+    @field_validator("pattern")
+    @classmethod
+    def _has_its_groups(cls, pattern: str) -> str:
+        Timing("pattern", pattern).group  # noqa: B018  raises ValueError
+        return pattern
+
+
+class ProgramSection(Section):
+    """A program under `programs` in config.yaml."""
+
+    command: Command = Field(
+        description="starts the program. A text is split as a shell splits it, and no shell starts it: "
+        "`[bash, -c, ...]` does. Placeholders: " + ", ".join(f"`{{{name}}}`" for name in words.NAMES)
+    )
+    start: Literal["node", "job", "rank"] = Field(
+        "node",
+        description="`node`: once on every node. `job`: once on the first node, and the program starts its own ranks "
+        "(`mpirun --hostfile {hostfile}`, srun). `rank`: once for every device, with RANK, LOCAL_RANK, WORLD_SIZE, "
+        "MASTER_ADDR and MASTER_PORT",
+    )
+    folder: FilePath = Field(
+        ".",
+        description="the working directory. Repeats are pooled only if its commit, its uncommitted changes and `files` "
+        "are the same",
+    )
+    files: list[Text] = Field(
+        default_factory=list, description="patterns of files in `folder` outside git that decide what is measured"
+    )
+    python: FilePath | None = Field(None, description="the Python whose packages the record lists")
+    variables: dict[Text, str | int | float] = Field(
+        default_factory=dict,
+        description="environment variables of the program. Records have their names, and the values of those that "
+        "decide speed",
+    )
+    precisions: dict[Precision, Text] = Field(
+        default_factory=dict, description="what `{precision}` becomes for a precision, such as `bf16: bfloat16`"
+    )
+    timing: Literal["marks"] | Text | Pattern = Field(
+        description=f"where the time of a step comes from: `marks`, which the program appends to ${MARKS}; the name of "
+        f"a kind of log ({listed(sorted(timed()))}); or `{{pattern: ...}}`"
+    )
+    per_step: PositiveInt | Text = Field(
+        description="how many units all devices together train in a step: a number, or one with placeholders, such as "
+        "`{batch} * {world}`"
+    )
+    unit: Annotated[str, Field(pattern=r"^[a-z]+$")] = Field(
+        "samples", description="what is counted, in the plural: `samples`, `tokens`, `images`"
+    )
+    flops_per_step: PositiveFloat | None = Field(
+        None, description="FLOPs of a step on all devices, for the share of the devices' peak; null: unknown"
+    )
+    accelerator: Accelerator | None = Field(
+        None, description="the accelerators of a node where we cannot count them (AMD, TPU, Gaudi); null: we look"
+    )
+    prepare: Command | None = Field(None, description="a command that runs in `folder` before each run")
+    silent_for: PositiveFloat = Field(
+        600.0, description="a program that says nothing for so many seconds counts as hanging"
+    )
+    timeout: PositiveFloat | None = Field(None, description="the most seconds that a run may take; null: no limit")
+
+    @field_validator("timing")
+    @classmethod
+    def _is_known(cls, timing: str | Pattern) -> str | Pattern:
+        if isinstance(timing, str) and timing not in (MARKS_KIND, *timed()):
+            raise ValueError(allowed(timing, [MARKS_KIND, *sorted(timed())], "or {pattern: ...}"))
+        return timing
+
+    @model_validator(mode="after")
+    def _placeholders_are_known(self) -> ProgramSection:
+        for name, command in (("command", self.command), ("prepare", self.prepare or "true")):
+            try:
+                words.used(words.split(command))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from None
+        try:
+            unknown = words.used([str(self.per_step)]) - set(words.OF_RUN)
+            if unknown:
+                raise ValueError(f"{{{min(unknown)}}} is not known before a run")
+            words.number(self.per_step, dict.fromkeys(words.OF_RUN, 1))
+        except ValueError as error:
+            raise ValueError(f"per_step: {error}") from None
+        return self
+
+    @property
+    def placeholders(self) -> set[str]:
+        """The placeholders of the command, and those of `per_step`."""
+        return words.used([*words.split(self.command), str(self.per_step)])
+
+    def of_run(self, batch: Batch, precision: Precision, topology: Topology, steps: Steps) -> Program:
+        """Return the program as a run's specification has it. Raise ValueError if `per_step` is no whole number."""
+        timing = self.timing
+        if isinstance(timing, Pattern):
+            found = Timing("pattern", timing.pattern, timing.of)
+        elif timing == MARKS_KIND:
+            found = Timing(MARKS_KIND)
+        else:
+            kind = timed()[timing]
+            found = Timing(timing, kind.step, kind.of)
+        values = {"batch": batch, "steps": steps.warmup + steps.timed, **sizes(topology)}
+        return Program(
+            command=words.split(self.command),
+            start=self.start,
+            timing=found,
+            unit=self.unit,
+            per_step=words.number(self.per_step, values),
+            precision=self.precisions.get(precision),
+            flops_per_step=self.flops_per_step,
+            accelerator=self.accelerator,
+            prepare=words.split(self.prepare) if self.prepare else None,
+            variables={name: str(value) if VARIABLES.fullmatch(name) else None for name, value in self.variables.items()},
+        )
+
+    def places(self) -> dict[str, Any]:
+        """Return what a run needs of this section and its specification does not have (handover.py)."""
+        return {
+            "folder": os.path.abspath(self.folder),
+            "files": self.files,
+            "python": self.python and os.path.abspath(self.python),
+            "variables": {name: str(value) for name, value in self.variables.items()},
+            "silent_for": self.silent_for,
+            "timeout": self.timeout,
+        }
+
+
+def sizes(topology: Topology) -> Mapping[str, int]:
+    """Return the placeholders that a topology decides."""
+    return {"nodes": topology.nodes, "devices": topology.devices, "world": topology.world}
+
