@@ -276,7 +276,7 @@ def built(kind: Any, spec: RunSpec, order: dict[str, Any]) -> tuple[Any, Callabl
         torch.manual_seed(spec.seed)
         rank.load(same.weights(same.build(spec, facts)))
     if manifest and spec.options.data == "real":
-        source = batches(manifest, spec.seed, 0, 1, spec.batch)
+        source = batches(manifest, spec.seed, 0, 1, spec.batch_size)
         loader = Loader(source, lambda rows: rank.data(workload.batch(rows, spec.options)))
         rank.optimizer()
         if not order["resident"]:
@@ -284,7 +284,7 @@ def built(kind: Any, spec: RunSpec, order: dict[str, Any]) -> tuple[Any, Callabl
         made = [loader.next() for _ in range(BATCHES)]
         loader.close()
         return rank, itertools.cycle([rank.deliver(batch) for batch in made]).__next__, None
-    arrays = [workload.synthetic(spec.batch, spec, seed) for seed in range(BATCHES)]
+    arrays = [workload.synthetic(spec.batch_size, spec, seed) for seed in range(BATCHES)]
     first = {name: torch.from_numpy(array).to(rank.at) for name, array in arrays[0].items()}
     loss = first_loss(rank, first)
     made = [rank.deliver(rank.data(each)) for each in arrays]

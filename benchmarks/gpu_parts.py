@@ -84,7 +84,7 @@ def built(spec: RunSpec) -> Any:
 
 
 def synthetic(spec: RunSpec) -> Iterator[Any]:
-    return (workloads.of(spec.model).synthetic(spec.batch, spec, seed) for seed in range(BATCHES))
+    return (workloads.of(spec.model).synthetic(spec.batch_size, spec, seed) for seed in range(BATCHES))
 
 
 def trained(plan: Plan, device: str, precision: str, compiled: bool, text: str) -> tuple[list[float], bool]:
@@ -239,7 +239,9 @@ def traffic(spec: RunSpec) -> float | None:
         return None
     module: Any = gpt2 if spec.model in gpt2.SHAPES else bert
     shape, width = module.SHAPES[spec.model], 2 if spec.precision in ("bf16", "fp16") else 4
-    activations: float = spec.batch * spec.parameters.sequence_length * shape.hidden * 16 * width * 2 * 3 * shape.layers
+    activations: float = (
+        spec.batch_size * spec.parameters.sequence_length * shape.hidden * 16 * width * 2 * 3 * shape.layers
+    )
     weights: float = shape.layers * 12 * shape.hidden**2 + module.padded(module.VOCABULARY) * shape.hidden
     return activations + (28 + width) * weights
 
@@ -256,7 +258,9 @@ def reached(card: dict[str, Any], spec: RunSpec, samples_per_s: float) -> dict[s
         "tokens_per_s": figures["real_tokens_per_s"],
         "mfu": figures["mfu"],
         "matmul_share": figures["matmul_share"],
-        "bandwidth_share": step_bytes * samples_per_s / spec.batch / bandwidth if bandwidth and step_bytes else None,
+        "bandwidth_share": step_bytes * samples_per_s / spec.batch_size / bandwidth
+        if bandwidth and step_bytes
+        else None,
     }
 
 

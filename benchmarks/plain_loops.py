@@ -108,7 +108,7 @@ def worker(plain: Any, given: Any, number: int) -> list[dict[str, float]]:
     joined.join()
     joined.device()
     workload = workloads.of(model)
-    arrays = [workload.synthetic(last.batch, last, BATCHES * number + turn) for turn in range(BATCHES)]
+    arrays = [workload.synthetic(last.batch_size, last, BATCHES * number + turn) for turn in range(BATCHES)]
     step, weights = plain.contestant(last, joined, arrays)
     contestants: dict[str, Callable[[int], Any]] = {"plain": step}
     for label in list(specs)[: 1 if workers == "1" else None]:

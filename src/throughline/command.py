@@ -9,7 +9,7 @@
     a list or a sequence     --parts PATH ...                                       several values
     a dict                   --parameters JSON
     before a `/`             a value without the option's name
-    *others: str             all other words, in their order, such as arguments for another program
+    *others: str             all other words, in their order, such as arguments for another program; after --, all are
 
 The docstring of the function, or else of its file, is the help text. A line `tokens: what they are` in one of the two
 is the help of an argument.
@@ -149,7 +149,10 @@ def run(
     """
 
     def call() -> int | None:
-        known, others = parser(main, program).parse_known_args(words)
+        given_words = list(sys.argv[1:] if words is None else words)
+        end = given_words.index("--") if takes_others(main) and "--" in given_words else len(given_words)
+        known, others = parser(main, program).parse_known_args(given_words[:end])
+        others += given_words[end + 1 :]
         if others and not takes_others(main):
             parser(main, program).error(f"unrecognized arguments: {' '.join(others)}")
         given = vars(known)

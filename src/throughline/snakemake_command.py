@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,14 +27,22 @@ class SnakemakeCommand:
 
     def execute(self) -> None:
         """Become this command. UserError if this Python has no Snakemake."""
+        program = self._program()
+        os.chdir(self.folder)
+        os.execv(program, list(self.words))
+
+    def call(self) -> int:
+        """Run this command to its end, and return its exit status. UserError if this Python has no Snakemake."""
+        return subprocess.run([self._program(), *self.words[1:]], cwd=self.folder, check=False).returncode
+
+    def _program(self) -> Path:
         program = Path(sys.executable).with_name("snakemake")
         if not program.exists():
             raise UserError(
                 f"there is no Snakemake beside {sys.executable}",
                 next_step="activate the environment of the clone (. .venv/bin/activate); `make` there sets it up",
             )
-        os.chdir(self.folder)
-        os.execv(program, list(self.words))
+        return program
 
 
 def command(words: Sequence[str], preset: str | None = None) -> SnakemakeCommand:

@@ -18,9 +18,10 @@ from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs, machines
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
+from throughline.spec import Batch
 from throughline.study import acceptance as study
 
-Key = tuple[str, int, str, str, str]
+Key = tuple[str, Batch, str, str, str]
 """Benchmark, batch, precision, framework and topology of a cell."""
 NEXT = (
     "copy the folder results/ of a finished workflow of that machine again, or make the file again on that machine; "

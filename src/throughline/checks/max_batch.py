@@ -64,7 +64,8 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
                     hosts=None if block.hosts == "simulated" else spec.hosts,
                 )
                 for spec in specs
-                if (spec.benchmark, spec.precision, spec.batch, spec.topology, spec.repeat) == wanted and not spec.program
+                if (spec.benchmark, spec.precision, spec.batch, spec.topology, spec.repeat) == wanted
+                and not spec.program
             ]
     return requested
 
@@ -153,7 +154,7 @@ class _Search:
         """The size that the search starts from: the largest batch that is predicted to fit, or the benchmark's own."""
         if self.quantity != BATCH:
             return int(getattr(self.spec.parameters, self.quantity))
-        return self._predicted() or self.spec.batch
+        return self._predicted() or self.spec.batch_size
 
     def _predicted(self) -> int | None:
         """Return the batch that is predicted to fill FILLED of the memory; None if that cannot be told."""
@@ -165,7 +166,7 @@ class _Search:
             memory = workloads.predicted_memory(self.at(batch), on_gpu)
             return memory is not None and has is not None and memory.peak_bytes <= FILLED * has
 
-        return search(self.spec.batch, fits)[0]
+        return search(self.spec.batch_size, fits)[0]
 
     @property
     def at_most(self) -> int:

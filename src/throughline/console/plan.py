@@ -5,6 +5,7 @@ The plan says what will be made and how long it takes. The messages name the res
 
 import math
 import os
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from throughline.acceptance import verdict
 from throughline.console.node_jobs import START_S, NodeJobs
 from throughline.files import UserError
 from throughline.memory import gib
+from throughline.programs import words
 from throughline.progress import duration
 from throughline.records import read_acceptance, read_summary, stored_run
 from throughline.spec import RunSpec
@@ -70,7 +72,7 @@ class Plan:
                 f"  {summary}: {specs[0].model}, {frameworks}, {topologies}: {_counted(runs, 'run')} to make, "
                 f"{len(specs) - runs} there already"
             )
-            lines += [f"    {line}" for line in [*_micro_batches(specs), *memory_lines(specs)]]
+            lines += [f"    {line}" for line in [*_commands(specs), *_micro_batches(specs), *memory_lines(specs)]]
         lines += self._detectable()
         if self.node_jobs:
             lines += self.node_jobs.lines
@@ -211,6 +213,12 @@ def memory_lines(specs: Sequence[RunSpec], models: Path = gpus.MODELS) -> list[s
             line += f". WARNING: it cannot fit: {', '.join(too_large)}" if too_large else ""
         lines.append(f"predicted memory of a rank, {framework}: {line}")
     return lines
+
+
+def _commands(specs: Sequence[RunSpec]) -> list[str]:
+    """Return the command of each program among these runs, with the placeholders that its specification decides."""
+    programs = {spec.framework: spec for spec in specs if spec.program}
+    return [f"{name}: {shlex.join(words.command(spec))}" for name, spec in programs.items()]
 
 
 def _micro_batches(specs: Sequence[RunSpec]) -> list[str]:

@@ -16,7 +16,6 @@ from functools import cache
 from typing import Any
 
 from throughline import versions, workloads
-from throughline.files import UserError
 from throughline.frameworks.description import FEATURES, Framework
 from throughline.spec import Options, RunSpec
 from throughline.workloads import Unsupported

@@ -143,7 +143,7 @@ class Agent:
     async def start_programs(self) -> None:
         """Start the runners of a program. The run ends with that of rank 0, which then ends all others."""
         ends = await self.spawn_ranks(self.plan.workflow_python, RUNNER)
-        first = ends.pop(0, None) or create_task(self.finish.wait())
+        first = ends.pop(0, None) or create_task(self.finished())
         waiting: set[asyncio.Future[Any]] = {first, *ends.values()}
         while not (self.failed or first.done()):
             _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -153,6 +153,9 @@ class Agent:
                     child.terminate()
             await asyncio.wait(ends.values(), timeout=PROGRAMS_S)
 
+    async def finished(self) -> None:
+        await self.finish.wait()
+
     async def spawn_ranks(self, python: str, module: str) -> dict[int, Task[None]]:
         """Start a process for each rank of this node when all nodes are ready. Map each rank to its end.
 
@@ -160,12 +163,16 @@ class Agent:
         listens on it.
         """
         ports = [reserved_port() for _ in self.ranks]
-        self.pipes.callback(lambda: [port.close() for port in ports])
+        for port in ports:
+            self.pipes.enter_context(port)
         _tell(NodeReady(self.node, [port.getsockname()[1] for port in ports]))
         start = await self.start
         ends = {}
         for rank in self.plan.processes_of(self.node):
-            variables = {ranks.NODE_FOLDER: str(self.folder), **ranks.variables(rank, self.ranks.index(rank), start.addresses)}
+            variables = {
+                ranks.NODE_FOLDER: str(self.folder),
+                **ranks.variables(rank, self.ranks.index(rank), start.addresses),
+            }
             child = await self.spawn(processes.module(python, module, str(self.path)), f"[rank {rank}] ", variables)
             ends[rank] = create_task(self.wait_for(rank, child))
         return ends

@@ -50,9 +50,9 @@ def failure(
 ) -> tuple[int, str] | None:
     """Return (rank, what happened) for an infrastructure failure, which gives no record; None if there is an outcome.
 
-    ranks: all that are processes; ended: map each rank that has ended to its exit status (None: unknown), in the order in which they ended; lost:
-    ranks whose node no longer reports. If one rank is out of memory, the outcome of the run is oom, however the other
-    ranks ended.
+    ranks: all that are processes; ended: map each rank that has ended to its exit status (None: unknown), in the order
+    in which they ended; lost: ranks whose node no longer reports. If one rank is out of memory, the outcome of the run
+    is oom, however the other ranks ended.
     """
     if any(report.status == "oom" for report in reports.values()):
         return None

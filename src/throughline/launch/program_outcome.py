@@ -64,7 +64,10 @@ def assemble(spec: RunSpec, reports: Mapping[int, RankReport], settles: bool) ->
     lost = None if broken is None else f"the loss is not finite from timed step {broken} on"
     if invalid := lost or next(iter(timing.faults(spec.program, points, found)), None):
         return replace(done, status="invalid", reason=invalid)
-    warnings = [*timing.warnings(spec.program, points, found), *outcome.window_warnings(spec, measured, found.seconds, settles)]
+    warnings = [
+        *timing.warnings(spec.program, points, found),
+        *outcome.window_warnings(spec, measured, found.seconds, settles),
+    ]
     if done.steps_timed < steps.timed:
         warnings.append(outcome.shortened(steps, done.warmup_steps, done.steps_timed))
     speed = spec.size.global_batch * done.steps_timed / found.seconds

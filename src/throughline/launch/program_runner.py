@@ -10,7 +10,6 @@ ends them. A runner passes the first part of its program's output on to the log 
 
 import os
 import re
-import resource
 import selectors
 import shlex
 import signal
@@ -20,7 +19,7 @@ import time
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from throughline import frameworks, memory, messages, processes
 from throughline.messages import LaunchPlan, Measured, Memory, ProgramRun, RankReport
@@ -49,11 +48,10 @@ NO_MEMORY = {
 
 
 class Ended(Exception):
-    """The run is over. status: of the report; the text says why."""
+    """The run is over. status and reason: of the report."""
 
-    def __init__(self, status: str, reason: str | None = None) -> None:
-        self.status = status
-        super().__init__(reason)
+    def __init__(self, status: Literal["ok", "oom", "failed"], reason: str | None = None) -> None:
+        self.status, self.reason = status, reason
 
 
 class Runner:
@@ -94,13 +92,15 @@ class Runner:
             self.start()
             self.listen()
         except Ended as ended:
-            return self.report(ended.status, str(ended) if ended.args[0] else None)
+            return self.report(ended.status, ended.reason)
         except (OSError, Unreadable) as error:
             return self.report("failed", str(error))
 
     def prepare(self) -> None:
         command = self.filled(self.program.prepare or ())
-        done = subprocess.run(command, cwd=self.ours.folder, env=self.environment(), stdin=subprocess.DEVNULL, check=False)
+        done = subprocess.run(
+            command, cwd=self.ours.folder, env=self.environment(), stdin=subprocess.DEVNULL, check=False
+        )
         if done.returncode:
             raise Ended("failed", f"`{shlex.join(command)}`, which prepares a run, ended with status {done.returncode}")
 
@@ -129,11 +129,9 @@ class Runner:
         each = topology.devices if self.plan.hosts else topology.world
         hostfile = self.output / "hostfile"
         hostfile.write_text("".join(f"{name} slots={each}\n" for name in hosts))
-        values = {
-            "nodes": topology.nodes, "devices": topology.devices, "world": topology.world, "batch": spec.batch,
-            "precision": self.program.precision or spec.precision, "steps": spec.steps.warmup + spec.steps.timed + 1,
-            "repeat": spec.repeat, "seed": spec.seed, "node": self.rank // topology.devices, "master": host,
-            "port": port, "hostfile": hostfile, "output": self.output,
+        values = words.of_run(spec) | {
+            "node": self.rank // topology.devices, "master": host, "port": port, "hostfile": hostfile,
+            "output": self.output,
         }  # fmt: skip
         return [words.filled(word, values) for word in command]
 
@@ -200,8 +198,22 @@ class Runner:
             if found[1] is not None:
                 raise Ended("ok")
         most = steps.max_total_seconds
-        if most and self.points[-1].at_s - self.points[0].at_s > most and timing.shortened(self.points, steps, LEAST_STEPS):
+        if (
+            most
+            and self.points[-1].at_s - self.points[0].at_s > most
+            and timing.shortened(self.points, steps, LEAST_STEPS)
+        ):
             raise Ended("ok")
+
+    def bounds(self) -> tuple[int, int]:
+        """Return the indices of the first and last point of the window that ended the run."""
+        steps = self.spec.steps
+        found = timing.bounds(self.points, steps.warmup, steps.timed, self.ours.min_window_seconds)
+        if found and found[1] is not None:
+            return found[0], found[1]
+        shorter = timing.shortened(self.points, steps, LEAST_STEPS)
+        assert shorter
+        return shorter
 
     def enter(self, phase: str, done: int, steps: int) -> None:
         if getattr(self, "phase", None) != phase:
@@ -242,7 +254,7 @@ class Runner:
         lines = "".join(f"\n    {line[:200]}" for line in near)
         return f"no line of its output matches {pattern}" + (f"; the lines that are nearest:{lines}" if near else "")
 
-    def report(self, status: str, reason: str | None) -> RankReport:
+    def report(self, status: Literal["ok", "oom", "failed"], reason: str | None) -> RankReport:
         measured = self.measured() if status == "ok" and self.times else None
         run = ProgramRun(
             points=timing.columns(self.points),
@@ -253,11 +265,9 @@ class Runner:
         return RankReport(self.rank, time.time(), status, reason, measured, None, software, program=run)
 
     def measured(self) -> Measured:
-        steps = self.spec.steps
-        found = timing.bounds(self.points, steps.warmup, steps.timed, self.ours.min_window_seconds)
-        first, last = found if found and found[1] else timing.shortened(self.points, steps, LEAST_STEPS)
+        first, last = self.bounds()
         window = timing.window(self.program, self.points, first, last, self.spec.topology.world)
-        inside = [point.loss for point in self.points[first + 1 : last + 1]]
+        losses = [point.loss for point in self.points[first + 1 : last + 1] if point.loss is not None]
         return Measured(
             cpu_seconds=0.0,
             loader_stall_s=None,
@@ -265,7 +275,7 @@ class Runner:
             counted={},
             figures=[],
             step_seconds=window.step_seconds,
-            loss=inside if all(loss is not None for loss in inside) else None,
+            loss=losses if len(losses) == last - first else None,
             warmup_loss=None,
             warmup_steps=self.points[first].step - self.points[0].step,
             steps_timed=self.points[last].step - self.points[first].step,

@@ -21,6 +21,7 @@ from throughline.observe import environment
 from throughline.observe.other_processes import OtherProcesses
 from throughline.records import RunRecord, stored_run
 from throughline.spec import RunSpec, Topology
+from throughline.variables import VARIABLES
 
 IN_WORDS = {
     "here": "this machine",
@@ -247,7 +248,7 @@ def tf32(spec: RunSpec, kind: str) -> dict[str, str]:
 
 def _is_handed_on(name: str) -> bool:
     """True if ranks on other machines need this variable. Each machine keeps its own devices and its own name."""
-    decides = environment.VARIABLES.fullmatch(name) and name not in environment.ASSIGNED
+    decides = VARIABLES.fullmatch(name) and name not in environment.ASSIGNED
     return bool(decides or NETWORK.fullmatch(name))
 
 

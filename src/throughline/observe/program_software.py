@@ -54,7 +54,9 @@ def _digest(content: bytes) -> str:
 def _git(folder: Path, *words: str) -> str:
     try:
         command = ["git", "-C", str(folder), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, errors="replace").stdout.strip()
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=60, check=True, errors="replace"
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return ""
 

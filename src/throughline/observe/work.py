@@ -10,7 +10,7 @@ from typing import Any
 
 from throughline import gpus, workloads
 from throughline.messages import RankReport
-from throughline.spec import RunSpec
+from throughline.spec import Program, RunSpec
 
 
 def of(
@@ -29,7 +29,7 @@ def of(
     facts, counted = raw.get("facts") or workload.facts(None), raw.get("counted") or {}
     reasons: dict[str, str] = dict(raw.get("reasons") or {})
     gpu = gpus.find(device["name"]) if device and device["kind"] != "cpu" else None
-    peak = gpu.peak_flops_per_s[precision] if gpu else None
+    peak = gpu.peak_flops_per_s.get(precision) if gpu else None
     if peak is None:
         reasons["datasheet_flops_per_s"] = _reason_without_peak(precision, device, gpu)
     matmul = raw.get("matmul_flops_per_s")
@@ -40,7 +40,7 @@ def of(
     if share is None:
         unknown = "the run did not count its padding" if tokens else f"{spec.model} has no tokens"
         reasons.setdefault("real_token_share", unknown)
-    flops = workload.flops_per_sample(spec, facts, counted)
+    flops = _of_program(spec.program) if spec.program else workload.flops_per_sample(spec, facts, counted)
     per_sample = None if isinstance(flops, str) else float(flops)
     if isinstance(flops, str):
         reasons["flops_per_sample"] = flops
@@ -65,6 +65,11 @@ def of(
         "convention": workload.convention(spec) | _convention(precision, gpu.source if gpu else None),
         "reasons": {name: reason for name, reason in reasons.items() if figures.get(name) is None},
     }
+
+
+def _of_program(program: Program) -> float | str:
+    stated = program.flops_per_step
+    return stated / program.per_step if stated else "programs.<name>.flops_per_step is not set"
 
 
 def _explain(figures: Mapping[str, float | None], reasons: dict[str, str], samples_per_s: float | None) -> None:

@@ -100,9 +100,7 @@ def added(points: list[Point], new: Point, is_mark: bool) -> None:
         points.append(new)
 
 
-def bounds(
-    points: Sequence[Point], warmup: int, timed: int, shortest_s: float = 0.0
-) -> tuple[int, int | None] | None:
+def bounds(points: Sequence[Point], warmup: int, timed: int, shortest_s: float = 0.0) -> tuple[int, int | None] | None:
     """Return the indices of the window's first and last point; None as long as warm-up lasts.
 
     The last point is None as long as there are fewer than `timed` steps, or less than `shortest_s` seconds.

@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from throughline.spec import RunSpec
+
 OF_RUN = ("nodes", "devices", "world", "batch", "precision", "steps", "repeat", "seed")
 """Placeholders that the specification decides. `world` is the number of all devices, `steps` that of all steps."""
 OF_NODE = ("node", "master", "port", "hostfile", "output")
@@ -53,6 +55,22 @@ def filled(text: str, values: Mapping[str, Any]) -> str:
     return PIECE.sub(value, text)
 
 
+def of_run(spec: RunSpec) -> dict[str, Any]:
+    """Return the values of the placeholders that a specification decides. `steps` is enough for the whole window."""
+    topology, steps = spec.topology, spec.steps
+    return {
+        "nodes": topology.nodes, "devices": topology.devices, "world": topology.world, "batch": spec.batch,
+        "precision": (spec.program and spec.program.precision) or spec.precision,
+        "steps": steps.warmup + steps.timed + 1, "repeat": spec.repeat, "seed": spec.seed,
+    }  # fmt: skip
+
+
+def command(spec: RunSpec) -> list[str]:
+    """Return the words of a program's command, with the placeholders that its specification decides."""
+    assert spec.program
+    return [filled(word, of_run(spec)) for word in spec.program.command]
+
+
 def number(expression: str | int, values: Mapping[str, Any]) -> int:
     """Return the value of `per_step`: whole numbers, placeholders, + - * // and brackets.
 
@@ -62,7 +80,9 @@ def number(expression: str | int, values: Mapping[str, Any]) -> int:
     try:
         value = _value(ast.parse(text, mode="eval").body)
     except (SyntaxError, TypeError, ZeroDivisionError):
-        raise ValueError(f"{expression!r} is no whole number and no product of some, such as {{batch}} * {{world}}") from None
+        raise ValueError(
+            f"{expression!r} is no whole number and no product of some, such as {{batch}} * {{world}}"
+        ) from None
     if value < 1:
         raise ValueError(f"{expression!r} is {value} here, and a step has at least 1 unit")
     return value

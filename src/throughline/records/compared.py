@@ -5,7 +5,7 @@ from typing import Literal
 from pydantic import Field
 
 from throughline.records.acceptance import name_of
-from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema, Whole
+from throughline.records.entry import BatchSize, Count, Entry, NonNegative, Positive, Schema, Whole
 from throughline.study.acceptance import PlaceKind
 
 PairVerdict = Literal["faster", "slower", "no difference", "inconclusive", "not comparable"]
@@ -67,7 +67,7 @@ class ComparedCell(TestedRatio):
     """One cell of a benchmark. ours, theirs: its repeats."""
 
     benchmark: str
-    batch: Count
+    batch: BatchSize
     precision: str
     framework: str
     topology: str
@@ -167,7 +167,7 @@ class MachineCell(Entry):
     framework: str
     topology: str
     precision: str
-    batch: Count
+    batch: BatchSize
     throughput: Positive
     unit: str
     repeats: Whole

@@ -22,6 +22,8 @@ NonNegative = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Whole = Annotated[int, Field(ge=0)]
+BatchSize = Count | Literal["program"]
+"""`program`: the program that was measured decides its batch size."""
 if TYPE_CHECKING:
     DeviceKind = str
 else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from throughline.records.entry import Count, Entry, NonNegative, Positive, Schema
+from throughline.records.entry import BatchSize, Count, Entry, NonNegative, Positive, Schema
 from throughline.spec import Precision
 
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
@@ -74,7 +74,7 @@ class NotPredicted(Entry):
 class PredictedSeries(Entry):
     """The predictions of one framework at one batch size and precision."""
 
-    batch: Count
+    batch: BatchSize
     precision: Precision
     framework: str
     unit: str
@@ -92,7 +92,7 @@ class Predictions(Entry):
     made_from: dict[str, Sha256]
     series: list[PredictedSeries]
 
-    def of(self, batch: int, precision: str, framework: str) -> PredictedSeries | None:
+    def of(self, batch: BatchSize, precision: str, framework: str) -> PredictedSeries | None:
         """Return the predictions of a framework at a batch size and precision."""
         names = (batch, precision, framework)
         return next((one for one in self.series if (one.batch, one.precision, one.framework) == names), None)

@@ -6,7 +6,18 @@ from typing import Any, Literal
 from pydantic import Field
 
 from throughline.records.checks import EquivalenceVerdict
-from throughline.records.entry import Count, Data, Device, Entry, Figure, NonNegative, Positive, Whole, WorkloadFile
+from throughline.records.entry import (
+    BatchSize,
+    Count,
+    Data,
+    Device,
+    Entry,
+    Figure,
+    NonNegative,
+    Positive,
+    Whole,
+    WorkloadFile,
+)
 from throughline.records.run import Memory, Network, Series, Utilization, Work
 from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps
 from throughline.study.benchmark import Options
@@ -151,7 +162,7 @@ class Summary(WorkloadFile):
     its speedups are relative to. `margin` is the share by which configurations may differ that count as equal.
     """
 
-    batch: Count
+    batch: BatchSize
     batch_size_per_device: Count | None
     precision: Precision
     scaling: Scaling

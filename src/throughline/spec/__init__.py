@@ -14,6 +14,7 @@ from throughline.spec.run import NAME, Batch, DataIdentity, Precision, RunSpec, 
 from throughline.spec.topology import Layout, StepSize, Topology
 
 __all__ = [
-    "NAME", "Accelerator", "Batch", "DataIdentity", "EpochsJob", "Layout", "Optimizer", "Options", "Part", "Precision",
-    "Program", "RunSpec", "Scaling", "Schedule", "StepSize", "Steps", "Timing", "Topology", "Value", "canonical", "changed", "example", "key", "read", "values",
+    "NAME", "Accelerator", "Batch", "DataIdentity", "EpochsJob", "Layout", "Optimizer", "Options", "Part",
+    "Precision", "Program", "RunSpec", "Scaling", "Schedule", "StepSize", "Steps", "Timing", "Topology", "Value",
+    "canonical", "changed", "example", "key", "read", "values",
 ]  # fmt: skip

@@ -72,8 +72,9 @@ class Program(Part):
     """A program and what a run of it measures.
 
     command: its words, with placeholders (programs/words.py); start: on which nodes it starts; precision: what
-    `{precision}` becomes; prepare: the words of a command that runs before the program; per_step: the units of a step on all devices; variables: the names of the environment
-    variables that the configuration sets, with the values of those that decide speed.
+    `{precision}` becomes; prepare: the words of a command that runs before the program; per_step: the units of a step
+    on all devices; variables: the names of the environment variables that the configuration sets, with the values of
+    those that decide speed.
     """
 
     command: tuple[str, ...] = field(metadata={"strict": False})

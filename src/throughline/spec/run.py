@@ -55,7 +55,7 @@ class RunSpec(Part, Generic[P]):
     framework: str = field(metadata={"pattern": f"^{versions.NAME}$"})
     model: str
     parameters: P
-    batch: Batch = field(metadata={"ge": 1})
+    batch: Batch
     precision: Precision
     topology: Topology
     repeat: int = field(metadata={"ge": 1})
@@ -109,6 +109,11 @@ class RunSpec(Part, Generic[P]):
         return canonical(self.changed())
 
     @property
+    def batch_size(self) -> int:
+        """`batch` as a number, which a framework of ours always has. Raises ValueError if a program decides it."""
+        return int(self.batch)
+
+    @property
     def is_one_call(self) -> bool:
         """True if a step is one call that all ranks make together, and it counts once.
 
@@ -124,9 +129,8 @@ class RunSpec(Part, Generic[P]):
         """
         if self.program:
             return StepSize(1, self.program.per_step)
-        assert isinstance(self.batch, int)
         layout = Layout(tensor_parallel=self.topology.world) if self.is_one_call else self.options.layout
-        return StepSize.of(self.topology, layout, self.batch, self.scaling, self.options.gradient_accumulation)
+        return StepSize.of(self.topology, layout, self.batch_size, self.scaling, self.options.gradient_accumulation)
 
     @property
     def block_options(self) -> Options:

@@ -129,7 +129,7 @@ def _programs(config: Config, block: Benchmark) -> Iterator[str]:
                 break
     if measured and not block.frameworks:
         for extra in (extra for extra in block.extras if extra != "aa"):
-            yield f"extras: {extra}: it changes a framework of ours, and this block measures programs; `aa` measures both"
+            yield f"extras: {extra}: it changes a framework of ours, and this block measures programs; `aa` is possible"
     if measured and (block.convergence or block.job):
         yield "programs: convergence and job are for frameworks of ours; give the program a block of its own"
 

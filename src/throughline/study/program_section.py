@@ -11,7 +11,7 @@ from pydantic import Field, PositiveFloat, field_validator, model_validator
 from throughline.log_kinds import timed
 from throughline.programs import words
 from throughline.spec import Accelerator, Batch, Precision, Program, Steps, Timing, Topology
-from throughline.spec.program import DECIDES, MARKS
+from throughline.spec.program import MARKS
 from throughline.spelling import listed
 from throughline.study.config_errors import allowed
 from throughline.study.section import FilePath, PositiveInt, Section, Text
@@ -19,7 +19,6 @@ from throughline.variables import VARIABLES
 
 Command = Text | Annotated[list[Text], Field(min_length=1)]
 MARKS_KIND = "marks"
-EXAMPLE = words.OF_RUN + ("node", "master", "port")
 
 
 class Pattern(Section):
@@ -140,7 +139,9 @@ class ProgramSection(Section):
             flops_per_step=self.flops_per_step,
             accelerator=self.accelerator,
             prepare=words.split(self.prepare) if self.prepare else None,
-            variables={name: str(value) if VARIABLES.fullmatch(name) else None for name, value in self.variables.items()},
+            variables={
+                name: str(self.variables[name]) if VARIABLES.fullmatch(name) else None for name in self.variables
+            },
         )
 
     def places(self) -> dict[str, Any]:
@@ -158,4 +159,3 @@ class ProgramSection(Section):
 def sizes(topology: Topology) -> Mapping[str, int]:
     """Return the placeholders that a topology decides."""
     return {"nodes": topology.nodes, "devices": topology.devices, "world": topology.world}
-

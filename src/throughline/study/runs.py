@@ -49,6 +49,8 @@ def typed(value: Any) -> Any:
         return value
     kind: Any = workloads.of(value["model"]).parameters
     fields = {field.name: field for field in dataclasses.fields(kind)}
+    if isinstance(value.get("batch"), int) and value["batch"] < 1:
+        raise ValueError(f"batch = {value['batch']}: at least 1")
     if missing := [name for name, field in fields.items() if name not in value and is_stated(field)]:
         raise ValueError(f"missing: {', '.join(missing)}")
     rest = {key: item for key, item in value.items() if key not in fields}

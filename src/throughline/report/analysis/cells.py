@@ -15,12 +15,13 @@ from throughline.files import UserError
 from throughline.records import CellRecord, Device, Summary
 from throughline.report.analysis import advice, cost, facts, summary
 from throughline.report.analysis.baseline import ONE_DEVICE
-from throughline.spec import RunSpec, StepSize, Topology, canonical
+from throughline.spec import Batch, RunSpec, StepSize, Topology, canonical
+from throughline.spec.program import DECIDES
 from throughline.study.config import block_name
 from throughline.study.runs import Specification
 from throughline.study.section import Section
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8")
+PRECISIONS = ("fp32", "tf32", "bf16", "fp16", "fp8", DECIDES)
 
 STATUS_LABELS = {"ok": "ok", "oom": "OOM", "unsupported": "n/a", "invalid": "invalid", "failed": "failed"}
 """The printed forms of statuses. `failed`: there is no record, because the run broke off or has not run yet."""
@@ -233,7 +234,7 @@ class Group:
         return self.summary.benchmark
 
     @property
-    def batch(self) -> int:
+    def batch(self) -> Batch:
         return self.summary.batch
 
     @property
@@ -333,11 +334,25 @@ class Group:
     def size_on(self, topology: Topology) -> StepSize:
         """Return the size of a step on any topology, also on one that was not measured.
 
-        UserError if devices or batch do not divide equally there.
+        UserError if devices or batch do not divide equally there, or if only a program knows the size.
         """
+        if self.summary.model == DECIDES:
+            return self._size_of_program(topology)
         options, samples = self.summary.options, self.summary.global_batch
-        size = StepSize.of(topology, options.layout, self.batch, self.summary.scaling, options.gradient_accumulation)
+        size = StepSize.of(
+            topology, options.layout, int(self.batch), self.summary.scaling, options.gradient_accumulation
+        )
         return size.accumulating(samples) if samples else size
+
+    def _size_of_program(self, topology: Topology) -> StepSize:
+        """Return the size of a program's step: the measured one, or what every measured topology has on a device."""
+        known = {cell.topology.world: cell.record.global_batch for cell in self.measured}
+        each = {samples / world for world, samples in known.items()}
+        if topology.world in known:
+            return StepSize(1, known[topology.world])
+        if len(each) != 1:
+            raise UserError(f"how much a program trains in a step on {topology} is not known")
+        return StepSize(topology.world, round(each.pop()))
 
     @property
     def devices(self) -> list[str]:
@@ -360,8 +375,14 @@ def groups(summaries: Collection[Summary], asked: Sequence[Asked] | None = None)
                 stated[name] = proof.verdict
     return [
         Group(known[key], wanted.get(key), verdicts[block_name(key[0]), key[1]])
-        for key in sorted(known, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), key[2]))
+        for key in sorted(
+            known, key=lambda key: (benchmarks.index(key[0]), PRECISIONS.index(key[1]), *_by_number(key[2]))
+        )
     ]
+
+
+def _by_number(batch: Batch) -> tuple[bool, int]:
+    return (True, 0) if isinstance(batch, str) else (False, batch)
 
 
 def _not_run(repeats: int, topology: Topology) -> CellRecord:

@@ -8,13 +8,15 @@ from throughline.numbers import reading, scaled
 from throughline.records import Result
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.titles import emulating, switches
+from throughline.spec.program import DECIDES
 
 UNITS = ("samples/s", "images/s")
 
 
 def rows(cells: Iterable[Cell]) -> dict[Cell, Result]:
-    """Map the measured cells to rows, unless they have a unit of their own or simulated nodes."""
-    return {cell: _row(cell) for cell in cells if cell.group.unit in UNITS and not cell.record.simulated}
+    """Map the measured cells to rows, unless they have a unit or a model of their own, or simulated nodes."""
+    known = (cell for cell in cells if cell.group.unit in UNITS and cell.group.summary.model != DECIDES)
+    return {cell: _row(cell) for cell in known if not cell.record.simulated}
 
 
 def _row(cell: Cell) -> Result:

@@ -202,7 +202,11 @@ def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
     elif spec.options.layout.tensor_parallel > 1:
         reason = f"batch is of a replica, and {spec.options.layout.tensor_parallel} devices share one"
     else:
-        return spec.batch, {}
+        return (
+            (spec.batch, {})
+            if isinstance(spec.batch, int)
+            else (None, {"batch_size_per_device": "the program decides"})
+        )
     return None, {"batch_size_per_device": reason}
 
 
@@ -272,6 +276,11 @@ def _cell(pool: Pool, repeats: int, base: str, base_runs: Runs, terms: Terms, st
     timed = {run.spec.repeat: run for run in runs if run.samples_per_s is not None}
     n = max(repeats, *(run.spec.repeat for run in every))
     world = spec.topology.world
+    each = (
+        _batch_per_device(spec)[0]
+        if spec.program or spec.options.layout.tensor_parallel > 1
+        else spec.size.batch_per_replica
+    )
     middle, ideal = statistics.median(speeds), world / Topology.parse(base).world
     speedup = statistics.speedup(middle, statistics.median(base_speeds))
     interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
@@ -295,7 +304,7 @@ def _cell(pool: Pool, repeats: int, base: str, base_runs: Runs, terms: Terms, st
         speedup_coverage=statistics.speedup_coverage(len(speeds), len(base_speeds)) if interval else None,
         efficiency=statistics.efficiency(speedup, ideal),
         efficiency_range=[end / ideal for end in interval] if interval else None,
-        batch_size_per_device=spec.size.batch_per_replica if spec.options.layout.tensor_parallel == 1 else None,
+        batch_size_per_device=each,
         replicas=spec.size.replicas,
         global_batch=spec.size.global_batch,
         world_size=world,

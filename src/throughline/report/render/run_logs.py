@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from throughline.records import CellRecord, RunRecord, Summary, stored_run
 from throughline.report.analysis.cells import Cell, Group
+from throughline.spec import Batch
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,14 @@ class RunLogs:
     be read. page: the file whose links lead to the logs.
     """
 
-    folders: Mapping[tuple[str, int, str], Path]
+    folders: Mapping[tuple[str, Batch, str], Path]
     runs: Mapping[Path, RunRecord]
     page: Path
 
     @classmethod
     def of(cls, summaries: Mapping[Path, Summary], page: Path) -> RunLogs:
         """Find the logs of all runs behind these summaries, and read the records beside them."""
-        folders: dict[tuple[str, int, str], Path] = {
+        folders: dict[tuple[str, Batch, str], Path] = {
             (summary.benchmark, summary.batch, summary.precision): path.with_suffix("")
             for path, summary in summaries.items()
         }

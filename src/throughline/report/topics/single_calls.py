@@ -99,7 +99,7 @@ def _of_cell(cell: Cell) -> Iterable[Reached]:
                 device=device,
                 name=figure.name,
                 sized=figure.at is not None,
-                size=group.batch if figure.at is None else int(figure.at),
+                size=int(group.batch) if figure.at is None else int(figure.at),
                 unit=figure.unit,
                 value=figure.value,
                 peak=peak,

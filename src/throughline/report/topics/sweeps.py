@@ -66,7 +66,7 @@ def sweeps(groups: Sequence[Group]) -> list[Sweep]:
         )  # fmt: skip
         numbers = {name: value for name, value in parameters.items() if type(value) is int}
         for cell in group.measured:
-            keys = {("batch", group.benchmark, *common, *parameters.items()): group.batch}
+            keys = {("batch", group.benchmark, *common, *parameters.items()): int(group.batch)}
             for name, value in numbers.items():
                 rest = (item for item in parameters.items() if item[0] != name)
                 keys[name, None, *common, *rest, group.batch] = value

@@ -125,7 +125,7 @@ def computed_classes(spec: RunSpec[Parameters]) -> int:
     if given.classifier != "partial":
         return given.classes
     parts = pairwise(first_classes(given.classes, ranks))
-    return sum(sampled_classes(given, end - start, spec.batch * ranks) for start, end in parts)
+    return sum(sampled_classes(given, end - start, spec.batch_size * ranks) for start, end in parts)
 
 
 class Faces(Workload[Parameters]):

@@ -52,7 +52,7 @@ class Layers(Untrained[Parameters]):
         """Return the FLOPs per byte that a forward pass has to read or write: matrices, input and output."""
         if figure != "forward" or spec.precision == "fp8":  # the casts to fp8 also read and write
             return None
-        batch, sequence_length = spec.batch, spec.parameters.sequence_length
+        batch, sequence_length = spec.batch_size, spec.parameters.sequence_length
         matrices = HIDDEN * (2 * INNER + 4 * HIDDEN * (2 if spec.model == "t5-decoder-layer" else 1))
         values = matrices + 2 * batch * sequence_length * HIDDEN
         return float(batch * forward_flops(spec.model, sequence_length) / (values * WIDTH[spec.precision]))

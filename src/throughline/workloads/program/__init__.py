@@ -29,7 +29,7 @@ class OfAProgram(Workload[Parameters]):
         return {}
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
-        return "programs.<name>.flops_per_step is not set"
+        return "the program states them"
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
         return {"model": "the FLOPs that the configuration states for a step"}

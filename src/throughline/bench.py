@@ -1,0 +1,132 @@
+"""Measure commands with one call (`throughline bench`): a configuration, the workflow, the figures and verdicts."""
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from throughline import files, snakemake_command
+from throughline.files import UserError
+from throughline.numbers import percent, reading, span
+from throughline.records import read_summary
+from throughline.report.analysis import cells, judged_pairs
+from throughline.report.analysis.cells import Cell
+from throughline.report.analysis.comparison import Pair, places, would_tell
+from throughline.spec.run import NAME
+
+REPORT = "results/report.html"
+
+
+def programs(commands: Sequence[str], common: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the section `programs` for the words of the command line.
+
+    If every word has a blank, each is a command. Otherwise all words together are one. UserError without any.
+    """
+    several = all(" " in word for word in commands)
+    listed = [word if several else list(commands) for word in (commands if several else commands[:1])]
+    if not listed:
+        raise UserError(
+            "there is no command to measure",
+            next_step="throughline bench --timing KIND --per-step N -- python train.py (throughline bench --help)",
+        )
+    named: dict[str, dict[str, Any]] = {}
+    for command in listed:
+        name = _name(shlex.split(command) if isinstance(command, str) else command)
+        free = next(free for number in count(1) if (free := name if number == 1 else f"{name}-{number}") not in named)
+        named[free] = {"command": command, **{key: value for key, value in common.items() if value not in (None, {})}}
+    return named
+
+
+def _name(words: Sequence[str]) -> str:
+    """Return a name for a command: that of its script, or of its program."""
+    scripts = [word for word in words if word.endswith((".py", ".sh"))]
+    name = re.sub(r"[^a-z0-9]+", "-", Path((scripts or words)[0]).stem.lower()).strip("-")
+    return name if re.match("[a-z]", name) else f"program-{name}".strip("-")
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Commands to measure: the benchmark's name, the section `programs`, and the keys of the benchmark's block."""
+
+    name: str
+    programs: Mapping[str, Mapping[str, Any]]
+    block: Mapping[str, Any]
+
+    @property
+    def folder(self) -> Path:
+        return Path("results") / self.name
+
+    def run(self, setup: str | None, exports: Mapping[str, Path], dry_run: bool) -> int:
+        """Measure, print the figures and verdicts, and return the exit status of Snakemake."""
+        if not re.fullmatch(NAME, self.name):
+            raise UserError(f"--name {self.name}: {NAME} is the form of a name", next_step="choose lower-case letters")
+        if setup and not dry_run and (status := subprocess.run(["bash", "-c", setup], check=False).returncode):
+            raise UserError(f"--setup ended with status {status}", next_step=f"try it alone: {setup}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        configuration = self.folder / "config.yaml"
+        self._write(configuration)
+        words = [str(configuration.resolve()), "--cores", "all", *(["--dry-run", "--quiet", "all"] if dry_run else [])]
+        command = snakemake_command.command(words)
+        print(command, file=sys.__stdout__, flush=True)
+        status = command.call()
+        if status or dry_run:
+            return status
+        summary = next(self.folder.glob("bz*.json"))
+        print("\n".join(outcome(summary)))
+        for made, path in exports.items():
+            shutil.copyfile(summary if made == ".json" else self.folder / made, path)
+        return 0
+
+    def _write(self, path: Path) -> None:
+        steps = {key: value for key, value in self.block["steps"].items() if value is not None}
+        block = {**self.block, "programs": list(self.programs), "steps": steps}
+        yaml = YAML()
+        yaml.width = 10**6
+        with files.atomic(path) as partial, partial.open("w") as file:
+            yaml.dump({"programs": dict(self.programs), "benchmarks": {self.name: block}}, file)
+
+
+def outcome(summary: Path) -> list[str]:
+    """Return the lines about a summary: each cell, and the verdict of each pair of programs."""
+    groups = cells.groups([read_summary(summary)])
+    lines = [line for group in groups for cell in group.cells for line in _cell(cell)]
+    pairs = [pair for pair in judged_pairs.judge(groups) if pair.base.framework != pair.other.framework]
+    return [*lines, *map(verdict, pairs), f"report: {REPORT}"]
+
+
+def _cell(cell: Cell) -> list[str]:
+    record = cell.record
+    if not cell.ok:
+        return [f"{cell.framework} {cell.topology}: {cell.label}: {'; '.join(record.reasons)}"]
+    low, high = min(cell.repeats), max(cell.repeats)
+    line = (
+        f"{cell.framework} {cell.topology}: {reading(cell.median)} {cell.group.unit}, median of {len(cell.repeats)}, "
+        f"{reading(low)} to {reading(high)} ({percent((high - low) / cell.median, 1)} apart)"
+    )
+    return [line, *(f"  warning: {warning}" for warning in record.warnings)]
+
+
+def verdict(pair: Pair) -> str:
+    """Return the verdict of a pair in words: which is how many times as fast, that neither is, or what would tell."""
+    first, second, tested = pair.other.framework, pair.base.framework, pair.tested
+    where = f" ({pair.where})" if len(pair.other.group.cells) > 2 else ""
+    match pair.verdict:
+        case "faster" if tested:
+            return f"{first} is {tested.ratio:.2f} times as fast as {second} ({pair.interval}){where}"
+        case "slower" if tested and (ends := pair.corrected):
+            interval = span((1 / ends[1], 1 / ends[0]), places(tested))
+            return f"{second} is {1 / tested.ratio:.2f} times as fast as {first} ({interval}){where}"
+        case "inconclusive" if more := would_tell([pair]):
+            repeats = more[2] - min(len(pair.before), len(pair.after))
+            return (
+                f"{first} and {second}: inconclusive: about {repeats} more repeats would tell {percent(more[0])}{where}"
+            )
+    return f"{first} and {second}: {pair.verdict}: {pair.reason}{where}"
