@@ -46,7 +46,7 @@ def requests(config: Config, specs: Iterable[RunSpec]) -> dict[str, RunSpec]:
         if block is None or block.convergence is None or spec.repeat != 1:
             continue
         largest = max(map(Topology.parse, block.topologies), key=lambda topology: (topology.world, topology))
-        if spec.topology == largest and spec.batch == min(block.sizes[spec.precision]):
+        if spec.topology == largest and spec.batch == min(block.batch_sizes[spec.precision]):
             path = CHECK.format(**vars(spec)) + ".json"
             requested[path] = replace(spec, steps=Steps(warmup=0, timed=block.convergence.steps))
     return requested

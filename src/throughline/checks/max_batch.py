@@ -51,7 +51,7 @@ def requests(config: Config, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec
         worlds = [topology.world for text in block.topologies if (topology := Topology.parse(text)).nodes == 1]
         largest = Topology(1, max(worlds, default=block.options.tensor_parallel))
         quantities = [extra.removeprefix("max_") for extra in block.extras if extra.startswith("max_")]
-        for quantity, (precision, batches) in product(quantities, block.sizes.items()):
+        for quantity, (precision, batches) in product(quantities, block.batch_sizes.items()):
             wanted = (name, precision, min(batches), Topology.parse(block.topologies[0]), 1)
             requested[SEARCH.format(benchmark=name, quantity=quantity, precision=precision)] = [
                 replace(

@@ -254,7 +254,7 @@ class Benchmark(Runs):
         return size if self.global_batch is None else size.accumulating(self.global_batch)
 
     @property
-    def sizes(self) -> dict[Precision, list[int]]:
+    def batch_sizes(self) -> dict[Precision, list[int]]:
         """The batch sizes by precision, without those that a program decides."""
         return {
             precision: [size for size in sizes if isinstance(size, int)]
@@ -296,7 +296,7 @@ class Benchmark(Runs):
                 model = {**model, file: lead(path, info)}
             return workloads.of_map(model)
         name: str = handler(model)
-        if name not in workloads.models():
+        if name not in (*workloads.models(), DECIDES):
             raise ValueError(allowed(name, list(workloads.models()), "docs/workloads.md"))
         return name
 
@@ -321,6 +321,7 @@ class Benchmark(Runs):
 # fmt: off
 RESERVED = {
     *Benchmark.model_fields,
-    "benchmark", "content", "framework", "parameters", "precision", "topology", "repeat", "corpus", "protocol",
+    "benchmark", "content", "framework", "parameters", "precision", "program", "topology", "repeat", "corpus",
+    "protocol",
 }
 """Names that no workload's parameter may have, because a block or a run specification already uses them."""

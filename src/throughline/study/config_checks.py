@@ -33,6 +33,9 @@ def mistakes(config: Config) -> Iterator[str]:
         where = f"benchmarks.{name}"
         if "__" in name:
             yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
+        if block.model == DECIDES and not block.programs:
+            yield f"{where}.model = {DECIDES!r}: {allowed(DECIDES, list(workloads.models()), 'docs/workloads.md')}"
+            continue
         for check in (_model, _options, _frameworks, _sizes):
             yield from (f"{where}.{mistake}" for mistake in check(block))
         yield from (f"{where}.{mistake}" for mistake in _programs(config, block))

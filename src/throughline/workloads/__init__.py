@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from throughline.files import UserError
 from throughline.spec import Part, RunSpec, key
+from throughline.spec.program import DECIDES
 from throughline.workloads.form import Form
 from throughline.workloads.predicted_memory import Memory
 from throughline.workloads.workload import LATENCY, Arrays, Figure, Values, Workload
@@ -62,6 +63,8 @@ def folder(model: str | Values) -> str | None:
     model."""
     if isinstance(model, str) and model in models():
         return models()[model]
+    if model == DECIDES:
+        return DECIDES
     key = {model.partition(":")[0]} if isinstance(model, str) else model.keys()
     return next((folder for folder in FOLDERS for first in list(of_folder(folder).described)[:1] if first in key), None)
 

@@ -43,7 +43,7 @@ def test_throughput_is_over_the_longest_common_window() -> None:
 def test_out_of_memory_on_any_rank_is_the_outcome_however_the_others_ended() -> None:
     reports = {0: RankReport(0, 5.0, "failed", "connection closed")}
     reports[1] = RankReport(1, 6.0, "oom", "MemoryError: too much\nmore")
-    assert outcome.failure(reports, {0: 1, 1: 0}, 2) is None
+    assert outcome.failure(reports, {0: 1, 1: 0}, range(2)) is None
     record = outcome.assemble(spec(topology="1n2g"), reports, 2)
     assert (record.status, record.reason) == ("oom", "rank 1: MemoryError: too much")
 
@@ -69,7 +69,7 @@ LOST = (1, "no word from it any more: its node, or the agent on it, is gone")
 def test_the_first_to_fail_is_named(
     reports: dict[int, RankReport], ended: dict[int, int | None], lost: list[int], first: tuple[int, str] | None
 ) -> None:
-    failure = outcome.failure(reports, ended, 2, lost)
+    failure = outcome.failure(reports, ended, range(2), lost)
     assert failure == first or (failure and first and failure[0] == first[0] and failure[1].startswith(first[1]))
 
 
@@ -97,7 +97,7 @@ def test_last_words_count_for_a_rank_that_ended_by_itself(
 ) -> None:
     reports = {0: RankReport(0, 5.0, "failed", "connection closed")}
     complete = outcome.with_out_of_memory(reports, ended, [[], words])
-    assert outcome.failure(complete, ended, 2) is None if status == "oom" else 1 not in complete
+    assert outcome.failure(complete, ended, range(2)) is None if status == "oom" else 1 not in complete
 
 
 def test_the_exception_of_a_program_in_c_says_more_than_its_stack() -> None:

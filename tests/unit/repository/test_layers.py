@@ -34,6 +34,9 @@ ORDER = [
         "randomness",
         "handover",
         "spelling",
+        "variables",
+        "log_kinds",
+        "programs",
     },
     {"workloads"},
     {"frameworks", "installation"},
@@ -45,7 +48,7 @@ ORDER = [
     {"launch"},
     {"checks", "report", "console", "acceptance"},
     {"archive"},
-    {"workflow", "snakemake_command", "commands"},
+    {"workflow", "snakemake_command", "bench", "commands"},
 ]
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
 workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and

@@ -41,7 +41,10 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("corpus: {vocabulary: {path: v.txt}}", "corpus.vocabulary.sha256: missing; it has to be given"),
         ("runs: {strict: on}", "runs.strict = 'on': allowed: true, false; did you mean true?"),
         ("runs: {steps: {max_total_seconds: .inf}}", "runs.steps.max_total_seconds = inf: Input should be a finite"),
-        ("benchmarks: {b: {batch: {mxfp8: [8]}}}", "b.batch.mxfp8: allowed: fp32, tf32, bf16, fp16, fp8; did you mean"),
+        (
+            "benchmarks: {b: {batch: {mxfp8: [8]}}}",
+            "b.batch.mxfp8: allowed: fp32, tf32, bf16, fp16, fp8, program; did you mean",
+        ),
         ("benchmarks: {b: {topologies: 1n1g}}", "benchmarks.b.topologies = '1n1g': allowed: auto, a list"),
         ("benchmarks: {b: {sequence_length: 64}}", "benchmarks.b.sequence_length = 64: allowed: [32, 128]"),
         ("benchmarks: {B: {}}", "benchmarks.B: a name has lower-case letters"),

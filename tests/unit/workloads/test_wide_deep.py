@@ -145,16 +145,16 @@ def test_latency_takes_each_step_on_its_slowest_rank() -> None:
         measured = dict.fromkeys(messages.Measured.__dataclass_fields__)
         return messages.Measured(**{**measured, "step_seconds": seconds})
 
-    found = outcome._step_percentiles(SPEC, [rank(1), rank(2), rank(1)])
+    found = outcome.step_percentiles(SPEC, [rank(1), rank(2), rank(1)])
     assert [(one["name"], one["at"]) for one in found] == [
         ("latency", "median"),
         ("latency", "95 %"),
         ("latency", "99 %"),
     ]
     assert [one["value"] for one in found] == pytest.approx([101.5, 191, 199])
-    assert len(outcome._step_percentiles(example("bert-tiny", bert.Parameters()), [rank(1)])) == 3
-    assert outcome._step_percentiles(example("matmul", micro.Parameters()), [rank(1)]) == []
-    few = {steps: [one["value"] for one in outcome._step_percentiles(SPEC, [rank(1, steps)])] for steps in (3, 20)}
+    assert len(outcome.step_percentiles(example("bert-tiny", bert.Parameters()), [rank(1)])) == 3
+    assert outcome.step_percentiles(example("matmul", micro.Parameters()), [rank(1)]) == []
+    few = {steps: [one["value"] for one in outcome.step_percentiles(SPEC, [rank(1, steps)])] for steps in (3, 20)}
     assert few == {3: [2.0, None, None], 20: [pytest.approx(10.5), pytest.approx(19.0), None]}
 
 
@@ -162,7 +162,7 @@ def test_no_rank_alone_decides_the_latency() -> None:
     """Two ranks are slow in turn: each step took 3 ms on one of them."""
     measured = dict.fromkeys(messages.Measured.__dataclass_fields__)
     ranks = [messages.Measured(**{**measured, "step_seconds": s * 50}) for s in ([0.001, 0.003], [0.003, 0.001])]
-    assert [one["value"] for one in outcome._step_percentiles(SPEC, ranks)] == pytest.approx([3.0, 3.0, 3.0])
+    assert [one["value"] for one in outcome.step_percentiles(SPEC, ranks)] == pytest.approx([3.0, 3.0, 3.0])
 
 
 @pytest.mark.slow

@@ -1,4 +1,7 @@
-"""What a program of somebody else trains, if the block names no model of ours: nothing is known but what it counts."""
+"""What a program of somebody else trains, if the block names no model of ours: nothing is known but what it counts.
+
+No block names it: it is the model of a block that measures programs alone. So it is no folder.
+"""
 
 from __future__ import annotations
 
