@@ -19,7 +19,8 @@ import report_fixture
 from throughline import records
 from throughline.comparables import exports
 from throughline.comparables.logs import kinds
-from throughline.comparables.logs.folder import FACTS, LARGEST, imported, of_file
+from throughline.comparables.logs.folder import LARGEST, imported, of_file
+from throughline.comparables.logs.kind import FACTS
 from throughline.comparables.logs.log import plain
 from throughline.files import UserError
 from throughline.report.render import imports, table_files
@@ -112,15 +113,9 @@ DEEPSPEED = (
     "[INFO] epoch=0/micro_step=10/global_step=10, RunningAvgSamplesPerSec=90.5, CurrSamplesPerSec=1.0, Mem=1GB\n"
     "[INFO] epoch=0/micro_step=20/global_step=20, RunningAvgSamplesPerSec=100.5, CurrSamplesPerSec=1.0, Mem=1GB\n"
 )
-TRAINER = json.dumps(
-    {
-        "train_batch_size": 8,
-        "global_step": 256,
-        "log_history": [
-            {"loss": 7.0, "step": 10},
-            {"step": 256, "train_runtime": 358.4, "train_samples_per_second": 11.43},
-        ],
-    }
+TRAINER = (
+    '{"train_batch_size": 8, "global_step": 256, "log_history": [{"loss": 7.0, "step": 10},'
+    ' {"step": 256, "train_runtime": 358.4, "train_samples_per_second": 11.43}]}'
 )
 NANOGPT = (
     "tokens per iteration will be: 1,000\nnumber of parameters: 123.59M\nstep 0: train loss 10.9, val loss 10.9\n"
@@ -138,31 +133,27 @@ TORCHTITAN = (
         for rank in (0, 1)
     )
 )
-LITGPT_LINE = "Epoch 1 | iter {0} step {0} | loss train: 10.958, val: n/a | iter time: {1}.00 ms (step)"
+LITGPT_LINE = "Epoch 1 | iter {0} step {0} | loss train: 10.958, val: n/a | iter time: 100.00 ms (step)"
 LITGPT = (
     "{'devices': 2,\n 'model_name': 'pythia-14m',\n 'num_nodes': 1,\n 'precision': 'bf16-true',\n"
     " 'train': TrainArgs(global_batch_size=8, micro_batch_size=4, max_seq_length=None)}\n"
-    + "".join(f"{LITGPT_LINE.format(i, 100)} remaining time: 0:00:09\n" for i in (1, 2))
+    + "".join(f"{LITGPT_LINE.format(i)} remaining time: 0:00:09\n" for i in (1, 2))
     + "| Performance\n| - Total tokens  : 16,384\n| - Training Time : 8.00 s\n| - Tok/sec       : 0.02 tok/s\n"
 )
 LITGPT_FINETUNE = (
     "{'checkpoint_dir': PosixPath('checkpoints/EleutherAI/pythia-14m'),\n 'devices': 2,\n 'num_nodes': 1,\n"
-    " 'precision': '32-true',\n 'train': TrainArgs(global_batch_size=16, micro_batch_size=1)}\n"
-    + "".join(LITGPT_LINE.format(i, 100) + "\n" for i in (1, 2))
-    + "| - Total Tokens (w/ Padding) :   1000\n| Performance\n| - Training Time             :  8.00 s\n"
-    "| - Tok/sec                   :  125.00 tok/s\n"
+    f" 'precision': '32-true',\n 'train': TrainArgs(micro_batch_size=1)}}\n{LITGPT_LINE.format(1)}\n"
+    "| Performance\n| - Training Time             :  8.00 s\n| - Tok/sec                   :  125.00 tok/s\n"
 )
 TRAINER_PRINTS = (
     "{'loss': 2.7, 'grad_norm': 0.66, 'learning_rate': 1e-05, 'epoch': 0.1}\n"
     "{'train_runtime': 358.4, 'train_samples_per_second': 11.43, 'train_steps_per_second': 0.7, 'epoch': 1.0}\n"
 )
-KERAS = (
-    "".join(
-        f"Epoch {epoch}/2\n\x1b[1m 1/32\x1b[0m \x1b[37m━━━━\x1b[0m \x1b[1m1:02\x1b[0m 9s/step - loss: 2.3\n"
-        f"\x1b[1m32/32\x1b[0m \x1b[32m━━━━\x1b[0m \x1b[1m3s\x1b[0m {ms}ms/step - loss: 2.1\n"
-        for epoch, ms in ((1, 20), (2, 30))
-    )
-    + "32/32 ━━━━ 1s 999ms/step - loss: 2.0\n"
+KERAS = "".join(
+    f"Epoch {epoch}/2\n\x1b[1m 1/32\x1b[0m ━━━━ \x1b[1m1:02\x1b[0m 9s/step - loss: 2.3\n"
+    f"\x1b[1m32/32\x1b[0m ━━━━ \x1b[1m3s\x1b[0m {ms}ms/step - loss: 2.1\n"
+    f"32/32 ━━━━ 1s 999ms/step - loss: 2.0\n"
+    for epoch, ms in ((1, 20), (2, 30))
 )
 
 BERT_16 = ("bert-base", "fp16")
@@ -227,32 +218,27 @@ def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.M
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     (tmp_path / "toytrain.py").write_text(code, encoding="utf-8")
     monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
-    logs = tmp_path / "logs"
-    logs.mkdir()
-    for name, text in zip(
-        "abcd", (log, log[: log.index("[toytrain] step 2")], log.replace("batch", "size"), MEGATRON), strict=True
-    ):
-        (logs / name).write_text(text, encoding="utf-8")
-    read, cut_off, broken, other = imported("x", logs)["files"]
-    assert (read["kind"], read["framework"], read["value"]) == ("Toytrain", "Toytrain", pytest.approx(8 * 16 / 0.4))
-    facts = {"model": "resnet50", "precision": "bf16", "batch_size_per_device": 16, "devices": 8}
-    assert {key: read[key] for key in facts} == facts
-    assert [cut_off["status"], broken["status"], other["kind"]] == ["cut_off", "broken", "Megatron-LM"]
+    read, cut, other = (run_of(tmp_path / "a", text=text) for text in (log, log.partition("\n[toy")[0], MEGATRON))
+    assert (read.kind, read.framework, *facts_of(read)) == ("Toytrain", "Toytrain", "resnet50", "bf16", 16, 8)
+    assert read.value == pytest.approx(8 * 16 / 0.4)
+    assert (cut.status, other.kind) == ("foreign", "Megatron-LM")
+    assert re.search(kinds.timed()["toytrain"].step, log)
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("nanogpt", NANOGPT, {"step": "0", "loss": "10.0", "ms": "9999.00"}),
-        ("torchtitan", TORCHTITAN, {"step": "10", "loss": "8.0", "per_s": "1"}),
-        ("megatron", MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0"}),
-        ("deepspeed", DEEPSPEED, {"step": "10", "per_s": "1.0"}),
-        ("litgpt", LITGPT, {"step": "1", "loss": "10.958", "ms": "100.00"}),
-    ],
-)
-def test_a_kind_with_a_name_times_the_steps_of_a_program(name: str, text: str, expected: dict[str, str]) -> None:
-    match = next(filter(None, (re.search(kinds.timed()[name].step, line) for line in plain(text).splitlines())))
-    assert match.groupdict() == expected
+TIMED = {
+    "nanogpt": (NANOGPT, {"step": "0", "loss": "10.0", "ms": "9999.00"}),
+    "torchtitan": (TORCHTITAN, {"step": "10", "loss": "8.0", "per_s": "1"}),
+    "megatron": (MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0"}),
+    "deepspeed": (DEEPSPEED, {"step": "10", "per_s": "1.0"}),
+    "litgpt": (LITGPT, {"step": "1", "loss": "10.958", "ms": "100.00"}),
+}
+
+
+def test_lines_of_timed_kinds_have_a_step_and_its_time() -> None:
+    for name, kind in kinds.timed().items():
+        text, groups = TIMED[name]
+        match = next(filter(None, (re.search(kind.step, line) for line in plain(text).splitlines())))
+        assert match.groupdict() == groups
 
 
 def test_every_kind_is_tested_and_documented() -> None:
@@ -264,58 +250,62 @@ def test_every_kind_is_tested_and_documented() -> None:
         assert name.replace("Face ", "Face's ") in page
 
 
-CUT = {
-    "NGC PyTorch": (BERT_TORCH.partition(" e2e")[0] + dll("Training Epoch: 0 Training Iteration: 7  average_loss : 1")),
-    "NGC PyTorch ": RESNET_TORCH,
-    "NGC TensorFlow": BERT_TENSORFLOW,
-    "NGC TensorFlow ": RESNET_TENSORFLOW.partition(dll("()")[-6:-1])[0],
-    "NGC MXNet": RESNET_MXNET.partition("Summary")[0],
-    "PaddlePaddle": PADDLE[:500],
-    "GluonNLP": GLUON[:700],
-    "OneFlow": ONEFLOW.rpartition("train:")[0],
-    "Megatron-LM": MEGATRON.partition("     200/")[0],
-    "Hugging Face Trainer": TRAINER.replace("train_samples_per_second", "loss"),
-    "Hugging Face Trainer ": TRAINER_PRINTS.partition("{'train")[0],
-    "LitGPT": LITGPT.partition("| Perf")[0],
-    "nanoGPT": NANOGPT.partition("iter 3")[0],
-    "torchtitan": TORCHTITAN.partition("step: 90")[0],
+BAD: dict[str, tuple[bytes | str, str]] = {
+    # name of the file: its content, and its status with the start of its reason
+    "ngc_bert": (
+        BERT_TORCH.partition(" e2e")[0] + dll("Training Epoch: 0 Training Iteration: 7"),
+        "cut_off NGC PyTorch",
+    ),
+    "ngc_resnet": (RESNET_TORCH, "cut_off NGC PyTorch"),
+    "tensorflow_bert": (BERT_TENSORFLOW, "cut_off NGC TensorFlow"),
+    "tensorflow_resnet": (RESNET_TENSORFLOW.partition(dll("()")[-6:-1])[0], "cut_off NGC TensorFlow"),
+    "mxnet": (RESNET_MXNET.partition("Summary")[0], "cut_off NGC MXNet"),
+    "paddle": (PADDLE[:500], "cut_off PaddlePaddle"),
+    "gluon": (GLUON[:700], "cut_off GluonNLP"),
+    "oneflow": (ONEFLOW.rpartition("train:")[0], "cut_off OneFlow"),
+    "megatron": (MEGATRON.partition("     200/")[0], "cut_off Megatron-LM"),
+    "trainer": (TRAINER_PRINTS.partition("{'train")[0], "cut_off Hugging Face Trainer"),
+    "trainer_state": (TRAINER.replace("train_samples_per_second", "loss"), "cut_off Hugging Face Trainer"),
+    "half_a_state": (TRAINER[:-40], "cut_off Hugging Face Trainer"),
+    "litgpt": (LITGPT.partition("| Perf")[0], "cut_off LitGPT"),
+    "nanogpt": (NANOGPT.partition("iter 3")[0], "cut_off nanoGPT"),
+    "torchtitan": (TORCHTITAN.partition("step: 90")[0], "cut_off torchtitan"),
+    "index": ('{"FINAL_RESULT": 0, "model_name": "x", "gpu_num": 1, "JOB_FAIL_FLAG": 1}', "cut_off Paddle's index"),
+    "index_of_words": ('{"FINAL_RESULT": "many", "model_name": "x", "gpu_num": 1}', "broken Paddle's index"),
+    "cells": ('{"bert": {"1n1g": {"median_speed": 1.0, "batch_size_per_device": "x"}}}', "broken DLPerf's result"),
+    "no_cells": ('{"bert": {"1n1g": {"median_speed": 1.0}}, "rn50": 3}', "broken DLPerf's result"),
+    "zero": (BERT_TORCH.replace("250.5", "0.0"), "broken NGC PyTorch: a figure in it is no positive number"),
+    "no_batch": (ONEFLOW.replace("batch_size_per_device", "something"), "broken OneFlow: it prints times alone"),
+    "no_devices": ("PADDLE_TRAINER\n" + PADDLE, "broken PaddlePaddle: its figures are of one device"),
+    "backwards": (ONEFLOW.replace(str(CLOCK + 50), str(CLOCK - 50)), "broken OneFlow: the times of day"),
+    "two_kinds": (BERT_TORCH + MEGATRON, "mixed it holds lines of"),
+    "runs": (PADDLE + PADDLE, "mixed PaddlePaddle: its steps begin again"),
+    "ends": (BERT_TORCH + BERT_TORCH.replace("250.5", "260.5"), "mixed NGC PyTorch: it ends 2 runs"),
+    "binary": (os.urandom(4096), "binary it is no text"),
+    "empty": ("", "foreign it is empty"),
+    "foreign": ("Epoch 1, 12 s, all is well\n", "foreign no line of it"),
+    "json": ('{"anything": [1, 2]}', "foreign no line of it"),
 }
 
 
-@pytest.mark.parametrize("kind", CUT)
-def test_a_log_that_breaks_off_says_so(kind: str, tmp_path: Path) -> None:
-    run = run_of(tmp_path / "log", text=CUT[kind])
-    assert (run.status, run.value) == ("cut_off", None)
-    assert run.reason and run.reason.startswith(f"{kind.strip()}: ")
-
-
 def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
-    files: dict[str, tuple[bytes | str, list[str]]] = {
-        "binary.log": (os.urandom(4096), ["binary"]),
-        "cut.json": (TRAINER[:-40], ["cut_off"]),
-        "damaged.log": (BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n", ["ok"]),
-        "empty.log": ("", ["foreign"]),
-        "foreign.log": ("Epoch 1, 12 s, all is well\n", ["foreign"]),
-        "mixed.log": (BERT_TORCH + MEGATRON, ["mixed"]),
-        "nan.log": (BERT_TORCH.replace("250.5", "0.0"), ["broken"]),
-        "no_batch.log": (ONEFLOW.replace("batch_size_per_device", "something"), ["broken"]),
-        "runs.log": (PADDLE + PADDLE, ["mixed"]),
-        "twice.log": (BERT_TORCH + BERT_TORCH.replace("250.5", "260.5"), ["mixed"]),
-        "two.log": (RESNET_MXNET + RESNET_MXNET.replace("[0, 1]", "[0]"), ["ok", "ok"]),
+    good = {
+        "damaged.log": BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n",
+        "two.log": (RESNET_MXNET + RESNET_MXNET.replace("[0, 1]", "[0]")).encode(),
     }
-    for name, (text, _) in files.items():
-        (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    with open(tmp_path / "huge.log", "wb") as huge:
+    for name, content in {**{name: text for name, (text, _) in BAD.items()}, **good}.items():
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with open(tmp_path / "huge", "wb") as huge:
         huge.truncate(LARGEST + 1)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     (tmp_path / ".hidden").write_text(BERT_TORCH)
     read = records.Imported.model_validate(imported("others", tmp_path))
-    assert all(run.status == "ok" or run.reason for run in read.files)
-    expected = {name: statuses for name, (_, statuses) in files.items()} | {"huge.log": ["too_large"]}
-    assert {name: [run.status for run in read.files if run.file == name] for name in expected} == expected
-    assert {run.file for run in read.files} == expected.keys()
+    bad = {run.file: f"{run.status} {run.reason}" for run in read.files if run.status != "ok"}
+    expected = {name: words for name, (_, words) in BAD.items()} | {"huge": "too_large it has 64 MiB"}
+    assert {name: why[: len(expected[name])] for name, why in bad.items()} == expected
+    assert [run.file for run in read.read] == ["damaged.log", "two.log", "two.log"]
     assert [row.origin for row in read.results().values()] == ["imported"] * 3
-    assert "2 of 12 files are read; 2 foreign" in imports.outcome(read)
+    assert "2 of 33 files are read; 3 foreign" in imports.outcome(read)
 
 
 def test_no_folder_and_an_empty_one_are_errors(tmp_path: Path) -> None:
@@ -380,17 +370,10 @@ def test_every_published_log_gives_its_number_to_the_last_printed_digit() -> Non
         assert (*map(str, facts_of(run)), run.unit) == (*expected, row["unit"]), row["file"]
 
 
-@pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the tables that are made from DLPerf's published repeats."""
-    root = tmp_path_factory.mktemp("study")
-    records_of = {"bz32_fp32": report_fixture.write_study(root)["bz32_fp32"]}
-    (place,) = report_fixture.write_summaries(root, records_of)
-    exports.write([records.read_summary(place)], root / "bert" / "tables")
-    return root / "bert" / "tables"
-
-
-def test_results_are_written_in_both_forms(study: Path) -> None:
+def test_results_are_written_in_both_forms_and_read_among_logs(tmp_path: Path) -> None:
+    records_of = {"bz32_fp32": report_fixture.write_study(tmp_path)["bz32_fp32"]}
+    (place,) = report_fixture.write_summaries(tmp_path, records_of)
+    exports.write([records.read_summary(place)], study := tmp_path / "bert" / "tables")
     cells = json.loads((study / "dlperf" / "mxnet-horovod_bz32_fp32_result.json").read_text())["bert"]
     columns = ("average_speed", "median_speed", "speedup", "batch_size_per_device")
     assert {name: tuple(cell[column] for column in columns) for name, cell in cells.items()} == {
@@ -412,26 +395,10 @@ def test_results_are_written_in_both_forms(study: Path) -> None:
     }  # fmt: skip
     links = re.findall(r"\]\(([^)]+)\)", (study / "logs.md").read_text())
     assert len(links) > 70 and all((study / link).is_file() for link in links)
-
-
-def test_both_forms_are_read_among_logs(study: Path) -> None:
+    # Both forms are read among logs.
     path = study / "dlperf" / "torch_bz32_fp32_result.json"
     eight = {run.devices: run for run in of_file(path, path.name)}[8]
     assert (eight.framework, eight.nodes, *facts_of(eight)) == ("torch", 1, "bert", "fp32", 32, 8)
     run = run_of(study / "index" / "torch" / "nlp_bert_mp_bs32_fp32_8_speed")
     assert (run.status, run.kind, *facts_of(run)) == ("ok", "Paddle's index", "bert", "fp32", 32, 8)
     assert run.value == pytest.approx(eight.value, abs=0.01)
-
-
-@pytest.mark.parametrize(
-    ("text", "status"),
-    [
-        ('{"FINAL_RESULT": 0, "model_name": "x", "gpu_num": 1, "JOB_FAIL_FLAG": 1}', "cut_off"),
-        ('{"FINAL_RESULT": "many", "model_name": "x", "gpu_num": 1}', "broken"),
-        ('{"bert": {"1n1g": {"median_speed": 1.0, "batch_size_per_device": "x"}}}', "broken"),
-        ('{"bert": {"1n1g": {"median_speed": 1.0}}, "rn50": 3}', "broken"),
-        ('{"anything": [1, 2]}', "foreign"),
-    ],
-)
-def test_damaged_forms_say_what_is_wrong(text: str, status: str, tmp_path: Path) -> None:
-    assert run_of(tmp_path / "result.json", text=text).status == status

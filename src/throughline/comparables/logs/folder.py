@@ -3,13 +3,14 @@
 import hashlib
 import re
 from collections.abc import Iterator
+from operator import mul
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
 from throughline.comparables.logs import kinds
-from throughline.comparables.logs.kind import read
+from throughline.comparables.logs.kind import FACTS, Fact, computed, fact_of, named, read
 from throughline.comparables.logs.log import Log, Unusable
 from throughline.files import UserError, natural, scrubbed
 from throughline.records import SCHEMA, ImportedRun
@@ -17,25 +18,29 @@ from throughline.records import SCHEMA, ImportedRun
 LARGEST = 64 * 2**20
 """We do not read a larger file, because the log of a training run is text for people."""
 CONTROL, ODD_AT_MOST = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")), 0.1
-"""Bytes that text does not have, and the share of such bytes and of damaged letters that we accept in a log.
-
-Ranks that write at the same time leave some.
-"""
+"""Bytes that text does not have, and the share of them and of damaged letters that ranks writing at once may leave."""
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 MODEL = re.compile(r"[A-Za-z][\w .,+-]*(?:/[\w.+-]+)?")
 """The form of a model's name. A path on somebody's machine does not match it."""
-IN_NAMES = {
-    "model": r"(resnet50|bert[_-](?:base|large)|gpt2[_-](?:small|medium|large|xl))",
-    "precision": r"(?<![a-z0-9])(fp32|tf32|bf16|fp16|amp|fp8)(?![a-z0-9])",
-    "batch_size_per_device": r"(?<![a-z0-9])b(?:s|z)?(\d+)(?![a-z0-9])",
-    "devices": r"gpus?(\d+)(?![a-z0-9])|(?<![a-z0-9])(\d+)gpus?(?![a-z])",
-    "topology": r"(?<![a-z0-9])n?(\d+)[nc](\d+)g?(?![a-z0-9])",
+NODES, EACH = (
+    rf"(?<![a-z0-9])n?{pair}g?(?![a-z0-9])" for pair in (r"([1-9]\d*)[nc][1-9]\d*", r"[1-9]\d*[nc]([1-9]\d*)")
+)
+IN_NAMES: dict[str, Fact] = {
+    "model": lambda log: (log.named("(resnet50|bert[_-](base|large)|gpt2[_-](small|medium|large|xl))") or "").replace(
+        "_", "-"
+    ),
+    "precision": named(r"(?<![a-z0-9])(fp32|tf32|bf16|fp16|amp|fp8)(?![a-z0-9])"),
+    "batch_size_per_device": named(r"(?<![a-z0-9])b(?:s|z)?(\d+)(?![a-z0-9])"),
+    "gradient_accumulation": lambda log: 1 if log.named("(without_grad_?acc)") else None,
+    "devices": (
+        named(EACH.replace("n?", "n")),  # N1C8 has 8 cards
+        computed(mul, named(NODES), named(EACH)),
+        named(r"gpus?(\d+)(?![a-z0-9])"),
+        named(r"(?<![a-z0-9])(\d+)gpus?(?![a-z])"),
+    ),
+    "nodes": named(NODES),
 }
 """Facts in the names of a file and its folders, such as `bz32/4n8g/bert_b32_fp32_1.log`."""
-FACTS = (
-    "model", "precision", "batch_size_per_device", "gradient_accumulation", "devices", "nodes", "hardware", "software",
-)  # fmt: skip
-"""What a log may say of its run. `reasons` says why a fact is null."""
 
 
 def imported(name: str, folder: Path) -> dict[str, Any]:
@@ -52,34 +57,39 @@ def imported(name: str, folder: Path) -> dict[str, Any]:
 def of_file(path: Path, name: str) -> Iterator[ImportedRun]:
     """Yield the runs of a file. If it has none, yield one entry without a figure and with the reason."""
     try:
-        content = _content(path)
-        kind, runs = _read(Log(name, _text(content)))
+        if (size := path.stat().st_size) > LARGEST:
+            raise Unusable("too_large", f"it has {size // 2**20} MiB, and {LARGEST // 2**20} are read at most; cut it")
+        content = path.read_bytes()
+        title, runs = _read(Log(name, _text(content)))
     except Unusable as unusable:
         yield ImportedRun(file=name, status=unusable.status, reason=unusable.reason)
         return
     except OSError as error:
         yield ImportedRun(file=name, status="broken", reason=f"it cannot be read: {error.strerror}")
         return
-    digest = hashlib.sha256(content).hexdigest()
     for run in runs:
-        yield _completed(run, name).model_copy(
-            update={"file": name, "kind": kind, "framework": run.framework or kind, "sha256": digest}
-        )
-
-
-def _content(path: Path) -> bytes:
-    if (size := path.stat().st_size) > LARGEST:
-        raise Unusable("too_large", f"it has {size // 2**20} MiB, and {LARGEST // 2**20} are read at most; cut it")
-    if not size:
-        raise Unusable("foreign", "it is empty")
-    return path.read_bytes()
+        facts = {key: getattr(run, key) for key in FACTS}
+        if run.model and not MODEL.fullmatch(run.model):
+            facts["model"] = None
+        missing = [key for key, fact in facts.items() if fact is None and key in IN_NAMES]
+        in_name = {key: fact_of(key, IN_NAMES[key], Log(name.lower(), "")) for key in missing}
+        from_name = {key: fact for key, fact in in_name.items() if fact}
+        facts |= from_name
+        whole = {
+            "file": name,
+            "kind": title,
+            "framework": run.framework or title,
+            "sha256": hashlib.sha256(content).hexdigest(),
+            "named": sorted(from_name),
+            "reasons": {key: "the log does not say it" for key, fact in facts.items() if fact is None},
+        }
+        yield run.model_copy(update={**facts, **whole})
 
 
 def _text(content: bytes) -> str:
-    """Return the content as text. Raise Unusable if it is no text.
-
-    We accept a log with some damaged letters or control characters.
-    """
+    """Return the content as text. Raise Unusable if too much of it is no text."""
+    if not content:
+        raise Unusable("foreign", "it is empty")
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", "replace")
     plain = content.translate(None, CONTROL)
@@ -90,7 +100,7 @@ def _text(content: bytes) -> str:
 
 
 def _read(log: Log) -> tuple[str, list[ImportedRun]]:
-    """Return the kind of a log and its runs. Raise Unusable if it has none, or is of several kinds."""
+    """Return the title of a log's kind, and its runs. Raise Unusable if it has no kind, or several."""
     outcomes: dict[str, list[ImportedRun] | Unusable] = {}
     everything = kinds.find_all()
     for kind in everything:
@@ -107,42 +117,11 @@ def _read(log: Log) -> tuple[str, list[ImportedRun]]:
         except Exception as error:  # a fault in one file must not keep us from reading the others
             outcomes[title] = Unusable("broken", f"{title}: its lines cannot be read ({type(error).__name__})")
     if not outcomes:
-        raise Unusable(
-            "foreign",
-            f"no line of it is of a kind that is known: {', '.join(sorted({kind.title for kind in everything}))}",
-        )
+        titles = ", ".join(sorted({kind.title for kind in everything}))
+        raise Unusable("foreign", f"no line of it is of a kind that is known: {titles}")
     if len(outcomes) > 1:
         raise Unusable("mixed", f"it holds lines of {' and '.join(outcomes)}; give each run a file of its own")
-    ((name, outcome),) = outcomes.items()
+    ((title, outcome),) = outcomes.items()
     if isinstance(outcome, Unusable):
         raise outcome
-    return name, outcome
-
-
-def _completed(run: ImportedRun, name: str) -> ImportedRun:
-    """Return a run with the facts from the file's name that the log does not state, and why the others are unknown."""
-    facts = {key: getattr(run, key) for key in FACTS}
-    if run.model and not MODEL.fullmatch(run.model):
-        facts["model"] = None
-    named = {key: value for key, value in facts_in(name).items() if facts[key] is None}
-    facts |= named
-    reasons = {key: run.reasons.get(key, "the log does not say it") for key, fact in facts.items() if fact is None}
-    return run.model_copy(update={**facts, "named": sorted(named), "reasons": reasons})
-
-
-def facts_in(name: str) -> dict[str, Any]:
-    """Return the facts in the path of a file, with the keys of imported.json."""
-    name = name.lower()
-    matches = {key: re.search(pattern, name) for key, pattern in IN_NAMES.items()}
-    words = {key: next(filter(None, match.groups())) for key, match in matches.items() if match and key != "topology"}
-    values: dict[str, Any] = {key: int(word) for key, word in words.items() if word.isdigit() and int(word)}
-    if "model" in words:
-        values["model"] = words["model"].replace("_", "-")
-    if "precision" in words:
-        values["precision"] = words["precision"].replace("amp", "fp16")
-    if re.search(r"without_grad_?acc", name):
-        values["gradient_accumulation"] = 1
-    if (match := matches["topology"]) and int(match[1]) and int(match[2]):
-        nodes, each = int(match[1]), int(match[2])
-        values |= {"nodes": nodes, "devices": each if match[0].startswith("n") else nodes * each}
-    return values
+    return title, outcome

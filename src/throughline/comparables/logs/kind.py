@@ -4,43 +4,45 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from throughline.comparables.logs.log import Log, Unusable, after, mean, number, only
+from throughline.comparables.logs.log import Log, Unusable, number, only
 from throughline.records import ImportedRun
 
 Fact: TypeAlias = "str | tuple[Fact, ...] | Mapping[str, str] | Callable[[Log], str | int | None]"
-"""Where a log states a fact: a pattern, whose first group is the fact; several of these, and the first that matches
+"""Where a log states a fact: a pattern, whose first group is the fact; several places, of which the first that has it
 counts; a mapping of facts to the patterns that show them; or a function of the log."""
 Lines: TypeAlias = list[re.Match[str]]
 
 COUNTS = ("batch_size_per_device", "gradient_accumulation", "devices", "nodes")
-FACTS = ("framework", "model", "precision", *COUNTS, "hardware", "software")
+FACTS = ("model", "precision", *COUNTS, "hardware", "software")
 PRECISIONS = {
     **dict.fromkeys(("1", "true", "fp16", "float16", "amp", "o1", "o2", "16-true", "16-mixed"), "fp16"),
     **dict.fromkeys(("0", "false", "none", "o0", "fp32", "float32", "32-true"), "fp32"),
     **dict.fromkeys(("bf16", "bfloat16", "bf16-true", "bf16-mixed"), "bf16"),
+    **{precision: precision for precision in ("tf32", "fp8")},
 }
 """What the values of settings such as `fp16=True`, `dtype='float32'` and `precision: 'bf16-true'` mean."""
 PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "per_s": 1, "clock": 1}
-EPOCH = 10**9
-"""More than the steps of any epoch. It orders the steps of programs that count them anew in each epoch."""
+EPOCH = 10**9  # more steps than an epoch has
 
 
 @dataclass(frozen=True)
 class Rule:
     """What the source of a kind takes of a log: in words for people, and in fields for `read`.
 
-    drop: how many of the first lines do not count. first: the first step that counts. at: the only steps that count.
-    at_end: the figure is that at the end of the log. average: makes one figure of the times or rates that count; by
-    default their mean, or the only figure at the end.
+    first: the first step that counts; drop: how many of the first lines after it do not count; until: how many of
+    them the rule reads. at: the only steps that count. at_end: the figure is that of `end`. average: makes one figure
+    of the times or rates that count, by default their mean, or the only figure at the end.
 
-    The words begin with `the ... over` if lines have times. The import says `one over` if the log does not say what a
-    step has. It leaves out `, times ...` if the log does not say how many devices there were.
+    The import removes from the words `the ... over` at the start if the log does not say what a step has, and `, times
+    ...` at the end if it does not say how many devices there were.
     """
 
     words: str
     drop: int = 0
+    until: int | None = None
     first: int = 0
     at: tuple[int, ...] = ()
     at_end: bool = False
@@ -51,28 +53,24 @@ class Rule:
 class Kind:
     """One kind of log.
 
-    title: the name in imported.json and on pages. Kinds of one program share a title, and the first that recognizes a
-    log reads it. unit: of the figure. rule: the rule of the source, or a function that chooses it by the log, its lines
-    and its facts.
+    title: the name in imported.json and on pages. Of kinds with one title, the first that recognizes a log reads it.
+    rule: the rule of the source, or a function of the log, its lines and its facts that chooses the rule.
 
-    name, step: for programs that `throughline bench --timing NAME` can measure. `step` is the pattern of a line that
-    times a step. Its named groups are `step`; one of `s`, `ms` and `us`, the time of the step, or `per_s`, a
-    throughput; and `loss` if the line has it. rate_of: whether `per_s` is that of the whole job or of one device.
+    step: the pattern of a line that times a step, for `throughline bench --timing NAME`. Its named groups are `step`;
+    one of `s`, `ms` and `us` (the time) and `per_s` (a throughput: rate_of says whether of the job or of one device);
+    and perhaps `loss`. line: the pattern of the lines that an import reads, if it is another. It may also have the
+    groups `epoch`; `clock`, the time of day in seconds; and `dropped`, not empty if the line does not count.
+    end: the pattern of the figure at the end, with `per_s`, or `amount` and `s`. A log without it is cut off.
+    first_line: that of each run's first line, if a file may hold several. unless: that of a kind which reads such logs.
 
-    line: the pattern of the lines that an import reads, if it is not `step`. It may also have the groups `epoch`;
-    `clock`, the time of day in seconds; and `dropped`, not empty if the line does not count. end: the pattern of the
-    figure at the end of a log, with `per_s`, or `amount` and `s`. A log without it is cut off. first_line: that of the
-    first line of a run, if a file may hold several. unless: that of lines of another kind, which reads such a log.
-
-    per_step: where the log says how many samples or tokens a step has; by default, a step has the batches of all
-    devices. or_steps: the figure is in steps/s if it does not say it. The other fields are facts, as in `ImportedRun`.
-    reader: a function that reads a log that has no lines, such as a JSON file.
+    per_step: where the log says how many samples or tokens a step has, by default a batch for each device; or_steps:
+    if it does not say it, the figure is in steps/s. reader: reads a log without lines, such as a JSON file. The fields
+    after it are the facts of `ImportedRun`.
     """
 
     title: str
     unit: str = ""
     rule: Rule | Callable[[Log, Lines, dict[str, Any]], Rule] = Rule("")
-    name: str = ""
     step: str = ""
     rate_of: Literal["job", "device"] = "job"
     line: str = ""
@@ -81,6 +79,7 @@ class Kind:
     unless: str = ""
     per_step: Fact = ()
     or_steps: bool = False
+    reader: Callable[[Log], Iterable[ImportedRun]] | None = None
     framework: Fact = ()
     model: Fact = ()
     precision: Fact = ()
@@ -90,7 +89,11 @@ class Kind:
     nodes: Fact = ()
     hardware: Fact = ()
     software: Fact = ()
-    reader: Callable[[Log], Iterable[ImportedRun]] | None = None
+
+    @property
+    def name(self) -> str:
+        """What a user types: the first word of the title in lower case, such as `megatron`."""
+        return re.split(r"\W", self.title.lower())[0]
 
 
 def read(kind: Kind, log: Log) -> list[ImportedRun]:
@@ -114,9 +117,9 @@ def _run(kind: Kind, log: Log) -> ImportedRun:
     ends = [_figure(match) for match in re.finditer(kind.end, log.text)] if kind.end else []
     if kind.end and not ends:
         raise Unusable("cut_off", f"it breaks off after {len(lines)} lines: the figure at its end is missing")
-    facts = {key: fact_of(key, getattr(kind, key), log) for key in FACTS}
+    facts = {key: fact_of(key, getattr(kind, key), log) for key in ("framework", *FACTS)}
     rule = kind.rule if isinstance(kind.rule, Rule) else kind.rule(log, lines, facts)
-    average = rule.average or (only if rule.at_end else mean)
+    average = rule.average or (only if rule.at_end else fmean)
     value, unit, words = average(ends if rule.at_end else _counting(rule, lines)), kind.unit, rule.words
     if not rule.at_end and "(?P<per_s>" not in pattern:
         batch, devices = facts["batch_size_per_device"], facts["devices"]
@@ -158,13 +161,16 @@ def _counting(rule: Rule, lines: Lines) -> Sequence[float]:
             last = _place(lines[-1])
             raise Unusable("cut_off", f"the rule reads the line of step {missing[0]}; its last is that of step {last}")
         figures = [(step, dict(figures)[step]) for step in rule.at]
-    if rule.first and not (figures := [(step, figure) for step, figure in figures if step >= rule.first]):
-        raise Unusable("cut_off", f"it has no line from step {rule.first} on that counts")
+    figures = [(step, figure) for step, figure in figures if step >= rule.first]
     if lines and "clock" in lines[0].groupdict():
         figures = [(later, (until - since) / (later - step)) for (step, since), (later, until) in pairwise(figures)]
         if any(seconds <= 0 for _, seconds in figures):
             raise Unusable("broken", "the times of day in its lines do not rise")
-    return after([figure for _, figure in figures], rule.drop)
+    needed = rule.until or rule.drop + 1
+    if len(figures) < needed:
+        since = f" from step {rule.first} on" if rule.first else ""
+        raise Unusable("cut_off", f"it has {len(figures)} lines that count{since}, and the rule needs {needed}")
+    return [figure for _, figure in figures[rule.drop : rule.until]]
 
 
 def fact_of(key: str, fact: Fact, log: Log) -> Any:
@@ -189,8 +195,6 @@ def text_of(fact: Fact, log: Log) -> str | None:
 
 def count(fact: Fact, log: Log) -> int | None:
     """Return a fact as a whole number above 0; None if the log does not state it."""
-    if isinstance(fact, tuple):
-        return next(filter(None, (count(place, log) for place in fact)), None)
     return int((text_of(fact, log) or "0").replace(",", "")) or None
 
 

@@ -1,7 +1,7 @@
 """The text of a log, and what all kinds of logs need of it."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -69,19 +69,6 @@ def number(text: str) -> float:
     if not 0 < value < float("inf"):
         raise Unusable("broken", f"a figure in it is no positive number: {text[:40]!r}")
     return value
-
-
-def mean(values: Iterable[float]) -> float:
-    """Return the arithmetic mean."""
-    listed = list(values)
-    return sum(listed) / len(listed)
-
-
-def after(values: Sequence[float], dropped: int, what: str = "lines") -> Sequence[float]:
-    """Return the values after the first `dropped` values. Raise Unusable if no value remains."""
-    if len(values) <= dropped:
-        raise Unusable("cut_off", f"it has {len(values)} {what}, and the rule drops the first {dropped}")
-    return values[dropped:]
 
 
 def only(values: Sequence[float]) -> float:

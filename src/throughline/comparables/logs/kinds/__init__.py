@@ -1,7 +1,4 @@
-"""The kinds of logs: the declarations in the files of this folder. docs/add-a-kind-of-log.md explains their parts.
-
-All kinds read all logs. So only the order of kinds with the same title matters.
-"""
+"""The kinds of logs: the declarations in the files of this folder. docs/add-a-kind-of-log.md explains their parts."""
 
 from throughline.comparables.logs.kind import Kind
 from throughline.sources import every_module
@@ -13,5 +10,5 @@ def find_all() -> list[Kind]:
 
 
 def timed() -> dict[str, Kind]:
-    """Map the names of the kinds whose lines time steps to their declarations."""
+    """Map the names of the kinds whose lines time steps, such as `nanogpt`, to their declarations."""
     return {kind.name: kind for kind in find_all() if kind.step}

@@ -1,4 +1,4 @@
-"""The benchmarks of PaddlePaddle, OneFlow and GluonNLP (MXNet): BERT, ResNet-50, GPT and Partial FC.
+"""The benchmarks of PaddlePaddle, OneFlow and GluonNLP (MXNet), and the results of DLPerf and Paddle as JSON.
 
 * *PaddlePaddle* (BERT of PaddleNLP, ResNet-50 of PaddleClas): the `ips` of a line is the speed of one card. For the
   oldest BERT runs on several nodes, whose program prints no Namespace, Paddle's own analysis drops only the first line.
@@ -8,18 +8,24 @@
 * *GluonNLP*: DLPerf logs each of 200 steps on every rank, with its latency. DLPerf's own script computes the speed of
   each line from the latency (in ms, one decimal). For a log without latencies (`throughput=133.0K tks/s`), no published
   rule exists; we take the median.
+* *DLPerf's result*, `bz32_result.json`, has a cell for each model and topology: {"bert": {"1n1g": {"average_speed":
+  ..., "batch_size_per_device": ..., "median_speed": ..., "speedup": ...}}}. *Paddle's index* is a file with one line
+  for each case, such as `nlp_bert_sp_bs32_fp32_1_speed`; `sp` means one card and `mp` several.
 """
 
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import mul
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from throughline.comparables.logs.kind import Kind, Lines, Rule, computed, form, listed, named
-from throughline.comparables.logs.log import NUMBER, Log, Unusable, after, mean
+from throughline.comparables.logs.log import NUMBER, Log, Unusable, number
+from throughline.records import ImportedRun
+from throughline.spec import Topology
 
-CARDS_OF_A_NODE, TRIMMED, TRIMMED_SHARE = 8, 5, 0.05
 IPS = rf".*?\bips: (?P<per_s>{NUMBER}) (?:sequences|images|samples)/s"
 
 
@@ -27,18 +33,18 @@ def paddle_rule(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
     """Return Paddle's rule by its model and by the age of its benchmark."""
     words, program = "the mean of ips over {}, times the number of cards", lines[0].groupdict().get("program")
     if program == "total" or log.named(r"(N\d+C\d+_log)"):
-        out = max(TRIMMED, int((len(lines) - 10) * TRIMMED_SHARE))
+        out = max(5, (len(lines) - 10) // 20)
 
         def trimmed(speeds: Sequence[float]) -> float:
             if len(speeds) <= 2 * out:
                 raise Unusable("cut_off", f"{len(speeds)} lines are too few: {out} fall out at either end")
-            return mean(sorted(speeds)[out:-out])
+            return fmean(sorted(speeds)[out:-out])
 
         kept = f"the lines after the first 10, without the {out} slowest and the {out} fastest"
         return Rule(words.format(kept), drop=10, average=trimmed)
     if not program:
         return Rule(words.format("the lines after the first 10"), drop=10)
-    if (facts["devices"] or 0) > CARDS_OF_A_NODE and "Namespace(" not in log.text:
+    if (facts["devices"] or 0) > 8 and "Namespace(" not in log.text:
         return Rule(words.format("the lines after the first"), drop=1)
     return Rule(words.format("the lines after the first 100 steps"), first=101)
 
@@ -58,16 +64,13 @@ PADDLE_BERT = Kind(
     rule=paddle_rule,
     model={"bert-base": "bert-base-uncased", "bert-large": "bert-large-uncased"},
     precision=(
-        r"\buse_amp=(\w+)",
-        r"'--use_amp', '(\w+)'",
+        r"\buse_amp(?:=|', ')(\w+)",
         {"fp16": r"INFO: +AMP :|use_pure_fp16[=:] ?True", "fp32": "ppcls"},
         named(r"(fp16|fp32|amp)"),
     ),
     batch_size_per_device=(
         r"Namespace\(.*\bbatch_size=(\d+)",
-        r"'--batch_size', '(\d+)'",
-        r"sampler\.batch_size=(\d+)",
-        r"avg_samples: (\d+)",
+        r"(?:'--batch_size', '|sampler\.batch_size=|avg_samples: )(\d+)",
         r"(?s)\bTrain : .{0,2500}?\bbatch_size : (\d+)",
     ),
     devices=(r"PADDLE_TRAINERS_NUM +(\d+)", named(r"gpu(\d+)"), named(r"N1C(\d+)"), waited),
@@ -80,13 +83,6 @@ PADDLE_RESNET = replace(
     unit="images/s",
     model=lambda log: (log.find(r"(?s)Arch : .{0,200}?\bname : (\w+)") or "").lower() or None,
 )
-
-
-def lines_20_to_120(speeds: Sequence[float]) -> float:
-    """Return the mean of these lines. Raise Unusable if there are fewer."""
-    if len(speeds) < 120:
-        raise Unusable("cut_off", f"the rule needs 120 lines after iteration 5; it has {len(speeds)}")
-    return mean(speeds[19:120])
 
 
 ONEFLOW_NODES = r"\bnum_nodes(?: \.+| =) (\d+)"
@@ -112,7 +108,7 @@ ONEFLOW_FACES = replace(
     ONEFLOW_RESNET,
     line=rf"train: iter (?P<step>\d+), loss.*throughput: (?P<per_s>{NUMBER})",
     unit="samples/s",
-    rule=Rule("the mean of the throughput of lines 20 to 120 after iteration 5", first=6, average=lines_20_to_120),
+    rule=Rule("the mean of the throughput of lines 20 to 120 after iteration 5", first=6, drop=19, until=120),
     model=r"network = (\w+)",
 )
 ONEFLOW_GPT = replace(
@@ -127,15 +123,15 @@ ONEFLOW_GPT = replace(
 def over_ranks(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
     """Return DLPerf's rule, for lines of all ranks."""
     ranks = facts["devices"]
+    if len(lines) % ranks:
+        raise Unusable("cut_off", f"{len(lines)} lines are no whole steps of {ranks} ranks")
 
     def average(seconds: Sequence[float]) -> float:
-        if len(seconds) % ranks:
-            raise Unusable("cut_off", f"{len(seconds)} lines are no whole steps of {ranks} ranks")
         speeds = [1 / time for time in seconds]
-        by_step = [median(speeds[start : start + ranks]) for start in range(0, len(speeds), ranks)]
-        return 1 / mean(after(by_step, 100, "steps"))
+        return 1 / fmean(median(speeds[start : start + ranks]) for start in range(0, len(speeds), ranks))
 
-    return Rule("DLPerf's: the median over the ranks, then the mean of the steps after the first 100", average=average)
+    words = "DLPerf's: the median over the ranks, then the mean of the steps after the first 100"
+    return Rule(words, drop=100 * ranks, average=average)
 
 
 GLUONNLP_WITH_LATENCY = Kind(
@@ -165,3 +161,51 @@ GLUONNLP = replace(
     batch_size_per_device=r"\bbatch_size=(\d+)",
     devices=listed(r"\bgpus='([\d,]+)'"),
 )
+
+CASE = r"(?:[a-z]+_)?(?P<model>[\w-]+?)_(?:sp|mp)_bs(?P<batch>\d+)_(?P<precision>[tbf][fp](?:32|16|8))_\d+_speed"
+
+
+def dlperf(log: Log) -> Iterator[ImportedRun]:
+    """Yield the cells of a DLPerf result."""
+    if not re.match(r'\s*\{[\s\S]*"median_speed"', log.raw):
+        return
+    for model, cells in json.loads(log.raw).items():
+        for name, cell in cells.items():
+            if not (re.fullmatch(r"[1-9]\d*n[1-9]\d*g", name) and "median_speed" in cell):
+                raise Unusable("broken", f"{model}, {name} is no cell of a topology with median_speed")
+            topology = Topology.parse(name)
+            yield ImportedRun(
+                framework=log.named(r"([a-z]+(?:-[a-z]+)*)_bz\d+") or "DLPerf",
+                value=number(str(cell["median_speed"])),
+                unit="samples/s",
+                rule="DLPerf's median_speed: the median of its repeats",
+                model=model,
+                precision=log.named(r"(fp32|tf32|bf16|fp16|fp8)"),
+                batch_size_per_device=cell.get("batch_size_per_device"),
+                devices=topology.world,
+                nodes=topology.nodes,
+            )
+
+
+def paddle_index(log: Log) -> Iterator[ImportedRun]:
+    """Yield the case of a Paddle index."""
+    if not re.match(r'\s*\{[\s\S]*"FINAL_RESULT"', log.raw):
+        return
+    index = json.loads(log.raw)
+    if index.get("JOB_FAIL_FLAG"):
+        raise Unusable("cut_off", "JOB_FAIL_FLAG says that the case failed")
+    case = re.search(CASE, str(index.get("log_file") or "")) or re.search(CASE, log.name)
+    unit = str(index.get("UNIT") or "samples/s").replace("/sec", "/s")
+    yield ImportedRun(
+        value=number(str(index["FINAL_RESULT"])),
+        unit=unit if re.fullmatch(r"[\w.]+/s", unit) else "samples/s",
+        rule="FINAL_RESULT: the mean of its run after the steps that its script skips",
+        model=case["model"] if case else str(index["model_name"]),
+        precision=case["precision"] if case else None,
+        batch_size_per_device=int(case["batch"]) if case else None,
+        devices=index["gpu_num"] or None,
+    )
+
+
+DLPERF = Kind(title="DLPerf's result", reader=dlperf)
+PADDLE_INDEX = Kind(title="Paddle's index", reader=paddle_index)

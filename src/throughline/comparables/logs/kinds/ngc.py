@@ -3,7 +3,6 @@
 All print DLLogger's lines. The rules are those of PaddlePaddle's published comparison. It changed the rules in 2022 for
 runs on one node. Only its published logs show this change; its text does not mention it.
 
-* *PyTorch, BERT*: the clock of the throughput at the end starts at the first micro-batch, so nothing is dropped.
 * *TensorFlow, BERT*: the program leaves out ("Skipping time record ...") the warm-up and five updates after each
   checkpoint. Newer programs print `sequences/s`.
 * *TensorFlow, ResNet-50* prints every tenth iteration after 200 iterations of warm-up.
@@ -23,7 +22,7 @@ from throughline.comparables.logs.log import Log, Unusable, number, only
 CONTAINER = r"(Container nvidia build = +\d+)"
 AVERAGE = r"DLL [\d-]+ [\d:.]+ - +throughput_train : ([\d.]+)"
 SKIPPED = "Skipping time record for"
-SEVERAL = "distributed : True"
+SEVERAL, LAUNCHED = "distributed : True", r"(?m)^\['[^']*python[\d.]*', "
 
 
 def before_2022(log: Log) -> bool:
@@ -67,12 +66,6 @@ def pytorch_resnet(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
     return Rule(f"the mean of train.total_ips over all iterations after the first {dropped}", dropped)
 
 
-def launched(log: Log) -> int | None:
-    """Return the number of processes that PyTorch's launcher lists; None for runs of mpirun."""
-    processes = re.findall(r"^\['[^']*python[\d.]*', ", log.text, re.M) if log.has(SEVERAL) else [""]
-    return None if log.ranks else len(processes)
-
-
 PYTORCH_RESNET = Kind(
     title="NGC PyTorch",
     line=r"DLL .*Epoch: (?P<epoch>\d+) Iteration: (?P<step>\d+) .*train\.total_ips : (?P<per_s>[\d.]+)",
@@ -82,7 +75,7 @@ PYTORCH_RESNET = Kind(
     model=r"\barch : (\w+)",
     precision=r"\bamp : (\w+)",
     batch_size_per_device=r"\bbatch_size : (\d+)",
-    devices=launched,
+    devices=lambda log: None if log.ranks else len(re.findall(LAUNCHED, log.text)) if log.has(SEVERAL) else 1,
     software=CONTAINER,
 )
 

@@ -9,8 +9,8 @@
 * *torchtitan* prints the tokens per second of one device since its last line: `tps` (formerly `wps`). Its published
   benchmarks read the line of step 90.
 * *LitGPT* prints the time of a micro-batch, in which the GPU may still compute earlier ones. So an import reads the
-  end: after `litgpt pretrain` the tokens of all devices and the training time (its `Tok/sec` is divided by a time of
-  day), after `litgpt finetune` the tokens per second of one process.
+  end: after `litgpt pretrain` the tokens of all devices and the time (its `Tok/sec` is divided by a time of day), after
+  `litgpt finetune` the tokens per second of one process.
 * *Hugging Face's Trainer* prints its log as dictionaries and writes it to trainer_state.json. Its runtime includes the
   evaluations, the logging and the first steps. A state that was resumed has several ends; the last one counts.
 * *Keras* prints the mean time of an epoch's steps, in whole milliseconds. It leaves out the first step, and counts the
@@ -28,7 +28,6 @@ from throughline.comparables.logs.log import NUMBER
 ARGUMENT = r"(?m)^\s*(?:\[.*\] )?{} \.+ (\d+)"
 WORLD, MICRO = ARGUMENT.format("world_size"), ARGUMENT.format("(?:micro_)?batch_size")
 MEGATRON = Kind(
-    name="megatron",
     title="Megatron-LM",
     step=rf" iteration +(?P<step>\d+)/ *\d+ \|.*?elapsed time per iteration \(ms\): (?P<ms>{NUMBER})"
     rf"(?:.*? lm loss: (?P<loss>{NUMBER}))?",
@@ -38,7 +37,6 @@ MEGATRON = Kind(
         r"global batch size: +(\d+)",
         ARGUMENT.format("global_batch_size"),
         computed(floordiv, computed(mul, MICRO, WORLD), ARGUMENT.format("(?:tensor_)?model_parallel_size")),
-        computed(mul, MICRO, WORLD),
     ),
     framework={"Megatron-LM with DeepSpeed": "DeepSpeed"},
     model=form("gpt-{}x{}", ARGUMENT.format("hidden_size"), ARGUMENT.format("num_layers")),
@@ -47,7 +45,6 @@ MEGATRON = Kind(
     devices=WORLD,
 )
 DEEPSPEED = Kind(
-    name="deepspeed",
     title="DeepSpeed",
     step=rf"global_step=(?P<step>\d+), RunningAvgSamplesPerSec={NUMBER}, CurrSamplesPerSec=(?P<per_s>{NUMBER})",
     line=rf"(?:global_step=|\b\d+/)(?P<step>\d+), (?:RunningAvg)?SamplesPerSec=(?P<per_s>{NUMBER})",
@@ -68,7 +65,6 @@ DEEPSPEED = Kind(
 )
 NANOGPT_BATCH = r"(?m)^batch_size = (\d+)"
 NANOGPT = Kind(
-    name="nanogpt",
     title="nanoGPT",
     step=rf"(?m)^iter (?P<step>\d+): loss (?P<loss>\S+), time (?P<ms>{NUMBER})ms",
     line=r"(?m)(?P<dropped>^step \d+: train loss .*\n(?:saving checkpoint .*\n)?)?"
@@ -84,14 +80,12 @@ NANOGPT = Kind(
 )
 NANOGPT_BENCH = replace(
     NANOGPT,
-    name="",
     step="",
     line=rf"time per iteration: (?P<ms>{NUMBER})ms, MFU: ",
     rule=Rule("the tokens of an iteration over the time per iteration that bench.py prints: the mean of 20 after 10"),
     per_step=computed(mul, NANOGPT_BATCH, r"(?m)^block_size = (\d+)"),
 )
 TORCHTITAN = Kind(
-    name="torchtitan",
     title="torchtitan",
     # Only the lines of the first rank, if several ranks print.
     step=r"(?m)^(?!\[rank[1-9]).*step: +(?P<step>\d+) +loss: +(?P<loss>\S+) .*?memory: "
@@ -110,7 +104,6 @@ LITGPT_STEP = (
     rf" iter time: (?P<ms>{NUMBER}) ms(?: \(step\))?"
 )
 LITGPT = Kind(
-    name="litgpt",
     title="LitGPT",
     step=LITGPT_STEP,
     line=LITGPT_STEP + " remaining time: ",  # `litgpt pretrain` alone prints it
@@ -125,7 +118,6 @@ LITGPT = Kind(
 )
 LITGPT_FINETUNE = replace(
     LITGPT,
-    name="",
     step="",
     line=LITGPT_STEP + r"\n",
     end=rf"Tok/sec +: +(?P<per_s>{NUMBER}) tok/s",
