@@ -30,12 +30,11 @@ def main(
 ) -> None:
     from throughline.archive import compare
     from throughline.report.analysis.summary import read_terms
-    from throughline.report.render import archives, compare_acceptance
+    from throughline.report.render import compared
     from throughline.report.render.page import write_comparison
 
     compare.compare(summaries, against, output, acceptance, read_terms(terms).prices)
-    archives.write(output, table, machines)
-    compare_acceptance.write(output, places)
+    compared.write(output, table, machines, places)
     write_comparison(output, page)
 
 

@@ -15,11 +15,11 @@ from throughline.archive import compare_acceptance, results
 from throughline.archive.results import Key, Results
 from throughline.files import UserError
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
-from throughline.report.analysis import facts, judged_pairs, machines
+from throughline.report.analysis import judged_pairs, machines
 from throughline.report.analysis.asked_pairs import untested
 from throughline.report.analysis.cells import Cell, in_rounds
 from throughline.report.analysis.comparison import Pair
-from throughline.report.analysis.differences import between, short
+from throughline.report.analysis.differences import between, flat, short
 from throughline.spec import values
 from throughline.study.result_sections import Price
 
@@ -119,7 +119,7 @@ def _facts(cell: Cell) -> dict[str, Any]:
     """Return what may decide the speed of a cell: devices, software, options and data."""
     summary = cell.group.summary
     parts = {part: values(getattr(summary, part)) for part in ("options", "optimizer", "steps")}
-    known = cell.facts | facts.flat(parts)
+    known = cell.facts | flat(parts)
     if summary.global_batch:  # then the options state no accumulation, and each topology has its own
         known["options.gradient_accumulation"] = cell.size.gradient_accumulation
     return known

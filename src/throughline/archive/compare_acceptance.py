@@ -18,7 +18,7 @@ from throughline.files import UserError
 from throughline.records import RunRecord
 from throughline.records.acceptance import Acceptance, FleetFigure, Standing
 from throughline.records.compared import ComparedAcceptance, ComparedKind, ComparedPlace
-from throughline.report.analysis import differences, facts
+from throughline.report.analysis import differences
 from throughline.report.analysis.comparison import Comparison, adjusted
 from throughline.study import acceptance as study
 from throughline.study.acceptance import PlaceKind
@@ -105,7 +105,7 @@ def compare(here: Side, there: Side, name: str) -> ComparedAcceptance:
         started=there.acceptance.started,
         started_here=here.acceptance.started,
         numbered=numbered,
-        differs=differences.between(facts.of_run(now), facts.of_run(then)) if now and then else [],
+        differs=differences.between(differences.of_run(now), differences.of_run(then)) if now and then else [],
         kinds=[_entry(here.figures[kind.key], kind, pair) for kind, pair in zip(kinds, comparisons, strict=True)],
         only_here=[place for place in ours if place not in theirs] if numbered else [],
         only_there=[place for place in theirs if place not in ours] if numbered else [],

@@ -2,21 +2,32 @@
 
 Which is the fastest, and is that certain? How far does it scale? What limits it? What does it cost? What comes next?
 Every answer follows from the verdicts and figures below it on the page. An answer that is not known says what would
-tell it.
+tell it. A derived benchmark (`<name>__aa`, `__synthetic`, `__no_gradient_sync`) has one sentence about its origin.
 """
 
+import math
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from throughline import statistics
 from throughline.numbers import percent, reading, span
-from throughline.report.analysis import advice, asked_pairs, comparison, judged_pairs, leader
+from throughline.report.analysis import advice, asked_pairs, comparison, differences, goals, judged_pairs, leader
+from throughline.report.analysis.asked_pairs import untested
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Cell
-from throughline.report.render import head
 from throughline.report.topic import Scope
 from throughline.report.topics import hardware, step_breakdown
 from throughline.study.config import block_name
+
+OTHERWISE = {
+    "synthetic": ("with synthetic batches", "A gain is the cost of reading the data."),
+    "no_gradient_sync": (
+        "without an exchange, so each rank trains a model of its own",
+        "A gain is no speedup of a training: it is the most that a faster exchange could give.",
+    ),
+}
+"""Map an extra to what it does otherwise, and to what a gain means."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +83,10 @@ def _rivals(scope: Scope, best: Cell) -> str:
     """
     others = [other for other in asked_pairs.best_of_others(scope.groups, best) if not other.barred]
     open_ = leader.not_beaten(best, others, scope.pairs, beyond_runs=False)
-    compared = [pair for pair in scope.pairs if pair.about(best)]
-    tested, unlike = (
-        {cell.framework for pair in compared if bool(pair.unlike) is unlike for cell in (pair.base, pair.other)}
-        for unlike in (False, True)
-    )
+    tested, unlike = set[str](), set[str]()
+    for pair in scope.pairs:
+        if pair.about(best):
+            (unlike if pair.unlike else tested).update({pair.base.framework, pair.other.framework})
     reasons = {
         "the highest median cannot be distinguished from {}": [name for name in open_ if name in tested - unlike],
         "the highest median is not comparable with that of {}": [name for name in open_ if name in unlike],
@@ -87,6 +97,37 @@ def _rivals(scope: Scope, best: Cell) -> str:
     }
     why = [text.format(" and ".join(", ".join(names).rsplit(", ", 1))) for text, names in reasons.items() if names]
     return f"No framework is shown to be the fastest: {', and '.join(why)}. " if why else ""
+
+
+def derived(scope: Scope) -> str:
+    """Return what the runs of a derived benchmark say about their origin; empty for any other benchmark."""
+    name, _, extra = scope.benchmark.partition("__")
+    origins = [cell for group in scope.everything if extra and group.benchmark == name for cell in group.measured]
+    found = [(cell, *differences.derived(cell, extra, scope.groups)) for cell in origins]
+    twice = [(cell, there, unlike) for cell, there, unlike in found if there]
+    alike = [(cell, there) for cell, there, unlike in twice if not unlike]
+    said = []
+    if len(alike) < len(twice):
+        reason = next(unlike[0] for _, _, unlike in twice if unlike)
+        said.append(f"{len(twice) - len(alike)} of {len(twice)} are not compared with {name}: {reason}.")
+    again = judged_pairs.twice_measured(scope.groups, scope.everything)
+    if extra == "aa" and alike:
+        logs = [abs(pair.log) for pair in again if pair.other.group.benchmark == scope.benchmark]
+        apart = "not within a day, so no verdict counts them"
+        if logs:
+            most = math.expm1(max(logs))
+            apart = f"the two differ by up to {percent(most, 1)} ({len(logs)} of {len(alike)} compared)"
+        said.append(f"The same configurations as {name}, measured again: {apart}.")
+    elif extra in OTHERWISE:
+        exchanging = [both for both in alike if extra == "synthetic" or both[0].topology.world > 1]
+        pairs = judged_pairs.tested([untested(*both) for both in exchanging], again)
+        if pairs:
+            (how, gain), counts = OTHERWISE[extra], Counter(pair.words for pair in pairs)
+            verdicts = ", ".join(f"{count} of {len(pairs)} {words}" for words, count in counts.items())
+            ratios = [pair.tested.ratio if pair.tested else pair.ratio for pair in pairs]
+            times = " to ".join(dict.fromkeys(f"{ratio:.3f}" for ratio in (min(ratios), max(ratios))))
+            said.append(f"The same configurations as {name}, {how}: {verdicts}; {times} times the throughput. {gain}")
+    return " ".join(said)
 
 
 def figures(best: Cell | None) -> list[tuple[str, str, str]]:
@@ -115,7 +156,16 @@ def scales(scope: Scope, best: Cell) -> Answer:
     if len(series) < 2:
         return Answer("Scales", "Not measured: there is one topology. runs.topologies takes more.", False)
     if not best.scales:
-        return _does_not_scale(scope, best, series[-1])
+        one, other = series[-1].topology, best.topology
+        if one == other:
+            return Answer("Scales", f"Not known: no topology with a figure has more devices than {other}.", False)
+        again = judged_pairs.twice_measured(scope.groups, scope.everything)
+        (pair,) = judged_pairs.tested([untested(best, series[-1])], again)
+        if pair.gains is not False:
+            return Answer("Scales", f"Not known: {one} and {other} are {pair.verdict} ({pair.reason}).", False)
+        than = "slower" if pair.verdict == "slower" else "no faster"
+        here = pair.words.removeprefix(pair.verdict)
+        return Answer("Scales", f"Not here: {one} is {than} than {other}{here}.")
     if record.speedup is None:
         return Answer("Scales", f"Not known: {best.no_speedup}.", False)
     kind = ", with strong scaling" if best.group.strong else ""
@@ -128,18 +178,6 @@ def scales(scope: Scope, best: Cell) -> Answer:
         if pair.kind == "devices" and pair.other is best and pair.gains is not True:
             said += f" The comparison does not find it faster than {pair.base.topology}: {pair.words}."
     return Answer("Scales", said)
-
-
-def _does_not_scale(scope: Scope, best: Cell, widest: Cell) -> Answer:
-    """Say what the comparison of the widest topology with the fastest one says; its median alone decides nothing."""
-    one, other = widest.topology, best.topology
-    if one == other:
-        return Answer("Scales", f"Not known: no topology with a figure has more devices than {other}.", False)
-    pair = judged_pairs.of_cells(best, widest, judged_pairs.twice_measured(scope.groups, scope.everything, ()))
-    if pair.gains is False:
-        than = "slower" if pair.verdict == "slower" else "no faster"
-        return Answer("Scales", f"Not here: {one} is {than} than {other}{pair.here}.")
-    return Answer("Scales", f"Not known: {one} and {other} are {pair.verdict} ({pair.reason}).", False)
 
 
 def limits(scope: Scope, best: Cell) -> Answer:
@@ -189,7 +227,8 @@ def _worth_doing(scope: Scope, limit: Answer) -> Iterator[str]:
         yield f"Raise runs.repeats to {more[2]}: that would decide the inconclusive comparisons."
     if scope.pairs and not any(pair.floor for pair in scope.pairs):
         yield "Add `extras: [aa]`: it tells whether the differences would hold tomorrow."
-    yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in head.judged(scope.groups) if verdict == "not met")
+    judged = goals.over_groups(scope.groups)
+    yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in judged if verdict == "not met")
     if not limit.telling:
         yield "Find out what a step spends: `extras: [no_gradient_sync, synthetic]` measures it."
     yield "Nothing is in doubt. Larger topologies and other batch sizes would tell more."

@@ -20,7 +20,7 @@ from throughline.records import SCHEMA, read_compared
 from throughline.records.compared import ComparedAcceptance
 from throughline.records.visit import unfinished
 from throughline.report.render import acceptance as shown
-from throughline.report.render import compare_acceptance
+from throughline.report.render import compared as compare_page
 from throughline.report.render.page import write_acceptance, write_comparison
 from throughline.study.acceptance import LOCAL, PAIRS, RESULT, STANDINGS, Measurement
 from unit.acceptance import fleets
@@ -261,7 +261,9 @@ def test_the_page_and_the_table(archive: Path, now: Path, tmp_path: Path) -> Non
     assert "The acceptance compared with archive.zip" in page and "call the same nodes by the same numbers" in page
     assert re.search(r"node 2, GPU 1 -[34]\.", page)
     assert "Compared with archive.zip" not in page  # no benchmark is in both
-    compare_acceptance.write(tmp_path / "compare.json", tmp_path / "kinds.csv")
+    compare_page.write(
+        tmp_path / "compare.json", *(tmp_path / f"{name}.csv" for name in ("cells", "machines", "kinds"))
+    )
     lines = (tmp_path / "kinds.csv").read_text().splitlines()
     assert len(lines) == 1 + len(found.kinds)
     copies = [Path(copy(archive, tmp_path / f"{name}.zip")) for name in "abc"]

@@ -16,7 +16,7 @@ from throughline import commands
 from throughline.archive import compare, contents, regress
 from throughline.files import UserError
 from throughline.records import Compared, read_compared
-from throughline.report.render import archives as shown
+from throughline.report.render import compared as shown
 from throughline.report.render.page import write_comparison
 from throughline.study.result_sections import Compare
 
@@ -327,7 +327,7 @@ def test_the_page_and_the_tables() -> None:
     changed(lambda summary: summary["environment"]["torch"].update(driver="570.2"))
     archives = [archive("first.zip", older), *(archive(f"{name}.zip", same) for name in "ab")]
     compared(archives[1])
-    shown.write(Path("compare.json"), Path("compare.csv"), Path("machines.csv"))
+    shown.write(Path("compare.json"), Path("compare.csv"), Path("machines.csv"), Path("kinds.csv"))
     assert Path("compare.csv").read_text().count("\n") == 5 and Path("machines.csv").read_text().count("\n") == 1
     write_comparison(Path("compare.json"), Path("compare.html"))
     page = Path("compare.html").read_text()

@@ -10,7 +10,7 @@ import pytest
 
 from throughline.records.acceptance import Acceptance
 from throughline.report.render import acceptance as shown
-from throughline.report.render import links, page
+from throughline.report.render import page
 from throughline.study.accept_section import Expectation
 from unit.acceptance import fleets
 from unit.acceptance.fleets import all_of, judged, slow_pairs
@@ -66,7 +66,7 @@ def test_every_pair_has_its_bandwidth_by_size_its_latency_and_its_loss(slow: Acc
 
 
 def test_the_page_draws_the_links_as_a_matrix(slow: Acceptance, tmp_path: Path) -> None:
-    section = links.section(slow)
+    section = shown.links(slow)
     assert section
     (drawn,) = section["plots"]
     assert len(re.findall(r">150\.\d<", drawn)) == 2 and len(re.findall(r">\d+\.\d<", drawn)) == 12
@@ -75,4 +75,4 @@ def test_the_page_draws_the_links_as_a_matrix(slow: Acceptance, tmp_path: Path) 
     assert section["table"].lines[1].entries[2].text == "50 %", "half of the largest message's bandwidth"
     assert "between nodes 1 and 3 (the slowest)" in section["remarks"][-1]
     alone = slow.model_copy(update={"figures": [one for one in slow.figures if one.kind != "pair"]})
-    assert links.section(alone) is None and written(alone, tmp_path)["pairs"] == []
+    assert shown.links(alone) is None and written(alone, tmp_path)["pairs"] == []

@@ -8,12 +8,12 @@ from typing import Any
 from report_fixture import CPU, V100, record, spec, write_record
 from throughline.records import Summary
 from throughline.report.analysis import summary
-from throughline.report.render import framework_table
+from throughline.report.render import run_environment
 from throughline.report.render.tables import PAGE
 
 
 def rows(*summaries: Summary) -> list[list[str]]:
-    table = framework_table.table(summaries)
+    table = run_environment.frameworks(summaries)
     assert table
     form = table.in_form(PAGE)
     assert form
@@ -37,7 +37,7 @@ def test_each_framework_has_its_version_environment_source_and_features(tmp_path
     assert environment == "envs/mxnet-horovod.txt" and "GluonNLP" in source
     assert "amp" in features and "compile" not in features
     assert found[1][:4] == ["torch", "torch 2.13.0+cpu", "CPUs", "the workflow's, envs/torch.txt"]
-    assert framework_table.table([]) is None
+    assert run_environment.frameworks([]) is None
 
 
 def test_a_version_has_its_own_line_wherever_its_pins_are(tmp_path: Path) -> None:

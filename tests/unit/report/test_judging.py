@@ -24,8 +24,8 @@ from report_fixture import (
 from throughline.files import UserError
 from throughline.records import Cost, Device, Summary
 from throughline.report.analysis import cells, cost, summary
+from throughline.report.analysis import goals as goals_of
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import head
 from throughline.study.result_sections import Goals, Price
 
 NO_20_NODES = "no topology has 20 nodes and more"
@@ -54,17 +54,17 @@ def test_efficiency_is_judged_from_its_number_of_nodes_on(tmp_path: Path) -> Non
 
 def test_the_page_says_met_not_met_or_cannot_be_told(tmp_path: Path) -> None:
     paths = write_series(tmp_path, {"1n1g": 100.0}, device_found=CPU)
-    assert [(verdict, why) for verdict, _, why in head.judged([group_of(judged(paths))])] == [
+    assert [(verdict, why) for verdict, _, why in goals_of.over_groups([group_of(judged(paths))])] == [
         ("cannot be told", NO_20_NODES), ("met", "97.0 % on torch 1n1g, the lowest (fp32, batch 32)"),
     ]  # fmt: skip
     strict = group_of(judged(paths, utilization={"at_least": 0.99}))
-    assert [verdict for verdict, *_ in head.judged([strict])] == ["cannot be told", "not met"]
+    assert [verdict for verdict, *_ in goals_of.over_groups([strict])] == ["cannot be told", "not met"]
 
 
 @pytest.mark.parametrize("terms", [None, Terms(goals=Goals())])
 def test_without_goals_nothing_is_judged(tmp_path: Path, terms: Terms | None) -> None:
     found = summarized(tmp_path, {"1n1g": [1.0]}, repeats=1, terms=terms)
-    assert found.goals is None and head.judged([group_of(found)]) == []
+    assert found.goals is None and goals_of.over_groups([group_of(found)]) == []
 
 
 def test_a_range_on_both_sides_of_the_goal_is_said(tmp_path: Path) -> None:
@@ -96,13 +96,13 @@ def test_a_goal_with_a_cell_that_died_cannot_be_told(tmp_path: Path) -> None:
     found = judged([*paths, *died], efficiency=goal)
     without = "without a figure: torch 4n1g (no speedup: no valid repeat)"
     assert verdicts(found)["efficiency"] == ("not measured", without)
-    assert head.judged([group_of(found)])[0][0] == "cannot be told"
+    assert goals_of.over_groups([group_of(found)])[0][0] == "cannot be told"
     slow = write_series(tmp_path / "slow", {"1n1g": 100.0, "2n1g": 110.0})
     assert verdicts(judged([*slow, *died], efficiency=goal))["efficiency"][0] == "fail"
     whole = judged(paths, efficiency=goal)
-    assert head.judged([group_of(whole)])[0][0] == "met"
+    assert goals_of.over_groups([group_of(whole)])[0][0] == "met"
     wanted = cells.read_asked(asked(["1n1g", "2n1g", "8n1g"]))
-    verdict, _, why = head.judged(cells.groups([whole], wanted))[0]
+    verdict, _, why = goals_of.over_groups(cells.groups([whole], wanted))[0]
     assert verdict == "cannot be told" and why == "no record: torch 8n1g (fp32, batch 32)"
 
 
@@ -153,11 +153,11 @@ def test_the_page_takes_the_mean_over_all_batch_sizes(tmp_path: Path) -> None:
         judged(used(tmp_path, "1n1g", batch, gpu=busy), mean_utilization={"gpu": 0.8})
         for batch, busy in ((32, 0.6), (64, 0.9))
     ]
-    (verdict, aim, why) = head.judged(cells.groups(summaries))[-1]
+    (verdict, aim, why) = goals_of.over_groups(cells.groups(summaries))[-1]
     assert verdict == "not met" and "at least 80 %" in aim and "in the mean of all cells" in aim
     assert why == "75.0 %, the mean of 2 cells; the lowest is 60.0 % on torch 1n1g (fp32, batch 32)"
     wanted = cells.read_asked(asked(["1n1g", "8n1g"], repeats=3, batch=64))
-    verdict, _, why = head.judged(cells.groups(summaries, wanted))[-1]
+    verdict, _, why = goals_of.over_groups(cells.groups(summaries, wanted))[-1]
     assert (verdict, why) == ("cannot be told", "no record: torch 8n1g (fp32, batch 64)")
 
 

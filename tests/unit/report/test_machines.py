@@ -14,7 +14,7 @@ from throughline.records import read_summary
 from throughline.records.compared import Compared, MachineCell
 from throughline.report.analysis import machines, summary
 from throughline.report.analysis.cells import groups
-from throughline.report.render import archives
+from throughline.report.render import compared as shown
 from throughline.study.result_sections import Price
 
 A100 = {"kind": "cuda", "name": "NVIDIA A100-PCIE-40GB", "count": 4, "fp16_native": True}
@@ -45,7 +45,7 @@ def compared(here: Path, other: Path, **prices: Price) -> list[MachineCell]:
 def test_one_table_has_the_cells_of_both_machines(folders: tuple[Path, Path], tmp_path: Path) -> None:
     found = Compared(schema_=3, started=None, archives=[], machines=compared(*folders))
     (tmp_path / "compare.json").write_text(found.model_dump_json(by_alias=True))
-    archives.write(tmp_path / "compare.json", tmp_path / "cells.csv", tmp_path / "machines.csv")
+    shown.write(tmp_path / "compare.json", tmp_path / "cells.csv", tmp_path / "machines.csv", tmp_path / "kinds.csv")
     with (tmp_path / "machines.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [(row["machine"], row["topology"], row["best_value"]) for row in rows] == [
@@ -56,7 +56,7 @@ def test_one_table_has_the_cells_of_both_machines(folders: tuple[Path, Path], tm
     )
     assert float(rows[2]["samples_per_currency_unit"]) == pytest.approx(210 * 3600 / 9.3)
     assert float(rows[2]["task_hours"]) == pytest.approx(36_000 / 210 / 3600)  # the task of the same benchmark here
-    (section,) = archives.sections(found)
+    (section,) = shown.sections(found)
     assert ("price", "prices.A100 of the configuration") in section["table"].facts
 
 

@@ -14,10 +14,9 @@ from report_fixture import jitter, record, spec, write_record, write_series, wri
 from throughline.records import read_summary
 from throughline.report.analysis import cells, summary
 from throughline.report.render import plots as draws
-from throughline.report.render import throughput_plots
 from throughline.report.render.plots import LIGHT, PAGE, Point, Series, inline, svg
 from throughline.report.topic import Scope
-from throughline.report.topics import write_plots
+from throughline.report.topics import throughput, write_plots
 from throughline.spec import Topology
 
 
@@ -51,19 +50,19 @@ def test_files_and_determinism(tmp_path: Path) -> None:
 def test_a_group_without_values_is_drawn_as_that(tmp_path: Path) -> None:
     path = write_record(tmp_path, record(spec(), None, status="oom", reason="too large"))
     (group,) = cells.groups([summary.summarize([path], repeats=1)])
-    for figure in (throughput_plots.throughput(group, PAGE), throughput_plots.speedup(group, PAGE)):
+    for figure in (throughput.plot(group, PAGE), throughput.speedup(group, PAGE)):
         assert "no measured value" in svg(figure, PAGE)
 
 
 def test_repeats_are_dots_and_a_speedup_has_its_range(tmp_path: Path) -> None:
     group = group_of(tmp_path, {"1n1g": jitter(100.0, 5), "1n2g": jitter(190.0, 5)})
-    figure = throughput_plots.throughput(group, LIGHT)
+    figure = throughput.plot(group, LIGHT)
     dots: list[Any] = [line for line in figure.axes[0].lines if line.get_markersize() < 4]
     assert [list(line.get_ydata()) for line in dots] == [
         [*both] for both in zip(jitter(100.0), jitter(190.0), strict=True)
     ]
-    assert ">dots: repeats; dotted: ideal<" in svg(throughput_plots.throughput(group, PAGE), PAGE)
-    (ends,) = [part.get_segments()[0][:, 1] for part in throughput_plots.speedup(group, LIGHT).axes[0].collections]
+    assert ">dots: repeats; dotted: ideal<" in svg(throughput.plot(group, PAGE), PAGE)
+    (ends,) = [part.get_segments()[0][:, 1] for part in throughput.speedup(group, LIGHT).axes[0].collections]
     assert list(ends) == pytest.approx(group.measured[1].record.speedup_range)
 
 
@@ -78,7 +77,7 @@ def test_inline_figures_share_no_names_load_nothing_and_take_names_as_they_are(t
     ids = [{element.get("id") for element in ET.fromstring(text).iter()} - {None} for text in (one, two)]
     assert ids[0] and not ids[0] & ids[1]
     assert one.count(hostile) == 2 and "&lt;title&gt;" in one and "&lt;b&gt;" in one
-    drawn = inline(throughput_plots.throughput(group, PAGE), "c", "", "")
+    drawn = inline(throughput.plot(group, PAGE), "c", "", "")
     for text in (one, drawn):
         assert not re.search(r"http|<style|<metadata|font-family|#[0-9a-f]{6}", text) and "var(--ink)" in text
     assert "1n4g" in drawn and "2n2g" in drawn
@@ -111,22 +110,22 @@ def test_points_that_were_not_measured_here_are_drawn_differently(tmp_path: Path
     group = group_of(tmp_path, {"1n1g": jitter(100.0)})
     source = "published: somebody"
     points = tuple(Point(Topology(nodes, 1), 90.0 * nodes) for nodes in (1, 2))
-    figure = throughput_plots.throughput(group, PAGE, [Series("theirs", points, source)])
+    figure = throughput.plot(group, PAGE, [Series("theirs", points, source)])
     (line,) = (line for line in figure.axes[0].lines if line.get_linestyle() == "--")
     assert list(line.get_ydata()) == [90.0, 180.0] and line.get_markerfacecolor() == PAGE.surface
     text = svg(figure, PAGE)
     assert ">theirs<" in text and f"{source}: " in text and "hollow: not measured here" in text and "2n1g" in text
-    assert "hollow" not in svg(throughput_plots.throughput(group, PAGE), PAGE)
+    assert "hollow" not in svg(throughput.plot(group, PAGE), PAGE)
 
 
 def test_eight_frameworks_can_be_told_apart_without_colours(tmp_path: Path) -> None:
     names = tuple(f"framework-{index}" for index in range(8))
     group = group_of(tmp_path, {"1n1g": [100.0], "1n2g": [190.0]}, names)
-    for draw in (throughput_plots.throughput, throughput_plots.speedup):
+    for draw in (throughput.plot, throughput.speedup):
         text = svg(draw(group, PAGE), PAGE)
         assert all(name in text for name in names)
-    axes: Any = throughput_plots.speedup(group, PAGE).axes[0]
+    axes: Any = throughput.speedup(group, PAGE).axes[0]
     lines = [line for line in axes.lines if len(line.get_xdata()) == 2 and line.get_marker() in draws.MARKERS]
     assert len({line.get_marker() for line in lines}) == len(lines) == 8
-    dashed = set(re.findall(r"stroke-dasharray: ([\d.,]+)", svg(throughput_plots.speedup(group, PAGE), PAGE)))
+    dashed = set(re.findall(r"stroke-dasharray: ([\d.,]+)", svg(throughput.speedup(group, PAGE), PAGE)))
     assert len(dashed) == len(draws.DASHES)  # one style is solid, and the ideal line is dotted

@@ -12,7 +12,7 @@ from report_fixture import group_of, read_csv, write_series, write_summary
 from throughline.files import read_json, write_json
 from throughline.records import Predictions, read_predictions, read_summary
 from throughline.report.analysis import predictions, summary
-from throughline.report.render import page, throughput_plots
+from throughline.report.render import page
 from throughline.report.render.plots import PAGE, svg
 from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
@@ -140,7 +140,7 @@ def test_a_fixed_global_batch_stays_the_same(tmp_path: Path) -> None:
 def test_names_below_the_ticks_leave_each_other_room(own: Path) -> None:
     """With seven numbers of devices on one logarithmic axis, some ticks have no name. The first and the last have."""
     far = derived(own, asked=["8n8g", "16n8g", "128n8g"])
-    figure = throughput_plots.throughput(group_of(read_summary(own)), PAGE, predicted=far.series)
+    figure = throughput.plot(group_of(read_summary(own)), PAGE, predicted=far.series)
     (axes, *_) = figure.axes
     figure.draw_without_rendering()
     names = [label for label in axes.get_xticklabels() if "\n" in label.get_text()]

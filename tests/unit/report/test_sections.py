@@ -23,7 +23,7 @@ from report_fixture import (
 from throughline.records import Summary
 from throughline.report.analysis import cells, notes, summary, titles
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import head, page
+from throughline.report.render import page, run_environment
 from throughline.report.render.page import Results
 from throughline.report.render.table_files import printed
 from throughline.report.render.tables import TEXT, Table
@@ -215,9 +215,9 @@ def test_the_merged_configuration_is_shown(tmp_path: Path) -> None:
 
 def test_what_a_model_or_an_optimizer_does_not_have_is_not_shown(tmp_path: Path) -> None:
     found = summarized(tmp_path, {"1n1g": [5.0]}, repeats=1)
-    assert dict(head.settings(found))["dropout"] == "0.1"
+    assert dict(run_environment.setup(found))["dropout"] == "0.1"
     sgd = replace(found.optimizer, name="sgd", momentum=0.875)
     built = {"dropout": [], "parameters": 25_557_032}
-    shown = dict(head.settings(found.model_copy(update={"settings": {"torch": built}, "optimizer": sgd})))
+    shown = dict(run_environment.setup(found.model_copy(update={"settings": {"torch": built}, "optimizer": sgd})))
     assert shown["model"].endswith(", 25,557,032 parameters")
     assert "dropout" not in shown and shown["optimizer"].endswith(", momentum 0.875")

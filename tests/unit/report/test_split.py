@@ -12,8 +12,9 @@ from matplotlib.text import Text
 from report_fixture import frame, group_of, write_series, write_summary
 from throughline import numbers
 from throughline.records import read_summary
-from throughline.report.analysis import cells, derived_runs
-from throughline.report.render import page, table_files, tables, throughput_plots
+from throughline.report import answers
+from throughline.report.analysis import cells
+from throughline.report.render import page, table_files, tables
 from throughline.report.render.plots import PAGE
 from throughline.report.topic import Scope
 from throughline.report.topics import step_breakdown, throughput, write_plots, write_tables
@@ -82,7 +83,7 @@ def test_other_machines_split_nothing_and_it_is_said(
     scope = Scope([group], [kept])
     rows = frame(topic.table(scope))
     assert rows["communication_s"].isna().all() and said in rows["notes"][0] and not list(topic.drawings(scope))
-    (text,) = derived_runs.sentences([kept], [group, kept])
+    text = answers.derived(Scope([kept], [group, kept]))
     assert text.startswith("2 of 2 are not compared with bert: ") and said in text
 
 
@@ -93,7 +94,7 @@ def test_runs_without_exchange_are_marked_wherever_they_have_a_speedup(tmp_path:
         assert "torch (no exchange)" in (tmp_path / "tables" / name).read_text()
     for one, exchanges in ((without, False), (group, True)):
         assert set(frame(throughput.csv(Scope([one])))["gradient_sync"]) == {exchanges}
-    assert "no exchange" in throughput_plots.settings(without)
+    assert "no exchange" in without.settings
 
 
 @pytest.mark.slow
@@ -107,7 +108,7 @@ def test_files_and_page(tmp_path: Path, study: Study) -> None:
     text = (tmp_path / "report.html").read_text()
     assert text.count("bert: where a step's time goes") + text.count("bert: where a step&#39;s time goes") == 1
     assert "torch 1n4g: 151 ms a step; compute 74.2 %, communication 25.8 %, input 0.0 %." in text
-    assert "This is no speedup of a training" in text
+    assert "A gain is no speedup of a training" in text
 
 
 def test_the_table_has_the_range_of_every_part(study: Study) -> None:

@@ -13,7 +13,7 @@ from throughline.report.analysis import cells, summary
 from throughline.report.render import page
 from throughline.report.topic import Scope
 from throughline.report.topics import throughput, write_tables
-from throughline.report.topics.oneflow_cases import cases
+from throughline.report.topics.off_and_on import cases
 from throughline.study import runs
 
 SPEEDS = {"1n1g": 100.0, "1n2g": 180.0, "1n4g": 440.0}

@@ -23,7 +23,7 @@ from throughline import numbers
 from throughline.files import UserError
 from throughline.records import Equivalence, Summary, read_equivalence, read_summary
 from throughline.report.analysis import cells, summary, titles
-from throughline.report.render import markup, table_files
+from throughline.report.render import table_files
 from throughline.report.topic import Scope
 from throughline.report.topics import numerical_equivalence, throughput, write_tables
 
@@ -80,7 +80,7 @@ def test_switches_are_in_the_title(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r\n=1"])
 def test_no_formula_in_a_spreadsheet(text: str) -> None:
-    assert markup.spreadsheet(text)[0] == "'"
+    assert table_files.in_spreadsheet(text)[0] == "'"
 
 
 @pytest.mark.parametrize(

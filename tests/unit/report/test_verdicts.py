@@ -29,9 +29,9 @@ from report_fixture import (
 )
 from throughline.records import Summary, read_summary
 from throughline.report import answers
-from throughline.report.analysis import cells, comparison, derived_runs, leader, machines, summary
+from throughline.report.analysis import cells, comparison, leader, machines, summary
 from throughline.report.analysis.summary import Terms
-from throughline.report.render import head, overview, plots, run_logs, throughput_plots
+from throughline.report.render import cell_columns, plots, run_environment, run_logs
 from throughline.report.topic import Scope
 from throughline.report.topics import comparisons, cost, throughput
 from throughline.study.result_sections import Goals, Price
@@ -85,7 +85,7 @@ def test_an_a_a_run_is_the_floor_of_verdicts_in_any_order_of_the_frameworks(tmp_
     (pair,) = scope.pairs
     assert pair.floor and pair.floor.share == pytest.approx(0.25)
     assert pair.verdict == "inconclusive" and leader.leader(scope.groups, scope.pairs) is None
-    assert "differ by up to 25.0 % (2 compared)" in derived(scope, "bert__aa")
+    assert "differ by up to 25.0 % (2 of 2 compared)" in derived(scope, "bert__aa")
 
 
 def test_one_noisy_a_a_pair_does_not_say_that_a_precision_gains_nothing(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ STAR: dict[str, float] = {"torch": 100.0, "mxnet-horovod": 104.0, "jax": 120.0}
 
 def star(scope: Scope) -> list[str]:
     """Return the frameworks that the overview marks."""
-    return [best.cell.framework for best in overview.best_cells(scope, "") if best.leads]
+    return [best.cell.framework for best in cell_columns.best_cells(scope, "") if best.leads]
 
 
 def twice(root: Path, speeds: Mapping[str, float] = STAR) -> Summary:
@@ -267,27 +267,24 @@ def test_the_best_value_is_named_only_if_it_is_one(tmp_path: Path, quick: float,
 
 def derived(scope: Scope, name: str) -> str:
     groups = [group for group in scope.everything if group.benchmark == name]
-    return " ".join(derived_runs.sentences(groups, scope.everything))
+    return answers.derived(Scope(groups, scope.everything))
 
 
 @pytest.mark.parametrize(
-    ("synthetic", "told"),
-    [(100.4, "So reading the data costs nothing that these runs show."),
-     (140.0, "That is the cost of reading the data."),
-     (WILD, "What reading the data costs is not known: it cannot be distinguished from noise.")],
+    ("synthetic", "said"),
+    [(around(100.4, "jax"), "1 of 1 no difference in these runs; 1.004 times"),
+     (around(140.0, "jax"), "1 of 1 faster in these runs; 1.400 times"), (WILD, "1 of 1 inconclusive; 0.989 times")],
 )  # fmt: skip
-def test_what_synthetic_batches_gain_follows_the_verdict(tmp_path: Path, synthetic: Any, told: str) -> None:
-    values = around(synthetic, "jax") if isinstance(synthetic, float) else synthetic
-    without = benchmark(tmp_path, {"torch": values}, "bert__synthetic")
+def test_what_synthetic_batches_gain_is_the_verdict(tmp_path: Path, synthetic: list[float], said: str) -> None:
+    without = benchmark(tmp_path, {"torch": synthetic}, "bert__synthetic")
     text = derived(scoped(benchmark(tmp_path, {"torch": 100.0}), without), "bert__synthetic")
-    assert text.endswith(told) and " to " in text
+    assert said in text and text.endswith("A gain is the cost of reading the data.")
 
 
 def test_a_run_without_exchange_is_no_gain_within_noise(tmp_path: Path) -> None:
     alone = plain(tmp_path, {"1n1g": WILD, "1n2g": [1.6 * value for value in WILD]}, "bert__no_gradient_sync")
     text = derived(scoped(plain(tmp_path, {"1n1g": WILD, "1n2g": around(190.0)}), alone), "bert__no_gradient_sync")
-    assert "1 of 1 inconclusive" in text and "up to" not in text
-    assert text.endswith("What the exchange costs is not known: it cannot be distinguished from noise.")
+    assert "1 of 1 inconclusive" in text and "A gain is no speedup of a training" in text
 
 
 def doubts(found: Summary) -> list[str]:
@@ -339,9 +336,9 @@ def test_one_repeat_has_no_range(tmp_path: Path) -> None:
 def test_the_probability_of_a_range_counts_valid_repeats(tmp_path: Path) -> None:
     records = write_series(tmp_path, {"1n1g": 100.0, "1n2g": jitter(190.0, 3)})
     records += write_failed(tmp_path, "invalid", repeats=(4, 5), topology="1n2g")
-    text = dict(head.settings(summary.summarize(records, repeats=5)))["repeats"]
+    text = dict(run_environment.setup(summary.summarize(records, repeats=5)))["repeats"]
     assert text.startswith("5 per cell") and "75.0 % probability (the fewest valid repeats: 3)" in text
-    assert "93.8 %" in dict(head.settings(summary.summarize(records[:5], repeats=5)))["repeats"]
+    assert "93.8 %" in dict(run_environment.setup(summary.summarize(records[:5], repeats=5)))["repeats"]
 
 
 @pytest.mark.parametrize(("repeats", "said"), [(2, "2 valid repeats cannot decide the only comparison"), (4, "")])
@@ -400,7 +397,7 @@ def test_a_row_has_the_device_and_the_price_of_its_kept_runs(tmp_path: Path) -> 
     place = [column.heading for column in shown.columns].index("device")
     assert [line.entries[place].text for line in shown.lines] == names
     assert list(frame(throughput.csv(scope))["device"]) == names
-    assert dict(head.settings(found, group.devices))["device"].split(" and ") == names
+    assert dict(run_environment.setup(found, group.devices))["device"].split(" and ") == names
     both = machines.compare({machines.HERE: [group], "there": [group]}, prices)
     assert [cell.price_per_device_hour for cell in both] == [5.0, 1.0] * 2
 
@@ -427,5 +424,5 @@ def test_a_speedup_over_another_machine_is_nowhere(tmp_path: Path) -> None:
     assert efficiency.verdict == "not measured"
     assert "its baseline has no valid repeat, or ran elsewhere" in efficiency.why
     assert (utilization.verdict, utilization.where) == ("not measured", "torch 1n2g"), "a GPU's use is not a CPU's"
-    drawn = throughput_plots.throughput(scope.groups[0], plots.LIGHT)
+    drawn = throughput.plot(scope.groups[0], plots.LIGHT)
     assert not [line for line in drawn.axes[0].lines if line.get_linestyle() == ":"], "no ideal from another machine"

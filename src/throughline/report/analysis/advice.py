@@ -10,8 +10,8 @@ from typing import Any
 from throughline import statistics
 from throughline.comparables import plausibility
 from throughline.numbers import milliseconds, percent
-from throughline.records import CellRecord, EquivalenceVerdict, LeftOut, RunRecord
-from throughline.report.analysis import facts
+from throughline.records import CellRecord, EquivalenceVerdict, RunRecord
+from throughline.report.analysis import differences
 from throughline.report.analysis.notes import merged
 from throughline.spec import Topology
 
@@ -39,35 +39,35 @@ CLOCKS = {"sm_clock_mhz": "SM clock", "memory_clock_mhz": "memory clock"}
 def about_cell(runs: Sequence[RunRecord], cell: CellRecord, base: str) -> list[str]:
     """Return the warnings about one cell, from its figures and from the records behind them, sorted by repeat."""
     ok = [run for run in runs if run.status == "ok"]
-    notes = [_left_out(part, [run.spec.repeat for run in ok]) for part in cell.left_out]
+    notes = []
+    for part in cell.left_out:
+        what = "; ".join(part.differs) or "the digests of their environments differ"
+        notes.append(
+            f"{named(part.repeats)} ran in another environment than {named(run.spec.repeat for run in ok)} and "
+            f"{'are' if len(part.repeats) > 1 else 'is'} left out of the median: {what}; run the older ones again"
+        )
     silent = cell.n - cell.n_ok - sum(len(part.repeats) for part in cell.left_out)
     if cell.n_ok and silent > 0:
         notes.append(
             f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure; see their logs"
         )
-    strong = bool(ok) and ok[0].spec.scaling == "strong"
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
-    ideal = cell.world_size / Topology.parse(base).world
     least = cell.speedup_range[0] if cell.speedup_range else cell.speedup
-    if least and cell.speedup and plausibility.more_than_devices(least, ideal):
-        also = ", or smaller batches are faster here (strong scaling)" if strong else ""
+    if least and cell.speedup and plausibility.more_than_devices(least, cell.world_size / Topology.parse(base).world):
+        also = ", or smaller batches are faster here (strong scaling)" if ok and ok[0].spec.scaling == "strong" else ""
         why = f": the {base} baseline was probably slowed down by something else{also}; run it again on an idle machine"
         if not cell.speedup_range:
             why = f", but one repeat does not show by how much it varies{also}; raise runs.repeats"
         notes.append(f"speedup {cell.speedup:.2f} is more than the {cell.world_size} devices can give{why}")
+    for run in ok:
+        faults = plausibility.sums(run)
+        notes += [f"the figures of repeat {run.spec.repeat} do not add up: {fault}" for fault in faults]
     others = merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
-    return [*notes, *_sums(ok), *_fewer_steps(ok), *_of_windows(ok), *others]
-
-
-def _left_out(part: LeftOut, kept: Sequence[int]) -> str:
-    what = "; ".join(part.differs) or "the digests of their environments differ"
-    return (
-        f"{named(part.repeats)} ran in another environment than {named(kept)} and "
-        f"{'are' if len(part.repeats) > 1 else 'is'} left out of the median: {what}; run the older ones again"
-    )
+    return [*notes, *_fewer_steps(ok), *_of_windows(ok), *others]
 
 
 def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
+    """Warn about a slow first repeat, or else about repeats that lie far apart."""
     lag = statistics.excess_of_first(speeds) if has_first else None
     rest = statistics.spread(speeds[1:])
     if lag is not None and lag > FIRST and (rest is None or rest <= SPREAD):
@@ -84,29 +84,16 @@ def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
     return []
 
 
-def _sums(ok: Sequence[RunRecord]) -> list[str]:
-    """Return what does not add up in the figures of whole jobs."""
-    return [
-        f"the figures of repeat {run.spec.repeat} do not add up: {fault}"
-        for run in ok
-        for fault in plausibility.sums(run)
-    ]
-
-
 def _fewer_steps(ok: Sequence[RunRecord]) -> list[str]:
     """Return one note about all runs whose steps were cut, in place of each run's own note."""
-    cut = [run for run in ok if run.steps_timed < run.steps_asked]
-    if not cut:
+    timed = sorted({run.steps_timed for run in ok if run.steps_timed < run.steps_asked})
+    if not timed:
         return []
-    timed, cap = [run.steps_timed for run in cut], f"runs.steps.{STEP_CAP}"
-    reason = f"as many as {cap} allows"
-    if max(timed) <= FEWEST:
-        reason = f"the fewest that a run times: {cap} leaves no room for more"
-    return [f"{_span(timed)} of {ok[0].steps_asked} steps were timed, {reason}; raise {STEP_CAP} for a steadier figure"]
-
-
-def _span(counts: Sequence[int]) -> str:
-    return " to ".join(map(str, sorted({min(counts), max(counts)})))
+    reason = f"as many as runs.steps.{STEP_CAP} allows"
+    if timed[-1] <= FEWEST:
+        reason = f"the fewest that a run times: runs.steps.{STEP_CAP} leaves no room for more"
+    counts = " to ".join(map(str, dict.fromkeys((timed[0], timed[-1]))))
+    return [f"{counts} of {ok[0].steps_asked} steps were timed, {reason}; raise {STEP_CAP} for a steadier figure"]
 
 
 def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], name: str) -> list[str]:
@@ -115,12 +102,11 @@ def unlike_baseline(runs: Sequence[RunRecord], baseline: Sequence[RunRecord], na
     if not ok or not base:
         return []
     # If environments are mixed inside a cell, that cell has its own warning.
+    own, others = (differences.of_run(part[-1]) for part in (ok, base))
     return [
         f"{key} is {here} here and {there} in the {name} baseline, so a speedup would compare unlike things: run the "
         "older one again"
-        for key, (here, there) in facts.differing(
-            facts.of_run(ok[-1]), facts.of_run(base[-1]), ignoring=facts.BY_TOPOLOGY
-        ).items()
+        for key, (here, there) in differences.differing(own, others, differences.BY_TOPOLOGY).items()
     ]
 
 
@@ -163,8 +149,15 @@ def _without_zeros(value: Any) -> Any:
 
 def _of_windows(runs: Sequence[RunRecord]) -> list[str]:
     """Return what is questionable within the windows of these runs: sentences with advice."""
-    notes = []
-    drifts = {run.spec.repeat: share for run in runs if (share := _drift(run)) is not None}
+    notes, drifts, double = [], dict[int, float](), dict[int, tuple[statistics.Range, float]]()
+    for run in runs:
+        drift, dip = statistics.drift(run.step_seconds), statistics.dip_test(run.step_seconds)
+        if drift and abs(drift[0]) > DRIFT and drift[1] < SURE_DRIFT:
+            drifts[run.spec.repeat] = drift[0]
+        if dip and dip[1] < SURE_DRIFT:
+            (low, high), share = statistics.two_levels(run.step_seconds)
+            if high / low - 1 > APART and LEAST_SHARE < share < 1 - LEAST_SHARE:
+                double[run.spec.repeat] = (low, high), share
     if drifts:
         largest = max(drifts.values(), key=abs)
         change, advice = "faster", "the warm-up was too short, or something else ended; raise runs.steps.warmup"
@@ -175,7 +168,6 @@ def _of_windows(runs: Sequence[RunRecord]) -> list[str]:
             f"steps get {change} within the window, by up to {100 * abs(largest):.0f} % from its first to its last "
             f"third ({named(drifts)}): {advice}"
         )
-    double = {run.spec.repeat: modes for run in runs if (modes := _modes(run)) is not None}
     if double:
         (low, high), share = next(iter(double.values()))
         notes.append(
@@ -192,19 +184,6 @@ def named(repeats: Iterable[int]) -> str:
     return f"repeat{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
 
 
-def _drift(run: RunRecord) -> float | None:
-    drift = statistics.drift(run.step_seconds)
-    return drift[0] if drift and abs(drift[0]) > DRIFT and drift[1] < SURE_DRIFT else None
-
-
-def _modes(run: RunRecord) -> tuple[statistics.Range, float] | None:
-    dip = statistics.dip_test(run.step_seconds)
-    if dip is None or dip[1] >= SURE_DRIFT:
-        return None
-    (low, high), share = statistics.two_levels(run.step_seconds)
-    return ((low, high), share) if high / low - 1 > APART and LEAST_SHARE < share < 1 - LEAST_SHARE else None
-
-
 def _differing(runs: Sequence[RunRecord], clock: str) -> str | None:
     """Warn about a clock that differed between two repeats on the same device of the same node."""
     means: dict[tuple[int, int], list[tuple[float, int]]] = {}
@@ -214,9 +193,7 @@ def _differing(runs: Sequence[RunRecord], clock: str) -> str | None:
                 if series := getattr(device, clock):
                     means.setdefault((node.node, device.index), []).append((series.mean, run.spec.repeat))
     pairs = [(*min(ran), *max(ran), *where) for where, ran in means.items() if max(ran)[0] > 0]
-    if not pairs:
-        return None
-    low, slow, high, fast, at, gpu = min(pairs, key=lambda pair: pair[0] / pair[2])
+    low, slow, high, fast, at, gpu = min(pairs, key=lambda pair: pair[0] / pair[2], default=(1.0, 0, 1.0, 0, 0, 0))
     if low >= (1 - SLOWER) * high:
         return None
     return (

@@ -43,16 +43,14 @@ def _frameworks(groups: Sequence[Group]) -> Iterator[Pair]:
     for group in groups:
         equal = [cell.framework for cell in group.measured if not cell.barred]
         name = next(iter(equal or group.frameworks), "")
-        for cell in group.measured:
-            place, beside = _place(cell), [one for one in group.measured if one.topology == cell.topology]
-            family, among = f"frameworks on {place}", math.comb(len(beside), 2)
+        for cell in (cell for cell in group.measured if cell.framework != name):
+            beside = [one for one in group.measured if one.topology == cell.topology]
             for base in sorted(beside, key=lambda one: one.framework != name):
-                if base is cell or cell.framework == name:
-                    continue
-                if base.framework == name:
-                    yield untested(base, cell, "frameworks", f"{cell.shown} over {name}", place, family, among)
-                elif cell is top:
-                    yield untested(base, cell, "fastest", f"{cell.shown} over {base.shown}", place, family, among)
+                if base is not cell and (base.framework == name or cell is top):
+                    kind = "frameworks" if base.framework == name else "fastest"
+                    what = f"{cell.shown} over {name if base.framework == name else base.shown}"
+                    family, among = f"frameworks on {cell.place}", math.comb(len(beside), 2)
+                    yield untested(base, cell, kind, what, cell.place, family, among)
 
 
 def best_of_others(groups: Iterable[Group], first: Cell) -> list[Cell]:
@@ -69,14 +67,10 @@ def without_figure(groups: Iterable[Group], first: Cell) -> list[str]:
     They may be faster there. A framework that supports no such run is none of them.
     """
     statuses: dict[str, set[str]] = {}
-    for cell in (cell for group in groups for cell in group.cells):
+    for cell in (cell for group in groups for cell in group.cells if cell.framework != first.framework):
         here = (cell.group.precision, cell.topology) == (first.group.precision, first.topology)
         statuses.setdefault(cell.framework, set()).update([cell.status] if here else [])
-    return [
-        name
-        for name, there in statuses.items()
-        if name != first.framework and "ok" not in there and there != {"unsupported"}
-    ]
+    return [name for name, there in statuses.items() if "ok" not in there and there != {"unsupported"}]
 
 
 def _fastest(groups: Sequence[Group]) -> Iterator[Pair]:
@@ -85,13 +79,12 @@ def _fastest(groups: Sequence[Group]) -> Iterator[Pair]:
     Without these pairs nothing could say that it is the fastest. All of them were chosen by their figures, from all
     pairs of cells.
     """
-    top = fastest(groups)
-    among = math.comb(sum(len(group.measured) for group in groups), 2)
-    for other in best_of_others(groups, top) if top else ():
-        assert top
-        if other.group is not top.group or other.topology != top.topology:
-            what, where = f"{top.shown} over {other.shown}", f"{_place(top)} against {_place(other)}"
-            yield untested(other, top, "fastest", what, where, "the fastest against those elsewhere", among)
+    if top := fastest(groups):
+        among = math.comb(sum(len(group.measured) for group in groups), 2)
+        for other in best_of_others(groups, top):
+            if other.group is not top.group or other.topology != top.topology:
+                what, where = f"{top.shown} over {other.shown}", f"{top.place} against {other.place}"
+                yield untested(other, top, "fastest", what, where, "the fastest against those elsewhere", among)
 
 
 def _precisions(groups: Sequence[Group]) -> Iterator[Pair]:
@@ -103,12 +96,11 @@ def _precisions(groups: Sequence[Group]) -> Iterator[Pair]:
         of_precision[cell.group.precision] = max(kept, cell, key=lambda one: one.median)
     for of_precision in best.values():
         full = of_precision.get("fp32") or of_precision.get("tf32")
-        for precision in LOWER:
-            if full and (lower := of_precision.get(precision)):
-                where = f"{lower.framework} {lower.topology}, {lower.group.batch_name} against {full.group.batch}"
-                yield untested(
-                    full, lower, "precisions", f"{precision} over {full.group.precision}", where, "precisions"
-                )
+        for lower in (of_precision[precision] for precision in LOWER if full and precision in of_precision):
+            assert full
+            where = f"{lower.framework} {lower.topology}, {lower.group.batch_name} against {full.group.batch}"
+            what = f"{lower.group.precision} over {full.group.precision}"
+            yield untested(full, lower, "precisions", what, where, "precisions")
 
 
 def _devices(groups: Sequence[Group]) -> Iterator[Pair]:
@@ -118,9 +110,8 @@ def _devices(groups: Sequence[Group]) -> Iterator[Pair]:
             for before, after in pairwise(group.series(name)):
                 if after.topology.world > before.topology.world:
                     where = f"{name}, {group.precision}, {group.batch_name}"
-                    yield untested(
-                        before, after, "devices", f"{after.topology} over {before.topology}", where, "devices"
-                    )
+                    what = f"{after.topology} over {before.topology}"
+                    yield untested(before, after, "devices", what, where, "devices")
 
 
 def _switches(groups: Sequence[Group], everything: Sequence[Group]) -> Iterator[Pair]:
@@ -129,17 +120,12 @@ def _switches(groups: Sequence[Group], everything: Sequence[Group]) -> Iterator[
     The benchmark of `groups` has that option switched on.
     """
     for group in groups:
-        for other in everything:
-            changed = runs.switch(other.summary, group.summary) if other.name == group.name else None
-            if changed:
+        for other in (other for other in everything if other.name == group.name):
+            if changed := runs.switch(other.summary, group.summary):
                 key, before, after = changed
                 what = f"{key} over none" if (before, after) == (False, True) else f"{key} {after} over {before}"
                 for cell in group.measured:
                     base = other.cell(cell.framework, cell.topology)
-                    where = f"{_place(cell)}, {group.benchmark} against {other.benchmark}"
                     if base and base.ok:
+                        where = f"{cell.place}, {group.benchmark} against {other.benchmark}"
                         yield untested(base, cell, "switches", what, where, "options")
-
-
-def _place(cell: Cell) -> str:
-    return f"{cell.topology}, {cell.group.precision}, {cell.group.batch_name}"

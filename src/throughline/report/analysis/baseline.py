@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from throughline.records import LeftOut, RunRecord
-from throughline.report.analysis import facts
+from throughline.report.analysis import differences
 from throughline.spec import Layout, Topology, canonical
 
 ONE_DEVICE = "1n1g"
@@ -29,22 +29,18 @@ def pool(runs: Sequence[RunRecord]) -> Pool:
     for run in runs:
         if run.status == "ok":
             groups.setdefault(surroundings(run), []).append(run)
-    if len(groups) < 2:
-        return Pool(runs, list(runs), [])
-    kept = max(groups.values(), key=lambda group: (len(group), max(run.ended for run in group)))
-    others = [group for group in groups.values() if group is not kept]
-    left_out = [
-        LeftOut(
-            repeats=[run.spec.repeat for run in group],
-            values=[run.samples_per_s for run in group if run.samples_per_s is not None],
-            environment=group[0].environment.get("digest"),
-            differs=[
-                f"{key} is {out} and {kept_one}"
-                for key, (out, kept_one) in facts.differing(facts.of_run(group[0]), facts.of_run(kept[0])).items()
-            ],
+    kept = max(groups.values(), key=lambda group: (len(group), max(run.ended for run in group)), default=[])
+    left_out = []
+    for group in (group for group in groups.values() if group is not kept):
+        unlike = differences.differing(differences.of_run(group[0]), differences.of_run(kept[0]))
+        left_out.append(
+            LeftOut(
+                repeats=[run.spec.repeat for run in group],
+                values=[run.samples_per_s for run in group if run.samples_per_s is not None],
+                environment=group[0].environment.get("digest"),
+                differs=[f"{key} is {out} and {stays}" for key, (out, stays) in unlike.items()],
+            )
         )
-        for group in others
-    ]
     return Pool(runs, [run for run in runs if run.status != "ok" or run in kept], left_out)
 
 
@@ -53,7 +49,7 @@ def surroundings(run: RunRecord) -> str:
 
     It has the digest of the environment in place of its facts.
     """
-    others = {key: value for key, value in facts.of_run(run).items() if not key.startswith("environment.")}
+    others = {key: value for key, value in differences.of_run(run).items() if not key.startswith("environment.")}
     return canonical({"digest": run.environment.get("digest"), **others})
 
 

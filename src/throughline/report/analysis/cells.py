@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from throughline import workloads
 from throughline.files import UserError
 from throughline.records import CellRecord, Device, Summary
-from throughline.report.analysis import advice, cost, facts, summary
+from throughline.report.analysis import advice, cost, differences, summary
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.spec import Batch, RunSpec, StepSize, Topology, canonical
 from throughline.spec.program import DECIDES
@@ -99,6 +99,11 @@ class Cell:
         return tuple(value for value in self.record.values if value is not None)
 
     @property
+    def step_seconds(self) -> dict[int, float]:
+        """The seconds per optimizer step of each valid repeat."""
+        return {repeat: self.record.global_batch / value for repeat, value in enumerate(self.record.values, 1) if value}
+
+    @property
     def status(self) -> str:
         """`ok` if at least one repeat is ok; else the status of most repeats; `failed` without a record."""
         statuses = self.record.statuses
@@ -139,7 +144,18 @@ class Cell:
     @property
     def where(self) -> str:
         """Its framework, topology, precision and batch in words."""
-        return f"{self.name}, {self.group.precision}, {self.group.batch_name}"
+        return f"{self.shown} {self.place}"
+
+    @property
+    def place(self) -> str:
+        """Its topology, precision and batch in words."""
+        return f"{self.topology}, {self.group.precision}, {self.group.batch_name}"
+
+    @property
+    def devices(self) -> str:
+        """Its devices in words, such as `32 devices (4n8g)`."""
+        world = self.topology.world
+        return f"{world} device{'s' if world > 1 else ''} ({self.topology})"
 
     @property
     def baseline(self) -> str:
@@ -164,12 +180,6 @@ class Cell:
         return f"its baseline, {self.baseline}, " + ("ran in another environment" if base.ok else "has no valid repeat")
 
     @property
-    def devices(self) -> str:
-        """Its devices in words, such as `32 devices (4n8g)`."""
-        world = self.topology.world
-        return f"{world} device{'s' if world > 1 else ''} ({self.topology})"
-
-    @property
     def size(self) -> StepSize:
         """The size of a step."""
         return self.group.size_on(self.topology)
@@ -185,14 +195,8 @@ class Cell:
     def together(self) -> bool:
         """True if a step is one call that all devices make together, so that no device has a rate."""
         model = self.group.summary.model
-        if workloads.folder(model) is None or workloads.of(model).has_batch:
-            return False
-        return self.record.replicas < self.record.world_size
-
-    @property
-    def step_seconds(self) -> dict[int, float]:
-        """The seconds per optimizer step of each valid repeat."""
-        return {repeat: self.record.global_batch / value for repeat, value in enumerate(self.record.values, 1) if value}
+        has_batch = workloads.folder(model) is None or workloads.of(model).has_batch
+        return not has_batch and self.record.replicas < self.record.world_size
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -201,7 +205,7 @@ class Cell:
         if not self.record.statuses:
             return {}
         environment = summary.environment.get(self.framework) or {}
-        return facts.by_key(summary.device, environment, summary.data) | (self.record.ran_in or {})
+        return differences.by_key(summary.device, environment, summary.data) | (self.record.ran_in or {})
 
     @property
     def device(self) -> Device | None:
@@ -250,7 +254,7 @@ class Group:
         """Every cell that was measured or asked for: by framework, then by size."""
         return tuple(self._cells())
 
-    def _cells(self) -> Iterable[Cell]:
+    def _cells(self) -> Iterator[Cell]:
         asked, measured = self.asked, self.summary.frameworks
         for framework in dict.fromkeys([*(asked.frameworks if asked else ()), *measured]):
             records = measured.get(framework, {})
@@ -258,8 +262,7 @@ class Group:
             topologies = {Topology.parse(name) for name in {*records, *wanted}}
             for topology in sorted(topologies, key=lambda t: (t.world, t)):
                 record = records.get(str(topology)) or _not_run(asked.repeats if asked else 1, topology)
-                marked = replace(topology, simulated=record.simulated)
-                yield Cell(self, framework, marked, record)
+                yield Cell(self, framework, replace(topology, simulated=record.simulated), record)
 
     @cached_property
     def measured(self) -> list[Cell]:
@@ -303,7 +306,12 @@ class Group:
         """`batch 32 per device`, or what else shares the batch."""
         if self.strong:
             return f"{self.batch_name}, strong scaling"
-        return f"{self.batch_name} per " + ("device" if self.per_device else "replica")
+        return f"{self.batch_name} per {'device' if self.per_device else 'replica'}"
+
+    @property
+    def settings(self) -> str:
+        """What the title of a plot says of it: precision, batch, and whether its ranks exchange nothing."""
+        return f"{self.precision}, {self.batch_text}{'' if self.exchanges else ', no exchange'}"
 
     @property
     def by_iteration(self) -> bool:
@@ -400,16 +408,15 @@ def in_rounds(cells: Iterable[Cell]) -> bool:
 
     This is the design of the repeats. It asks when they ran and whether they are valid, and never how fast they were.
     """
-    starts: dict[int, list[str]] = {}
+    starts: defaultdict[int, list[str]] = defaultdict(list)
     valid = set()
     for cell in cells:
         begun = {number: start for number, start in enumerate(cell.record.starts, start=1) if start}
         valid.add(tuple(begun))
         for number, start in begun.items():
-            starts.setdefault(number, []).append(start)
-    if len(valid) != 1 or not starts:
-        return False
-    return all(max(starts[before]) <= min(starts[after]) for before, after in pairwise(sorted(starts)))
+            starts[number].append(start)
+    in_turn = all(max(starts[before]) <= min(starts[after]) for before, after in pairwise(sorted(starts)))
+    return len(valid) == 1 and bool(starts) and in_turn
 
 
 def synthetic_files(summary: Summary) -> bool:

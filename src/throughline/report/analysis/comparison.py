@@ -100,13 +100,8 @@ class Comparison:
 
     @property
     def words(self) -> str:
-        """The verdict in words."""
+        """The verdict in words; without an A/A run it ends with `in these runs`."""
         return in_words(self.verdict, self.floor is not None)
-
-    @property
-    def here(self) -> str:
-        """` in these runs`, if that is all that the verdict is about."""
-        return self.words.removeprefix(self.verdict)
 
     @property
     def gains(self) -> bool | None:
@@ -121,14 +116,7 @@ class Comparison:
     @property
     def interval(self) -> str:
         """The corrected interval in words, with enough digits; empty without a test."""
-        return span(self.corrected, places(self.tested)) if self.tested and self.corrected else ""
-
-    @property
-    def times(self) -> str:
-        """The tested ratio with its interval, or else the ratio of the medians."""
-        if self.tested is None:
-            return f"{self.ratio:.3f}"
-        return f"{self.tested.ratio:.{places(self.tested)}f} ({self.interval})"
+        return span(self.corrected, places(self.tested)) if self.tested else ""
 
     @property
     def reason(self) -> str:
@@ -140,19 +128,13 @@ class Comparison:
         shown = _shown(self.tested.p)
         if self.tests > 1:
             shown += f" (Holm over {self.tests} pairs: {_shown(self.adjusted)})"
-        if self.verdict == "no difference":
-            return f"{self._alone} lies within {percent(math.expm1(self.limit), 1)}"
-        if self.verdict == "inconclusive" and self.floor and self.adjusted < SURE:
-            noise = percent(self.floor.share, 1)
-            return f"{shown}, but {self._alone} reaches into the {noise} of A/A runs"
-        return shown
-
-    @property
-    def _alone(self) -> str:
-        """The interval of this comparison alone, on which a verdict of equality stands, in words."""
-        assert self.tested
         ends = span((self.tested.low, self.tested.high), places(self.tested))
-        return f"the {percent(ratios.INTERVAL)} interval of this pair alone, {ends},"
+        alone = f"the {percent(ratios.INTERVAL)} interval of this pair alone, {ends},"
+        if self.verdict == "no difference":
+            return f"{alone} lies within {percent(math.expm1(self.limit), 1)}"
+        if self.verdict == "inconclusive" and self.floor and self.adjusted < SURE:
+            return f"{shown}, but {alone} reaches into the {percent(self.floor.share, 1)} of A/A runs"
+        return shown
 
     def values(self) -> dict[str, Any]:
         """Return what the test gives, by the keys of records/compared.py's `TestedRatio`."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from throughline.numbers import percent
 from throughline.records import CellRecord, Goal
 from throughline.spec import Topology
-from throughline.study.result_sections import EfficiencyGoal, Goals, UtilizationGoal
+from throughline.study.result_sections import EfficiencyGoal, Goals
+
+if TYPE_CHECKING:
+    from throughline.report.analysis.cells import Group
 
 Cells = Mapping[str, Mapping[str, CellRecord]]
+Shares = Mapping[str, float | str]
+"""The share that each cell reached of what a goal is about, or why it has none."""
 NAMED = 3  # so many cells without a figure are named
 MACHINE = {
     "cpu": "cpu_share",
@@ -20,6 +24,16 @@ MACHINE = {
     "network": "network_busy_share",
 }
 """Map each part of the hardware to its share in the telemetry of a node."""
+PARTS = {
+    "gpu": "the GPUs are busy for at least {} of the time",
+    "cpu": "at least {} of the processors are busy",
+    "memory": "at least {} of the nodes' memory is in use",
+    "disk": "a node's busiest disk works for at least {} of the time",
+    "network": "a node's busiest network link carries at least {} of what it can",
+}
+"""Map each part of the hardware to its goal in words."""
+VERDICTS = {"pass": "met", "fail": "not met", "not measured": "cannot be told"}
+"""Map the verdicts of a summary's goals to the words of the page."""
 
 
 def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[str, str]) -> list[Goal]:
@@ -29,57 +43,20 @@ def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[
     neither have simulated nodes. A cell without a figure does not reach a goal: then the goal cannot be told.
     """
     judged = [_efficiency(frameworks, goals.efficiency, baselines)] if goals.efficiency else []
-    judged += [_utilization(frameworks, goals.utilization, kind)] if goals.utilization else []
+    if goals.utilization:
+        busy = {where: _utilization_of(cell, kind) for where, cell in _sorted(frameworks).items()}
+        judged.append(_by_lowest("utilization", goals.utilization.at_least, None, busy, "no cell was asked for"))
     if mean := goals.mean_utilization:
-        used = {part: shares(frameworks, part, mean.from_nodes) for part in mean.shares}
-        judged += [mean_utilization(part, mean.shares[part], mean.from_nodes, used[part]) for part in used]
+        nodes = mean.from_nodes
+        judged += [_mean(part, least, nodes, _used(frameworks, part, nodes)) for part, least in mean.shares.items()]
     return judged
 
 
-def overall(goals: Iterable[Goal]) -> str:
-    """Return the verdict of several goals: fail if one fails; not measured if a cell lacks a figure; else pass.
-
-    A goal that is about no cell at all decides nothing.
-    """
-    goals = list(goals)
-    verdicts = {goal.verdict for goal in goals}
-    lacking = any(goal.verdict == "not measured" and goal.where for goal in goals)
-    return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts and not lacking else "not measured"
-
-
-@dataclass(frozen=True)
-class Shares:
-    """The share that each cell reached of what a goal is about, and why the other cells have none."""
-
-    known: Mapping[str, float]
-    lacking: Mapping[str, str]
-
-    @classmethod
-    def of(cls, found: Iterable[tuple[str, float | str]]) -> Shares:
-        """Sort the cells' shares, or the reasons in place of them."""
-        known, lacking = dict[str, float](), dict[str, str]()
-        for where, share in found:
-            if isinstance(share, str):
-                lacking[where] = share
-            else:
-                known[where] = share
-        return cls(known, lacking)
-
-    @property
-    def lowest(self) -> str:
-        return min(self.known, key=lambda where: self.known[where])
-
-    def why_not(self, otherwise: str) -> str:
-        """Name the first cells without a share; if there is none, say why the goal is about no cell."""
-        missing = [f"{where} ({reason})" for where, reason in self.lacking.items()]
-        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-        return f"without a figure: {', '.join(missing[:NAMED])}{more}" if missing else otherwise
-
-
-def _sorted(frameworks: Cells) -> Iterator[tuple[str, Topology, CellRecord]]:
-    for name, series in sorted(frameworks.items()):
-        for topology, cell in sorted(series.items()):
-            yield f"{name} {topology}", Topology.parse(topology), cell
+def _sorted(frameworks: Cells, from_nodes: int = 1) -> dict[str, CellRecord]:
+    """Return the cells of so many nodes or more by their names, sorted."""
+    cells = {(name, topology): cell for name, series in frameworks.items() for topology, cell in series.items()}
+    known = {(name, topology): Topology.parse(topology).nodes >= from_nodes for name, topology in cells}
+    return {" ".join(key): cells[key] for key in sorted(cells) if known[key]}
 
 
 def _efficiency(frameworks: Cells, goal: EfficiencyGoal, baselines: Mapping[str, str]) -> Goal:
@@ -89,15 +66,16 @@ def _efficiency(frameworks: Cells, goal: EfficiencyGoal, baselines: Mapping[str,
         for topology, cell in series.items()
         if Topology.parse(topology).nodes >= goal.from_nodes and topology != baselines.get(name) and not cell.simulated
     }
-    found, doubt = Shares.of((where, _efficiency_of(cell)) for where, cell in cells.items()), ""
-    if found.known:
-        ends = cells[found.lowest].efficiency_range
-        if ends and ends[0] < goal.at_least < ends[1]:
-            doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
     why_not = f"no topology has {goal.from_nodes} nodes and more"
-    if any(topology.nodes >= goal.from_nodes for _, topology, _ in _sorted(frameworks)):
+    if _sorted(frameworks, goal.from_nodes):
         why_not = "baselines have no efficiency of their own, and simulated nodes do not count"
-    return _by_lowest("efficiency", goal.at_least, goal.from_nodes, found, doubt, why_not)
+    shares = {where: _efficiency_of(cell) for where, cell in cells.items()}
+    judged = _by_lowest("efficiency", goal.at_least, goal.from_nodes, shares, why_not)
+    ends = cells[judged.where].efficiency_range if judged.where and judged.worst is not None else None
+    if ends and ends[0] < goal.at_least < ends[1]:
+        doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
+        return judged.model_copy(update={"why": judged.why + doubt})
+    return judged
 
 
 def _efficiency_of(cell: CellRecord) -> float | str:
@@ -108,11 +86,6 @@ def _efficiency_of(cell: CellRecord) -> float | str:
     return cell.efficiency
 
 
-def _utilization(frameworks: Cells, goal: UtilizationGoal, kind: str | None) -> Goal:
-    found = Shares.of((where, _utilization_of(cell, kind)) for where, _, cell in _sorted(frameworks))
-    return _by_lowest("utilization", goal.at_least, None, found, "", "no cell was asked for")
-
-
 def _utilization_of(cell: CellRecord, kind: str | None) -> float | str:
     used, ran_on = cell.utilization, (cell.ran_in or {}).get("device.kind", kind)
     share = None if used is None else used.gpu if ran_on == "cuda" else used.cpu
@@ -121,39 +94,35 @@ def _utilization_of(cell: CellRecord, kind: str | None) -> float | str:
     return share
 
 
-def _by_lowest(name: Any, at_least: float, from_nodes: int | None, found: Shares, doubt: str, why_not: str) -> Goal:
-    """Judge a goal by the lowest share, with a `doubt` about it. why_not: why the goal is about no cell."""
+def _by_lowest(name: Any, at_least: float, from_nodes: int | None, shares: Shares, otherwise: str) -> Goal:
+    """Judge a goal by the lowest share. otherwise: why the goal is about no cell."""
+    known, lacking = _known(shares)
+    lowest = min(known, key=known.__getitem__, default="")
     values: dict[str, Any] = {"name": name, "at_least": at_least, "from_nodes": from_nodes}
-    if found.known:
-        where, worst = found.lowest, found.known[found.lowest]
-        if worst < at_least or not found.lacking:
-            verdict: Any = "fail" if worst < at_least else "pass"
-            why = f"{percent(worst, 1)} on {where}, the lowest{doubt}"
-            return Goal(**values, verdict=verdict, worst=worst, where=where, why=why)
-    where_not = next(iter(found.lacking), None)
-    return Goal(**values, verdict="not measured", worst=None, where=where_not, why=found.why_not(why_not))
+    if lowest and (known[lowest] < at_least or not lacking):
+        verdict: Any = "fail" if known[lowest] < at_least else "pass"
+        why = f"{percent(known[lowest], 1)} on {lowest}, the lowest"
+        return Goal(**values, verdict=verdict, worst=known[lowest], where=lowest, why=why)
+    return _not_measured(values, lacking, otherwise)
 
 
-def shares(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> Shares:
+def _known(shares: Shares) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the shares that are known, and the reasons in place of the others."""
+    known = {where: share for where, share in shares.items() if not isinstance(share, str)}
+    return known, {where: share for where, share in shares.items() if isinstance(share, str)}
+
+
+def _not_measured(values: Mapping[str, Any], lacking: Mapping[str, str], otherwise: str) -> Goal:
+    """Return a goal without a verdict. It names the first cells without a share; without any, it says `otherwise`."""
+    missing = [f"{where} ({reason})" for where, reason in lacking.items()]
+    more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+    why = f"without a figure: {', '.join(missing[:NAMED])}{more}" if missing else otherwise
+    return Goal(**values, verdict="not measured", worst=None, where=next(iter(lacking), None), why=why)
+
+
+def _used(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> dict[str, float | str]:
     """Return how busy a part of the hardware was in each cell of so many nodes or more. suffix: ends a cell's name."""
-    cells = ((where, cell) for where, topology, cell in _sorted(frameworks) if topology.nodes >= from_nodes)
-    return Shares.of((f"{where}{suffix}", _share(cell, part)) for where, cell in cells)
-
-
-def mean_utilization(part: str, at_least: float, from_nodes: int, used: Shares) -> Goal:
-    """Judge the mean utilization of a part of the hardware. It is not known if a cell has no figure."""
-    known = used.known
-    values: dict[str, Any] = {"name": "mean_utilization", "part": part, "at_least": at_least, "from_nodes": from_nodes}
-    if used.lacking or not known:
-        why = used.why_not(f"no topology has {from_nodes} nodes and more")
-        return Goal(**values, verdict="not measured", worst=None, where=next(iter(used.lacking), None), why=why)
-    mean, where = sum(known.values()) / len(known), used.lowest
-    why = f"{percent(mean, 1)} on {where}"
-    if len(known) > 1:
-        lowest = f"the lowest is {percent(known[where], 1)} on {where}"
-        why = f"{percent(mean, 1)}, the mean of {len(known)} cells; {lowest}"
-    verdict: Any = "pass" if mean >= at_least else "fail"
-    return Goal(**values, verdict=verdict, mean=mean, worst=known[where], where=where, why=why)
+    return {f"{where}{suffix}": _share(cell, part) for where, cell in _sorted(frameworks, from_nodes).items()}
 
 
 def _share(cell: CellRecord, part: str) -> float | str:
@@ -169,3 +138,79 @@ def _share(cell: CellRecord, part: str) -> float | str:
     if series is not None:
         return series.mean
     return use.reasons.get(f"machine.{MACHINE[part]}") or use.reasons.get("telemetry") or "not sampled"
+
+
+def _mean(part: str, at_least: float, from_nodes: int, shares: Shares) -> Goal:
+    """Judge the mean utilization of a part of the hardware. It is not known if a cell has no figure."""
+    known, lacking = _known(shares)
+    values: dict[str, Any] = {"name": "mean_utilization", "part": part, "at_least": at_least, "from_nodes": from_nodes}
+    if lacking or not known:
+        return _not_measured(values, lacking, f"no topology has {from_nodes} nodes and more")
+    mean, lowest = sum(known.values()) / len(known), min(known, key=known.__getitem__)
+    why = f"{percent(mean, 1)} on {lowest}"
+    if len(known) > 1:
+        least = f"the lowest is {percent(known[lowest], 1)} on {lowest}"
+        why = f"{percent(mean, 1)}, the mean of {len(known)} cells; {least}"
+    verdict: Any = "pass" if mean >= at_least else "fail"
+    return Goal(**values, verdict=verdict, mean=mean, worst=known[lowest], where=lowest, why=why)
+
+
+def overall(goals: Iterable[Goal]) -> str:
+    """Return the verdict of several goals: fail if one fails; not measured if a cell lacks a figure; else pass.
+
+    A goal that is about no cell at all decides nothing.
+    """
+    goals = list(goals)
+    verdicts = {goal.verdict for goal in goals}
+    lacking = any(goal.verdict == "not measured" and goal.where for goal in goals)
+    return "fail" if "fail" in verdicts else "pass" if "pass" in verdicts and not lacking else "not measured"
+
+
+def over_groups(groups: Sequence[Group]) -> list[tuple[str, str, str]]:
+    """Return every goal once, over all batch sizes and precisions: verdict, goal, why. The worst one decides."""
+    stated: dict[str, list[tuple[Group, Goal]]] = {}
+    for group in groups:
+        for goal in group.summary.goals or ():
+            stated.setdefault(goal.part or goal.name, []).append((group, goal))
+    rows = []
+    for every in stated.values():
+        group, goal = every[0]
+        if goal.part:
+            goal, where = _over_cells(groups, goal), ""
+        else:
+            verdict = overall(goal for _, goal in every)
+            deciding = [(group, goal) for group, goal in every if goal.verdict == verdict]
+            group, goal = min(deciding, key=lambda judged: (judged[1].where is None, judged[1].worst or 0.0))
+            where = f" ({group.precision}, {group.batch_name})" if goal.where else ""
+        if goal.verdict == "pass" or (goal.part and goal.verdict == "fail"):
+            gone = dict.fromkeys(
+                f"{cell.framework} {cell.topology} ({group.precision}, {group.batch_name})"
+                for group in groups
+                for cell in group.cells
+                if not cell.record.statuses and cell.topology.nodes >= (goal.from_nodes or 1)
+            )  # their runs failed or are still to come
+            if gone:
+                update = {"verdict": "not measured", "why": f"no record: {', '.join(gone)}"}
+                goal, where = goal.model_copy(update=update), ""
+        rows.append((goal.part is not None, (VERDICTS[goal.verdict], _aim(goal, group.strong), f"{goal.why}{where}")))
+    return [row for _, row in sorted(rows, key=lambda row: row[0])]
+
+
+def _over_cells(groups: Iterable[Group], goal: Goal) -> Goal:
+    """Judge the mean use of a part of the hardware over the cells of all groups."""
+    part, nodes, shares = goal.part or "", goal.from_nodes or 1, dict[str, float | str]()
+    for group in groups:
+        shares |= _used(group.summary.frameworks, part, nodes, f" ({group.precision}, {group.batch_name})")
+    return _mean(part, goal.at_least, nodes, shares)
+
+
+def _aim(goal: Goal, strong: bool) -> str:
+    """Return a goal in words."""
+    least, nodes = percent(goal.at_least), goal.from_nodes or 1
+    if goal.part:
+        where = "" if nodes == 1 else f" of {nodes} nodes and more"
+        return f"{PARTS[goal.part].format(least)}, in the mean of all cells{where}"
+    if goal.name == "utilization":
+        return f"devices are busy for at least {least} of the timed window"
+    topologies = "every topology" if nodes == 1 else f"topologies of {nodes} nodes and more"
+    return f"{'strong-scaling ' if strong else ''}efficiency of at least {least} on {topologies}"

@@ -8,7 +8,6 @@ from throughline import statistics, workloads
 from throughline.records import (
     DeviceTelemetry,
     Memory,
-    Network,
     NodeTelemetry,
     Rank,
     RankFigures,
@@ -20,7 +19,6 @@ from throughline.records import (
 )
 
 T = TypeVar("T")
-RankFigure = Callable[[RunRecord, Rank], float | None]
 
 
 def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
@@ -28,6 +26,11 @@ def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
     ok = [run for run in runs if run.status == "ok"]
     work = [_work(run) for run in ok]
     use = {name: [getattr(run.utilization, name) for run in ok] for name in Utilization.model_fields}
+    networks = [run.network for run in ok if run.network]
+    network = next((part for part in networks if part.seconds), next(iter(networks), None))
+    if network and network.seconds:  # the messages of the first run that knows them
+        seconds = statistics.median(_known(part.seconds for part in networks))
+        network = network.model_copy(update={"seconds": seconds})
     return {
         "peak_memory_bytes": max(_known(run.peak_memory_bytes for run in ok), default=None),
         "loader_stall_share": statistics.median(_known(run.loader_stall_share for run in ok)),
@@ -35,7 +38,7 @@ def of(runs: Sequence[RunRecord]) -> dict[str, Any]:
         "memory": Memory(**_combined([run.memory for run in ok], partial(max, default=None))) if ok else None,
         "use": _use([node for run in ok for node in run.telemetry]) if ok else None,
         "work": Work(**_combined(work, statistics.median), convention=work[0].convention) if ok else None,
-        "network": _network([run.network for run in ok if run.network]),
+        "network": network,
         "energy_j_per_sample": statistics.median(_known(energy_per_sample(run) for run in ok)),
     }
 
@@ -61,20 +64,9 @@ def _work(run: RunRecord) -> Work:
     if not more:
         return work
     counted = "counts what the framework does beyond the model's FLOPs, too: scores of positions that are not masked"
-    return work.model_copy(
-        update={
-            "computed_matmul_share": work.matmul_share * (1 + more / work.flops_per_sample),
-            "convention": {**work.convention, "computed_matmul_share": counted},
-        }
-    )
-
-
-def _network(parts: Sequence[Network]) -> Network | None:
-    """Combine the runs' networks: the median of the seconds, and the messages of the first run that knows them."""
-    known = next((part for part in parts if part.seconds), None)
-    if known is None:
-        return parts[0] if parts else None
-    return known.model_copy(update={"seconds": statistics.median(_known(part.seconds for part in parts))})
+    share = work.matmul_share * (1 + more / work.flops_per_sample)
+    convention = {**work.convention, "computed_matmul_share": counted}
+    return work.model_copy(update={"computed_matmul_share": share, "convention": convention})
 
 
 def _combined(parts: Sequence[Memory | Work], combine: Callable[[list[Any]], Any]) -> dict[str, Any]:
@@ -89,15 +81,11 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use:
     """Combine the utilization on all nodes and repeats: the mean of the means, and the extremes."""
     devices = [device for node in nodes for device in node.devices]
     throttled = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
-    use = {
-        name: _joined(getattr(device, name) for device in devices)
-        for name, field in DeviceTelemetry.model_fields.items()
-        if "Series" in str(field.annotation)
-    }
+    series = [name for name, field in DeviceTelemetry.model_fields.items() if "Series" in str(field.annotation)]
     return Use(
-        machine=_joined_maps([node.machine for node in nodes]),
-        processes=_joined_maps([node.processes for node in nodes]),
-        devices=use if devices else {},
+        machine=_joined([node.machine for node in nodes]),
+        processes=_joined([node.processes for node in nodes]),
+        devices=_joined([{name: getattr(device, name) for name in series} for device in devices]),
         throttle_reasons=sorted({reason for reasons in throttled for reason in reasons}) if throttled else None,
         samples=sum(node.samples for node in nodes),
         cost_cpu_share=max(_known(node.cost_cpu_share for node in nodes), default=None),
@@ -105,18 +93,15 @@ def _use(nodes: Sequence[NodeTelemetry]) -> Use:
     )
 
 
-def _joined(series: Iterable[Series | None]) -> Series | None:
-    """Return the mean of the means, the least and the most; None if no series is known."""
-    known = _known(series)
-    if not known:
-        return None
-    mean = sum(part.mean for part in known) / len(known)
-    return Series(mean=mean, min=min(part.min for part in known), max=max(part.max for part in known))
-
-
-def _joined_maps(maps: Sequence[Mapping[str, Series | None]]) -> dict[str, Series | None]:
-    names = dict.fromkeys(name for part in maps for name in part)
-    return {name: _joined(part.get(name) for part in maps) for name in names}
+def _joined(maps: Sequence[Mapping[str, Series | None]]) -> dict[str, Series | None]:
+    """Map each name to the mean of the means, the least and the most of its series; None if no series is known."""
+    joined: dict[str, Series | None] = {}
+    for name in dict.fromkeys(name for part in maps for name in part):
+        known = _known(part.get(name) for part in maps)
+        means = [part.mean for part in known]
+        low, high = min((part.min for part in known), default=0.0), max((part.max for part in known), default=0.0)
+        joined[name] = Series(mean=sum(means) / len(means), min=low, max=high) if known else None
+    return joined
 
 
 def _known(values: Iterable[T | None]) -> list[T]:
@@ -126,33 +111,30 @@ def _known(values: Iterable[T | None]) -> list[T]:
 def of_ranks(runs: Sequence[RunRecord], repeats: int) -> list[RankFigures] | None:
     """Return the figures of all ranks in each of the repeats 1 to `repeats`; None if the runs tell none.
 
-    A single rank has no others to stand beside, so it has none.
+    A figure is known of all ranks of a repeat, or of none. A single rank has no others to stand beside, so it has none.
     """
     by_repeat = {run.spec.repeat: run for run in runs if run.status == "ok" and len(run.ranks) > 1}
-    figures = {"solo_step_s": _solo_step_s, "matmul_flops_per_s": _product}
-    known = {name: _of_ranks(by_repeat, repeats, figure) for name, figure in figures.items()}
+    known: dict[str, dict[int, list[float | None]]] = {}
+    for name, figure in (("solo_step_s", _solo_step_s), ("matmul_flops_per_s", _product)):
+        found = {repeat: [figure(run, rank) for rank in run.ranks] for repeat, run in by_repeat.items()}
+        known[name] = {repeat: values for repeat, values in found.items() if all(values)}
     if not any(known.values()):
         return None
-    places = next(iter(by_repeat.values()))
+    ranks = next(iter(by_repeat.values())).ranks
     return [
         RankFigures(
             rank=rank.rank,
             node=rank.node,
-            device=rank.rank - min(other.rank for other in places.ranks if other.node == rank.node),
-            **{name: values[index] if values else None for name, values in known.items()},
+            device=rank.rank - min(other.rank for other in ranks if other.node == rank.node),
+            **{
+                name: [values[repeat][index] if repeat in values else None for repeat in range(1, repeats + 1)]
+                if values
+                else None
+                for name, values in known.items()
+            },
         )
-        for index, rank in enumerate(places.ranks)
+        for index, rank in enumerate(ranks)
     ]
-
-
-def _of_ranks(by_repeat: Mapping[int, RunRecord], repeats: int, figure: RankFigure) -> list[list[float | None]] | None:
-    """Return a figure of each rank in each repeat; None if no repeat has it of all its ranks."""
-    found = {repeat: [figure(run, rank) for rank in run.ranks] for repeat, run in by_repeat.items()}
-    whole = {repeat: values for repeat, values in found.items() if all(values)}
-    if not whole:
-        return None
-    ranks = range(len(next(iter(whole.values()))))
-    return [[whole[repeat][rank] if repeat in whole else None for repeat in range(1, repeats + 1)] for rank in ranks]
 
 
 def _solo_step_s(run: RunRecord, rank: Rank) -> float | None:

@@ -33,16 +33,11 @@ def judge(groups: Sequence[Group], everything: Sequence[Group] = ()) -> list[Pai
     return tested(asked, twice_measured(groups, everything, asked))
 
 
-def twice_measured(groups: Sequence[Group], everything: Sequence[Group], asked: Sequence[Pair]) -> list[Pair]:
+def twice_measured(groups: Sequence[Group], everything: Sequence[Group], asked: Sequence[Pair] = ()) -> list[Pair]:
     """Return the A/A pairs of the blocks of these groups, and of the benchmarks that they are compared with."""
-    compared = {block_name(cell.group.benchmark) for pair in asked for cell in (pair.base, pair.other)}
-    blocks = compared | {block_name(group.benchmark) for group in groups}
+    compared = [cell.group for pair in asked for cell in (pair.base, pair.other)]
+    blocks = {block_name(group.benchmark) for group in [*compared, *groups]}
     return list(measured_twice([g for g in everything or groups if block_name(g.benchmark) in blocks]))
-
-
-def of_cells(base: Cell, other: Cell, again: Sequence[Pair]) -> Pair:
-    """Return the comparison of two measured cells that nobody else compares."""
-    return tested([untested(base, other)], again)[0]
 
 
 def tested(pairs: Sequence[Pair], again: Sequence[Pair], *, elsewhere: bool = False) -> list[Pair]:
@@ -58,8 +53,8 @@ def tested(pairs: Sequence[Pair], again: Sequence[Pair], *, elsewhere: bool = Fa
     judged = []
     for pair in pairs:
         cells = pair.base, pair.other
-        found = noise_of(cells, again)
-        test = None if pair.unlike else ratios.tested(pair.before, pair.after, paired=rounds, noise=found)
+        noise = noise_of(cells, again)
+        test = None if pair.unlike else ratios.tested(pair.before, pair.after, paired=rounds, noise=noise)
         floor, margin = floor_of(cells, again), min(cell.group.summary.margin for cell in cells)
         judged.append(replace(pair, tested=test, in_rounds=rounds, floor=floor, margin=margin))
     return adjusted(judged)
@@ -67,21 +62,19 @@ def tested(pairs: Sequence[Pair], again: Sequence[Pair], *, elsewhere: bool = Fa
 
 def measured_twice(groups: Sequence[Group]) -> Iterator[Pair]:
     """Yield the cells that were measured twice, in the same environment and within a day: the A/A pairs."""
-    first = {(*_key(cell), group.benchmark): cell for group in groups for cell in group.measured}
-    for group in groups:
-        for again in group.measured if group.benchmark.endswith(AA) else ():
-            origin = first.get((*_key(again), group.benchmark.removesuffix(AA)))
-            if origin and not differences(origin, again) and _near(origin, again):
-                before, after, paired = origin.repeats, again.repeats, in_rounds((origin, again))
-                tested = ratios.tested(before, after, paired=paired)
-                yield Pair(
-                    kind="aa", what="again", where=origin.where, base=origin, other=again,
-                    before=before, after=after, tested=tested, in_rounds=paired,
-                )  # fmt: skip
 
+    def key(cell: Cell) -> tuple[str, str, str, str]:
+        return cell.group.name, cell.framework, str(cell.topology), cell.group.benchmark.removesuffix(AA)
 
-def _key(cell: Cell) -> tuple[str, str, str]:
-    return cell.group.name, cell.framework, str(cell.topology)
+    cells = [cell for group in groups for cell in group.measured]
+    first = {key(cell): cell for cell in cells if not cell.group.benchmark.endswith(AA)}
+    for again in (cell for cell in cells if cell.group.benchmark.endswith(AA)):
+        origin = first.get(key(again))
+        if origin and not differences(origin, again) and _near(origin, again):
+            paired = in_rounds((origin, again))
+            test = ratios.tested(origin.repeats, again.repeats, paired=paired)
+            pair = untested(origin, again, "aa", "again", origin.where)
+            yield replace(pair, tested=test, in_rounds=paired)
 
 
 def floor_of(cells: Iterable[Cell], again: Sequence[Pair]) -> Floor | None:

@@ -1,11 +1,16 @@
-"""Which framework of a benchmark is the fastest, and what its tests do not tell apart from it."""
+"""Which framework of a benchmark is the fastest, and which cells are the best value, as far as the tests tell."""
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
+from throughline import ratios, statistics
+from throughline.ratios import SURE
+from throughline.records import Cost
 from throughline.report.analysis import advice
 from throughline.report.analysis.asked_pairs import best_of_others, fastest, without_figure
-from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.cells import Cell, Group, in_rounds
 from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.judged_pairs import floor_of, noise_of
 
 
 def leader(groups: Sequence[Group], pairs: Sequence[Pair]) -> Cell | None:
@@ -20,10 +25,8 @@ def leader(groups: Sequence[Group], pairs: Sequence[Pair]) -> Cell | None:
     if first is None or first.equivalence != "equal" or without_figure(groups, first):
         return None
     others = best_of_others(groups, first)
-    wins = all(
-        other.equivalence == "equal" and not advice.other_work(first.settings, other.settings) for other in others
-    )
-    return first if others and wins and not not_beaten(first, others, pairs, beyond_runs=True) else None
+    alike = all(one.equivalence == "equal" and not advice.other_work(first.settings, one.settings) for one in others)
+    return first if others and alike and not not_beaten(first, others, pairs, beyond_runs=True) else None
 
 
 def not_beaten(first: Cell, others: Sequence[Cell], pairs: Sequence[Pair], *, beyond_runs: bool) -> list[str]:
@@ -31,13 +34,9 @@ def not_beaten(first: Cell, others: Sequence[Cell], pairs: Sequence[Pair], *, be
 
     beyond_runs: a verdict about these runs alone does not count.
     """
-    beaten = []
-    for pair in pairs:
-        if pair.floor or not beyond_runs:
-            if pair.other is first and pair.verdict == "faster":
-                beaten.append(pair.base)
-            if pair.base is first and pair.verdict == "slower":
-                beaten.append(pair.other)
+    counted = [pair for pair in pairs if pair.floor or not beyond_runs]
+    beaten = [pair.base for pair in counted if pair.other is first and pair.verdict == "faster"]
+    beaten += [pair.other for pair in counted if pair.base is first and pair.verdict == "slower"]
     return [other.framework for other in others if other not in beaten]
 
 
@@ -60,3 +59,30 @@ def usable(cells: Iterable[Cell], pairs: Iterable[Pair]) -> Cell | None:
 
     cells = list(cells)
     return max([cell for cell in cells if pays(cell)] or cells, key=lambda cell: cell.median, default=None)
+
+
+def best_value(costs: Mapping[Cell, Cost], again: Sequence[Pair]) -> tuple[list[Cell], str]:
+    """Return the cell with the lowest cost per sample, and after it those that cannot be distinguished from it.
+
+    No cell if no price is known or not all are in one currency; then the reason stands beside it. Samples for a unit of
+    money are tested as throughputs are (see `ratios`): all others against the best. The figures decide which one that
+    is, so p is adjusted for all pairs.
+    """
+    prices = {cell: price for cell, cost in costs.items() if (price := cost.price_per_device_hour)}
+    currencies = sorted({costs[cell].currency or "" for cell in prices})
+    if len(currencies) != 1:
+        return [], f"prices are in {' and '.join(currencies)}" if currencies else "no price is known"
+    rates = {cell: price * cell.topology.world / 3600 for cell, price in prices.items()}
+    best, *others = sorted(rates, key=lambda cell: -cell.median / rates[cell])
+    rounds, tests = in_rounds(rates), {}
+    for cell in others:
+        mine, theirs = ([speed / rates[one] for speed in one.repeats] for one in (cell, best))
+        if tested := ratios.tested(mine, theirs, paired=rounds, noise=noise_of((cell, best), again)):
+            tests[cell] = tested
+    adjusted = statistics.holm([tested.p for tested in tests.values()], math.comb(len(rates), 2))
+    beaten = []
+    for (cell, tested), p in zip(tests.items(), adjusted, strict=True):
+        floor = floor_of((cell, best), again)
+        if p < SURE and tested.log > 0 and tested.beyond(floor.log if floor else 0.0):
+            beaten.append(cell)
+    return [best, *(cell for cell in others if cell not in beaten)], ""

@@ -14,9 +14,9 @@ from throughline import ratios
 from throughline.records import Cost
 from throughline.records.compared import MachineCell
 from throughline.report.analysis import cost, judged_pairs
-from throughline.report.analysis.best_value import best_value
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.comparison import Pair
+from throughline.report.analysis.leader import best_value
 from throughline.spec import canonical, values
 from throughline.study.result_sections import Price
 
@@ -36,16 +36,6 @@ class Option:
     def device(self) -> str | None:
         return self.cell.device.name if self.cell.device else None
 
-    @property
-    def devices(self) -> int:
-        return self.cell.topology.world
-
-    @property
-    def name(self) -> str:
-        """The machine with the name of its devices, and the cell."""
-        machine = f"{self.machine} ({self.device})" if self.device else self.machine
-        return f"{machine}: {self.cell.where}"
-
 
 def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> list[MachineCell]:
     """Return the measured cells whose work several machines do, those of one benchmark and work together.
@@ -64,17 +54,16 @@ def compare(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]
 
 
 def _options(machines: Mapping[str, Sequence[Group]], prices: Mapping[str, Price]) -> Iterator[Option]:
+    cells = [(machine, cell) for machine, groups in machines.items() for group in groups for cell in group.measured]
     tasks: dict[str, int] = {}  # the samples of a whole training; the first machine that states them counts
-    for group in (group for groups in machines.values() for group in groups):
-        for cell in group.measured:
-            if cell.record.cost.total_samples:
-                tasks.setdefault(group.benchmark, cell.record.cost.total_samples)
-    for machine, groups in machines.items():
-        for group in groups:
-            for cell in group.measured if "__" not in group.benchmark and group.exchanges else ():
-                if not cell.record.simulated:
-                    rated, task = _rate(machine, cell, prices), tasks.get(group.benchmark)
-                    yield Option(machine, cell, cost.of(cell.median, cell.topology.world, rated, task))
+    for _, cell in cells:
+        if cell.record.cost.total_samples:
+            tasks.setdefault(cell.group.benchmark, cell.record.cost.total_samples)
+    for machine, cell in cells:
+        group = cell.group
+        if "__" not in group.benchmark and group.exchanges and not cell.record.simulated:
+            rated, task = _rate(machine, cell, prices), tasks.get(group.benchmark)
+            yield Option(machine, cell, cost.of(cell.median, cell.topology.world, rated, task))
 
 
 def _rate(machine: str, cell: Cell, prices: Mapping[str, Price]) -> cost.Rate | str:
@@ -135,29 +124,29 @@ def _break_evens(options: Iterable[Option], again: Sequence[Pair]) -> Iterator[t
 
     The fastest options are compared, on the fewest and on the most devices that both were measured on.
     """
-    kinds: dict[tuple[str, str], list[Option]] = {}
+    kinds: dict[tuple[str, str], dict[int, Option]] = {}
     for option in options:
         if option.device:
-            kinds.setdefault((option.machine, option.device), []).append(option)
-    base, *others = kinds.values() or [[]]
+            fastest, number = kinds.setdefault((option.machine, option.device), {}), option.cell.topology.world
+            fastest[number] = max(fastest.get(number, option), option, key=lambda one: one.cell.median)
+    base, *others = kinds.values() or [{}]
     for other in others:
-        both = sorted({option.devices for option in base} & {option.devices for option in other})
+        both = sorted(base.keys() & other.keys())
         for number in dict.fromkeys([*both[:1], *both[-1:]]):
-            first, second = (
-                max((option for option in kind if option.devices == number), key=lambda option: option.cell.median)
-                for kind in (base, other)
-            )
-            yield second, _break_even(first, second, again)
+            yield other[number], _break_even(base[number], other[number], again)
 
 
 def _break_even(base: Option, other: Option, again: Sequence[Pair]) -> dict[str, Any]:
-    found = judged_pairs.noise_of((base.cell, other.cell), again)
-    tested = ratios.tested(base.cell.repeats, other.cell.repeats, paired=False, noise=found)
+    noise = judged_pairs.noise_of((base.cell, other.cell), again)
+    tested = ratios.tested(base.cell.repeats, other.cell.repeats, paired=False, noise=noise)
     worth = tested.ratio if tested else other.cell.median / base.cell.median
     price, paid = base.cost.price_per_device_hour, other.cost.price_per_device_hour
-    fields: dict[str, Any] = {"break_even_with": base.name, "worth": worth}
-    if price:
-        fields |= {"break_even_price": price * worth, "break_even_currency": base.cost.currency}
+    fields: dict[str, Any] = {
+        "break_even_with": f"{base.machine} ({base.device}): {base.cell.where}",
+        "worth": worth,
+        "break_even_price": price and price * worth,
+        "break_even_currency": base.cost.currency if price else None,
+    }
     if tested:
         fields |= {"worth_at_least": tested.low, "worth_at_most": tested.high}
     if tested and price:

@@ -51,19 +51,16 @@ def _row(cell: Cell) -> Result:
 
 def doubts(ours: Mapping[Cell, Result], imported: Sequence[Result]) -> list[Doubt]:
     """Return the doubts about our own cells and the imported rows. Those that have an explanation come last."""
-    explained = list(_above_own_product(ours))
-    known = [(doubt.rule, doubt.row) for doubt in explained]
-    by_rules = plausibility.doubts([*_with_products(ours), *imported])
-    return [*(doubt for doubt in by_rules if (doubt.rule, doubt.row) not in known), *explained]
-
-
-def _with_products(ours: Mapping[Cell, Result]) -> Iterator[Result]:
-    """Yield every row, followed by a row with the matrix product of the same runs if it was measured."""
+    rows = []
     for cell, row in ours.items():
-        yield row
+        rows.append(row)
         if (work := cell.record.work) and work.matmul_flops_per_s:
             value = repr(work.matmul_flops_per_s / 1e12)
-            yield row.model_copy(update={"model": "matmul", "value": value, "unit": "TFLOPS"})
+            rows.append(row.model_copy(update={"model": "matmul", "value": value, "unit": "TFLOPS"}))
+    explained = list(_above_own_product(ours))
+    known = [(doubt.rule, doubt.row) for doubt in explained]
+    by_rules = plausibility.doubts([*rows, *imported])
+    return [*(doubt for doubt in by_rules if (doubt.rule, doubt.row) not in known), *explained]
 
 
 def _above_own_product(ours: Mapping[Cell, Result]) -> Iterator[Doubt]:

@@ -22,13 +22,11 @@ from throughline.records import (
     PredictedCell,
     PredictedSeries,
     Predictions,
-    Summary,
     read_summary,
 )
 from throughline.report.analysis import cells
 from throughline.report.analysis.cells import Cell, Group
-from throughline.report.analysis.derived_runs import derived
-from throughline.report.analysis.differences import unlike
+from throughline.report.analysis.differences import derived, unlike
 from throughline.spec import Topology
 from throughline.spec.run import example
 from throughline.statistics import coefficient_of_variation, median
@@ -36,7 +34,6 @@ from throughline.study.section import Section
 
 EXTRAS = ("no_gradient_sync", "synthetic")
 """The derived runs that tell what a step spends."""
-NOTHING = "nothing was measured"
 WAITS = 0.05
 """If ranks wait for data for a larger share of the window than this, the input decides the throughput."""
 
@@ -84,16 +81,15 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
     every = [cell for cell in group.series(framework) if not cell.topology.simulated]
     alike, left_out = _alike(every)
     measured = [_measured(cell, groups) for cell in alike]
-    why = _why_not(group, alike)
-    job = Job(
-        group.summary.options.layout, "lookups" if _looks_up(group.summary) else "gradients", _input_limits(alike)
-    )
+    why, summary = _why_not(group, alike), group.summary
     predicted, refused = list[PredictedCell](), list[NotPredicted]()
-    for name in asked:
-        if name in {str(cell.topology) for cell in every}:
-            continue
+    for name in (name for name in asked if name not in {str(cell.topology) for cell in every}):
         answer: PredictedCell | NotPredicted = NotPredicted(topology=name, why=why)
         if not why:
+            workload = workloads.of(summary.model)
+            # Some workloads exchange in a way of their own, such as the rows of split tables.
+            looks_up = workload.own_gradient_sync(example(summary.model, workload.parameters(**summary.parameters)))
+            job = Job(summary.options.layout, "lookups" if looks_up else "gradients", _input_limits(alike))
             answer = _predicted(group, measured, Topology.parse(name), job)
         if isinstance(answer, PredictedCell):
             predicted.append(answer.model_copy(update={"warnings": [*answer.warnings, *left_out]}))
@@ -101,7 +97,7 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
             refused.append(NotPredicted(topology=name, why="; ".join([answer.why, *left_out])))
     return PredictedSeries(
         batch=group.batch,
-        precision=group.summary.precision,
+        precision=summary.precision,
         framework=framework,
         unit=group.unit,
         measured=measured,
@@ -112,29 +108,25 @@ def _series(group: Group, framework: str, groups: Sequence[Group], asked: Sequen
 
 def _alike(every: Sequence[Cell]) -> tuple[list[Cell], list[str]]:
     """Return the cells that may be compared with the largest one, which is scaled up, and what the others differ in."""
-    barred = [(cell, "; ".join(unlike(cell, every[-1]))) for cell in every]
-    why: dict[str, list[str]] = {}
-    for cell, text in barred:
-        if text:
-            why.setdefault(text, []).append(str(cell.topology))
-    return [cell for cell, text in barred if not text], [
-        f"left out: {', '.join(names)} (not comparable with {every[-1].topology}: {text})"
-        for text, names in why.items()
-    ]
+    why: dict[str, list[Cell]] = {}
+    for cell in every:
+        why.setdefault("; ".join(unlike(cell, every[-1])), []).append(cell)
+    alike, left_out = why.pop("", []), []
+    for text, others in why.items():
+        names = ", ".join(str(cell.topology) for cell in others)
+        left_out.append(f"left out: {names} (not comparable with {every[-1].topology}: {text})")
+    return alike, left_out
 
 
 def _measured(cell: Cell, groups: Sequence[Group]) -> MeasuredPoint:
     """Return what is known about the step of a measured cell."""
-    found = {extra: derived(cell, extra, groups) for extra in EXTRAS}
-    alone, unread = (there if there and not unlike(cell, there) else None for there, _ in found.values())
+    found = (derived(cell, extra, groups)[0] for extra in EXTRAS)
+    alone, unread = (there if there and not unlike(cell, there) else None for there in found)
     steps, without_input = cell.step_seconds, unread.step_seconds if unread else {}
-    network = cell.record.network
-    message = (
-        [Message(bytes=network.bytes_per_step, seconds=network.seconds)]
-        if network and network.bytes_per_step and network.seconds
-        else []
-    )
     pairs = [steps[repeat] - without_input[repeat] for repeat in steps.keys() & without_input.keys()]
+    network, message = cell.record.network, list[Message]()
+    if network and network.bytes_per_step and network.seconds:
+        message = [Message(bytes=network.bytes_per_step, seconds=network.seconds)]
     return MeasuredPoint(
         topology=str(cell.topology),
         global_batch=cell.record.global_batch,
@@ -181,25 +173,18 @@ def _why_not(group: Group, alike: Sequence[Cell]) -> str:
         return "a run is a whole job, whose evaluations and checkpoints do not grow as a step does"
     if not summary.options.gradient_sync:
         return "its ranks do not exchange gradients, so they do not train one model together"
-    if not alike:
-        simulated = any(cell.topology.simulated for cell in group.measured)
-        return "its nodes are simulated on one machine, which says nothing about several" if simulated else NOTHING
-    return ""
-
-
-def _looks_up(summary: Summary) -> bool:
-    """True if the workload exchanges in a way of its own, such as the rows of split tables."""
-    workload = workloads.of(summary.model)
-    return workload.own_gradient_sync(example(summary.model, workload.parameters(**summary.parameters)))
+    if alike:
+        return ""
+    if any(cell.topology.simulated for cell in group.measured):
+        return "its nodes are simulated on one machine, which says nothing about several"
+    return "nothing was measured"
 
 
 def _input_limits(cells: Sequence[Cell]) -> str | None:
     """Say how long ranks wait for data, if that decides the throughput of one of these cells."""
-    waits = {cell.topology: cell.record.loader_stall_share for cell in cells if cell.record.loader_stall_share}
-    if not waits or max(waits.values()) <= WAITS:
-        return None
+    waits = {cell.topology: cell.record.loader_stall_share or 0.0 for cell in cells}
     where = max(waits, key=lambda topology: waits[topology])
-    return f"ranks wait {percent(waits[where])} of the window for data on {where}"
+    return f"ranks wait {percent(waits[where])} of the window for data on {where}" if waits[where] > WAITS else None
 
 
 def in_words(series: PredictedSeries, cell: PredictedCell) -> str:

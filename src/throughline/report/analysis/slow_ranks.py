@@ -10,7 +10,7 @@ among the k slowest of all n repeats with a probability of (k / N)^n. A verdict 
 and figures of the cell together. A single repeat can give none.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pandas as pd
@@ -19,13 +19,11 @@ from throughline import outliers, statistics
 from throughline.outliers import Peers, Standing
 from throughline.records import RankFigures
 from throughline.report.analysis.cells import Cell, Group
-from throughline.report.analysis.derived_runs import derived
+from throughline.report.analysis.differences import derived
 
 SOLO, PRODUCT = "solo_step_s", "matmul_flops_per_s"
 SURE = 0.05
 """The probability that equal ranks of a cell come in the same place by chance, repeat after repeat."""
-NO_SOLO = "only runs without exchange time each rank by itself (extra no_gradient_sync)"
-NO_PRODUCT = "the records have no matrix product of each rank"
 
 
 @dataclass(frozen=True)
@@ -68,17 +66,21 @@ class RankStanding:
         return min((distance for distance in known if distance is not None), default=0.0)
 
 
+Frames = dict[str, pd.DataFrame]
+"""Each known figure of the ranks of a cell, with a row for each rank and a column for each repeat."""
+
+
 def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[RankStanding]:
     """Return every rank of every cell with several ranks, if something is known of them by themselves."""
     everything = list(everything)
     cells = [cell for group in groups if group.exchanges for cell in group.measured]
-    known = {cell: found for cell in cells if (found := _known(cell, everything)).frames}
+    known = {cell: found for cell in cells if (found := _known(cell, everything))[1]}
     judged = outliers.judge({
         (cell, figure): Peers(_by_rank(frame), less=figure == SOLO)
-        for cell, ranks in known.items()
-        for figure, frame in ranks.frames.items()
+        for cell, (_, frames) in known.items()
+        for figure, frame in frames.items()
     })  # fmt: skip
-    return [standing for cell, ranks in known.items() for standing in _of_cell(cell, ranks, judged)]
+    return [standing for cell, (ranks, frames) in known.items() for standing in _of_cell(cell, ranks, frames, judged)]
 
 
 def _by_rank(frame: pd.DataFrame) -> dict[int, dict[int, float]]:
@@ -86,40 +88,34 @@ def _by_rank(frame: pd.DataFrame) -> dict[int, dict[int, float]]:
     return {int(str(rank)): {int(str(k)): v for k, v in row.dropna().items()} for rank, row in frame.iterrows()}
 
 
-@dataclass(frozen=True)
-class _Ranks:
-    """The ranks of a cell. frames: each known figure, with a row for each rank and a column for each repeat."""
-
-    places: Sequence[RankFigures]
-    frames: dict[str, pd.DataFrame]
-
-
-def _known(cell: Cell, everything: Iterable[Group]) -> _Ranks:
-    """Return what is known of a cell's ranks, with and without exchange."""
+def _known(cell: Cell, everything: Iterable[Group]) -> tuple[Sequence[RankFigures], Frames]:
+    """Return a cell's ranks, and what is known of them with and without exchange."""
     alone, unlike = derived(cell, "no_gradient_sync", everything)
     records = {SOLO: alone.record} if alone and not unlike else {}
     records[PRODUCT] = cell.record
-    found = {}
+    frames: Frames = {}
     for figure, record in records.items():
         values = {rank.rank: known for rank in record.ranks or () if (known := getattr(rank, figure))}
         if values:
-            found[figure] = pd.DataFrame(values, index=range(1, record.n + 1), dtype=float).T
-    return _Ranks(next((record.ranks for record in records.values() if record.ranks), ()), found)
+            frames[figure] = pd.DataFrame(values, index=range(1, record.n + 1), dtype=float).T
+    return next((record.ranks for record in records.values() if record.ranks), ()), frames
 
 
-def _of_cell(cell: Cell, ranks: _Ranks, judged: dict[tuple[Cell, str], dict[int, Standing]]) -> Iterable[RankStanding]:
-    frames, owns = ranks.frames, dict[str, dict[int, Own]]()
-    tests = len(ranks.places) * len(frames)
+def _of_cell(
+    cell: Cell, ranks: Sequence[RankFigures], frames: Frames, judged: dict[tuple[Cell, str], dict[int, Standing]]
+) -> Iterator[RankStanding]:
+    owns = dict[str, dict[int, Own]]()
     for figure, frame in frames.items():
         less, places = figure == SOLO, dict(judged[cell, figure])
         for number, place in places.items():
             if less and unequal_work(cell.group):
                 place = replace(place, p=None, p_holm=None, slow=False)
-            places[number] = replace(place, slow=place.slow and tests * chance(frame, number, less) < SURE)
+            by_chance = len(ranks) * len(frames) * chance(frame, number, less)
+            places[number] = replace(place, slow=place.slow and by_chance < SURE)
         slow = [number for number, place in places.items() if place.slow]
         owns[figure] = {number: _own(frame, place, number, slow, less) for number, place in places.items()}
     waits = (frames[SOLO].max() - frames[SOLO]).median(axis=1).to_dict() if SOLO in frames else {}
-    for rank in ranks.places:
+    for rank in ranks:
         solo, product = (owns.get(figure, {}).get(rank.rank) for figure in (SOLO, PRODUCT))
         yield RankStanding(cell, rank.rank, rank.node, rank.device, solo, product, waits.get(rank.rank))
 
@@ -145,7 +141,7 @@ def _own(values: pd.DataFrame, standing: Standing, rank: int, slow: list[int], l
     """Return a rank's standing with the range of its distances: in each repeat from the others that are not slow."""
     others = [other for other in values.index if other != rank and other not in slow] or list(values.index)
     middle, own = values.loc[others].median(), values.loc[rank]
-    distances = ((middle / own if less else own / middle) - 1)[middle > 0].dropna()
-    several = len(distances) > 1
-    ends = (float(distances.to_numpy().min()), float(distances.to_numpy().max())) if several else None
-    return Own(standing, ends, statistics.range_coverage(len(distances)) if several else None)
+    distances = ((middle / own if less else own / middle) - 1)[middle > 0].dropna().to_numpy()
+    if len(distances) < 2:
+        return Own(standing, None, None)
+    return Own(standing, (float(distances.min()), float(distances.max())), statistics.range_coverage(len(distances)))

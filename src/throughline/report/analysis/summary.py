@@ -5,7 +5,7 @@ configuration is refused.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError
 from throughline import ratios, statistics, workloads
 from throughline.files import UserError, snakemake, write_json
 from throughline.records import SCHEMA, CellRecord, Equivalence, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import advice, baseline, cost, facts, goals, hardware_totals, workload_figures
+from throughline.report.analysis import advice, baseline, cost, differences, goals, hardware_totals, workload_figures
 from throughline.report.analysis.baseline import Pool
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
@@ -22,14 +22,10 @@ from throughline.study.result_sections import Goals, Price
 from throughline.study.section import Section, Share
 
 FREE = {"framework", "topology", "repeat", "hosts", "program"}
-"""The keys in which the specifications of one summary's runs may differ; runs on one topology also have the same hosts,
-and those of one cell the same program."""
-
-NO_SPEEDUP = dict.fromkeys(
-    ("speedup", "efficiency", "speedup_range", "speedup_coverage", "efficiency_range")
-)  # of a cell and a baseline that ran in different environments
-
-Runs = Sequence[RunRecord]
+"""The keys in which the specifications of one summary's runs may differ; runs on one topology have the same hosts, and
+those of one cell the same program."""
+NO_SPEEDUP = dict.fromkeys(("speedup", "efficiency", "speedup_range", "speedup_coverage", "efficiency_range"))
+"""What is not known of a cell and a baseline that ran in different environments."""
 ByTopology = dict[str, list[RunRecord]]
 
 
@@ -65,7 +61,9 @@ def summarize(
     is `asked` for.
     """
     runs, terms = _read(paths, asked), terms or Terms()
-    by_framework = _grouped(runs)
+    by_framework: dict[str, ByTopology] = {run.spec.framework: {} for run in runs}
+    for run in sorted(runs, key=lambda run: (baseline.size(str(run.spec.topology)), run.spec.repeat)):
+        by_framework[run.spec.framework].setdefault(str(run.spec.topology), []).append(run)
     found = {name: equivalence.of(name, runs[0].spec.precision) if equivalence else None for name in by_framework}
     verdicts = {name: verdict for name, verdict in found.items() if verdict} if equivalence else None
     pooled = {name: {t: baseline.pool(of) for t, of in series.items()} for name, series in by_framework.items()}
@@ -77,11 +75,11 @@ def summarize(
     baselines = {name: baseline.of(series) for name, series in by_framework.items()}
     doubts = advice.about_frameworks(settings, verdicts or {})
     environment = {run.spec.framework: run.environment for run in (*reversed(runs), *reversed(kept))}  # the first kept
-    stated = {name: facts.by_key(device, about, data) for name, about in environment.items()}
-    cells = {
-        name: _series(series, baselines[name], repeats, doubts[name], terms, stated[name])
-        for name, series in pooled.items()
-    }
+    cells = {}
+    for name, series in pooled.items():
+        stated = differences.by_key(device, environment[name], data)
+        cells[name] = _series(series, baselines[name], repeats, doubts[name], terms, stated)
+    kind = device.kind if device else None
     return without_runs(
         runs[0].spec,
         unit=runs[0].unit,
@@ -91,9 +89,7 @@ def summarize(
         remarks=remarks,
         equivalence=verdicts,
         settings=settings if any(settings.values()) else None,
-        goals=(goals.judge(cells, terms.goals, device.kind if device else None, baselines) or None)
-        if terms.goals
-        else None,
+        goals=(goals.judge(cells, terms.goals, kind, baselines) or None) if terms.goals else None,
         baselines=baselines,
         margin=terms.margin,
         frameworks=cells,
@@ -102,11 +98,17 @@ def summarize(
 
 def without_runs(spec: RunSpec, **measured: Any) -> Summary:
     """Return the summary of the runs that are like `spec`, as long as none has a record; `measured` replaces fields."""
-    per_device, reasons = _batch_per_device(spec)
+    reasons = {}
+    if spec.scaling == "strong":
+        reasons["batch_size_per_device"] = "batch is of all replicas together: scaling is strong"
+    elif (devices := spec.options.layout.tensor_parallel) > 1:
+        reasons["batch_size_per_device"] = f"batch is of a replica, and {devices} devices share one"
+    elif not isinstance(spec.batch, int):
+        reasons["batch_size_per_device"] = "the program decides"
     known: dict[str, Any] = {
         "schema_": SCHEMA,
         "parameters": json_values(spec.parameters),
-        "batch_size_per_device": per_device,
+        "batch_size_per_device": None if reasons else spec.batch,
         "unit": f"{workloads.unit(spec)}/s",
         "options": spec.block_options,
         "environment": {},
@@ -126,9 +128,9 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
     if not paths:
         raise UserError("a summary needs at least one run record", next_step="name the files run<k>.json")
     records = [(path, read_run(path)) for path in paths]
-    values = [(path, facts.flat(_fixed(run.spec))) for path, run in records]
+    values = [(path, _fixed(run.spec)) for path, run in records]
     if asked:
-        _as_asked(values, facts.flat(_fixed(asked)))
+        _as_asked(values, _fixed(asked))
     _same(values)
     for topology in {run.spec.topology for _, run in records}:
         _same([(path, {"hosts": run.spec.hosts}) for path, run in records if run.spec.topology == topology])
@@ -137,22 +139,21 @@ def _read(paths: Sequence[Path], asked: RunSpec | None) -> list[RunRecord]:
         _same([(path, {"program": spec.program and json_values(spec.program)}) for path, spec in of_cell])
     seen = set()
     for path, run in records:
-        spec = run.spec
-        key = spec.framework, spec.topology, spec.repeat
-        if key in seen:
+        name = f"{run.spec.framework} {run.spec.topology} repeat {run.spec.repeat}"
+        if name in seen:
             raise UserError(
-                f"two records of {spec.framework} {spec.topology} repeat {spec.repeat}, the second is {path}",
+                f"two records of {name}, the second is {path}",
                 why="a repeat counts once",
                 next_step="name every record once",
             )
-        seen.add(key)
+        seen.add(name)
     return [run for _, run in records]
 
 
 def _fixed(spec: RunSpec) -> dict[str, Any]:
-    """Return what all runs of a summary have in common, as JSON values."""
+    """Return what all runs of a summary have in common, as JSON values by dotted keys."""
     common = {**spec.values(), "options": json_values(spec.block_options)}
-    return {key: value for key, value in common.items() if key not in FREE}
+    return differences.flat({key: value for key, value in common.items() if key not in FREE})
 
 
 def _as_asked(values: Sequence[tuple[Path, dict[str, Any]]], wanted: dict[str, Any]) -> None:
@@ -185,29 +186,6 @@ def _same(values: Sequence[tuple[Path, dict[str, Any]]]) -> None:
 
 def _unequal(one: dict[str, Any], other: dict[str, Any]) -> list[str]:
     return [key for key in one | other if one.get(key) != other.get(key)]
-
-
-def _grouped(runs: Sequence[RunRecord]) -> dict[str, ByTopology]:
-    """Map each framework to its topologies, smallest first, and each topology to its runs, sorted by repeat."""
-    groups: dict[str, ByTopology] = {}
-    for run in sorted(runs, key=lambda run: (baseline.size(str(run.spec.topology)), run.spec.repeat)):
-        groups.setdefault(run.spec.framework, {}).setdefault(str(run.spec.topology), []).append(run)
-    return {name: groups[name] for name in dict.fromkeys(run.spec.framework for run in runs)}
-
-
-def _batch_per_device(spec: RunSpec) -> tuple[int | None, dict[str, str]]:
-    """Return DLPerf's batch per device; or None with the reason, if `batch` is not that of a device."""
-    if spec.scaling == "strong":
-        reason = "batch is of all replicas together: scaling is strong"
-    elif spec.options.layout.tensor_parallel > 1:
-        reason = f"batch is of a replica, and {spec.options.layout.tensor_parallel} devices share one"
-    else:
-        return (
-            (spec.batch, {})
-            if isinstance(spec.batch, int)
-            else (None, {"batch_size_per_device": "the program decides"})
-        )
-    return None, {"batch_size_per_device": reason}
 
 
 def write(
@@ -261,35 +239,34 @@ def _series(
     for topology, pool in pools.items():
         cell = _cell(pool, repeats, base, base_runs, terms, stated)
         unlike = advice.unlike_baseline(pool.kept, base_runs, base) if topology != base else []
-        if unlike:
-            cell = cell.model_copy(update=NO_SPEEDUP)
+        cell = cell.model_copy(update=NO_SPEEDUP if unlike else {})
         warnings = [*advice.about_cell(pool.kept, cell, base), *unlike, *doubts]
         cells[topology] = cell.model_copy(update={"warnings": warnings})
     return cells
 
 
-def _cell(pool: Pool, repeats: int, base: str, base_runs: Runs, terms: Terms, stated: dict[str, Any]) -> CellRecord:
+def _cell(
+    pool: Pool, repeats: int, base: str, base_runs: Sequence[RunRecord], terms: Terms, stated: dict[str, Any]
+) -> CellRecord:
     """Return a cell's record, without warnings."""
     every, runs, spec = pool.every, pool.kept, pool.every[0].spec
-    speeds, base_speeds = _speeds(runs), _speeds(base_runs)
-    by_repeat = {run.spec.repeat: run.samples_per_s for run in runs}
-    timed = {run.spec.repeat: run for run in runs if run.samples_per_s is not None}
+    speeds, base_speeds = ([r.samples_per_s for r in of if r.samples_per_s is not None] for of in (runs, base_runs))
     n = max(repeats, *(run.spec.repeat for run in every))
+    by_repeat = {run.spec.repeat: run for run in runs if run.samples_per_s is not None}
+    timed = [by_repeat.get(repeat) for repeat in range(1, n + 1)]
     world = spec.topology.world
-    each = (
-        _batch_per_device(spec)[0]
-        if spec.program or spec.options.layout.tensor_parallel > 1
-        else spec.size.batch_per_replica
-    )
+    each = None if spec.options.layout.tensor_parallel > 1 else spec.size.batch_per_replica
+    if spec.program:
+        each = spec.batch if isinstance(spec.batch, int) and spec.scaling != "strong" else None
     middle, ideal = statistics.median(speeds), world / Topology.parse(base).world
     speedup = statistics.speedup(middle, statistics.median(base_speeds))
     interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
     rated = cost.rate(next((run.device for run in runs if run.device), None), terms.prices)
     ok = [run for run in runs if run.status == "ok"]
-    here = facts.of_run(ok[-1]) if ok else {}
+    here = differences.of_run(ok[-1]) if ok else {}
     ran_in = {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
     return CellRecord(
-        values=[by_repeat.get(repeat) for repeat in range(1, n + 1)],
+        values=[run.samples_per_s if run else None for run in timed],
         n=n,
         n_ok=len(speeds),
         median_speed=middle,
@@ -317,16 +294,11 @@ def _cell(pool: Pool, repeats: int, base: str, base_runs: Runs, terms: Terms, st
         figures=workload_figures.medians(runs),
         left_out=pool.left_out,
         cost=cost.of(middle, world, rated, terms.total_samples),
-        starts=[timed[repeat].started if repeat in timed else None for repeat in range(1, n + 1)],
-        steps_timed=[timed[repeat].steps_timed if repeat in timed else None for repeat in range(1, n + 1)],
+        starts=[run.started if run else None for run in timed],
+        steps_timed=[run.steps_timed if run else None for run in timed],
         ranks=hardware_totals.of_ranks(runs, n),
         ran_in=ran_in if ok else None,
         started=min((run.started for run in ok), default=None),
         ended=max((run.ended for run in ok), default=None),
         **hardware_totals.of(runs),
     )
-
-
-def _speeds(runs: Iterable[RunRecord]) -> list[float]:
-    """Return the throughputs of the ok runs; records with another status have none."""
-    return [run.samples_per_s for run in runs if run.samples_per_s is not None]

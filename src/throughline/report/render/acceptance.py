@@ -1,15 +1,17 @@
-"""results/acceptance.json as its page and tables show it: who is slow, and beside whom. links.py has the links."""
+"""results/acceptance.json as its page and tables show it: who is slow, beside whom, and the links between nodes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, get_args
 
-import pandas as pd
+from matplotlib.figure import Figure as Plot
+from matplotlib.patches import Rectangle
 
+from throughline import statistics
 from throughline.acceptance import verdict
-from throughline.files import write_text
 from throughline.numbers import percent, reading
 from throughline.records.acceptance import (
     Acceptance,
@@ -20,11 +22,14 @@ from throughline.records.acceptance import (
     Standing,
     name_of,
 )
-from throughline.report.render import links, tables
-from throughline.report.render.tables import NOT_KNOWN, Entry, Table
+from throughline.report.render import plots, table_files, tables
+from throughline.report.render.plots import PAGE as PAGE_THEME
+from throughline.report.render.plots import Theme
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table
 from throughline.report.topic import Topic
+from throughline.study.acceptance import PlaceKind
 
-INTRO = (
+PLACES = (
     "Every device, node and link beside its peers: the median of its repeats, its distance from the median of the "
     "others, and the range of these others. A place is called slow if it is slower than its peers by more than the "
     "tolerance, and stands out among all places and figures."
@@ -33,132 +38,241 @@ PUBLISHED = (
     "Published figures are often the best of many tries, so a sound place may reach less. The verdict does not depend "
     "on them."
 )
-COLUMNS = (
-    "place", "figure", "size", "unit", "median", "lowest_repeat", "highest_repeat", "repeats", "distance_from_others",
-    "others_lowest", "others_highest", "p", "p_holm", "limit_of_hardware", "slow",
-)  # fmt: skip
+LINKS = (
+    "The all-reduce of each pair of nodes: bus bandwidth with the largest message, and the time of the smallest one. A "
+    "node has no link to itself. The table shows what remains with smaller messages. pairs.csv has every pair at "
+    "every size."
+)
 ORDER = get_args(PlaceVerdict)
 """The order of places on the page: those that are slow or in doubt stand first."""
-
-
-def standings(acceptance: Acceptance) -> pd.DataFrame:
-    """Return a line for each place in each figure."""
-    rows = [
-        (
-            str(standing.place),
-            figure.words,
-            figure.size,
-            figure.unit,
-            standing.median,
-            standing.low,
-            standing.high,
-            len(standing.repeats),
-            standing.distance,
-            standing.others_low,
-            standing.others_high,
-            standing.p,
-            standing.p_holm,
-            figure.limit,
-            _verdict(standing),
-        )
-        for figure in acceptance.figures
-        for standing in figure.standings
-    ]
-    return pd.DataFrame(rows, columns=COLUMNS).astype({"size": "Int64"})
-
-
-def _verdict(standing: Standing) -> str:
-    return f"because of {standing.because}" if standing.verdict == "explained" else standing.verdict
-
-
-def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
-    """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
-    headings = ["where", "what is slower", "what is the cause", "what differs there"]
-    findings = tables.texts(headings, [_finding(finding) for finding in acceptance.findings])
-    notes = list(verdict.notes(acceptance))
-    yield _section(Topic("verdict", "The verdict"), findings if acceptance.findings else None, notes)
-    if acceptance.expected:
-        yield _section(Topic("expected", "What is expected"), _wanted(acceptance.expected))
-    if acceptance.published:
-        topic = Topic("published", "Beside what others have published", PUBLISHED)
-        yield _section(topic, _wanted(acceptance.published, are_promised=False))
-    if of_links := links.section(acceptance):
-        yield of_links
-    tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
-    yield _section(Topic("places", "All places", INTRO), _places(acceptance), [tolerance])
-
-
-def _section(topic: Topic, table: Table | None, remarks: Sequence[str] = ()) -> dict[str, Any]:
-    return {"topic": topic, "table": table, "plots": [], "remarks": list(remarks)}
-
-
-def _finding(finding: Finding) -> list[str | Entry]:
-    slow = []
-    for figure in finding.slow:
-        where = "" if figure.place == finding.place else f" ({figure.place})"
-        others = f"{_distance(figure.others_low)} to {_distance(figure.others_high)}"
-        slow.append(f"{figure.words}{where}: {_distance(figure.distance)} (the others: {others})")
-    facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
-    nothing = "nothing that was observed" if finding.slow else ""  # what was refused has no peers
-    return [str(finding.place), "\n".join(slow) or finding.sentence, finding.because, "\n".join(facts) or nothing]
-
-
-def _wanted(figures: Sequence[ExpectedFigure], are_promised: bool = True) -> Table:
-    """Return a line for each figure that is expected or published, beside the slowest place."""
-    rows: list[list[str | Entry]] = []
-    for figure in figures:
-        word, chip = ("short", "slower") if figure.short else ("reached", "faster")
-        if figure.reached is None:
-            word, chip = "not measured", "inconclusive"
-        size = f" ({figure.size:,})" if figure.size else ""
-        rows.append(
-            [
-                f"{name_of(figure.what, figure.figure)}{size}, {figure.at}",
-                *([Entry.words(word, chip)] if are_promised else []),
-                f"{reading(figure.expected)} {figure.unit}",
-                f"{reading(figure.reached)} {figure.unit}" if figure.reached else NOT_KNOWN,
-                figure.place or NOT_KNOWN,
-                percent(figure.share, 1) or NOT_KNOWN,
-                figure.source,
-            ]
-        )
-    verdicts = ["verdict"] if are_promised else []
-    wanted = "expected" if are_promised else "published"
-    return tables.texts(["figure", *verdicts, wanted, "slowest place", "where", "share", "source"], rows)
-
-
-def _places(acceptance: Acceptance) -> Table:
-    """Return a line for each place in each figure, those that are slow or in doubt first."""
-    limits = ["limit"] if any(figure.limit for figure in acceptance.figures) else []
-    headings = ["place", "figure", "verdict", "distance from the others", "range of the others", "median", "unit"]
-    headings += ["size (rows, elements or bytes)", "repeats", *limits]
-    lines = [(figure, standing) for figure in acceptance.figures for standing in figure.standings]
-    lines.sort(key=lambda line: ORDER.index(line[1].verdict))
-    rows = [_place(figure, standing)[: len(headings)] for figure, standing in lines]
-    return tables.texts(headings, rows)
-
-
-def _place(figure: FleetFigure, standing: Standing) -> list[str | Entry]:
-    low, high = standing.others_low, standing.others_high
-    return [
-        str(standing.place),
-        figure.words,
-        Entry.words(_verdict(standing), chip="slower" if standing.slow else ""),
-        Entry.of(standing.distance, _distance, "it has no peers"),
-        NOT_KNOWN if low is None or high is None else f"{_distance(low)} to {_distance(high)}",
-        reading(standing.median),
-        figure.unit,
-        Entry.of(figure.size, lambda size: f"{size:,}", "the figure has no size"),
-        str(len(standing.repeats)),
-        Entry.of(figure.limit, reading, "no source says what the hardware can reach"),
-    ]
+NUMBERED = 16
+"""In the matrix of so many nodes at most, each field has its figure."""
+BESIDE: dict[PlaceKind, str] = {"all": "all nodes together", "node": "inside a node"}
+"""What stands beside the pairs in the table of message sizes."""
+Line = tuple[FleetFigure, Standing]
+"""A figure, and a place in it."""
 
 
 def _distance(share: float) -> str:
     return f"{100 * share:+.1f} %"
 
 
+def _others(low: float | None, high: float | None) -> str:
+    return NOT_KNOWN if low is None or high is None else f"{_distance(low)} to {_distance(high)}"
+
+
+def _verdict(line: Line) -> Entry:
+    standing = line[1]
+    text = f"because of {standing.because}" if standing.verdict == "explained" else standing.verdict
+    return Entry.words(text, chip="slower" if standing.slow else "")
+
+
+COLUMNS = (
+    Column("place", "place", read=lambda line: str(line[1].place)),
+    Column("figure", "figure", read=lambda line: line[0].words),
+    Column("size", "size", "rows, elements or bytes", whole=True, read=lambda line: Entry.of(
+        line[0].size, "{:,}".format, "the figure has no size")),
+    Column("unit", "unit", read=lambda line: line[0].unit),
+    Column("median", "median", read=lambda line: line[1].median, show=reading),
+    Column("lowest_repeat", read=lambda line: line[1].low, forms=(CSV,)),
+    Column("highest_repeat", read=lambda line: line[1].high, forms=(CSV,)),
+    Column("repeats", "repeats", read=lambda line: len(line[1].repeats)),
+    Column("distance_from_others", "distance from the others", read=lambda line: Entry.of(
+        line[1].distance, _distance, "it has no peers")),
+    Column("others_lowest", read=lambda line: line[1].others_low, forms=(CSV,)),
+    Column("others_highest", read=lambda line: line[1].others_high, forms=(CSV,)),
+    Column(heading="range of the others", forms=(PAGE,), read=lambda line: _others(
+        line[1].others_low, line[1].others_high)),
+    Column("p", read=lambda line: line[1].p, forms=(CSV,)),
+    Column("p_holm", read=lambda line: line[1].p_holm, forms=(CSV,)),
+    Column("limit_of_hardware", "limit of the hardware", read=lambda line: Entry.of(
+        line[0].limit, reading, "no source says what the hardware can reach")),
+    Column("slow", "verdict", read=_verdict),
+)  # fmt: skip
+
+
+def sections(acceptance: Acceptance) -> Iterator[dict[str, Any]]:
+    """Yield the acceptance as the page prints it: the verdict, what is expected, the links, and all places."""
+    findings = tables.texts(list(map(_finding, acceptance.findings)))
+    yield _section(Topic("verdict", "The verdict"), findings, list(verdict.notes(acceptance)))
+    if acceptance.expected:
+        yield _section(Topic("expected", "What is expected"), tables.texts(list(map(_wanted, acceptance.expected))))
+    if acceptance.published:
+        rows = [_wanted(figure, is_promised=False) for figure in acceptance.published]
+        yield _section(Topic("published", "Beside what others have published", PUBLISHED), tables.texts(rows))
+    if of_links := links(acceptance):
+        yield of_links
+    tolerance = f"tolerance: {percent(acceptance.tolerance, 1)} (accept.tolerance)"
+    lines = sorted(_lines(acceptance), key=lambda line: ORDER.index(line[1].verdict))
+    yield _section(Topic("places", "All places", PLACES), Table.of(lines, COLUMNS).in_form(PAGE), [tolerance])
+
+
+def _lines(acceptance: Acceptance) -> list[Line]:
+    return [(figure, standing) for figure in acceptance.figures for standing in figure.standings]
+
+
+def _section(
+    topic: Topic, table: Table | None, remarks: Sequence[str] = (), drawn: Sequence[Any] = ()
+) -> dict[str, Any]:
+    return {"topic": topic, "table": table, "plots": drawn, "remarks": remarks}
+
+
+def _finding(finding: Finding) -> dict[str, str | Entry | None]:
+    slow = []
+    for figure in finding.slow:
+        where = "" if figure.place == finding.place else f" ({figure.place})"
+        others = _others(figure.others_low, figure.others_high)
+        slow.append(f"{figure.words}{where}: {_distance(figure.distance)} (the others: {others})")
+    facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
+    nothing = "nothing that was observed" if finding.slow else ""  # what was refused has no peers
+    return {
+        "where": str(finding.place),
+        "what is slower": "\n".join(slow) or finding.sentence,
+        "what is the cause": finding.because,
+        "what differs there": "\n".join(facts) or nothing,
+    }
+
+
+def _wanted(figure: ExpectedFigure, is_promised: bool = True) -> dict[str, str | Entry | None]:
+    """Return a line for a figure that is expected or published, beside the slowest place."""
+    word, chip = ("short", "slower") if figure.short else ("reached", "faster")
+    if figure.reached is None:
+        word, chip = "not measured", "inconclusive"
+    size = f" ({figure.size:,})" if figure.size else ""
+    return {
+        "figure": f"{name_of(figure.what, figure.figure)}{size}, {figure.at}",
+        **({"verdict": Entry.words(word, chip)} if is_promised else {}),
+        "expected" if is_promised else "published": f"{reading(figure.expected)} {figure.unit}",
+        "slowest place": f"{reading(figure.reached)} {figure.unit}" if figure.reached else None,
+        "where": figure.place or None,
+        "share": percent(figure.share, 1) or None,
+        "source": figure.source,
+    }
+
+
 def write(acceptance: Acceptance, places: Path, pairs: Path) -> None:
     """Write all places, and all pairs at all message sizes, as CSV with unrounded figures."""
-    for output, frame in ((places, standings(acceptance)), (pairs, links.pairs(acceptance))):
-        write_text(output, frame.to_csv(index=False, lineterminator="\n"))
+    table_files.write_csv(Table.of(_lines(acceptance), COLUMNS), places)
+    table_files.write_csv(Table.of(_pairs(acceptance), [Column(key, read=itemgetter(key)) for key in PAIR]), pairs)
+
+
+PAIR = (
+    "first_node", "second_node", "message_bytes", "bus_bandwidth_gb_per_s", "lowest_repeat", "highest_repeat",
+    "repeats", "time_us", "distance_from_others", "expected_gb_per_s", "expected_source", "share_of_expected",
+    "verdict",
+)  # fmt: skip
+"""The columns of pairs.csv."""
+
+
+def _pairs(acceptance: Acceptance) -> list[dict[str, Any]]:
+    """Return a row for each pair of nodes at each message size. Latency judges the smallest message."""
+    latency = _latency(acceptance)
+    slow = {standing.place for standing in latency.standings if standing.slow} if latency else set()
+    ranks = 2 * acceptance.devices
+    rows = []
+    for figure in _bandwidths(acceptance, "pair"):
+        size, (expected, source) = figure.size or 0, _expected(acceptance, figure)
+        is_smallest = latency is not None and latency.size == size
+        for pair in figure.standings:
+            is_slow = pair.slow or (is_smallest and pair.place in slow)
+            seconds = 2 * (ranks - 1) / ranks * size / pair.median / 1e3
+            word = "slow" if is_slow else "as its peers" if figure.judged or is_smallest else "not judged"
+            share = pair.median / expected if expected else None
+            figures = pair.median, pair.low, pair.high, len(pair.repeats), seconds, pair.distance
+            row = *pair.place.nodes, size, *figures, expected, source, share, word
+            rows.append(dict(zip(PAIR, row, strict=True)))
+    return sorted(rows, key=lambda row: [row[key] for key in PAIR[:3]])
+
+
+def _bandwidths(acceptance: Acceptance, kind: PlaceKind) -> list[FleetFigure]:
+    """Return the bus bandwidths of one kind of place, the smallest messages first."""
+    figures = [figure for figure in acceptance.figures if (figure.figure, figure.kind) == ("bus_bandwidth", kind)]
+    return sorted(figures, key=lambda figure: figure.size or 0)
+
+
+def _latency(acceptance: Acceptance) -> FleetFigure | None:
+    figures = acceptance.figures
+    return next((figure for figure in figures if (figure.figure, figure.kind) == ("latency", "pair")), None)
+
+
+def _expected(acceptance: Acceptance, figure: FleetFigure) -> tuple[float | None, str | None]:
+    """Return what is expected of a pair: what somebody promises or has published, otherwise what the hardware can."""
+    for wanted in (*acceptance.expected, *acceptance.published):
+        if (wanted.at, wanted.figure, wanted.size, wanted.unit) == ("pair", figure.figure, figure.size, figure.unit):
+            return wanted.expected, wanted.source
+    return figure.limit, figure.limit_source
+
+
+def links(acceptance: Acceptance) -> dict[str, Any] | None:
+    """Return the links as the page prints them: all message sizes, and a matrix; None if no pair was measured."""
+    figures = _bandwidths(acceptance, "pair")
+    if not figures:
+        return None
+    largest, remarks = figures[-1], []
+    expected, source = _expected(acceptance, largest)
+    if expected:
+        remarks.append(f"expected: {reading(expected)} GB/s ({source})")
+    if latency := _latency(acceptance):
+        worst = max(latency.standings, key=lambda pair: pair.median)
+        remarks.append(
+            f"time of an all-reduce of {latency.size:,} bytes: {reading(_median(latency))} {latency.unit} (median of "
+            f"the pairs), {reading(worst.median)} {latency.unit} between {worst.place} (the slowest)"
+        )
+    slow = ", ".join(str(pair.place) for pair in largest.standings if pair.slow) or "none"
+    words = f"{len(largest.standings)} pairs, {largest.unit}; slow: {slow}"
+    drawn = plots.inline(matrix(acceptance, PAGE_THEME), "links", "Links between nodes", words)
+    return _section(Topic("links", "Links between nodes", LINKS), _sizes(acceptance, figures), remarks, [drawn])
+
+
+def _sizes(acceptance: Acceptance, figures: Sequence[FleetFigure]) -> Table | None:
+    """Return a line for each message size: pairs, all nodes, and the devices inside a node."""
+    beside = {
+        words: {figure.size: reading(_median(figure)) for figure in _bandwidths(acceptance, kind)}
+        for kind, words in BESIDE.items()
+    }
+    rows = []
+    for figure in figures:
+        middle, worst = _median(figure), min(figure.standings, key=lambda pair: pair.median)
+        slowest = Entry.words(f"{reading(worst.median)} ({worst.place})", chip="slower" if worst.slow else "")
+        rows.append(
+            {
+                "message, bytes": f"{figure.size:,}",
+                f"pairs, {figures[-1].unit}": reading(middle),
+                "less than the largest message": percent(1 - middle / _median(figures[-1])),
+                "slowest pair": slowest,
+                **{words: speeds.get(figure.size) for words, speeds in beside.items() if speeds},
+            }
+        )
+    return tables.texts(rows, style="grid")
+
+
+def _median(figure: FleetFigure) -> float:
+    return statistics.median([standing.median for standing in figure.standings]) or 0.0
+
+
+def matrix(acceptance: Acceptance, theme: Theme) -> Plot:
+    """Draw a square for each pair: the fuller its colour, the faster it is. Slow pairs have a frame."""
+    nodes, figure = acceptance.nodes, _bandwidths(acceptance, "pair")[-1]
+    most = max(pair.median for pair in figure.standings)
+    side = max(3.2, min(theme.size[0], 0.45 * len(nodes) + 1.1))
+    drawn = Plot(figsize=(side, side))
+    axes = drawn.add_axes((0.7 / side, 0.5 / side, (side - 0.8) / side, (side - 1.0) / side))
+    plots.style(axes, theme, f"bus bandwidth, {figure.unit}, of pairs of nodes", "", 0.7)
+    axes.grid(visible=False)
+    axes.set_xlabel("node", color=theme.muted, fontsize=9)
+    axes.set_xlim(-0.5, len(nodes) - 0.5)
+    axes.set_ylim(len(nodes) - 0.5, -0.5)
+    axes.set_xticks(range(len(nodes)), [str(node) for node in nodes])
+    axes.set_yticks(range(len(nodes)), [f"node {node}" for node in nodes])
+    at = {node: place for place, node in enumerate(nodes)}
+    for pair in figure.standings:
+        first, second = (at[node] for node in pair.place.nodes)
+        for x, y in ((first, second), (second, first)):
+            corner, alpha = (x - 0.46, y - 0.46), 0.1 + 0.6 * pair.median / most
+            axes.add_patch(Rectangle(corner, 0.92, 0.92, facecolor=theme.colour(0), alpha=alpha, lw=0))
+            if pair.slow:
+                axes.add_patch(Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=theme.colour(1), lw=2))
+            if len(nodes) <= NUMBERED:
+                text: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 7, "color": theme.ink}
+                axes.text(x, y, reading(pair.median), weight="bold" if pair.slow else "normal", **text)
+    return drawn

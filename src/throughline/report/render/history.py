@@ -3,9 +3,9 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 from matplotlib.figure import Figure as Plot
@@ -13,10 +13,10 @@ from matplotlib.ticker import FuncFormatter
 
 from throughline import statistics
 from throughline.numbers import reading
-from throughline.records.compared import Compared, ComparedArchive, Difference
+from throughline.records.compared import Compared, ComparedArchive, ComparedCell, ComparedKind, Difference
 from throughline.report.render import plots
 from throughline.report.render.plots import PAGE, Theme
-from throughline.report.render.tables import Table, texts
+from throughline.report.render.tables import texts
 from throughline.report.topic import Topic
 
 LINES, PARTS, TICKS = 10, 6, 3
@@ -28,17 +28,16 @@ INTRO = (
     "measurements. The plot shows how far the median of each cell is from its first measurement. A bar reaches from "
     "the slowest to the fastest repeat. A dashed line has the number of its change in the table."
 )
-HEADINGS = ("measurement", "began", "the present results are", "version", "change", "what changed before it")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Measurement:
-    """The present results, or those of an archive. change: its number, if something changed before it."""
+    """The present results, or those of an archive. changed: what changed before it; change: the number of that."""
 
     name: str
     started: str
     archive: ComparedArchive | None = None
-    changed: Sequence[str] = ()
+    changed: dict[str, None] = field(default_factory=dict)
     change: int = 0
 
     @property
@@ -59,7 +58,7 @@ class Look:
 
     @property
     def median(self) -> float:
-        return statistics.median(list(self.repeats)) or math.nan
+        return statistics.median(self.repeats) or math.nan
 
 
 Histories = Mapping[str, Sequence[Look]]
@@ -70,8 +69,13 @@ def section(compared: Compared) -> dict[str, Any]:
     """Return the history as the page prints it."""
     timeline = measurements(compared)
     every = histories(compared, timeline)
-    timeline = _with_changes(timeline, every)
-    shown = dict(sorted(every.items(), key=lambda entry: -_largest_change(entry[1]))[:LINES])
+    _note_changes(timeline, every)
+
+    def largest_change(name: str) -> float:
+        medians = [look.median for look in every[name]]
+        return math.log(max(medians) / min(medians))
+
+    shown = {name: every[name] for name in sorted(every, key=largest_change, reverse=True)[:LINES]}
     remarks = [f"{archive.name}: {text}." for archive in compared.archives for text in archive.unreadable]
     if len(every) > LINES:
         remarks.append(f"The plot has the {LINES} of {len(every)} cells that changed most.")
@@ -80,9 +84,21 @@ def section(compared: Compared) -> dict[str, Any]:
         f"{name}: {', '.join(f'{timeline[look.at].name} {reading(look.median)}' for look in looks)}"
         for name, looks in shown.items()
     )
+    rows = []
+    for one in timeline:
+        more = f"; and {len(one.changed) - PARTS} more (results/compare.json)" if len(one.changed) > PARTS else ""
+        rows.append(
+            {
+                "measurement": one.name,
+                "began": one.day,
+                "the present results are": outcome(one.archive) if one.archive else "",
+                "version": (one.archive and one.archive.version) or "",
+                "change": str(one.change or ""),
+                "what changed before it": "; ".join([*one.changed][:PARTS]) + more,
+            }
+        )
     drawn = plots.inline(draw(shown, timeline, PAGE), "history", "Over time", words)
-    topic = Topic("history", "Over time", INTRO)
-    return {"topic": topic, "table": _table(timeline), "plots": [drawn], "remarks": remarks}
+    return {"topic": Topic("history", "Over time", INTRO), "table": texts(rows), "plots": [drawn], "remarks": remarks}
 
 
 def measurements(compared: Compared) -> list[Measurement]:
@@ -100,46 +116,29 @@ def histories(compared: Compared, timeline: Sequence[Measurement]) -> Histories:
     """Return the looks at every cell that the present results have, and at each kind of measurement of acceptances."""
     places, found = {one.name: place for place, one in enumerate(timeline)}, dict[str, list[Look]]()
     for archive in compared.archives:
-        everywhere = {id(cell): [*archive.differs, *cell.differs] for cell in archive.cells}
-        accepted = archive.acceptance
-        for one in (*archive.cells, *(accepted.kinds if accepted else ())):
-            differs = everywhere.get(id(one), accepted.differs if accepted else ())
+        both: list[tuple[ComparedCell | ComparedKind, list[Difference]]]
+        both = [(cell, [*archive.differs, *cell.differs]) for cell in archive.cells]
+        if archive.acceptance:
+            both += [(kind, archive.acceptance.differs) for kind in archive.acceptance.kinds]
+        for one, differs in both:
             looks = found.setdefault(one.name, [Look(places["here"], one.ours)])
             looks.append(Look(places[archive.name], one.theirs, differs))
     return {name: sorted(looks, key=lambda look: look.at) for name, looks in found.items()}
 
 
-def _with_changes(timeline: Sequence[Measurement], every: Histories) -> list[Measurement]:
-    """Return the measurements with what changed before each, in any cell.
+def _note_changes(timeline: Sequence[Measurement], every: Histories) -> None:
+    """Note and number what changed before each measurement, in any cell.
 
     A look knows its differences from the present results. A fact that is none of them has the present value.
     """
-    changed: list[dict[str, None]] = [{} for _ in timeline]
     for before, after in (pair for looks in every.values() for pair in pairwise(looks)):
         then, now = ({fact.name: fact for fact in look.differs} for look in (before, after))
         for name, fact in (then | now).items():
             old, new = (facts[name].there if name in facts else fact.here for facts in (then, now))
             if old != new:
-                changed[after.at][f"{name} from {old} to {new}"] = None
-    numbers = accumulate(map(bool, changed))
-    return [
-        replace(one, changed=list(texts), change=number if texts else 0)
-        for one, texts, number in zip(timeline, changed, numbers, strict=True)
-    ]
-
-
-def _largest_change(looks: Sequence[Look]) -> float:
-    medians = [look.median for look in looks]
-    return math.log(max(medians) / min(medians))
-
-
-def _table(timeline: Sequence[Measurement]) -> Table:
-    rows = []
-    for one in timeline:
-        more = f"; and {len(one.changed) - PARTS} more (results/compare.json)" if len(one.changed) > PARTS else ""
-        told = [outcome(one.archive), one.archive.version or ""] if one.archive else ["", ""]
-        rows.append([one.name, one.day, *told, str(one.change or ""), "; ".join(one.changed[:PARTS]) + more])
-    return texts(HEADINGS, rows)
+                timeline[after.at].changed[f"{name} from {old} to {new}"] = None
+    for number, one in enumerate((one for one in timeline if one.changed), start=1):
+        one.change = number
 
 
 def draw(shown: Histories, timeline: Sequence[Measurement], theme: Theme) -> Plot:
@@ -147,38 +146,29 @@ def draw(shown: Histories, timeline: Sequence[Measurement], theme: Theme) -> Plo
     figure, axes = plots.blank(theme, "Change since the first measurement", "")
     axes.set_xlabel("")
     axes.axhline(0, color=theme.muted, lw=0.8, zorder=1)
-    names, labels = _short(list(shown)), []
-    for index, (name, looks) in enumerate(zip(names, shown.values(), strict=True)):
-        first, colour, marker = looks[0].median, theme.colour(index), theme.marker(index)
+    shared = set.intersection(*(set(name.split()) for name in shown)) if len(shown) > 1 else set()
+    labels = []
+    for index, (name, looks) in enumerate(shown.items()):
+        colour, marker = theme.colour(index), theme.marker(index)
         at = [look.at + 0.03 * (index - (len(shown) - 1) / 2) for look in looks]  # no line hides another
-        low, middle, high = (
-            [100 * (speed / first - 1) for speed in speeds]
-            for speeds in zip(*((min(look.repeats), look.median, max(look.repeats)) for look in looks), strict=True)
-        )
+        ends = ((min(look.repeats), look.median, max(look.repeats)) for look in looks)
+        low, middle, high = ([100 * (v / looks[0].median - 1) for v in values] for values in zip(*ends, strict=True))
         axes.plot(at, middle, marker=marker, ls=plots.dashes(marker), color=colour, ms=5, lw=1.4, zorder=3)
         axes.vlines(at, low, high, color=colour, lw=1.0, alpha=0.6, zorder=2)
-        labels.append((at[-1], middle[-1], name, f"{middle[-1]:+.1f} %", colour, marker))
+        short = " ".join(word for word in name.split() if word not in shared) or name
+        labels.append((at[-1], middle[-1], short, f"{middle[-1]:+.1f} %", colour, marker))
     axes.set_ylim(axes.get_ylim())
     axes.set_xlim(-0.4, len(timeline) - 0.6)
-    step, last = math.ceil(len(timeline) / TICKS), len(timeline) - 1
-    ticks = [place for place in range(len(timeline)) if (last - place) % step == 0]
-    axes.set_xticks(ticks, [f"{_cut(timeline[place].name)}\n{timeline[place].day}" for place in ticks])
+    ticks = range(len(timeline) - 1, -1, -math.ceil(len(timeline) / TICKS))
+    names = (name if len(name) <= NAME else f"{name[: NAME - 3]}..." for name in (timeline[at].name for at in ticks))
+    axes.set_xticks(ticks, [f"{name}\n{timeline[at].day}" for name, at in zip(names, ticks, strict=True)])
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.4g} %" if value else "0 %"))
-    for place, one in ((place - 0.5, one) for place, one in enumerate(timeline) if one.change):
-        axes.axvline(place, color=theme.muted, ls=(0, (3, 3)), lw=0.9, zorder=1)
-        look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": theme.muted}
-        axes.annotate(str(one.change), (place, 1.0), xycoords=("data", "axes fraction"), **look)
+    for place, one in enumerate(timeline):
+        if one.change:
+            axes.axvline(place - 0.5, color=theme.muted, ls=(0, (3, 3)), lw=0.9, zorder=1)
+            look: dict[str, Any] = {"ha": "center", "va": "bottom", "fontsize": 8, "color": theme.muted}
+            axes.annotate(str(one.change), (place - 0.5, 1.0), xycoords=("data", "axes fraction"), **look)
     return plots.finish(figure, axes, labels, theme, "")
-
-
-def _short(names: Sequence[str]) -> list[str]:
-    """Return the names without the words that all of them have."""
-    shared = set.intersection(*(set(name.split()) for name in names)) if len(names) > 1 else set()
-    return [" ".join(word for word in name.split() if word not in shared) or name for name in names]
-
-
-def _cut(name: str) -> str:
-    return name if len(name) <= NAME else f"{name[: NAME - 3]}..."
 
 
 def outcome(archive: ComparedArchive) -> str:

@@ -28,10 +28,6 @@ INTRO = (
     "rule. The speedup is relative to the same framework, model, precision and batch on one device, if there is such "
     "a log."
 )
-HEADER = [
-    "framework", "model", "precision", "batch per device", "devices", "throughput", "unit", "speedup", "",
-    "implausible", "file", "rule",
-]  # fmt: skip
 
 
 def _alike(run: ImportedRun) -> tuple[Any, ...]:
@@ -63,10 +59,15 @@ def rows(imported: Imported) -> list[dict[str, Any]]:
     return listed
 
 
+HEADER = (
+    "framework", "model", "precision", "batch per device", "devices", "throughput", "unit", "speedup", "",
+    "implausible", "file", "rule",
+)  # fmt: skip
+
+
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return a line for each run, then a line for each file without a run."""
-    read: list[list[str | Entry]] = []
-    unread: list[list[str | Entry]] = []
+    read, unread = list[list[str | Entry]](), list[list[str | Entry]]()
     for row in rows:
         if row["status"] == "ok":
             facts = (row[key] for key in ("framework", "model", "precision", "batch_size_per_device", "devices"))
@@ -77,7 +78,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
         else:
             status = Entry.words(row["status"].replace("_", " "), chip="unsupported")
             unread.append([row["kind"] or "", *[""] * 7, status, "", row["file"], row["reason"] or ""])
-    return tables.texts(HEADER, [*read, *unread])
+    lines = [dict(zip(HEADER, line, strict=True)) for line in [*read, *unread]]
+    return tables.texts(lines) or Table([], [])
 
 
 def drawings(imported: Imported) -> Iterator[Drawing]:
@@ -116,8 +118,8 @@ def _draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Plot:
         named = replace(line, name=shorten(line.name, NAMED_AT_MOST, placeholder=" ..."))
         labels.append(plots.line(axes, named, theme.colour(index), theme, theme.marker(index)))
     topologies = [point.topology for line in lines for point in line.points]
-    worlds = sorted({topology.world for topology in topologies})
     plots.device_axis(axes, topologies)
+    worlds = sorted({topology.world for topology in topologies})
     axes.set_xticks(worlds, list(map(str, worlds)))
     return plots.finish(figure, axes, labels, theme, f"hollow: {IMPORTED}, not measured here")
 
@@ -147,8 +149,7 @@ def outcome(imported: Imported) -> str:
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
     listed, whole = rows(imported), ("batch_size_per_device", "gradient_accumulation", "devices", "nodes")
-    csv = table_files.csv(tables.records(listed, whole))
-    write_text(folder / "throughput.csv", csv.to_csv(index=False, lineterminator="\n"))
+    table_files.write_csv(tables.records(listed, whole), folder / "throughput.csv")
     heading, notes = f"{imported.name}, {IMPORTED}", [INTRO, outcome(imported)]
     text = replace(table(listed), heading=heading, notes=notes, forms=(TEXT,))
     write_text(folder / "throughput.md", table_files.markdown(text))

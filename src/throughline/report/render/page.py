@@ -20,42 +20,19 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from throughline import records
 from throughline.files import UserError, json_text, snakemake, write_text
-from throughline.records import (
-    Compared,
-    Imported,
-    MaxBatch,
-    Predictions,
-    Result,
-    Summary,
-    read_compared,
-    read_imported,
-    read_max_batch,
-    read_predictions,
-    read_summary,
-)
+from throughline.records import Compared, Imported, MaxBatch, Predictions, Result, Summary
 from throughline.records.acceptance import Acceptance
 from throughline.report import answers
-from throughline.report.analysis import derived_runs
+from throughline.report.analysis import goals
 from throughline.report.analysis.cells import Asked, Group, groups
 from throughline.report.analysis.summary import summarize
 from throughline.report.analysis.titles import switches
-from throughline.report.render import (
-    acceptance,
-    archives,
-    framework_table,
-    head,
-    imports,
-    markup,
-    missing_figures,
-    overview,
-    run_environment,
-    sparks,
-    tables,
-)
+from throughline.report.render import acceptance, cell_columns, compared, imports, run_environment, run_logs, tables
 from throughline.report.render.plots import PAGE, inline
-from throughline.report.render.run_logs import RunLogs
-from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.render.table_files import one_line
+from throughline.report.topic import Drawing, Scope
 from throughline.report.topics import TOPICS, convergence, throughput
 from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
@@ -96,20 +73,19 @@ def collect(
                 values[path] = read(path)
             except (UserError, OSError, ValueError) as error:
                 reason = error.why if isinstance(error, UserError) and error.why else str(error)
-                unreadable.append((os.path.relpath(path, results), markup.one_line(reason)))
+                unreadable.append((os.path.relpath(path, results), one_line(reason)))
         return values
 
+    others = [path for path in sorted(results.glob("*/bz*_*.json")) if path.absolute() not in present]
     return Results(
-        readable(summaries, read_summary),
-        readable(
-            (path for path in sorted(results.glob("*/bz*_*.json")) if path.absolute() not in present), read_summary
-        ),
-        unreadable,
-        [*readable(sorted(results.glob("*/max_*_*.json")), read_max_batch).values()],
-        [*readable(sorted(results.glob("*/convergence_*.json")), convergence.read).values()],
-        [*readable(imports, read_imported).values()],
-        [*readable(archives, read_compared).values()],
-        [*readable(predictions, read_predictions).values()],
+        present=readable(summaries, records.read_summary),
+        earlier=readable(others, records.read_summary),
+        unreadable=unreadable,
+        largest=[*readable(sorted(results.glob("*/max_*_*.json")), records.read_max_batch).values()],
+        checks=[*readable(sorted(results.glob("*/convergence_*.json")), convergence.read).values()],
+        imports=[*readable(imports, records.read_imported).values()],
+        archives=[*readable(archives, records.read_compared).values()],
+        predictions=[*readable(predictions, records.read_predictions).values()],
     )
 
 
@@ -131,7 +107,7 @@ def write(
 
 def write_comparison(compared: Path, output: Path) -> None:
     """Write a page that has nothing but results/compare.json."""
-    write_text(output, render(Results(archives=[read_compared(compared)]), [], None, output))
+    write_text(output, render(Results(archives=[records.read_compared(compared)]), [], None, output))
 
 
 def write_acceptance(accepted: Acceptance, output: Path) -> None:
@@ -147,15 +123,14 @@ def write_incomplete(results: Path, asked: Sequence[Asked], output: Path) -> int
     """
     collected, count = Results(), 0
     for cell in asked:
-        spec = cell.spec
-        folder = results / spec.benchmark / f"bz{spec.batch}_{spec.precision}"
-        records = sorted(folder.glob("*/*/run*.json"))
-        count += len(records)
-        if records:
+        folder = results / cell.spec.benchmark / f"bz{cell.spec.batch}_{cell.spec.precision}"
+        runs = sorted(folder.glob("*/*/run*.json"))
+        count += len(runs)
+        if runs:
             try:
-                collected.present[folder.with_suffix(".json")] = summarize(records, cell.repeats)
+                collected.present[folder.with_suffix(".json")] = summarize(runs, cell.repeats)
             except UserError as error:
-                collected.unreadable.append((f"{spec.benchmark}/{folder.name}", markup.one_line(str(error))))
+                collected.unreadable.append((f"{cell.spec.benchmark}/{folder.name}", one_line(str(error))))
     if count:
         write_text(output, render(collected, [], asked, output))
     return count
@@ -166,10 +141,12 @@ def render(
 ) -> str:
     """Return the page as HTML text. Its links are relative to `output`."""
     now, before = groups(results.present.values(), asked), groups(results.earlier.values())
-    logs = RunLogs.of({**results.earlier, **results.present}, output)
-    here = logs.behind(results.present)
+    logs = run_logs.RunLogs.of({**results.earlier, **results.present}, output)
+    here, summaries = logs.behind(results.present), [*results.present.values(), *results.earlier.values()]
     imported = [row for source in results.imports for row in source.results().values()]
     script = (HERE / "report.js").read_text(encoding="utf-8")
+    of_archives = [section for found in results.archives for section in compared.sections(found)]
+    of_acceptances = [section for found in results.accepted for section in acceptance.sections(found)]
     return (
         _environment()
         .get_template("report.html.j2")
@@ -181,26 +158,23 @@ def render(
             earlier=_benchmarks(results, before, imported, "earlier-"),
             note=note,
             imports=list(map(imports.section, results.imports)),
-            archives=[
-                *(section for found in results.archives for section in archives.sections(found)),
-                *(section for found in results.accepted for section in acceptance.sections(found)),
-            ],
+            archives=of_archives + of_acceptances,
             accepted=results.accepted,
             snakemake=snakemake,
             results=lambda group: throughput.results(group, logs.address),
-            overview=overview.table,
+            overview=cell_columns.overview,
             traces=logs.step_times,
             unreadable=results.unreadable,
-            environments=run_environment.environments([*results.present.values(), *results.earlier.values()]),
+            environments=run_environment.environments(summaries),
             data=run_environment.data(manifests),
             span=run_environment.span(here),
             configurations=run_environment.configurations(here),
             commits=run_environment.commits(here),
             repository=run_environment.repository(),
             devices=list(dict.fromkeys(name for group in now for name in group.devices)),
-            issues=missing_figures.cells(now),
-            counts=missing_figures.counts(now),
-            frameworks=framework_table.table([*results.present.values(), *results.earlier.values()]),
+            issues=cell_columns.without_figure(now),
+            counts=cell_columns.counts(now),
+            frameworks=run_environment.frameworks(summaries),
         )
     )
 
@@ -214,7 +188,7 @@ def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    filters = (switches, download, code, sparks.trace, sparks.span_of)
+    filters = (switches, download, code, run_logs.trace, run_logs.span_of)
     environment.filters |= {function.__name__: function for function in filters}
     return environment
 
@@ -229,13 +203,16 @@ def _benchmarks(
     entries: dict[str, dict[str, Any]] = {}
     names = dict.fromkeys(group.benchmark for group in every)
     for name in sorted(names, key=lambda name: name != block_name(name)):
-        largest = [search for search in results.largest if search.benchmark == name]
-        judged = [check for check in results.checks if check.verdict.spec.benchmark == name]
-        own_groups = [group for group in every if group.benchmark == name]
-        predicted = next((made for made in results.predictions if made.benchmark == name), None)
-        entry = _benchmark(Scope(own_groups, every, largest, judged, imported, predicted), prefix)
-        origin = entries.get(block_name(name))
-        if origin:
+        scope = Scope(
+            [group for group in every if group.benchmark == name],
+            every,
+            [search for search in results.largest if search.benchmark == name],
+            [check for check in results.checks if check.verdict.spec.benchmark == name],
+            imported,
+            next((made for made in results.predictions if made.benchmark == name), None),
+        )
+        entry = _benchmark(scope, prefix)
+        if origin := entries.get(block_name(name)):
             origin["derived"].append(entry)
         else:
             entries[name] = entry
@@ -244,10 +221,9 @@ def _benchmarks(
 
 def download(content: Summary | str) -> str:
     """Return a link that holds a summary, or a YAML text: the browser saves it without a server or JavaScript."""
-    if isinstance(content, str):
-        kind, text = "yaml", content
-    else:
-        kind, text = "json", json_text(content.model_dump(by_alias=True))
+    kind, text = (
+        ("yaml", content) if isinstance(content, str) else ("json", json_text(content.model_dump(by_alias=True)))
+    )
     return f"data:application/{kind};base64," + base64.b64encode(text.encode()).decode()
 
 
@@ -259,48 +235,39 @@ def code(text: str) -> Markup:
 def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     """Return one benchmark as the template prints it: its headline, its groups, and a section for each topic."""
     identity = re.sub(r"[^a-z0-9_-]", "-", f"{prefix}{scope.benchmark}".lower())
-    drawings = {topic.name: [drawing for drawing in drawn(topic, scope) if drawing.on_page] for topic in TOPICS}
-    beside = [drawing for every in drawings.values() for drawing in every]
-    sections = (_section(topic, scope, identity, drawings[topic.name]) for topic in TOPICS)
+
+    def plots(drawings: Iterable[Drawing], group: Group | None) -> list[Markup]:
+        """Draw the plots that stand beside the table of `group`; None: the plots that stand beside no table."""
+        return [
+            inline(drawing.draw(PAGE), f"{identity}-{drawing.name}", drawing.title, drawing.words)
+            for drawing in drawings
+            if drawing.group is group
+        ]
+
+    beside, sections = list[Drawing](), []
+    for topic in TOPICS:
+        drawings = [drawing for drawing in drawn(topic, scope) if drawing.on_page]
+        table, alone = topic.table(scope), plots(drawings, None)
+        shown = table.in_form(tables.PAGE) if table and table.tells else None
+        beside += drawings
+        if shown or alone:
+            sections.append({"topic": topic, "table": shown, "plots": alone, "remarks": scope.marks})
     summaries = [group.summary for group in scope.groups]
     devices = list(dict.fromkeys(name for group in scope.groups for name in group.devices))
     return {
         "id": identity,
         "name": scope.benchmark,
         "derived": [],
-        "overview": list(overview.best_cells(scope, identity)),
-        "headline": " ".join(derived_runs.sentences(scope.groups, scope.everything)) or answers.headline(scope),
+        "overview": list(cell_columns.best_cells(scope, identity)),
+        "headline": answers.derived(scope) or answers.headline(scope),
         "answers": answers.answers(scope),
         "figures": answers.figures(scope.best),
-        "goals": head.judged(scope.groups),
-        "settings": head.settings(summaries[0], devices) if summaries else [],
+        "goals": goals.over_groups(scope.groups),
+        "settings": run_environment.setup(summaries[0], devices) if summaries else [],
         "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),
         "groups": [
-            (group, _plots(beside, identity, group), [note for topic in TOPICS for note in topic.notes(scope, group)])
+            (group, plots(beside, group), [note for topic in TOPICS for note in topic.notes(scope, group)])
             for group in scope.groups
         ],
-        "sections": [section for section in sections if section],
+        "sections": sections,
     }
-
-
-def _section(topic: Topic, scope: Scope, identity: str, drawings: Sequence[Drawing]) -> dict[str, Any] | None:
-    """Return a topic's own section on the page; None if the topic has nothing to show there."""
-    table, plots = topic.table(scope), _plots(drawings, identity, None)
-    shown = table.in_form(tables.PAGE) if table and table.tells else None
-    if not (shown or plots):
-        return None
-    return {
-        "topic": topic,
-        "table": shown,
-        "plots": plots,
-        "remarks": scope.marks,
-    }
-
-
-def _plots(drawings: Iterable[Drawing], identity: str, group: Group | None) -> list[Markup]:
-    """Draw the plots that stand beside the table of `group`; None: the plots that stand beside no table."""
-    return [
-        inline(drawing.draw(PAGE), f"{identity}-{drawing.name}", drawing.title, drawing.words)
-        for drawing in drawings
-        if drawing.group is group
-    ]

@@ -1,8 +1,8 @@
-"""Where and when the runs were measured, for the report: environments, data, configurations, commits and times."""
+"""How, where and when the runs were measured: setup, environments, frameworks, data, configurations, commits, times."""
 
 import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,19 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from throughline import frameworks as every_framework
+from throughline import statistics, workloads
 from throughline.corpus import manifest as corpus_manifest
+from throughline.frameworks import reference
+from throughline.frameworks.description import FEATURES
+from throughline.installation import recipe
+from throughline.numbers import percent
 from throughline.records import RunRecord, Summary
-from throughline.report.analysis import facts as known_facts
+from throughline.report.analysis import workload_figures as workload
+from throughline.report.analysis.differences import flat
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
+from throughline.versions import MARK, base
 
 CITATION = Path(__file__).parents[4] / "CITATION.cff"
 NAMES = {
@@ -43,8 +51,51 @@ NAMES = {
     "commit": "commit of Throughline",
     "tree_clean": "uncommitted changes",
 }
+BUILT_FOR = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "horovod_nccl": "Horovod's NCCL"}
+"""Map a record's keys of the libraries behind a framework to their names."""
+NO_PACKAGES = frozenset({"driver", "gloo", "controller", "xla"})
+"""Keys of a record's framework that are no package of it."""
 Place = tuple[str, str]
 """A benchmark and a framework."""
+
+
+def setup(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]]:
+    """Say how one benchmark was set up: names and texts. devices: the names of those that its cells ran on."""
+    optimizer, steps, job, data = summary.optimizer, summary.steps, summary.job, summary.data
+    timed = f"{steps.warmup} to warm up, then {steps.timed} timed"
+    timed += f", in at most {steps.max_total_seconds:g} s" if steps.max_total_seconds is not None else ""
+    if job:
+        looked = f", an evaluation over {job.held_out:,} held-out ones after each" if job.held_out else ""
+        timed = f"a whole job: {job.samples:,} samples in each of {job.epochs} epochs{looked}; all steps are timed"
+    cells = [cell for series in summary.frameworks.values() for cell in series.values()]
+    repeats = max((cell.n for cell in cells), default=0)
+    fewest = min((cell.n_ok for cell in cells if cell.n_ok), default=0)
+    coverage = statistics.range_coverage(fewest)
+    few = f" (the fewest valid repeats: {fewest})" if 0 < fewest < repeats else ""
+    sure = f"; their range holds the true median with {percent(coverage, 1)} probability{few}" if coverage else ""
+    losses = [
+        f"{framework} {proof.verdict}"
+        + ("" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})")
+        for framework, proof in (summary.equivalence or {}).items()
+    ]
+    course = f" ({optimizer.schedule.words})" if optimizer.schedule.changes else ""
+    rates = f"learning rate {optimizer.learning_rate:g}{course}, weight decay {optimizer.weight_decay:g}"
+    rates += f", momentum {optimizer.momentum:g}" if optimizer.name == "sgd" else ""
+    built = [model for model in (summary.settings or {}).values() if model]
+    counts = {model["parameters"] for model in built if model.get("parameters")}
+    size = ", ".join(f"{count:,} parameters" for count in sorted(counts))
+    has_dropout = not built or any(model.get("dropout") for model in built)
+    dumps = f" of {', '.join(data.dumps.values())}" if data and data.dumps else ""
+    return [
+        ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
+        ("device", " and ".join(devices) or (summary.device.name if summary.device else "n/a")),
+        ("steps", timed),
+        ("repeats", f"{repeats} per cell, interleaved{sure}"),
+        ("optimizer", f"{optimizer.name}, {rates}"),
+        *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
+        ("data", f"{data.rows:,} rows{dumps}" if data else "synthetic batches, nothing is read"),
+        *([("equivalence", f"losses from equal weights (largest difference): {', '.join(losses)}")] if losses else []),
+    ]
 
 
 def environments(summaries: Iterable[Summary]) -> Table | None:
@@ -52,23 +103,26 @@ def environments(summaries: Iterable[Summary]) -> Table | None:
 
     A fact that is not the same in all of them has a row for each value, which says where it holds.
     """
-    places: list[Place] = []
-    facts: dict[str, dict[str, list[Place]]] = {key: {} for key in NAMES}
+    places: dict[Place, None] = {}
+    facts: dict[str, dict[str, dict[Place, None]]] = {key: {} for key in NAMES}
     for summary in summaries:
         for framework, environment in summary.environment.items():
             place = summary.benchmark, framework
-            if place not in places:
-                places.append(place)
+            places[place] = None
             for key, text in _facts(summary, environment).items():
-                held = facts.setdefault(key, {}).setdefault(text, [])
-                if place not in held:
-                    held.append(place)
-    rows = [
-        [_name(key), text, "" if len(held) == len(places) else _by_benchmark(held)]
-        for key, values in facts.items()
-        for text, held in values.items()
-    ]
-    return tables.texts(["fact", "value", "where it is not the same"], rows, style="facts") if rows else None
+                facts.setdefault(key, {}).setdefault(text, {})[place] = None
+    return tables.texts(
+        [
+            {
+                "fact": _name(key),
+                "value": text,
+                "where it is not the same": "" if len(held) == len(places) else _by_benchmark(held),
+            }
+            for key, values in facts.items()
+            for text, held in values.items()
+        ],
+        style="facts",
+    )
 
 
 def _facts(summary: Summary, environment: Any) -> dict[str, str]:
@@ -79,7 +133,7 @@ def _facts(summary: Summary, environment: Any) -> dict[str, str]:
     unknown: dict[str, list[str]] = {}
     for key, reason in (inner.pop("reasons", None) or {}).items():
         unknown.setdefault(str(reason), []).append(_name(key))
-    facts = known_facts.flat({"device": device, **inner})
+    facts = flat({"device": device, **inner})
     texts = {key: _text(key, value) for key, value in facts.items() if value not in (None, "")}
     lacking = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in unknown.items())
     return texts | ({"not known": lacking} if lacking else {})
@@ -100,6 +154,39 @@ def _text(key: str, value: Any) -> str:
     return str(value)[:12] if key == "commit" else str(value)
 
 
+def frameworks(summaries: Iterable[Summary]) -> Table | None:
+    """Return a row for each framework, workload and version: environment, source of its models, features."""
+    rows = {}
+    for summary in summaries:
+        folder = workloads.folder(summary.model)
+        for name, environment in summary.environment.items():
+            if folder and base(name) in every_framework.NAMES:
+                stated = (environment.get("framework") if isinstance(environment, Mapping) else None) or {}
+                packages = {key: value for key, value in stated.items() if key not in (*BUILT_FOR, *NO_PACKAGES)}
+                built = [f"{words} {stated[key]}" for key, words in BUILT_FOR.items() if stated.get(key)]
+                built = [words for words in built if not words.endswith("not built")]
+                source = reference.source(folder, every_framework.of(name).library)
+                has = every_framework.features(name, summary.model)
+                row = {
+                    "framework": name,
+                    "version": ", ".join(f"{key} {value}" for key, value in packages.items() if value) or "n/a",
+                    "built for": ", ".join(built) or ("CPUs" if stated else "n/a"),
+                    "environment": _pins(name),
+                    "source of its models": source or f"see docs/workloads.md#{folder}",
+                    "features": ", ".join(key for key in FEATURES if key in has),
+                }
+                rows[tuple(row.values())] = row
+    return tables.texts(list(rows.values()), style="words")
+
+
+def _pins(name: str) -> str:
+    """Return the file with the pins of a framework. The file of a version may be on another machine."""
+    if MARK in name:
+        return f"envs/{name}.txt"
+    environment = recipe.read(name)
+    return f"envs/{environment.framework}.txt" if environment.python else "the workflow's, envs/torch.txt"
+
+
 def data(paths: Iterable[Path]) -> list[list[tuple[str, str]]]:
     """Return the facts in each manifest. If a manifest cannot be read, the only fact is the error."""
     return [[("manifest", "/".join(path.parts[-3:])), *_data(path)] for path in paths]
@@ -109,7 +196,7 @@ def _data(path: Path) -> list[tuple[str, str]]:
     """Return the facts of a manifest; those of a text corpus have names of their own."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        parameters = known_facts.flat(content.get("parameters") or {})
+        parameters = flat(content.get("parameters") or {})
         plain = [(key.replace("_", " "), str(value)) for key, value in content.items() if isinstance(value, str | int)]
         known = corpus_manifest.facts(content) if "vocabulary" in content else plain
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:

@@ -13,6 +13,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from throughline import ratios
+from throughline.numbers import percent
 from throughline.report.analysis.cells import STATUS_MEANINGS, Cell, Group
 
 NOT_KNOWN = "n/a"
@@ -45,6 +47,11 @@ class Entry:
     def words(cls, text: str, chip: str = "") -> Entry:
         """Return an entry that is the same text in every form."""
         return cls(text, text, chip=chip)
+
+    @classmethod
+    def verdict(cls, compared: Any) -> Entry:
+        """Return the verdict of a comparison, in its colour."""
+        return cls.words(compared.words, chip=compared.verdict.replace(" ", "-"))
 
     @classmethod
     def framework(cls, cell: Cell) -> Entry:
@@ -109,8 +116,7 @@ class Line:
 class Table:
     """A table; below it stand the `facts` (name and text) and the `notes` (sentences).
 
-    heading: stands above it in Markdown and LaTeX. forms: where it is shown. spaced: in Markdown an empty line follows
-    it, even if nothing stands below it; it always follows a table of cells. style: its classes on the page. of_cells:
+    heading: stands above it in Markdown and LaTeX. forms: where it is shown. style: its classes on the page. of_cells:
     each line is about a cell; what the cell is stands at the left, without columns for it.
     """
 
@@ -120,7 +126,6 @@ class Table:
     notes: Sequence[str] = ()
     heading: str = ""
     forms: Collection[str] = FORMS
-    spaced: bool = False
     style: str = "grid words"
     of_cells: bool = False
 
@@ -170,32 +175,29 @@ class Table:
         return self._kept([index for index, column in enumerate(self.columns) if index in found or not column.optional])
 
     def _condensed(self) -> Table:
+        """Return the table without columns that have no figure. Notes say why, also of single figures."""
         measured = [line.entries for line in self.lines if line.entries]
-        every = range(len(self.columns))
-        kept = [index for index in every if any(entries[index].value is not None for entries in measured)]
-        missing: dict[str, list[str]] = {}
-        for index in every:
-            if measured and index not in kept:
-                reasons = dict.fromkeys(entries[index].reason or "not recorded" for entries in measured)
-                missing.setdefault("; ".join(reasons), []).append(self.columns[index].name)
-        partly: dict[str, set[int]] = {}
-        for entries in measured:
-            for index in kept:
-                if entries[index].value is None and (reason := entries[index].reason):
-                    partly.setdefault(reason, set()).add(index)
+        kept, missing, partly = [], dict[str, list[str]](), dict[str, dict[str, None]]()
+        for index, column in enumerate(self.columns):
+            unknown = [entries[index].reason for entries in measured if entries[index].value is None]
+            if len(unknown) < len(measured):
+                kept.append(index)
+                for reason in filter(None, unknown):
+                    partly.setdefault(reason, {})[column.name] = None
+            elif measured:
+                reasons = dict.fromkeys(reason or "not recorded" for reason in unknown)
+                missing.setdefault("; ".join(reasons), []).append(column.name)
         notes = [f"{NOT_KNOWN}: {', '.join(names)}. Reason: {reason}" for reason, names in missing.items()]
-        for reason, indices in partly.items():
-            names = ", ".join(self.columns[index].name for index in sorted(indices))
-            notes.append(f"{names}: {NOT_KNOWN} where {reason}")
+        notes += [f"{', '.join(names)}: {NOT_KNOWN} where {reason}" for reason, names in partly.items()]
         return self._kept(kept, notes)
 
     def _identified(self) -> Table:
         """Return a table of cells with columns that say what each cell is, if it has columns of figures."""
-        cells = [line.cell for line in self.lines if line.cell]
+        batch = batch_heading([line.cell.group for line in self.lines if line.cell])
         identity = [
             Column(heading="framework", names=True),
             Column(heading="topology", style="text named"),
-            Column(heading="precision", small=batch_heading([cell.group for cell in cells]), style="text named"),
+            Column(heading="precision", small=batch, style="text named"),
         ]
         return replace(
             self,
@@ -230,6 +232,11 @@ def batch_heading(groups: Sequence[Group]) -> str:
     return "batch per device" if all(group.per_device for group in groups) else "batch"
 
 
+def interval(read: Callable[[Any], str]) -> Column:
+    """Return the column of the interval of a tested ratio, at the level 1 - 5 % / tests (Bonferroni)."""
+    return Column(heading="interval", small=f"{percent(1 - ratios.SURE)}, corrected", read=read, forms=(PAGE,))
+
+
 def records(rows: Sequence[Mapping[str, float | str | None]], whole: Collection[str] = ()) -> Table:
     """Return a table for the CSV only, of rows that map each key to its value.
 
@@ -240,12 +247,11 @@ def records(rows: Sequence[Mapping[str, float | str | None]], whole: Collection[
     return Table(columns, lines, forms=(CSV,))
 
 
-def texts(headings: Iterable[str], rows: Iterable[Sequence[str | Entry]], style: str = "grid words") -> Table:
-    """Return a table of words for the page."""
-    lines = [Line([Entry.words(text) if isinstance(text, str) else text for text in row]) for row in rows]
-    return Table([Column(heading=heading) for heading in headings], lines, forms=(PAGE,), style=style)
-
-
-def named(rows: Sequence[Mapping[str, str | None]]) -> Table | None:
+def texts(rows: Sequence[Mapping[str, str | Entry | None]], style: str = "grid words") -> Table | None:
     """Return a table of words for the page, of rows that map each heading to its text; None without rows."""
-    return texts(rows[0], [[text or NOT_KNOWN for text in row.values()] for row in rows]) if rows else None
+
+    def entry(text: str | Entry | None) -> Entry:
+        return text if isinstance(text, Entry) else Entry.words(NOT_KNOWN if text is None else text)
+
+    lines = [Line([entry(text) for text in row.values()]) for row in rows]
+    return Table([Column(heading=heading) for heading in rows[0]], lines, forms=(PAGE,), style=style) if rows else None

@@ -37,13 +37,11 @@ def write_tables(scope: Scope, folder: Path) -> None:
     for topic in TOPICS:
         table = topic.table(scope)
         figures = topic.csv(scope) or table
-        figures = figures and figures.in_form(CSV)
         text = table and table.in_form(TEXT)
         texts = topic.text(scope) or ([replace(text, heading=topic.title)] if text else [])
-        if figures:
-            frame = table_files.csv(figures)
-            frame = frame.assign(synthetic_data=True) if scope.synthetic else frame
-            write_text(folder / f"{topic.name}.csv", frame.to_csv(index=False, lineterminator="\n"))
+        if figures and CSV in figures.forms:
+            synthetic = {"synthetic_data": True} if scope.synthetic else {}
+            table_files.write_csv(figures, folder / f"{topic.name}.csv", **synthetic)
         if texts:
             texts = [replace(text, notes=[*text.notes, *scope.marks]) for text in texts]
             write_text(folder / f"{topic.name}.md", "\n".join(map(table_files.markdown, texts)))

@@ -1,22 +1,24 @@
 """Show comparisons: every pair of a benchmark with its ratio and verdict."""
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from throughline import ratios
 from throughline.numbers import percent, reading
 from throughline.report.analysis.comparison import Pair, places, too_few, would_tell
-from throughline.report.render import tested_ratios
-from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, interval
 from throughline.report.topic import Scope, Topic
 
 TESTS = {True: "paired t-test of rounds", False: "Welch's t-test"}
 """Map whether the repeats ran in rounds to the test."""
 
 
-def _of_test(key: str, name: str) -> Column:
-    """Return the column of a number of the test, for the CSV."""
-    return Column(key, read=lambda pair: pair.tested and getattr(pair.tested, name), forms=(CSV,))
+def _in_csv(key: str, read: Callable[[Pair], Any]) -> Column:
+    return Column(key, read=read, forms=(CSV,))
+
+
+def _ratio(pair: Pair) -> Entry:
+    return Entry(f"{pair.ratio:.{places(pair.tested) if pair.tested else 3}f}", pair.ratio)
 
 
 def _tested_ratio(pair: Pair) -> Entry:
@@ -27,30 +29,26 @@ def _tested_ratio(pair: Pair) -> Entry:
 COLUMNS = (
     Column("compared", "compared", read=lambda pair: pair.what),
     Column("where", "where", read=lambda pair: pair.where),
-    Column(
-        heading="medians",
-        read=lambda pair: f"{reading(pair.other.median)} against {reading(pair.base.median)}",
-        forms=(PAGE,),
-    ),
-    Column("ratio", "ratio", "of the medians", lambda pair: Entry(
-        f"{pair.ratio:.{places(pair.tested) if pair.tested else 3}f}", pair.ratio)),
-    Column("ratio_at_least", read=lambda pair: pair.range and pair.range[0], forms=(CSV,)),
-    Column("ratio_at_most", read=lambda pair: pair.range and pair.range[1], forms=(CSV,)),
+    Column(heading="medians", forms=(PAGE,),
+           read=lambda pair: f"{reading(pair.other.median)} against {reading(pair.base.median)}"),
+    Column("ratio", "ratio", "of the medians", _ratio),
+    _in_csv("ratio_at_least", lambda pair: pair.range and pair.range[0]),
+    _in_csv("ratio_at_most", lambda pair: pair.range and pair.range[1]),
     Column("tested_ratio", "tested ratio", read=_tested_ratio),
-    _of_test("tested_at_least", "low"),
-    _of_test("tested_at_most", "high"),
-    Column("corrected_at_least", read=lambda pair: pair.corrected and pair.corrected[0], forms=(CSV,)),
-    Column("corrected_at_most", read=lambda pair: pair.corrected and pair.corrected[1], forms=(CSV,)),
-    replace(tested_ratios.INTERVAL, read=lambda pair: pair.interval or NOT_KNOWN),
-    Column("test", read=lambda pair: TESTS[pair.in_rounds] if pair.tested else None, forms=(CSV,)),
-    _of_test("p", "p"),
-    Column("p_holm", read=lambda pair: pair.adjusted, forms=(CSV,)),
-    Column("family", read=lambda pair: pair.family if pair.tested else None, forms=(CSV,)),
-    Column("pairs_tested", read=lambda pair: pair.tests, forms=(CSV,)),
-    Column("margin", read=lambda pair: pair.margin, forms=(CSV,)),
-    Column("smallest_difference", read=lambda pair: pair.floor.share if pair.floor else None, forms=(CSV,)),
-    Column("a_a_pairs", read=lambda pair: pair.floor.compared if pair.floor else 0, forms=(CSV,)),
-    Column("verdict", "verdict", read=lambda pair: Entry.words(pair.words, chip=pair.verdict.replace(" ", "-"))),
+    _in_csv("tested_at_least", lambda pair: pair.tested and pair.tested.low),
+    _in_csv("tested_at_most", lambda pair: pair.tested and pair.tested.high),
+    _in_csv("corrected_at_least", lambda pair: pair.corrected and pair.corrected[0]),
+    _in_csv("corrected_at_most", lambda pair: pair.corrected and pair.corrected[1]),
+    interval(lambda pair: pair.interval or NOT_KNOWN),
+    _in_csv("test", lambda pair: TESTS[pair.in_rounds] if pair.tested else None),
+    _in_csv("p", lambda pair: pair.p),
+    _in_csv("p_holm", lambda pair: pair.adjusted),
+    _in_csv("family", lambda pair: pair.family if pair.tested else None),
+    _in_csv("pairs_tested", lambda pair: pair.tests),
+    _in_csv("margin", lambda pair: pair.margin),
+    _in_csv("smallest_difference", lambda pair: pair.floor.share if pair.floor else None),
+    _in_csv("a_a_pairs", lambda pair: pair.floor.compared if pair.floor else 0),
+    Column("verdict", "verdict", read=Entry.verdict),
     Column("because", "because", read=lambda pair: pair.reason),
 )  # fmt: skip
 
@@ -71,16 +69,14 @@ def _notes(scope: Scope) -> Iterator[str]:
         )
     tested = [pair for pair in scope.pairs if pair.tested]
     if tested:
-        test = TESTS[tested[0].in_rounds]
         design = "all repeats ran in complete rounds" if tested[0].in_rounds else "the repeats are no complete rounds"
-        margin = percent(max(pair.margin for pair in tested), 1)
         yield (
-            f"All pairs have the same test, a {test} on logarithms, because {design}. The intervals of a family of "
-            f"questions hold all of their true ratios together with {percent(1 - ratios.SURE)} (Bonferroni). A "
-            f"difference is conclusive if p, after Holm's correction (1979) for its family, is below "
-            f"{percent(ratios.SURE)}. Holm's correction is sharper: a difference may be conclusive although its "
-            f"interval contains 1. There is no difference if the {percent(ratios.INTERVAL)} interval of a pair "
-            f"alone lies within {margin} (margin), or within that of the A/A runs if it is wider."
+            f"All pairs have the same test, a {TESTS[tested[0].in_rounds]} on logarithms, because {design}. The "
+            "intervals of a family of questions hold all of their true ratios together with "
+            f"{percent(1 - ratios.SURE)} (Bonferroni). A difference is conclusive if p, after Holm's correction (1979) "
+            f"for its family, is below {percent(ratios.SURE)}. There is no difference if the "
+            f"{percent(ratios.INTERVAL)} interval of a pair alone lies within "
+            f"{percent(max(pair.margin for pair in tested), 1)} (margin), or that of the A/A runs if it is wider."
         )
     if few := too_few(scope.pairs):
         yield few

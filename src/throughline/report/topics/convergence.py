@@ -13,7 +13,7 @@ from throughline.numbers import percent, reading
 from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, Theme, save
-from throughline.report.render.tables import Table, named
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Drawing, Scope, Topic
 
 LOSS = "loss"
@@ -37,7 +37,7 @@ def read(path: Path) -> Check:
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each check of one benchmark."""
-    return named([_row(check) for check in scope.checks])
+    return texts([_row(check) for check in scope.checks])
 
 
 def _row(check: Check) -> dict[str, str | None]:

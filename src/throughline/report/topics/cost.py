@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from throughline.numbers import reading
 from throughline.report.analysis import judged_pairs
-from throughline.report.analysis.best_value import best_value
 from throughline.report.analysis.cells import Cell
+from throughline.report.analysis.leader import best_value
 from throughline.report.render.tables import Column, Entry, Table
 from throughline.report.topic import Scope, Topic
 
@@ -46,7 +46,7 @@ def table(scope: Scope) -> Table:
     sources = dict.fromkeys(cost.price_source for cost in costs if cost.price_source)
     tasks = dict.fromkeys(cost.total_samples for cost in costs if cost.total_samples)
     facts = [("price", source) for source in sources] + [("whole task", f"{samples:,} samples") for samples in tasks]
-    again = judged_pairs.twice_measured(scope.groups, scope.everything, ())
+    again = judged_pairs.twice_measured(scope.groups, scope.everything)
     best, _ = best_value({cell: cell.record.cost for cell in scope.measured if not cell.barred}, again)
     shown = Table.of_groups(scope.groups, COLUMNS, facts=facts)
     if not best:

@@ -1,9 +1,11 @@
-"""Tables of memory, utilization, and FLOPs with MFU, with a line for each cell."""
+"""Tables of memory, utilization, FLOPs with MFU, and FLOPs as other projects count them, with a line for each cell."""
 
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from throughline.comparables import flop_conventions
+from throughline.comparables.flop_conventions import CONVENTIONS, SYMBOLS
 from throughline.numbers import MIB, percent, reading, scaled
 from throughline.records import Series, Work
 from throughline.report.analysis.cells import Cell
@@ -14,7 +16,7 @@ SHARE_AT_MOST = 1.05
 """A share of the matrix product above this is none: the product was slow, or kernels need fewer multiplications."""
 WAITS = 0.05
 """A cell that waits for a larger share of its time is limited by reading."""
-CONVENTIONS = {
+NAMES = {
     "flops": "FLOPs",
     "head_positions": "vocabulary head",
     "computed_matmul_share": "share of matmul, computed",
@@ -25,13 +27,7 @@ CONVENTIONS = {
 
 
 def figure(
-    path: str,
-    heading: str = "",
-    small: str = "",
-    *,
-    key: str = "",
-    otherwise: str = "",
-    optional: bool = False,
+    path: str, heading: str = "", small: str = "", *, key: str = "", otherwise: str = "", optional: bool = False
 ) -> Column:
     """Return the column of a field of a cell's record, such as `use.machine.cpu_share`. Without heading, only for CSV.
 
@@ -42,21 +38,20 @@ def figure(
     otherwise = otherwise or ("not sampled" if first == "use" else "not recorded")
     names = (".".join(rest), ".0.".join(rest), *reversed(rest), "telemetry")
     key = key or "_".join(rest or [first]) + ("_mean" if first == "use" else "")
+    text = partial(_text, (rest or [first])[-1])
 
     def read(cell: Cell) -> Entry:
         part: Any = _work(cell) if first == "work" else getattr(cell.record, first)
         value = part
         for name in rest:
             value = value.get(name) if isinstance(value, Mapping) else getattr(value, name)
-        text = partial(_text, (rest or [first])[-1])
         if isinstance(value, Series):
             return Entry(text(value.mean), value.mean, f"{text(value.min)} to {text(value.max)}")
         if isinstance(value, list):
             return Entry(", ".join(value) or "nothing", ", ".join(value))
         reasons = getattr(part, "reasons", {})
-        return Entry.of(
-            value, text, next((reasons[name] for name in names if name in reasons), _no_gpu(cell, rest) or otherwise)
-        )
+        stated = next((reasons[name] for name in names if name in reasons), None)
+        return Entry.of(value, text, stated or _no_gpu(cell, rest) or otherwise)
 
     return Column(key, heading, small, read, forms=FORMS if heading else (CSV,), optional=optional)
 
@@ -78,12 +73,10 @@ def _text(name: str, value: float) -> str:
         return reading(value / 1e6) if value else "0"
     if name.endswith("_bytes"):
         return f"{value / MIB:,.0f}"
-    if name == "cost_cpu_share":
-        return percent(value, 2)
+    if name.endswith(("_share", "_active", "mfu", "mfu_causal")):
+        return percent(value, 2 if name == "cost_cpu_share" else 1)
     if name in ("gpu", "cpu"):
         return percent(value)
-    if name.endswith(("_share", "_active", "mfu", "mfu_causal")):
-        return percent(value, 1)
     if "flops" in name:
         return scaled(value)
     if name == "real_tokens_per_s":
@@ -135,16 +128,11 @@ WORK_COLUMNS = (
     figure("work.real_tokens_per_s", "real tokens/s", "all devices"),
     figure("work.real_token_share", "real tokens", "of positions"),
 )
+UNREAD = "nothing is read: synthetic batches"
 USE_COLUMNS = (
     figure("utilization.gpu", "GPUs busy", key="gpu_busy_share"),
     figure("utilization.cpu", "threads busy", "of workers", key="worker_threads_busy_share"),
-    figure(
-        "loader_stall_share",
-        "waiting",
-        "for data",
-        key="waiting_for_data_share",
-        otherwise="nothing is read: synthetic batches",
-    ),
+    figure("loader_stall_share", "waiting", "for data", key="waiting_for_data_share", otherwise=UNREAD),
     figure("use.devices.sm_active", "SM active"),
     figure("use.devices.tensor_active", "tensor units active"),
     figure("use.devices.dram_active", "DRAM active"),
@@ -174,7 +162,7 @@ USE_COLUMNS = (
     figure("use.machine.disk_busy_share", "disk busy", "busiest one"),
     figure("use.machine.network_busy_share", "network busy", "busiest link"),
     figure("use.throttle_reasons", "throttled by", key="throttle_reasons"),
-    figure("use.cost_cpu_share", "telemetry", "CPU cost", key="telemetry_cpu_share", otherwise="not sampled"),
+    figure("use.cost_cpu_share", "telemetry", "CPU cost", key="telemetry_cpu_share"),
 )
 
 
@@ -189,10 +177,9 @@ def work(scope: Scope) -> Table:
     """Return FLOPs, shares of the peaks and real tokens. Every convention is explained below the table."""
     every = [cell.record.work for cell in scope.cells if cell.record.work]
     conventions: dict[str, dict[str, None]] = {}
-    for one in every:
-        for name, text in one.convention.items():
-            conventions.setdefault(name, {})[text] = None
-    facts = [(CONVENTIONS.get(name, name), "; or ".join(texts)) for name, texts in conventions.items()]
+    for name, text in (item for one in every for item in one.convention.items()):
+        conventions.setdefault(name, {})[text] = None
+    facts = [(NAMES.get(name, name), "; or ".join(texts)) for name, texts in conventions.items()]
     beyond = any(one.computed_matmul_share is not None for one in every)
     columns = [column for column in WORK_COLUMNS if beyond or column.key != "computed_matmul_share"]
     return Table.of_groups(scope.groups, columns, facts=facts)
@@ -207,6 +194,46 @@ def use(scope: Scope) -> Table:
     return Table.of_groups(scope.groups, USE_COLUMNS, notes=[note])
 
 
+def as_others_count(scope: Scope) -> Table | None:
+    """Return tokens/s, FLOP/s and MFU of decoders by the conventions of others; None if the model is no decoder."""
+    summary = scope.groups[0].summary if scope.groups else None
+    decoder_and_tokens = flop_conventions.parts(summary.model, summary.parameters) if summary else None
+    if decoder_and_tokens is None:
+        return None
+    flops = {each: each.count(*decoder_and_tokens) for each in CONVENTIONS}
+    columns = [
+        Column("tokens_per_s_per_device", "tokens/s", "per device", _tokens_per_s, reading),
+        *(Column(f"tflops_{c.key}", "TFLOPS", c.name, partial(_tflops, flops[c]), reading) for c in CONVENTIONS),
+        *(Column(f"mfu_{c.key}", "MFU", c.name, partial(_mfu, flops[c])) for c in CONVENTIONS),
+    ]
+    facts = [(each.name, f"{each.formula} FLOPs per token") for each in CONVENTIONS]
+    return Table.of_groups(scope.groups, columns, facts=facts, notes=[SYMBOLS])
+
+
+def _tokens_per_s(cell: Cell) -> float | None:
+    tokens = cell.record.other_units.get("tokens/s")
+    return tokens and tokens / cell.topology.world
+
+
+def _tflops(flops: float, cell: Cell) -> float:
+    return flops * cell.median / cell.topology.world / 1e12
+
+
+def _mfu(flops: float, cell: Cell) -> Entry:
+    work = cell.record.work
+    peak, reason = (work.datasheet_flops_per_s, work.reasons.get("mfu")) if work else (None, None)
+    share = flops * cell.median / cell.topology.world / peak if peak else None
+    return Entry.of(share, partial(percent, places=1), reason)
+
+
 MEMORY = Topic("memory", "Memory", order=110, table=memory)
 USE = Topic("utilization", "Utilization", order=120, table=use)
 WORK = Topic("flops", "FLOPs and MFU", order=130, table=work)
+OTHERS = Topic(
+    "conventions",
+    "FLOP/s as others count them",
+    "These columns count the FLOPs of the same speed by several conventions. Compare a figure from elsewhere with the "
+    "column of its own convention.",
+    order=150,
+    table=as_others_count,
+)

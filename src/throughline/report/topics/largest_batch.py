@@ -2,13 +2,13 @@
 
 from throughline.numbers import mebibytes
 from throughline.records import Largest, MaxBatch
-from throughline.report.render.tables import Table, named
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Scope, Topic
 
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each precision and framework."""
-    return named([
+    return texts([
         {
             "framework": framework,
             "precision": search.precision,

@@ -5,8 +5,9 @@ bus bandwidth       = algorithm bandwidth x 2 (n - 1) / n, for n replicas (as nc
 explained           = the smaller of those seconds and the seconds that the step spends on its exchange
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from throughline.numbers import milliseconds, reading
 from throughline.records import Network
@@ -17,6 +18,14 @@ from throughline.report.topics.step_breakdown import split
 from throughline.workloads.collectives import factor
 
 NO_EXTRA = "no repeat of the extra no_gradient_sync can be compared"
+NOTES = (
+    "After the window, the ranks exchange messages of the same sizes again (all-reduce) without computing: the same "
+    "alone is the time of these messages. Algorithm bandwidth is the gradients' bytes divided by this time. Bus "
+    "bandwidth is algorithm bandwidth times 2 (n - 1) / n for n replicas. nccl-tests define both like this.",
+    "Exchange is the time of a step minus that of a step where ranks keep their gradients (extra no_gradient_sync). "
+    "Explained is the smaller one of exchange and the same alone. Where the same alone is larger, a step hides "
+    "the rest of the messages behind its computation.",
+)
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,8 @@ class Exchange:
     @property
     def explained_s(self) -> float | None:
         """The seconds of the step's exchange that the network's own rate explains."""
-        both = self.alone_s, self.communication_s
-        return min(part for part in both if part is not None) if None not in both else None
+        alone, spent = self.alone_s, self.communication_s
+        return None if alone is None or spent is None else min(alone, spent)
 
     @property
     def algorithm_gb_per_s(self) -> float | None:
@@ -50,8 +59,7 @@ class Exchange:
 
 def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
     """Return the exchange of every measured cell whose ranks exchanged messages alone, or said why they did not."""
-    everything = list(everything)
-    found = []
+    everything, found = list(everything), []
     for group in groups:
         parts = {step.cell: step.parts.get("communication") for step in split(group, everything)}
         for cell in group.measured:
@@ -61,30 +69,25 @@ def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exch
     return found
 
 
+def _column(
+    key: str, heading: str, small: str, read: Callable[[Exchange], Any], show: Callable[[Any], str] = reading
+) -> Column:
+    """Return the column of a figure that has the network's own reason if it is not known."""
+    return Column(key, heading, small, lambda one: Entry.of(read(one), show, one.network.reason or NO_EXTRA))
+
+
 COLUMNS = (
     Column("step_s", "step", "ms", lambda one: one.cell.record.global_batch / one.cell.median, milliseconds),
     Column("communication_s", "exchange", "ms of the step", lambda one: Entry.of(
         one.communication_s, milliseconds, NO_EXTRA)),
-    Column("messages", "messages", "of a step", lambda one: Entry.of(
-        one.network.messages if one.alone_s else None, str, one.network.reason)),
-    Column("bytes_per_step", "gradients", "MB a step", lambda one: Entry.of(
-        one.network.bytes_per_step if one.alone_s else None, lambda count: reading(count / 1e6), one.network.reason)),
-    Column("alone_s", "the same alone", "ms", lambda one: Entry.of(one.alone_s, milliseconds, one.network.reason)),
-    Column("explained_s", "explained", "ms", lambda one: Entry.of(
-        one.explained_s, milliseconds, one.network.reason or NO_EXTRA)),
-    Column("algorithm_gb_per_s", "algorithm bandwidth", "GB/s", lambda one: Entry.of(
-        one.algorithm_gb_per_s, reading, one.network.reason)),
-    Column("bus_gb_per_s", "bus bandwidth", "GB/s", lambda one: Entry.of(
-        one.bus_gb_per_s, reading, one.network.reason)),
+    _column("messages", "messages", "of a step", lambda one: one.network.messages if one.alone_s else None, str),
+    _column("bytes_per_step", "gradients", "MB a step", lambda one: one.network.bytes_per_step if one.alone_s else None,
+            lambda count: reading(count / 1e6)),
+    _column("alone_s", "the same alone", "ms", lambda one: one.alone_s, milliseconds),
+    _column("explained_s", "explained", "ms", lambda one: one.explained_s, milliseconds),
+    _column("algorithm_gb_per_s", "algorithm bandwidth", "GB/s", lambda one: one.algorithm_gb_per_s),
+    _column("bus_gb_per_s", "bus bandwidth", "GB/s", lambda one: one.bus_gb_per_s),
 )  # fmt: skip
-NOTES = (
-    "After the window, the ranks exchange messages of the same sizes again (all-reduce) without computing: the same "
-    "alone is the time of these messages. Algorithm bandwidth is the gradients' bytes divided by this time. Bus "
-    "bandwidth is algorithm bandwidth times 2 (n - 1) / n for n replicas. nccl-tests define both like this.",
-    "Exchange is the time of a step minus that of a step where ranks keep their gradients (extra no_gradient_sync). "
-    "Explained is the smaller one of exchange and the same alone. Where the same alone is larger, a step hides "
-    "the rest of the messages behind its computation.",
-)
 
 
 def table(scope: Scope) -> Table | None:

@@ -11,7 +11,7 @@ from throughline.report.analysis.cells import Group
 from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, save
-from throughline.report.render.tables import Table, named
+from throughline.report.render.tables import Table, texts
 from throughline.report.topic import Scope, Topic
 
 FLOOR = 1e-9  # smaller differences are drawn here: a logarithm has no zero
@@ -84,7 +84,7 @@ def table(scope: Scope) -> Table | None:
         for framework, proof in (group.summary.equivalence or {}).items()
         if proof.updates
     }
-    return named([_row(*place, *proof) for place, proof in found.items()])
+    return texts([_row(*place, *proof) for place, proof in found.items()])
 
 
 def _row(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ from throughline.prediction import FAR
 from throughline.records import Cost, PredictedCell, PredictedSeries
 from throughline.report.analysis import cost, predictions
 from throughline.report.analysis.cells import Cell
-from throughline.report.render.tables import CSV, FORMS, PAGE, TEXT, Column, Entry, Line, Table, series
+from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table, series
 from throughline.report.topic import Scope, Topic
 from throughline.spec import Topology
 
@@ -38,10 +38,6 @@ class Predicted:
     topology: Topology
     cell: PredictedCell | None
     why: str = ""
-
-    @property
-    def where(self) -> str:
-        return f"{self.series.framework}, {self.series.precision}, {self.largest.group.batch_name}"
 
     def cost_at(self, speed: float) -> Cost:
         """Return what the whole training costs at this speed, on devices like the largest measured."""
@@ -74,9 +70,12 @@ def asked(scope: Scope) -> list[Predicted]:
     return found
 
 
-def _entry(read: Callable[[PredictedCell], Any], show: Callable[[Any], str] = str) -> Callable[[Predicted], Entry]:
-    """Return a reader of a predicted cell; without a prediction, the entry has the reason."""
-    return lambda one: Entry.of(read(one.cell) if one.cell else None, show, one.why or "not known")
+def _of_cell(
+    key: str, heading: str, read: Callable[[PredictedCell], Any], show: Callable[[Any], str] = str, **fields: Any
+) -> Column:
+    """Return the column of a figure of a predicted cell; without a prediction, the entry has the reason."""
+    return Column(key, heading, "predicted" if heading else "", by_value=bool(heading), read=lambda one: Entry.of(
+        read(one.cell) if one.cell else None, show, one.why or "not known"), **fields)  # fmt: skip
 
 
 def _speed(one: Predicted) -> Entry:
@@ -102,50 +101,43 @@ def _hours(one: Predicted) -> Entry:
 
 
 def _price(one: Predicted) -> Entry:
-    made = one.cost_at(one.cell.samples_per_s) if one.cell else None
-    reason = made.reasons.get("task_price") if made else one.why
-    money = f"{{}} {made.currency}" if made else ""
-    return Entry.of(made.task_price if made else None, lambda paid: money.format(reading(paid)), reason)
+    if one.cell is None:
+        return Entry(reason=one.why)
+    made = one.cost_at(one.cell.samples_per_s)
+    return Entry.of(made.task_price, lambda paid: f"{reading(paid)} {made.currency}", made.reasons.get("task_price"))
 
 
 COLUMNS = (
     Column(heading="framework", read=lambda one: Entry.framework(one.largest), forms=PEOPLE, names=True),
-    Column(
-        heading="topology", small="predicted", read=lambda one: f"{one.topology} (predicted)", forms=PEOPLE,
-        style="text named",
-    ),
-    Column(
-        heading="precision", small="batch", read=lambda one: f"{one.series.precision}, {one.largest.group.batch_name}",
-        forms=PEOPLE, style="text named",
-    ),
+    Column(heading="topology", small="predicted", read=lambda one: f"{one.topology} (predicted)", forms=PEOPLE,
+           style="text named"),
+    Column(heading="precision", small="batch", forms=PEOPLE, style="text named",
+           read=lambda one: f"{one.series.precision}, {one.largest.group.batch_name}"),
     Column("benchmark", read=lambda one: one.largest.group.benchmark, forms=(CSV,)),
     Column("precision", read=lambda one: one.series.precision, forms=(CSV,)),
     Column("batch", read=lambda one: str(one.series.batch), forms=(CSV,)),
     Column("framework", read=lambda one: one.series.framework, forms=(CSV,)),
     Column("predicted_topology", read=lambda one: str(one.topology), forms=(CSV,)),
     Column("predicted_devices", "devices", "predicted", lambda one: one.topology.world, whole=True),
-    Column("predicted_global_batch", read=_entry(lambda cell: cell.global_batch), forms=(CSV,), whole=True),
+    _of_cell("predicted_global_batch", "", lambda cell: cell.global_batch, forms=(CSV,), whole=True),
     Column("predicted_samples_per_s", "throughput", "predicted", _speed, by_value=True),
-    Column("predicted_samples_per_s_at_least", read=_entry(lambda cell: cell.low), forms=(CSV,)),
-    Column("predicted_samples_per_s_at_most", read=_entry(lambda cell: cell.high), forms=(CSV,)),
-    Column(heading="range", small="predicted", read=_entry(_range), forms=PEOPLE),
-    Column("predicted_range_probability", read=_entry(lambda cell: cell.level), forms=(CSV,)),
+    _of_cell("predicted_samples_per_s_at_least", "", lambda cell: cell.low, forms=(CSV,)),
+    _of_cell("predicted_samples_per_s_at_most", "", lambda cell: cell.high, forms=(CSV,)),
+    _of_cell("", "range", _range, forms=PEOPLE),
+    _of_cell("predicted_range_probability", "", lambda cell: cell.level, forms=(CSV,)),
     Column("unit", read=lambda one: one.series.unit if one.cell else None, forms=(CSV,)),
     Column("predicted_efficiency", "efficiency", "predicted", lambda one: Entry.of(
         one.efficiency, percent, one.why or "the baseline has no valid repeat, or ran elsewhere"), by_value=True),
-    Column("predicted_step_s", "step", "predicted, ms", _entry(lambda cell: cell.step_s, milliseconds), by_value=True),
-    *(
-        Column(f"predicted_{term}_s", term, "predicted, ms", _entry(partial(_term, term), milliseconds), by_value=True)
-        for term in TERMS
-    ),
+    _of_cell("predicted_step_s", "step, ms", lambda cell: cell.step_s, milliseconds),
+    *(_of_cell(f"predicted_{term}_s", f"{term}, ms", partial(_term, term), milliseconds) for term in TERMS),
     Column("predicted_task_hours", "hours", "predicted, task", _hours, by_value=True),
-    Column("predicted_task_hours_at_least", read=lambda one: one.cell and one.cost_at(one.cell.high).task_hours,
-           forms=(CSV,)),
-    Column("predicted_task_hours_at_most", read=lambda one: one.cell and one.cost_at(one.cell.low).task_hours,
-           forms=(CSV,)),
+    Column("predicted_task_hours_at_least", forms=(CSV,), read=lambda one: one.cell and one.cost_at(
+        one.cell.high).task_hours),
+    Column("predicted_task_hours_at_most", forms=(CSV,), read=lambda one: one.cell and one.cost_at(
+        one.cell.low).task_hours),
     Column("predicted_task_price", "price", "predicted, task", _price, by_value=True),
-    Column("predicted_times_measured_devices", "devices", "times the most measured", _entry(
-        lambda cell: cell.times_beyond, lambda times: f"{times:.3g}"), by_value=True),
+    _of_cell("predicted_times_measured_devices", "times the measured devices", lambda cell: cell.times_beyond,
+             "{:.3g}".format),
     Column("predicted_warnings", read=lambda one: one.cell and "; ".join(one.cell.warnings), forms=(CSV,)),
     Column("not_predicted_because", read=lambda one: one.why, forms=(CSV,)),
 )  # fmt: skip
@@ -154,8 +146,7 @@ COLUMNS = (
 def table(scope: Scope) -> Table | None:
     """Return a line for each topology that is asked for, with a prediction or without; None without any."""
     found = asked(scope)
-    heading = "Predicted, not measured"
-    shown = Table.of(found, COLUMNS, heading=heading, forms=FORMS, spaced=True, style="grid", notes=list(notes(found)))
+    shown = Table.of(found, COLUMNS, heading="Predicted, not measured", style="grid", notes=list(notes(found)))
     lines = [
         Line(line.entries, name=f"{one.topology}, predicted", style=series(one.largest))
         for one, line in zip(found, shown.lines, strict=True)
@@ -167,12 +158,13 @@ def notes(found: Iterable[Predicted]) -> Iterator[str]:
     """Yield what else has to be known: far extrapolations, warnings, and topologies without a prediction."""
     refused: dict[tuple[str, str], list[str]] = {}
     for one in found:
+        where = f"{one.series.framework}, {one.series.precision}, {one.largest.group.batch_name}"
         if one.cell is None:
-            refused.setdefault((one.where, one.why), []).append(str(one.topology))
+            refused.setdefault((where, one.why), []).append(str(one.topology))
             continue
         if one.cell.times_beyond > FAR:
-            yield f"{one.where}: {predictions.in_words(one.series, one.cell)}"
-        yield from (f"{one.where}, {one.topology} (predicted): {text}" for text in one.cell.warnings)
+            yield f"{where}: {predictions.in_words(one.series, one.cell)}"
+        yield from (f"{where}, {one.topology} (predicted): {text}" for text in one.cell.warnings)
     for (where, why), topologies in refused.items():
         yield f"{where}: no prediction for {', '.join(topologies)}, because {why}"
 

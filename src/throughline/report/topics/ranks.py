@@ -1,6 +1,6 @@
 """Name the rank that is slow: each rank's own step and matrix product beside those of the other ranks of its cell."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from throughline.outliers import LEAST_PARTS
 from throughline.report.analysis import slow_ranks
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.notes import Note
-from throughline.report.analysis.slow_ranks import NO_PRODUCT, NO_SOLO, Own, RankStanding
+from throughline.report.analysis.slow_ranks import Own, RankStanding
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files
 from throughline.report.render.plots import Theme
@@ -22,6 +22,8 @@ SHOWN = 8
 """So many ranks of a cell are on the page: those that stand out, then the slowest. The CSV has all."""
 NAMED = 3
 """So many ranks of a group have a warning beside its results."""
+NO_SOLO = "only runs without exchange time each rank by itself (extra no_gradient_sync)"
+NO_PRODUCT = "the records have no matrix product of each rank"
 INTRO = (
     "If ranks exchange in every step, all of them take as long as the slowest one. So these figures are of each rank "
     "by itself: its step in the runs whose ranks keep their gradients (extra `no_gradient_sync`), and a large matrix "
@@ -38,8 +40,13 @@ def _figure(
 ) -> tuple[Column, ...]:
     """Return the columns of a rank's own figure and of its distance from the others, as a share of their median."""
 
-    def read(value: Callable[[Own], Any]) -> Callable[[RankStanding], Any]:
-        return lambda standing: value(own) if (own := getattr(standing, name)) else None
+    def column(key: str, heading: str, value: Callable[[Own], Any], show: Callable[[Any], str] = str) -> Column:
+        def read(standing: RankStanding) -> Entry:
+            own = getattr(standing, name)
+            found = value(own) if own else None
+            return found if isinstance(found, Entry) else Entry.of(found, show, reason)
+
+        return Column(key, heading, read=read, forms=(PAGE, CSV) if heading else (CSV,))
 
     def distance(own: Own) -> Entry | None:
         if own.standing.distance is None:
@@ -48,15 +55,13 @@ def _figure(
         return Entry(f"{_signed(own.standing.distance)}{ends}", own.standing.distance)
 
     return (
-        Column(f"{key}_{unit}", heading, read=lambda standing: Entry.of(
-            read(lambda own: own.standing.median)(standing), show, reason)),
-        Column(f"{key}_distance", "from the others", read=lambda standing: read(distance)(standing) or Entry(
-            reason=reason)),
-        Column(f"{key}_distance_min", read=read(lambda own: own.distances and own.distances[0]), forms=(CSV,)),
-        Column(f"{key}_distance_max", read=read(lambda own: own.distances and own.distances[1]), forms=(CSV,)),
-        Column(f"{key}_coverage", read=read(lambda own: own.coverage), forms=(CSV,)),
-        Column(f"{key}_p", read=read(lambda own: own.standing.p_holm), forms=(CSV,)),
-    )  # fmt: skip
+        column(f"{key}_{unit}", heading, lambda own: own.standing.median, show),
+        column(f"{key}_distance", "from the others", distance),
+        column(f"{key}_distance_min", "", lambda own: own.distances and own.distances[0]),
+        column(f"{key}_distance_max", "", lambda own: own.distances and own.distances[1]),
+        column(f"{key}_coverage", "", lambda own: own.coverage),
+        column(f"{key}_p", "", lambda own: own.standing.p_holm),
+    )
 
 
 def _signed(share: float) -> str:
@@ -90,22 +95,20 @@ def csv(scope: Scope) -> Table | None:
 
 def table(scope: Scope) -> Table | None:
     """Return the ranks of each cell: those that stand out, and the slowest of the others."""
-    shown = []
+    shown, notes = [], dict[str, None]()
     for ranks in _comparable(scope.ranks).values():
         worst = sorted(ranks, key=lambda standing: (not standing.slow, standing.distance))[:SHOWN]
         shown += sorted(worst, key=lambda standing: standing.rank)
-    return Table.of(shown, COLUMNS, forms=(PAGE,), notes=[*_notes(scope)]) if shown else None
-
-
-def _notes(scope: Scope) -> Iterator[str]:
-    """Yield what the table leaves out, and which steps have no verdict."""
-    if any(len(ranks) > SHOWN for ranks in _comparable(scope.ranks).values()):
-        yield f"Of a cell with more than {SHOWN} ranks, the table has the {SHOWN} slowest. ranks.csv has all."
+        if len(ranks) > SHOWN:
+            notes[f"Of a cell with more than {SHOWN} ranks, the table has the {SHOWN} slowest. ranks.csv has all."] = (
+                None
+            )
     if any(standing.solo and slow_ranks.unequal_work(standing.cell.group) for standing in scope.ranks):
-        yield (
+        notes[
             "Without padding, each rank computes as many tokens as its own data have. So its own step depends on its "
             "data, and has no verdict."
-        )
+        ] = None
+    return Table.of(shown, COLUMNS, forms=(PAGE,), notes=[*notes]) if shown else None
 
 
 def _comparable(standings: Iterable[RankStanding]) -> dict[Cell, list[RankStanding]]:
@@ -121,17 +124,14 @@ def notes(scope: Scope, group: Group) -> Iterator[Note]:
     slow = [standing for standing in scope.ranks if standing.slow and standing.cell.group is group]
     for standing in sorted(slow, key=lambda standing: standing.distance)[:NAMED]:
         figures = {"its own step": standing.solo, "its matrix product": standing.product}
-        parts = [f"{name} is {_slower(own)}" for name, own in figures.items() if own and own.standing.slow]
-        place = f"rank {standing.rank} (node {standing.node}, device {standing.device})"
-        yield Note(standing.cell.name, f"{place} is slow, and all others wait for it: {' and '.join(parts)}", "warning")
-
-
-def _slower(own: Own) -> str:
-    standing = own.standing
-    text = f"{percent(-(standing.distance or 0.0), 1)} slower than {standing.others} others"
-    if standing.others_low is not None and standing.others_high is not None:
-        text += f" (range of the others {_signed(standing.others_low)} to {_signed(standing.others_high)})"
-    return text
+        parts = []
+        for name, place in ((name, own.standing) for name, own in figures.items() if own and own.standing.slow):
+            text = f"{name} is {percent(-(place.distance or 0.0), 1)} slower than {place.others} others"
+            if place.others_low is not None and place.others_high is not None:
+                text += f" (range of the others {_signed(place.others_low)} to {_signed(place.others_high)})"
+            parts.append(text)
+        where = f"rank {standing.rank} (node {standing.node}, device {standing.device})"
+        yield Note(standing.cell.name, f"{where} is slow, and all others wait for it: {' and '.join(parts)}", "warning")
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -139,15 +139,14 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     for group in scope.groups:
         cells = {cell: ranks for cell, ranks in _comparable(scope.ranks).items() if cell.group is group}
         if cells:
+            told = []
+            for cell, ranks in cells.items():
+                worst = min(ranks, key=lambda standing: standing.distance)
+                slow = ", ".join(str(standing.rank) for standing in ranks if standing.slow) or "none"
+                farthest = f"the farthest is rank {worst.rank}, {_signed(worst.distance)}"
+                told.append(f"{cell.name}: slow ranks: {slow}; {farthest}.")
             heading = f"{group.benchmark}: each rank beside the others"
-            told = " ".join(f"{cell.name}: {_told(ranks)}." for cell, ranks in cells.items())
-            yield Drawing(f"{group.name}_ranks", heading, partial(draw, group, cells), told, group)
-
-
-def _told(ranks: Sequence[RankStanding]) -> str:
-    worst = min(ranks, key=lambda standing: standing.distance)
-    slow = ", ".join(str(standing.rank) for standing in ranks if standing.slow) or "none"
-    return f"slow ranks: {slow}; the farthest is rank {worst.rank}, {_signed(worst.distance)}"
+            yield Drawing(f"{group.name}_ranks", heading, partial(draw, group, cells), " ".join(told), group)
 
 
 def draw(group: Group, cells: dict[Cell, list[RankStanding]], theme: Theme) -> Plot:
@@ -158,28 +157,17 @@ def draw(group: Group, cells: dict[Cell, list[RankStanding]], theme: Theme) -> P
     axes.axvline(0, color=theme.muted, lw=0.8)
     for line, ranks in enumerate(cells.values()):
         for index, (name, marker, label) in enumerate((("solo", "o", "own step"), ("product", "s", "matrix product"))):
-            owns = [(standing.rank, own) for standing in ranks if (own := getattr(standing, name))]
-            points = [(rank, 100 * own.standing.distance, own.standing.slow) for rank, own in owns
-                      if own.standing.distance is not None]  # fmt: skip
+            places = [(ranked.rank, own.standing) for ranked in ranks if (own := getattr(ranked, name))]
+            points = {rank: 100 * place.distance for rank, place in places if place.distance is not None}
             at = line - 0.12 + 0.24 * index
             look: dict[str, Any] = {"ls": "", "marker": marker, "ms": 4, "alpha": 0.75, "color": theme.colour(index)}
-            shown = label if points and not line else None
-            axes.plot([x for _, x, _ in points], [at] * len(points), label=shown, **look)
-            for rank, x, slow in points:
-                if slow:
-                    axes.annotate(str(rank), (x, at), (0, 4), textcoords="offset points", fontsize=8, ha="center",
-                                  color=theme.ink, fontweight="bold")  # fmt: skip
+            axes.plot([*points.values()], [at] * len(points), label=label if points and not line else None, **look)
+            for rank, place in places:
+                if place.slow and rank in points:
+                    text: dict[str, Any] = {"fontsize": 8, "ha": "center", "color": theme.ink, "fontweight": "bold"}
+                    axes.annotate(str(rank), (points[rank], at), (0, 4), textcoords="offset points", **text)
     draws.legend_above(axes, theme, 2)
     return figure
 
 
-TOPIC = Topic(
-    "ranks",
-    "Which rank is slow",
-    INTRO,
-    order=35,
-    csv=csv,
-    table=table,
-    drawings=drawings,
-    notes=notes,
-)
+TOPIC = Topic("ranks", "Which rank is slow", INTRO, order=35, csv=csv, table=table, drawings=drawings, notes=notes)

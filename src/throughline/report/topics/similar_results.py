@@ -10,10 +10,11 @@ from throughline.numbers import reading, span
 from throughline.records import Result
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.notes import Note
-from throughline.report.render import tables, throughput_plots
+from throughline.report.render import tables
 from throughline.report.render.plots import Point, Series
 from throughline.report.render.tables import Table
 from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.topics import throughput
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 LINES = 6
@@ -61,7 +62,7 @@ def table(scope: Scope) -> Table | None:
         doubts = _doubts(scope, other)
         place = lines.setdefault((ours, theirs, "; ".join(similar.differs)), [])
         place.append((ratio, f"{cell.topology}: {doubts}" if doubts else ""))
-    return tables.named([
+    return tables.texts([
         {
             "ours": ours,
             "theirs": theirs,
@@ -87,7 +88,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         if lines:
             heading = f"{group.benchmark}: beside others, {group.precision}, {group.batch_text}"
             words = "; ".join(f"{series.name}: {len(series.points)} points" for series in lines)
-            draw = partial(throughput_plots.throughput, group, elsewhere=lines)
+            draw = partial(throughput.plot, group, elsewhere=lines)
             yield Drawing(f"{group.name}_beside", heading, draw, words)
 
 
@@ -115,7 +116,7 @@ def _about_ours(scope: Scope) -> list[tuple[Doubt, str]]:
 
 def implausible(scope: Scope) -> Table | None:
     """Return a line for each doubt about our rows. Doubts about rows of others stand beside those rows."""
-    return tables.named([
+    return tables.texts([
         {"rule": doubt.rule, "row": f"{doubt.row.source}, {where}", "how it follows": doubt.text}
         for doubt, where in _about_ours(scope)
     ])  # fmt: skip

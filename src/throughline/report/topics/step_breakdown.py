@@ -19,13 +19,12 @@ from matplotlib.figure import Figure as Plot
 from throughline import statistics
 from throughline.numbers import milliseconds, percent
 from throughline.report.analysis.cells import Cell, Group
-from throughline.report.analysis.derived_runs import derived
+from throughline.report.analysis.differences import derived
 from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files
 from throughline.report.render.plots import Theme
 from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
-from throughline.report.render.throughput_plots import settings
 from throughline.report.topic import Drawing, Scope, Topic
 
 EXTRAS = {"communication": "no_gradient_sync", "input": "synthetic"}
@@ -83,19 +82,15 @@ class Split:
     unlike: dict[str, str]
 
     @property
-    def rest_s(self) -> float:
-        """The seconds that remain without the known parts."""
-        return max(0.0, self.step_s - sum(part.shown_s for part in self.parts.values()))
-
-    @property
     def rest(self) -> str:
-        """What the rest consists of."""
+        """What remains without the known parts."""
         return " and ".join(["compute", *(name for name in EXTRAS if name not in self.parts)])
 
     @property
     def shown(self) -> dict[str, float]:
-        """The parts in seconds. The first one contains the parts that are not known."""
-        return {self.rest: self.rest_s, **{name: part.shown_s for name, part in self.parts.items()}}
+        """The rest and the known parts, in seconds."""
+        parts = {name: part.shown_s for name, part in self.parts.items()}
+        return {self.rest: max(0.0, self.step_s - sum(parts.values())), **parts}
 
     @property
     def notes(self) -> list[str]:
@@ -113,27 +108,20 @@ def split(group: Group, everything: Iterable[Group]) -> list[Split]:
     """Return the splits of a group's measured cells for which runs without a part were measured."""
     everything, splits = list(everything), []
     for cell in group.measured:
-        found = {name: derived(cell, extra, everything) for name, extra in EXTRAS.items()}
-        unlike = {name: "; ".join(differing) for name, (_, differing) in found.items() if differing}
-        parts = {name: part for name, (there, _) in found.items() if there and name not in unlike
-                 if (part := _part(cell, there))}  # fmt: skip
+        steps, parts, unlike = cell.step_seconds, dict[str, Part](), dict[str, str]()
+        for name, extra in EXTRAS.items():
+            without, differing = derived(cell, extra, everything)
+            if differing:
+                unlike[name] = "; ".join(differing)
+            elif without:
+                shorter = without.step_seconds
+                pairs = [steps[repeat] - shorter[repeat] for repeat in sorted(steps.keys() & shorter.keys())]
+                if (middle := statistics.median(pairs)) is not None:
+                    control = cell.topology.world == 1 and not without.group.exchanges
+                    parts[name] = Part(middle, min(pairs), max(pairs), len(pairs), control)
         if parts or unlike:
-            step_s = statistics.median([*cell.step_seconds.values()])
-            splits.append(Split(cell, step_s or 0.0, parts, unlike))
+            splits.append(Split(cell, statistics.median([*steps.values()]) or 0.0, parts, unlike))
     return splits
-
-
-def _part(cell: Cell, without: Cell) -> Part | None:
-    """Subtract the step `without` a part from that of the cell, repeat by repeat."""
-    steps, shorter = cell.step_seconds, without.step_seconds
-    pairs = [steps[repeat] - shorter[repeat] for repeat in sorted(steps.keys() & shorter.keys())]
-    middle = statistics.median(pairs)
-    control = cell.topology.world == 1 and not without.group.exchanges
-    return None if middle is None else Part(middle, min(pairs), max(pairs), len(pairs), control)
-
-
-def _splits(scope: Scope) -> list[Split]:
-    return [step for group in scope.groups for step in split(group, scope.everything)]
 
 
 def _time(step: Split, seconds: float) -> str:
@@ -142,18 +130,18 @@ def _time(step: Split, seconds: float) -> str:
 
 def _compute(step: Split) -> Entry:
     """Return the rest; its seconds are those of computing only if both parts are known."""
-    beside = "" if step.rest == "compute" else f", {step.rest}"
-    return Entry(_time(step, step.rest_s) + beside, None if beside else step.rest_s)
+    seconds, is_compute = step.shown[step.rest], step.rest == "compute"
+    text = _time(step, seconds) + ("" if is_compute else f", {step.rest}")
+    return Entry(text, seconds if is_compute else None)
 
 
-def _part_entry(name: str, step: Split) -> Entry:
+def _part(name: str, step: Split) -> Entry:
     """Return time, share, range and doubt of a part."""
     part = step.parts.get(name)
     if part is None or part.control:
         return Entry() if part is None else Entry(f"0, {part.doubt}", part.shown_s)
     ends = f"{milliseconds(part.low_s)} to {milliseconds(part.high_s)}" if part.n > 1 else ""
-    texts = (_time(step, part.shown_s), ends, part.doubt)
-    return Entry(", ".join(text for text in texts if text), part.shown_s)
+    return Entry(", ".join(filter(None, (_time(step, part.shown_s), ends, part.doubt))), part.shown_s)
 
 
 def _field(name: str, field: str, step: Split) -> float | None:
@@ -170,7 +158,7 @@ COLUMNS = (
         column
         for name in EXTRAS
         for column in (
-            Column(f"{name}_s", f"{name}, ms", read=partial(_part_entry, name)),
+            Column(f"{name}_s", f"{name}, ms", read=partial(_part, name)),
             *(Column(f"{name}{end}", read=partial(_field, name, field), forms=(CSV,)) for end, field in FIELDS.items()),
         )
     ),
@@ -188,62 +176,46 @@ def table(scope: Scope) -> Table | None:
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """Yield a plot for every group with a part that derived runs have measured."""
     for group in scope.groups:
-        if parts := [step for step in split(group, scope.everything) if step.parts]:
-            words = " ".join(
-                f"{step.cell.name}: {milliseconds(step.step_s)} ms a step; "
-                + ", ".join(f"{name} {percent(seconds / step.step_s, 1)}" for name, seconds in step.shown.items())
-                + "."
-                for step in parts
-            )
+        if steps := [step for step in split(group, scope.everything) if step.parts]:
+            words = []
+            for step in steps:
+                shares = (f"{name} {percent(seconds / step.step_s, 1)}" for name, seconds in step.shown.items())
+                words.append(f"{step.cell.name}: {milliseconds(step.step_s)} ms a step; {', '.join(shares)}.")
             heading = f"{group.benchmark}: where a step's time goes"
-            yield Drawing(f"{group.name}_split", heading, partial(draw, group, parts), words, group)
+            yield Drawing(f"{group.name}_split", heading, partial(draw, group, steps), " ".join(words), group)
 
 
-LABELLED = 0.12  # a part that takes at least this share of the longest step has its own share written on it
-BAR = 0.3  # inches for each bar and its ranges
-WHISKERS = {"communication": -0.37, "input": 0.37}
-"""The distance from the middle of a bar to the range of a part, above and below the bar: it covers no figure."""
-LOOKS = {"communication": (1, "///"), "input": (2, "\\\\\\")}
-"""Colour and hatch of a part. Without colours the hatch tells the parts apart."""
+LOOKS = {"communication": (1, "///", -0.37), "input": (2, "\\\\\\", 0.37)}
+"""Colour and hatch of a part, which tell the parts apart also without colours, and how far above or below the middle of
+its bar the range of the part is."""
 
 
 def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     """Draw a horizontal bar for each framework and topology, in ms per step, with the range of each measured part."""
-    heading = f"{group.benchmark}: a step's time, {settings(group)}"
-    figure, axes = draws.lying([step.cell.name for step in splits], theme, heading, BAR, right=0.75, top=0.72)
+    names = [step.cell.name for step in splits]
+    heading = f"{group.benchmark}: a step's time, {group.settings}"
+    figure, axes = draws.lying(names, theme, heading, each=0.3, right=0.75, top=0.72)
     axes.set_xlabel("ms per step; black lines: range of a part", color=theme.muted, fontsize=9, x=0.3)
-    longest = 1000 * max(step.step_s for step in splits)
     named: set[str] = set()
     for row, step in enumerate(splits):
         end, furthest = 0.0, 0.0
         for name, seconds in step.shown.items():
-            index, hatch = LOOKS.get(name, (0, ""))
-            colour, label = theme.colour(index), None if name in named else name
-            paint: dict[str, Any] = {"facecolor": colour, "edgecolor": theme.surface, "hatch": hatch, "lw": 0}
-            axes.barh(row, 1000 * seconds, 0.56, left=end, label=label, **paint)
+            index, hatch, beside = LOOKS.get(name, (0, "", 0.0))
+            paint: dict[str, Any] = {"facecolor": theme.colour(index), "edgecolor": theme.surface, "hatch": hatch}
+            axes.barh(row, 1000 * seconds, 0.56, left=end, label=None if name in named else name, lw=0, **paint)
             named.add(name)
             part = step.parts.get(name)
-            if 1000 * seconds >= LABELLED * longest and not (part and part.doubt):
-                look: dict[str, Any] = {"ha": "center", "va": "center", "fontsize": 8, "fontweight": "bold"}
-                box = {"facecolor": colour, "edgecolor": "none", "pad": 1.0}
-                middle = (end + 500 * seconds, row)
-                axes.annotate(percent(seconds / step.step_s), middle, color=theme.surface, bbox=box, **look)
             if part and part.n > 1 and not part.control:
                 ends = [max(0.0, end + 1000 * limit) for limit in (part.low_s, part.high_s)]
-                axes.plot(ends, [row + WHISKERS[name]] * 2, "|-", color=theme.ink, lw=1.1, ms=3.5, zorder=4)
+                axes.plot(ends, [row + beside] * 2, "|-", color=theme.ink, lw=1.1, ms=3.5, zorder=4)
                 furthest = max(furthest, *ends)
             end += 1000 * seconds
-        total: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center"}
-        total |= {"annotation_clip": False, "fontsize": 8.5, "color": theme.muted}
-        axes.annotate(f"{milliseconds(step.step_s)} ms", (max(end, furthest), row), **total)
+        total: dict[str, Any] = {"xytext": (5, 0), "textcoords": "offset points", "va": "center", "fontsize": 8.5}
+        where = max(end, furthest), row
+        axes.annotate(f"{milliseconds(step.step_s)} ms", where, color=theme.muted, annotation_clip=False, **total)
     axes.set_xlim(left=0)
     draws.legend_above(axes, theme, 3)
     return figure
-
-
-def notes(scope: Scope, group: Group) -> list[Note]:
-    """Return what makes parts unknown."""
-    return [Note(step.cell.name, text, "split") for step in split(group, scope.everything) for text in step.notes]
 
 
 TOPIC = Topic(
@@ -253,5 +225,7 @@ TOPIC = Topic(
     order=30,
     table=table,
     drawings=drawings,
-    notes=notes,
+    notes=lambda scope, group: [
+        Note(step.cell.name, text, "split") for step in split(group, scope.everything) for text in step.notes
+    ],
 )

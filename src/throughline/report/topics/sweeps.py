@@ -18,7 +18,7 @@ from throughline.report.analysis.cells import Cell, Group
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
 from throughline.report.topic import Drawing, Scope, Topic
-from throughline.report.topics.options_off_and_on import Figures
+from throughline.report.topics.off_and_on import figures
 
 LEAST = 3
 """The fewest points of a sweep."""
@@ -31,7 +31,7 @@ def _latency_ms(cell: Cell) -> float | None:
 
 
 def _memory_gb(cell: Cell) -> float | None:
-    used = Figures.of(cell.record).memory_bytes
+    used = figures(cell.record)["memory_bytes"]
     return None if used is None else used / 1e9
 
 

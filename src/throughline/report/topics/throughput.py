@@ -5,16 +5,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from throughline.numbers import percent
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Plot
+from matplotlib.transforms import offset_copy
+
+from throughline.numbers import percent, reading
+from throughline.records import PredictedSeries
+from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
 from throughline.report.analysis.notes import not_compiled, notes
 from throughline.report.analysis.titles import title
-from throughline.report.render import cell_columns, tables
-from throughline.report.render import throughput_plots as plots
+from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.cell_columns import Link
+from throughline.report.render.plots import MEASURED, Series, Theme
 from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Line, Table
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import numerical_equivalence
+from throughline.spec import Topology
 
 
 def results(group: Group, link: Link) -> Table:
@@ -23,8 +30,7 @@ def results(group: Group, link: Link) -> Table:
         cell_columns.FRAMEWORK,
         cell_columns.TOPOLOGY,
         cell_columns.DEVICES,
-        *([Column(heading="device", read=_device, style="text")] if len(group.devices) > 1 else []),
-        *([Column(heading="batch", small=_batch_heading(group), read=_batch)] if _states(group) else []),
+        *_where_told(group, "per device / global", "per replica", small="batch"),
         Column(heading=group.unit, small="median", read=cell_columns.median, by_value=True),
         replace(cell_columns.SPEEDUP, small="strong scaling" if group.strong else "range"),
         cell_columns.EFFICIENCY,
@@ -42,18 +48,39 @@ def results(group: Group, link: Link) -> Table:
     return Table(columns, lines, style="results", forms=(PAGE,))
 
 
+def _where_told(group: Group, by_iteration: str, by_replica: str, small: str = "") -> list[Column]:
+    """Return the columns of the device and of the batch, where each line has its own, because the title cannot say it.
+
+    by_iteration, by_replica: the headings of the batch; small: stands above it.
+    """
+    columns = [Column(heading="device", read=_device, style="text")] if len(group.devices) > 1 else []
+    if group.strong or group.by_iteration:
+        heading = by_iteration if group.by_iteration else by_replica
+        columns.append(Column(heading=small or heading, small=heading if small else "", read=_batch))
+    return columns
+
+
+def _device(cell: Cell) -> str:
+    return cell.device.name if cell.ok and cell.device else ""
+
+
+def _batch(cell: Cell) -> str:
+    return cell.batch if cell.group.by_iteration else str(cell.size.batch_per_replica)
+
+
 def table(group: Group) -> Table:
-    """Return a group's results as DLPerf prints them. A cell without a figure says why."""
+    """Return a group's results as DLPerf prints them, with remarks and warnings. A cell without a figure says why."""
     device = group.summary.device
+    kind = "gpu_num" if device and device.kind == "cuda" else "device_num"
+    seen = dict.fromkeys(cell.status for cell in group.cells)
+    below = [group.summary.remarks] if group.summary.remarks else []
+    below += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
+    below += [f"{note.where}: {note.text}" for note in [*numerical_equivalence.proofs(group), *notes(group)]]
     columns = [
         Column(heading="framework", read=lambda cell: cell.shown),
         Column(heading="node_num", read=_nodes),
-        Column(
-            heading="gpu_num" if device and device.kind == "cuda" else "device_num",
-            read=lambda cell: str(cell.topology.world),
-        ),
-        *([Column(heading="device", read=_device)] if len(group.devices) > 1 else []),
-        *([Column(heading=_batch_heading(group, text=True), read=_batch)] if _states(group) else []),
+        Column(heading=kind, read=lambda cell: str(cell.topology.world)),
+        *_where_told(group, tables.batch_heading([group]), "batch per replica"),
         Column(heading=group.unit, read=lambda cell: _hundredths(cell, "median_speed") or cell.label),
         Column(
             heading="speedup (strong scaling)" if group.strong else "speedup",
@@ -64,7 +91,16 @@ def table(group: Group) -> Table:
         Column(heading="repeats", read=lambda cell: f"{cell.record.n_ok}/{cell.record.n}" * bool(cell.record.statuses)),
         Column(heading="efficiency", read=lambda cell: percent(cell.record.efficiency) if cell.ok else ""),
     ]
-    return replace(Table.of(group.cells, columns), notes=_below(group), heading=title(group), forms=(TEXT,))
+    return replace(Table.of(group.cells, columns), notes=below, heading=title(group), forms=(TEXT,))
+
+
+def _nodes(cell: Cell) -> str:
+    return f"{cell.topology.nodes} (simulated)" if cell.topology.simulated else str(cell.topology.nodes)
+
+
+def _hundredths(cell: Cell, name: str) -> str:
+    value = getattr(cell.record, name) if cell.ok else None
+    return "" if value is None else f"{value:.2f}"
 
 
 FIELDS = {
@@ -108,58 +144,100 @@ def _in_unit(unit: str, cell: Cell) -> float | None:
     return cell.record.other_units.get(unit)
 
 
-def _nodes(cell: Cell) -> str:
-    return f"{cell.topology.nodes} (simulated)" if cell.topology.simulated else str(cell.topology.nodes)
-
-
-def _states(group: Group) -> bool:
-    """True if each line states its batch, because the title cannot say it for all lines."""
-    return group.strong or group.by_iteration
-
-
-def _batch_heading(group: Group, text: bool = False) -> str:
-    if not group.by_iteration:
-        return "batch per replica" if text else "per replica"
-    return tables.batch_heading([group]) if text else "per device / global"
-
-
-def _batch(cell: Cell) -> str:
-    return cell.batch if cell.group.by_iteration else str(cell.size.batch_per_replica)
-
-
-def _device(cell: Cell) -> str:
-    return cell.device.name if cell.ok and cell.device else ""
-
-
-def _hundredths(cell: Cell, name: str) -> str:
-    value = getattr(cell.record, name) if cell.ok else None
-    return "" if value is None else f"{value:.2f}"
-
-
-def _below(group: Group) -> list[str]:
-    """Return remarks, what the table's words mean, what equivalence checks cover, and warnings about the cells."""
-    seen = dict.fromkeys(cell.status for cell in group.cells)
-    lines = [group.summary.remarks] if group.summary.remarks else []
-    lines += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
-    return lines + [f"{note.where}: {note.text}" for note in [*numerical_equivalence.proofs(group), *notes(group)]]
-
-
-def text(scope: Scope) -> Sequence[Table]:
-    """Return a table for each batch size and precision, with its remarks and warnings."""
-    return [table(group) for group in scope.groups]
-
-
 def drawings(scope: Scope) -> Iterator[Drawing]:
     """Yield throughput and speedup of every group."""
     for group in scope.groups:
         beyond = scope.predicted(group)
         scales = any(cell.record.speedup and cell.scales for cell in group.measured)
         for what, draw, shown in (
-            ("throughput", partial(plots.throughput, group, predicted=beyond), bool(group.measured)),
-            ("speedup", partial(plots.speedup, group), scales),
+            ("throughput", partial(plot, group, predicted=beyond), bool(group.measured)),
+            ("speedup", partial(speedup, group), scales),
         ):
             heading = f"{group.benchmark}: {what}, {group.precision}, {group.batch_text}"
             yield Drawing(f"{group.name}_{what}", heading, draw, "The tables hold its numbers.", group, on_page=shown)
+
+
+def plot(
+    group: Group, theme: Theme, elsewhere: Sequence[Series] = (), predicted: Sequence[PredictedSeries] = ()
+) -> Plot:
+    """Draw throughput over devices: medians as a line, repeats as dots, ranges as whiskers, ideal scaling dotted.
+
+    `elsewhere`: series that were not measured here, such as published ones. Their markers are hollow, and their
+    labels name the source. `predicted`: predictions, which are crosses on a dashed line in a band.
+    """
+    figure, axes = plots.blank(theme, f"{group.benchmark}: throughput, {group.settings}", group.unit)
+    here = [plots.series(group, name) for name in group.frameworks]
+    every = [series for series in [*here, *elsewhere] if series.points]
+    labels: list[plots.Label] = []
+    beyond = {series.framework: series for series in predicted if series.predicted}
+    for series in every:
+        index = group.frameworks.index(series.name) if series.name in group.frameworks else len(labels)
+        colour, marker, measured = theme.colour(index), theme.marker(index), series.source == MEASURED
+        labels.append(plots.line(axes, series, colour, theme, marker, marked=not measured))
+        if measured:
+            # What one device gives times the devices, as far as a cell has a speedup over one device.
+            most = max((cell.topology.world for cell in group.series(series.name) if cell.record.speedup), default=0)
+            first = series.points[0]
+            if first.topology.world == 1 < most:
+                axes.plot([1, most], [first.median, first.median * most], ":", color=colour, lw=1.0, alpha=0.7)
+            plots.repeats(axes, series, colour, theme, marker)
+            if series.name in beyond:
+                labels[-1] = _beyond(axes, series, beyond[series.name], colour, marker)
+    topologies = [point.topology for series in every for point in series.points]
+    ends = [Topology.parse(cell.topology) for series in beyond.values() for cell in series.predicted]
+    plots.device_axis(axes, [*topologies, *ends])
+    words = ["dots: repeats"] if any(len(point.repeats) > 1 for series in every for point in series.points) else []
+    words += ["dotted: ideal"] if len(topologies) > 1 and any(topology.world == 1 for topology in topologies) else []
+    words += ["hollow: not measured here"] if elsewhere else []
+    if beyond:
+        level = next(cell.level for series in beyond.values() for cell in series.predicted)
+        words += [f"crosses, band: predicted ({percent(level)})"]
+    return plots.finish(figure, axes, labels, theme, "; ".join(words))
+
+
+def _beyond(axes: Axes, series: Series, predicted: PredictedSeries, colour: str, marker: str) -> plots.Label:
+    """Draw predictions as crosses on a dashed line in a band, which begins at the measured point before them
+    that they are made from.
+
+    Returns the label at the line's end, which says that it is predicted.
+    """
+    cells = {Topology.parse(cell.topology).world: cell for cell in predicted.predicted}
+    used = {point.topology for point in predicted.measured}
+    before = [p for p in series.points if p.topology.world < min(cells) and str(p.topology) in used][-1:]
+    points = [(point.topology.world, point.low, point.high, point.median) for point in before]
+    points += [(world, cell.low, cell.high, cell.samples_per_s) for world, cell in cells.items()]
+    worlds, lows, highs, middles = zip(*points, strict=True)
+    axes.fill_between(worlds, lows, highs, color=colour, alpha=0.15, lw=0, zorder=1)
+    axes.plot(worlds, middles, "--", color=colour, lw=1.1, zorder=3)
+    axes.plot([*cells], middles[len(before) :], "x", color=colour, ms=7, mew=1.6, zorder=5)
+    return worlds[-1], middles[-1], series.name, f"predicted {reading(middles[-1])}", colour, marker
+
+
+def speedup(group: Group, theme: Theme) -> Plot:
+    """Draw the speedup over the same framework's baseline with its range, and the ideal line."""
+    bases = list(dict.fromkeys(group.summary.baselines.values()))
+    unit = f"speedup over {', '.join(bases) or ONE_DEVICE}"
+    figure, axes = plots.blank(theme, f"{group.benchmark}: speedup, {group.settings}", unit)
+    labels, topologies = [], []
+    for index, framework in enumerate(group.frameworks):
+        series, colour = plots.series(group, framework, lambda cell: cell.record.speedup), theme.colour(index)
+        cells = [cell for cell in group.series(framework) if cell.record.speedup]
+        if cells:
+            text = f"{series.points[-1].median:.2f}× ({percent(cells[-1].record.efficiency)})"
+            labels.append(plots.line(axes, series, colour, theme, theme.marker(index), text))
+            topologies += [cell.topology for cell in cells]
+        beside = offset_copy(axes.transData, figure, x=3.0 * index, units="points")
+        for cell in cells:
+            if ends := cell.record.speedup_range:
+                axes.vlines(cell.topology.world, ends[0], ends[1], color=colour, lw=1.4, zorder=4, transform=beside)
+                axes.update_datalim([(cell.topology.world, ends[1])])
+    plots.device_axis(axes, topologies)
+    most, legend = max((topology.world for topology in topologies), default=1), ""
+    if most > 1 and len(bases) == 1:
+        least = Topology.parse(bases[0]).world
+        axes.plot([least, most], [1, most / least], ":", color=theme.muted, lw=1.2, zorder=2)
+        legend = "bars: ranges; dotted: ideal; in brackets: efficiency"
+    return plots.finish(figure, axes, labels, theme, legend)
 
 
 TOPIC = Topic(
@@ -167,7 +245,7 @@ TOPIC = Topic(
     "Throughput",
     order=10,
     csv=csv,
-    text=text,
+    text=lambda scope: list(map(table, scope.groups)),
     latex=True,
     drawings=drawings,
     notes=lambda _, group: [*notes(group), *not_compiled(group)],

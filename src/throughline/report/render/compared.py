@@ -1,0 +1,271 @@
+"""results/compare.json as the page and the tables show it: our results beside those of archives and folders.
+
+There are a table over all machines, one for the cells of each archive, and one for each acceptance.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from throughline import __version__, ratios, statistics
+from throughline.numbers import percent, reading, span
+from throughline.records import read_compared
+from throughline.records.acceptance import name_of
+from throughline.records.compared import Compared, ComparedAcceptance, ComparedArchive, MachineCell, Together
+from throughline.report.render import history, table_files
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, interval
+from throughline.report.topic import Topic
+
+TOGETHER: Mapping[Together, str] = {
+    "the same runs": "the two sides are the same runs",
+    "in turn": "the repeats of both sides were interleaved, as in one workflow",
+    "at the same time": "the two sides were measured at the same time, but not in turn",
+}
+NAMED = 12
+"""How many differences are named below a table."""
+Line = tuple[ComparedArchive, Any]
+"""An archive, and something that both sides have measured."""
+
+
+def _field(name: str) -> Callable[[Line], Any]:
+    return lambda line: getattr(line[1], name)
+
+
+def _in_csv(*names: str) -> list[Column]:
+    return [Column(name, read=_field(name), forms=(CSV,)) for name in names]
+
+
+TESTED = (
+    Column("here", "here", "median", read=lambda line: statistics.median(line[1].ours), show=reading),
+    Column("there", "there", "median", read=lambda line: statistics.median(line[1].theirs), show=reading),
+    *_in_csv("ratio"),
+    Column("tested_ratio", "tested ratio", read=lambda line: Entry.of(
+        line[1].tested_ratio, "{:.3f}".format, line[1].because)),
+    *_in_csv("tested_at_least", "tested_at_most", "corrected_at_least", "corrected_at_most"),
+    interval(lambda line: span((line[1].corrected_at_least, line[1].corrected_at_most), 3)
+             if line[1].corrected_at_least else NOT_KNOWN),
+    *_in_csv("p", "p_holm"),
+    Column("verdict", "verdict", read=lambda line: Entry.verdict(line[1])),
+    Column("because", "because", read=_field("because")),
+)  # fmt: skip
+"""The columns of what both sides have measured: the medians, their ratio, its interval, the test and its verdict."""
+CELLS = (
+    Column(heading="cell", read=_field("name"), forms=(PAGE,), names=True),
+    Column("archive", read=lambda line: line[0].name, forms=(CSV,)),
+    *_in_csv("benchmark", "batch", "precision", "framework", "topology", "unit"),
+    *TESTED,
+    *_in_csv("smallest_difference"),
+    Column("differs", "only here differs", read=lambda line: "; ".join(map(str, line[1].differs))),
+)
+KINDS = (
+    Column("places", "places", read=_field("places")),
+    Column("figure", "figure", read=lambda line: name_of(line[1].what, line[1].figure), names=True),
+    Column("archive", read=lambda line: line[0].name, forms=(CSV,)),
+    *_in_csv("what", "kind"),
+    Column("size", "size", "rows, elements or bytes", whole=True, read=lambda line: Entry.of(
+        line[1].size, "{:,}".format, "the figure has no size")),
+    Column("unit", "unit", read=_field("unit")),
+    *TESTED,
+    Column("lost_most", "lost most", read=lambda line: "; ".join(
+        f"{place.place} {100 * (place.ratio - 1):+.1f} %" for place in line[1].worst)),
+)  # fmt: skip
+
+
+def write(compared: Path, cells: Path, machines: Path, kinds: Path) -> None:
+    """Write results/compare.json as CSV, unrounded: the cells, what they cost on all machines, and the acceptances."""
+    found = read_compared(compared)
+    of_acceptances = [
+        (archive, kind) for archive in found.archives if archive.acceptance for kind in archive.acceptance.kinds
+    ]
+    table_files.write_csv(_cells(found.archives), cells)
+    whole = ("work", "batch", "repeats")
+    columns = [Column(key, read=attrgetter(key), whole=key in whole) for key in IN_FILE]
+    table_files.write_csv(Table.of(found.machines, columns), machines)
+    table_files.write_csv(Table.of(of_acceptances, KINDS), kinds)
+
+
+def _cells(archives: Sequence[ComparedArchive]) -> Table:
+    return Table.of([(archive, cell) for archive in archives for cell in archive.cells], CELLS)
+
+
+def _section(topic: Topic, table: Table, remarks: Iterator[str]) -> dict[str, Any]:
+    return {"topic": topic, "table": table.in_form(PAGE), "plots": [], "remarks": list(remarks)}
+
+
+def sections(compared: Compared) -> Iterator[dict[str, Any]]:
+    """Yield the comparisons as the page prints them: all machines, then each archive, or a history of more than two.
+
+    The cells of a history one by one would be a page that nobody reads: results/tables/compare.csv has them.
+    """
+    if compared.machines:
+        yield _over_machines(compared.machines)
+    if len(compared.archives) > 2:
+        yield history.section(compared)
+        return
+    for number, archive in enumerate(compared.archives, start=1):
+        if archive.cells:
+            intro = (
+                "Each cell that both sides have. Above 1, the present results are faster. A verdict also reflects what "
+                "else has changed between the two measurements; the lines below the table name it."
+            )
+            topic = Topic(f"archive-{number}", f"Compared with {archive.name}", intro)
+            yield _section(topic, _cells([archive]), remarks(compared, archive))
+        if archive.acceptance:
+            yield _acceptance(archive, archive.acceptance, number)
+
+
+def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
+    """Say what came out, what differs between the two sides, and what only one side has."""
+    yield f"{history.outcome(archive)}."
+    started = f"from {archive.started or 'a time that is not known'} there, from {compared.started or '?'} here"
+    yield f"Measured {started}: {_apart(archive)}."
+    if archive.version:
+        yield f"Version {archive.version} of Throughline made {archive.name}; version {__version__} compares."
+    if archive.differs:
+        more = len(archive.differs) - NAMED
+        named = "; ".join(map(str, archive.differs[:NAMED]))
+        rest = f"; and {more} more (results/compare.json)" if more > 0 else ""
+        yield f"What differs in every cell, what matters most first: {named}{rest}."
+    else:
+        yield "Nothing that the records state differs in every cell."
+    yield from _only(archive.only_here, archive.only_there, archive.failed)
+    yield from (f"Left out: {text}." for text in archive.unreadable)
+    yield (
+        "The test is Welch's t-test on logarithms, with Holm's correction for all cells of this archive. A/A runs of "
+        "either side enter it, and without them a verdict is about these runs only (extras: [aa])."
+    )
+
+
+def _only(here: Sequence[str], there: Sequence[str], failed: Mapping[str, str]) -> Iterator[str]:
+    """Say what only one side has, and why if it is known."""
+    for where, names in (("here", here), ("there", there)):
+        if names:
+            others = f" and {len(names) - 3} more" if len(names) > 3 else ""
+            shown = (f"{name} ({failed[name]})" if name in failed else name for name in names[:3])
+            yield f"Only {where}: {', '.join(shown)}{others}."
+
+
+def _apart(archive: ComparedArchive) -> str:
+    """Say how far apart in time the two sides were measured."""
+    if archive.together:
+        return TOGETHER[archive.together]
+    if archive.days_apart is None:
+        return "how far apart the two sides are is not known"
+    hours = 24 * archive.days_apart
+    for unit, count in (("day", archive.days_apart), ("hour", hours), ("minute", 60 * hours)):
+        if count >= 1:
+            whole = round(count)
+            return f"{whole:,} {unit}{'' if whole == 1 else 's'} lie{'s' if whole == 1 else ''} between the two sides"
+    return "one side follows the other within a minute"
+
+
+def _acceptance(archive: ComparedArchive, acceptance: ComparedAcceptance, number: int) -> dict[str, Any]:
+    """Return the comparison with the acceptance of one archive: what was decided stands first."""
+    first = ("slower", "faster", "not comparable")
+    kinds = sorted(acceptance.kinds, key=lambda one: first.index(one.verdict) if one.verdict in first else len(first))
+    intro = (
+        "Every kind of measurement, and the places that lost most. Above 1, the present acceptance is faster, also for "
+        "latencies. The two were measured at different times, so a verdict also reflects what else has changed."
+    )
+    topic = Topic(f"acceptance-{number}", f"The acceptance compared with {archive.name}", intro)
+    return _section(topic, Table.of([(archive, kind) for kind in kinds], KINDS), _of_acceptance(acceptance))
+
+
+def _of_acceptance(acceptance: ComparedAcceptance) -> Iterator[str]:
+    yield (
+        "Both call the same nodes by the same numbers."
+        if acceptance.numbered
+        else "Which node here is which node there is not known: the numbers are of another cluster, of another "
+        "results/acceptance.local.json, or of simulated nodes. So no places are named."
+    )
+    there, here = (started or "a time that is not known" for started in (acceptance.started, acceptance.started_here))
+    yield f"Measured from {there} there, from {here} here."
+    if acceptance.differs:
+        yield f"What differs, what matters most first: {'; '.join(map(str, acceptance.differs[:NAMED]))}."
+    yield from _only(acceptance.only_here, acceptance.only_there, {})
+    yield (
+        "The test is a t-test on the logarithms of the places' medians: paired, if both acceptances call the same "
+        "nodes by the same numbers, otherwise Welch's. A kind with a single place is compared by its repeats. Holm's "
+        "correction counts all lines. Neither side was measured twice, so a verdict is about these runs only. Whether "
+        "a single place is slow now, the verdict of the present acceptance says: it compares the place with its peers."
+    )
+
+
+NO_PAIR = "only the fastest cell on the fewest and on the most devices is compared with the first machine"
+TWO_LINES = Markup("{}<small>{}</small>")
+IN_FILE = [name for name in MachineCell.model_fields if name not in ("price_source", "reasons")]
+"""The columns of the CSV."""
+
+
+def _money(name: str, read: Callable[[Any], str] = reading) -> Callable[[MachineCell], Entry]:
+    """Return the reader of a price, with its currency in the text."""
+    return lambda cell: Entry.of(
+        getattr(cell, name), lambda price: f"{read(price)} {cell.currency}", cell.reasons.get("per_million_samples")
+    )
+
+
+def _task(cell: MachineCell) -> Entry:
+    if cell.task_hours is None:
+        return Entry(reason=cell.reasons.get("task_hours"))
+    price = f"{reading(cell.task_price)} {cell.currency}" if cell.task_price else NOT_KNOWN
+    return Entry("", cell.task_hours, html=TWO_LINES.format(f"{reading(cell.task_hours)} h", price))
+
+
+def _best(cell: MachineCell) -> Entry:
+    if cell.best_value is None:
+        return Entry(reason=cell.reasons.get("best_value"))
+    html = Markup('<span class="best">★ yes</span>') if cell.best_value == "yes" else None
+    return Entry(cell.best_value, cell.best_value or None, html=html)
+
+
+def _with_interval(value: float | None, ends: Sequence[Any], places: int, title: str, unit: str = "") -> Entry:
+    text = "" if value is None else f"{value:.{places}f} {unit}".rstrip()
+    return Entry("", value, title, html=TWO_LINES.format(text, "" if None in ends else span(ends, places)))
+
+
+def _worth(cell: MachineCell) -> Entry:
+    title = f"compared with {cell.break_even_with}" if cell.break_even_with else NO_PAIR
+    return _with_interval(cell.worth, (cell.worth_at_least, cell.worth_at_most), 3, title)
+
+
+def _break_even(cell: MachineCell) -> Entry:
+    ends = cell.break_even_at_least, cell.break_even_at_most
+    title = "no price of the first machine is known" if cell.worth else NO_PAIR
+    return _with_interval(cell.break_even_price, ends, 2, title, cell.break_even_currency or "")
+
+
+MACHINES = (
+    Column(heading="machine and cell", style="text", names=True, read=lambda cell: Entry(
+        html=Markup('{}<br><span class="quiet">{}</span>').format(
+            f"{cell.machine}, {cell.device}" if cell.device else cell.machine, cell.name))),
+    Column(heading="throughput", small="median", by_value=True, read=lambda cell: Entry(
+        "", cell.throughput, html=TWO_LINES.format(reading(cell.throughput), cell.unit))),
+    Column(heading="price", small="device hour", read=_money("price_per_device_hour", "{:.4g}".format),
+           optional=True, by_value=True),
+    Column(heading="price", small="million samples", read=_money("price_per_million_samples"),
+           optional=True, by_value=True),
+    Column(heading="whole task", read=_task, optional=True, by_value=True),
+    Column(heading="best value", read=_best, optional=True),
+    Column(heading="worth", small="hours of the first", read=_worth, by_value=True),
+    Column(heading="break-even", small="price", read=_break_even, optional=True, by_value=True),
+    Column(heading="price is", read=lambda cell: Entry(cell.price_is or "", cell.price_is), optional=True),
+)  # fmt: skip
+
+
+def _over_machines(cells: Sequence[MachineCell]) -> dict[str, Any]:
+    """Return the table over all machines as the page prints it: costs, the best value, and the break-even prices."""
+    intro = (
+        "Cells that do the same work on several machines: the same model, data, optimizer, dropout, clipping and job. "
+        "The best value is the lowest price per sample. It is named if all prices are in one currency and the repeats "
+        "tell it apart from all others. A device hour is worth so many device hours of the first machine. This number "
+        "times the price of the first machine is the break-even price. The small numbers are intervals with "
+        f"{percent(ratios.INTERVAL)}. The fastest cells are compared, on the fewest and on the most devices of both."
+    )
+    sources = dict.fromkeys(cell.price_source for cell in cells if cell.price_source)
+    table = Table.of(cells, MACHINES, facts=[("price", source) for source in sources], style="grid")
+    reasons = {cell.benchmark: why for cell in cells if (why := cell.reasons.get("best_value"))}
+    notes = (f"{benchmark}: no best value, because {why}." for benchmark, why in reasons.items())
+    return _section(Topic("machines", "All machines", intro), table, notes)
