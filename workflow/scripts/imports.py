@@ -14,7 +14,7 @@ from throughline.command import run
 
 
 def main(name: str, logs: Path, output: Path, drawn: Path) -> None:
-    from throughline.comparables.logs.folder import imported
+    from throughline.comparables.imported import imported
     from throughline.records import Imported, write
     from throughline.report.render import imports
 

@@ -4,7 +4,7 @@ Two or more commands, each in quotes, are measured in turn, and the last lines s
 results/NAME/config.yaml and starts the workflow with it, so that the same words again only make what is missing.
 
 commands: the words of one command after --, or several commands, each in quotes; {batch}, {steps} ... are filled in
-timing: marks, the name of a kind of log, or a regular expression with the groups step and one of ms, s and per_s
+timing: marks, the name of a kind of log, or a regular expression with the groups step and one of s, ms, us and per_s
 per_step: the units that all devices train in a step, such as 512 or '{batch} * {world}' (default: 1 step)
 unit: what is counted, such as tokens
 name: the name of the benchmark

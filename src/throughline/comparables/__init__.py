@@ -1,6 +1,6 @@
 """Comparables: the results of others that ours are compared with, and what makes any two results comparable.
 
-* `published.py`: speeds that others have published. `logs/`: speeds in the logs of other programs.
+* `published.py`: speeds that others have published. `imported.py`: speeds in the logs of other programs.
 * `similar.py`: which of these results are like ours, and what differs.
 * `plausibility.py`: which speeds cannot be true or are implausible.
 * `flop_conventions.py`: the FLOPs of one speed as different projects count them.

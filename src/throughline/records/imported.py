@@ -1,13 +1,13 @@
 """imported.json: the results in other people's logs, file by file, and the rows of speed that follow from them."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
+from throughline.log_kinds.log import Outcome
 from throughline.records.entry import Count, Entry, Schema
 from throughline.records.result import Result
 
-Outcome = Literal["ok", "foreign", "cut_off", "mixed", "broken", "binary", "too_large"]
 OUTCOMES: dict[Outcome, str] = {
     "ok": "its figure is read",
     "foreign": "its kind is not known",

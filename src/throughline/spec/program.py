@@ -1,6 +1,6 @@
 """A training program of somebody else that a run measures: how it starts, and where the time of a step comes from.
 
-    programs.<name> in config.yaml -> study/programs.py -> RunSpec.program -> launch, programs/runner.py -> the record
+    programs.<name> in config.yaml -> study/program_section.py -> RunSpec.program -> launch/program_runner.py -> record
 
 The working directory, the Python and the values of secret variables are in none of these: they are places of one
 machine, and handover.py carries them to the jobs.
@@ -18,7 +18,7 @@ MARKS = "THROUGHLINE_MARKS"
 """The variable with the file to which a program appends its marks."""
 DECIDES = "program"
 """A batch size or a precision that the program itself decides has this name in files and on pages."""
-TIMES = {"ms": 1e-3, "s": 1.0}
+TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Map each group of a pattern that has the time of one step to its length in seconds."""
 
 
@@ -27,8 +27,8 @@ class Timing(Part):
     """Where the time of a step comes from.
 
     kind: `marks`, the name of a kind of log, or `pattern`; pattern: the regular expression of a line of the log, None
-    for marks. Its groups are `step` and one of `ms`, `s` (the time of that step) and `per_s` (units per second), and
-    also `loss` if the line has it. of: whether `per_s` counts one device or the whole job.
+    for marks. Its groups are `step`, one of `s`, `ms`, `us` (the time of that step) and `per_s` (units per second), and
+    `loss` if the line has it. of: whether `per_s` counts one device or the whole job.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class Timing(Part):
 
     @property
     def group(self) -> str | None:
-        """The group with the figure of a line: `ms`, `s` or `per_s`; None for marks.
+        """The group with the figure of a line: `s`, `ms`, `us` or `per_s`; None for marks.
 
         Raise ValueError if the pattern is no regular expression, or lacks a group.
         """
@@ -50,7 +50,7 @@ class Timing(Part):
         figures = [name for name in (*TIMES, "per_s") if name in named]
         if "step" not in named or len(figures) != 1:
             has = ", ".join(named) or "none"
-            raise ValueError(f"a pattern needs the groups (?P<step>...) and one of ms, s, per_s; its groups: {has}")
+            raise ValueError(f"a pattern needs the groups (?P<step>...) and one of s, ms, us, per_s; its groups: {has}")
         return figures[0]
 
 

@@ -25,8 +25,8 @@ class Pattern(Section):
     """A regular expression for the lines of a log that has no kind of its own."""
 
     pattern: Text = Field(
-        description="a regular expression with the groups `(?P<step>...)`, one of `ms`, `s` (the time of that step) "
-        "and `per_s` (units per second), and `loss` if the line has it"
+        description="a regular expression with the groups `(?P<step>...)`, one of `s`, `ms`, `us` (the time of that "
+        "step) and `per_s` (units per second), and `loss` if the line has it"
     )
     of: Literal["job", "device"] = Field("job", description="whether `per_s` counts the whole job or one device")
 
@@ -127,7 +127,7 @@ class ProgramSection(Section):
             found = Timing(MARKS_KIND)
         else:
             kind = timed()[timing]
-            found = Timing(timing, kind.step, kind.of)
+            found = Timing(timing, kind.step, kind.rate_of)
         values = {"batch": batch, "steps": steps.warmup + steps.timed, **sizes(topology)}
         return Program(
             command=words.split(self.command),

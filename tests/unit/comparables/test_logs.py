@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 import report_fixture
-from throughline import records
+from throughline import log_kinds, records
 from throughline.comparables import exports
-from throughline.comparables.logs import kinds
-from throughline.comparables.logs.folder import LARGEST, imported, of_file
-from throughline.comparables.logs.kind import FACTS
-from throughline.comparables.logs.log import plain
+from throughline.comparables.imported import LARGEST, imported, of_file
 from throughline.files import UserError
+from throughline.log_kinds.kind import FACTS
+from throughline.log_kinds.log import plain
 from throughline.report.render import imports, table_files
 
 PLACES = [folder / "shared" / "reference" / "logs" for folder in Path(__file__).parents[4:]]
@@ -217,12 +216,12 @@ def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.M
     (log,) = re.findall(r"```text\n(.*?)```", page, re.S)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     (tmp_path / "toytrain.py").write_text(code, encoding="utf-8")
-    monkeypatch.setattr(kinds, "__path__", [*kinds.__path__, str(tmp_path)])
+    monkeypatch.setattr(log_kinds, "__path__", [*log_kinds.__path__, str(tmp_path)])
     read, cut, other = (run_of(tmp_path / "a", text=text) for text in (log, log.partition("\n[toy")[0], MEGATRON))
     assert (read.kind, read.framework, *facts_of(read)) == ("Toytrain", "Toytrain", "resnet50", "bf16", 16, 8)
     assert read.value == pytest.approx(8 * 16 / 0.4)
     assert (cut.status, other.kind) == ("foreign", "Megatron-LM")
-    assert re.search(kinds.timed()["toytrain"].step, log)
+    assert re.search(log_kinds.timed()["toytrain"].step, log)
 
 
 TIMED = {
@@ -235,7 +234,7 @@ TIMED = {
 
 
 def test_lines_of_timed_kinds_have_a_step_and_its_time() -> None:
-    for name, kind in kinds.timed().items():
+    for name, kind in log_kinds.timed().items():
         text, groups = TIMED[name]
         match = next(filter(None, (re.search(kind.step, line) for line in plain(text).splitlines())))
         assert match.groupdict() == groups
@@ -245,7 +244,7 @@ def test_every_kind_is_tested_and_documented() -> None:
     root = Path(__file__).parents[3]
     page = (root / "docs" / "compare.md").read_text(encoding="utf-8")
     tested = {kind for _, kind, *_ in LOGS.values()} | {"DLPerf's result", "Paddle's index"}
-    assert {kind.title for kind in kinds.find_all()} == tested
+    assert {kind.title for kind in log_kinds.find_all()} == tested
     for name in tested:
         assert name.replace("Face ", "Face's ") in page
 

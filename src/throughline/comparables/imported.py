@@ -9,10 +9,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from throughline.comparables.logs import kinds
-from throughline.comparables.logs.kind import FACTS, Fact, computed, fact_of, named, read
-from throughline.comparables.logs.log import Log, Unusable
+from throughline import log_kinds
 from throughline.files import UserError, natural, scrubbed
+from throughline.log_kinds.kind import FACTS, Fact, computed, fact_of, named, read
+from throughline.log_kinds.log import Log, Unusable
 from throughline.records import SCHEMA, ImportedRun
 
 LARGEST = 64 * 2**20
@@ -102,12 +102,12 @@ def _text(content: bytes) -> str:
 def _read(log: Log) -> tuple[str, list[ImportedRun]]:
     """Return the title of a log's kind, and its runs. Raise Unusable if it has no kind, or several."""
     outcomes: dict[str, list[ImportedRun] | Unusable] = {}
-    everything = kinds.find_all()
+    everything = log_kinds.find_all()
     for kind in everything:
         if (title := kind.title) in outcomes:
             continue
         try:
-            if runs := read(kind, log):
+            if runs := [ImportedRun(**fields) for fields in read(kind, log)]:
                 outcomes[title] = runs
         except Unusable as unusable:
             outcomes[title] = Unusable(unusable.status, f"{title}: {unusable.reason}")

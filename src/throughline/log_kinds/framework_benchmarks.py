@@ -21,9 +21,8 @@ from operator import mul
 from statistics import fmean, median
 from typing import Any
 
-from throughline.comparables.logs.kind import Kind, Lines, Rule, computed, form, listed, named
-from throughline.comparables.logs.log import NUMBER, Log, Unusable, number
-from throughline.records import ImportedRun
+from throughline.log_kinds.kind import Fields, Kind, Lines, Rule, computed, form, listed, named
+from throughline.log_kinds.log import NUMBER, Log, Unusable, number
 from throughline.spec import Topology
 
 IPS = rf".*?\bips: (?P<per_s>{NUMBER}) (?:sequences|images|samples)/s"
@@ -165,7 +164,7 @@ GLUONNLP = replace(
 CASE = r"(?:[a-z]+_)?(?P<model>[\w-]+?)_(?:sp|mp)_bs(?P<batch>\d+)_(?P<precision>[tbf][fp](?:32|16|8))_\d+_speed"
 
 
-def dlperf(log: Log) -> Iterator[ImportedRun]:
+def dlperf(log: Log) -> Iterator[Fields]:
     """Yield the cells of a DLPerf result."""
     if not re.match(r'\s*\{[\s\S]*"median_speed"', log.raw):
         return
@@ -174,7 +173,7 @@ def dlperf(log: Log) -> Iterator[ImportedRun]:
             if not (re.fullmatch(r"[1-9]\d*n[1-9]\d*g", name) and "median_speed" in cell):
                 raise Unusable("broken", f"{model}, {name} is no cell of a topology with median_speed")
             topology = Topology.parse(name)
-            yield ImportedRun(
+            yield Fields(
                 framework=log.named(r"([a-z]+(?:-[a-z]+)*)_bz\d+") or "DLPerf",
                 value=number(str(cell["median_speed"])),
                 unit="samples/s",
@@ -187,7 +186,7 @@ def dlperf(log: Log) -> Iterator[ImportedRun]:
             )
 
 
-def paddle_index(log: Log) -> Iterator[ImportedRun]:
+def paddle_index(log: Log) -> Iterator[Fields]:
     """Yield the case of a Paddle index."""
     if not re.match(r'\s*\{[\s\S]*"FINAL_RESULT"', log.raw):
         return
@@ -196,7 +195,7 @@ def paddle_index(log: Log) -> Iterator[ImportedRun]:
         raise Unusable("cut_off", "JOB_FAIL_FLAG says that the case failed")
     case = re.search(CASE, str(index.get("log_file") or "")) or re.search(CASE, log.name)
     unit = str(index.get("UNIT") or "samples/s").replace("/sec", "/s")
-    yield ImportedRun(
+    yield Fields(
         value=number(str(index["FINAL_RESULT"])),
         unit=unit if re.fullmatch(r"[\w.]+/s", unit) else "samples/s",
         rule="FINAL_RESULT: the mean of its run after the steps that its script skips",

@@ -21,8 +21,8 @@ from dataclasses import replace
 from math import prod
 from operator import floordiv, mul
 
-from throughline.comparables.logs.kind import Kind, Rule, computed, form
-from throughline.comparables.logs.log import NUMBER
+from throughline.log_kinds.kind import Kind, Rule, computed, form
+from throughline.log_kinds.log import NUMBER
 
 # Megatron lists an argument in this form: `  hidden_size .......... 1024`.
 ARGUMENT = r"(?m)^\s*(?:\[.*\] )?{} \.+ (\d+)"

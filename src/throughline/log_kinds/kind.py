@@ -7,13 +7,14 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from throughline.comparables.logs.log import Log, Unusable, number, only
-from throughline.records import ImportedRun
+from throughline.log_kinds.log import Log, Unusable, number, only
 
 Fact: TypeAlias = "str | tuple[Fact, ...] | Mapping[str, str] | Callable[[Log], str | int | None]"
 """Where a log states a fact: a pattern, whose first group is the fact; several places, of which the first that has it
 counts; a mapping of facts to the patterns that show them; or a function of the log."""
 Lines: TypeAlias = list[re.Match[str]]
+Fields: TypeAlias = dict[str, Any]
+"""Fields of a `records.ImportedRun`: value, unit, rule, framework and the facts."""
 
 COUNTS = ("batch_size_per_device", "gradient_accumulation", "devices", "nodes")
 FACTS = ("model", "precision", *COUNTS, "hardware", "software")
@@ -65,7 +66,7 @@ class Kind:
 
     per_step: where the log says how many samples or tokens a step has, by default a batch for each device; or_steps:
     if it does not say it, the figure is in steps/s. reader: reads a log without lines, such as a JSON file. The fields
-    after it are the facts of `ImportedRun`.
+    after it are the facts.
     """
 
     title: str
@@ -79,7 +80,7 @@ class Kind:
     unless: str = ""
     per_step: Fact = ()
     or_steps: bool = False
-    reader: Callable[[Log], Iterable[ImportedRun]] | None = None
+    reader: Callable[[Log], Iterable[Fields]] | None = None
     framework: Fact = ()
     model: Fact = ()
     precision: Fact = ()
@@ -96,7 +97,7 @@ class Kind:
         return re.split(r"\W", self.title.lower())[0]
 
 
-def read(kind: Kind, log: Log) -> list[ImportedRun]:
+def read(kind: Kind, log: Log) -> list[Fields]:
     """Return the runs in a log; none if it is of another kind. Raise Unusable if the kind's rule gives no figure."""
     if kind.reader:
         return list(kind.reader(log))
@@ -109,7 +110,7 @@ def read(kind: Kind, log: Log) -> list[ImportedRun]:
     return [_run(kind, part) for part in (parts if starts else [log])]
 
 
-def _run(kind: Kind, log: Log) -> ImportedRun:
+def _run(kind: Kind, log: Log) -> Fields:
     pattern = kind.line or kind.step
     lines = list(re.finditer(pattern, log.text)) if pattern else []
     if any(_place(later) < _place(earlier) for earlier, later in pairwise(lines)):
@@ -135,7 +136,7 @@ def _run(kind: Kind, log: Log) -> ImportedRun:
         if unit != "tokens/s":
             raise Unusable("broken", "its figures are of one device, and it does not say how many there were")
         unit, words = "tokens/s/device", words.partition(", times")[0]
-    return ImportedRun(value=value, unit=unit, rule=words, **facts)
+    return {"value": value, "unit": unit, "rule": words, **facts}
 
 
 def _place(line: re.Match[str]) -> int:

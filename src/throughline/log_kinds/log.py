@@ -4,8 +4,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
-from throughline.records.imported import Outcome
+Outcome = Literal["ok", "foreign", "cut_off", "mixed", "broken", "binary", "too_large"]
 
 # The mark that mpirun adds to each line (`Thu Dec 17 15:05:20 2020[1,0]<stdout>:`), at its start or in its middle.
 MPIRUN = re.compile(r"(?:\w{3} \w{3} +\d{1,2} [\d:]{8} \d{4})?\[1,(\d+)\]<std(?:out|err)>:")
