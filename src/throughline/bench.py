@@ -1,5 +1,6 @@
 """Measure commands with one call (`throughline bench`): a configuration, the workflow, the figures and verdicts."""
 
+import os
 import re
 import shlex
 import shutil
@@ -21,6 +22,7 @@ from throughline.report.analysis import cells, judged_pairs
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.comparison import Pair, places, would_tell
 from throughline.spec.run import NAME
+from throughline.study import presets
 
 REPORT = "results/report.html"
 
@@ -60,29 +62,29 @@ class Bench:
     programs: Mapping[str, Mapping[str, Any]]
     block: Mapping[str, Any]
 
-    @property
-    def folder(self) -> Path:
-        return Path("results") / self.name
-
     def run(self, setup: str | None, exports: Mapping[str, Path], dry_run: bool) -> int:
         """Measure, print the figures and verdicts, and return the exit status of Snakemake."""
         if not re.fullmatch(NAME, self.name):
             raise UserError(f"--name {self.name}: {NAME} is the form of a name", next_step="choose lower-case letters")
         if setup and not dry_run and (status := subprocess.run(["bash", "-c", setup], check=False).returncode):
             raise UserError(f"--setup ended with status {status}", next_step=f"try it alone: {setup}")
-        self.folder.mkdir(parents=True, exist_ok=True)
-        configuration = self.folder / "config.yaml"
-        self._write(configuration)
-        words = [str(configuration.resolve()), "--cores", "all", *(["--dry-run", "--quiet", "all"] if dry_run else [])]
-        command = snakemake_command.command(words)
+        workflow = presets.WORKFLOW
+        in_clone = workflow in (Path.cwd(), *Path.cwd().parents)
+        folder = (workflow if in_clone else Path.cwd()) / "results" / self.name
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write(folder / "config.yaml")
+        words = [str(folder / "config.yaml"), "--cores", "all", *(["--dry-run", "--quiet", "all"] if dry_run else [])]
+        ours = workflow / "Snakefile"  # a Snakefile in the folder of the program is another one
+        command = snakemake_command.command([*words, *(["-s", str(ours)] if not in_clone and ours.exists() else [])])
         print(command, file=sys.__stdout__, flush=True)
         status = command.call()
         if status or dry_run:
             return status
-        summary = next(self.folder.glob("bz*.json"))
-        print("\n".join(outcome(summary)))
+        (precision, (batch,)), *_ = self.block["batch"].items()
+        summary = folder / f"bz{batch}_{precision}.json"
+        print("\n".join([*outcome(summary), f"report: {os.path.relpath(command.folder / REPORT)}"]))
         for made, path in exports.items():
-            shutil.copyfile(summary if made == ".json" else self.folder / made, path)
+            shutil.copyfile(summary if made == ".json" else folder / made, path)
         return 0
 
     def _write(self, path: Path) -> None:
@@ -99,7 +101,7 @@ def outcome(summary: Path) -> list[str]:
     groups = cells.groups([read_summary(summary)])
     lines = [line for group in groups for cell in group.cells for line in _cell(cell)]
     pairs = [pair for pair in judged_pairs.judge(groups) if pair.base.framework != pair.other.framework]
-    return [*lines, *map(verdict, pairs), f"report: {REPORT}"]
+    return [*lines, *map(verdict, pairs)]
 
 
 def _cell(cell: Cell) -> list[str]:
@@ -120,10 +122,11 @@ def verdict(pair: Pair) -> str:
     where = f" ({pair.where})" if len(pair.other.group.cells) > 2 else ""
     match pair.verdict:
         case "faster" if tested:
-            return f"{first} is {tested.ratio:.2f} times as fast as {second} ({pair.interval}){where}"
+            ratio = f"{tested.ratio:.{places(tested)}f}"
+            return f"{first} is {ratio} times as fast as {second} ({pair.interval}){where}"
         case "slower" if tested and (ends := pair.corrected):
-            interval = span((1 / ends[1], 1 / ends[0]), places(tested))
-            return f"{second} is {1 / tested.ratio:.2f} times as fast as {first} ({interval}){where}"
+            ratio, interval = f"{1 / tested.ratio:.{places(tested)}f}", span((1 / ends[1], 1 / ends[0]), places(tested))
+            return f"{second} is {ratio} times as fast as {first} ({interval}){where}"
         case "inconclusive" if more := would_tell([pair]):
             repeats = more[2] - min(len(pair.before), len(pair.after))
             return (

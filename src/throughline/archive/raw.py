@@ -21,8 +21,10 @@ from throughline.archive.differences import Difference, Differences, between, sa
 from throughline.messages import Window
 from throughline.observe import environment
 from throughline.observe.telemetry_window import GAUGES, figures, parts, rates_of
+from throughline.programs import timing
 from throughline.records import NodeTelemetry, RunRecord
 from throughline.records.run import Series
+from throughline.spec import Program
 from throughline.study.runs import manifest
 
 MASKED = re.compile(r"\b(?:MASKED|USER|HOST|ADDRESS|node\d+)\b|~")
@@ -71,7 +73,8 @@ def record(file: str, run: RunRecord) -> Differences:
         return
     for name, derived in _figures(run, seconds).items():
         yield from between(file, attrgetter(name)(run), derived, name)
-    places = [[number, number // run.spec.topology.devices] for number in range(run.spec.topology.world)]
+    ranks = 1 if run.spec.program else run.spec.topology.world
+    places = [[number, number // run.spec.topology.devices] for number in range(ranks)]
     yield from between(file, [[rank.rank, rank.node] for rank in run.ranks], places, "ranks")
     facts, device = run.environment, run.device
     if facts.get("digest") and device and not MASKED.search(json.dumps(facts.get("variables"))):
@@ -83,6 +86,9 @@ def record(file: str, run: RunRecord) -> Differences:
             yield Difference(file, what, f"it states {rank.peak_memory_bytes}, and the device has {room}")
     if run.step_seconds and not run.spec.job:
         yield from _steps(file, run, seconds)
+    if run.spec.program:
+        yield from _program(file, run, run.spec.program)
+    elif run.step_seconds and not run.spec.job:
         yield from _counts(file, run)
 
 
@@ -138,6 +144,23 @@ def _steps(file: str, run: RunRecord, seconds: Sequence[float]) -> Differences:
         middle = share == "median"
         derived = statistics.median(steps) if middle else steps[math.ceil(int(share) * len(steps) / 100) - 1]
         yield from between(file, figure.value, 1000 * derived, f"figures.{figure.name} ({figure.at})")
+
+
+def _program(file: str, run: RunRecord, program: Program) -> Differences:
+    """Yield figures that do not follow from the marks or the log lines of a program."""
+    if run.program is None:
+        yield Difference(file, "program", "the record lacks the marks or lines behind its figure")
+        return
+    points, devices = timing.points_of(run.program.points.model_dump()), run.spec.topology.world
+    window = timing.recorded_window(program, points, run.warmup_steps, run.steps_timed, devices)
+    derived = {
+        "window_s": window.seconds,
+        "step_seconds": window.step_seconds,
+        "loss": timing.losses(points, window.first, window.last),
+    }
+    for name, value in derived.items():
+        yield from between(file, getattr(run, name), value, name)
+    yield from (Difference(file, "program.points", fault) for fault in timing.faults(program, points, window))
 
 
 def _counts(file: str, run: RunRecord) -> Differences:

@@ -8,7 +8,7 @@ from typing import Any
 from throughline import records
 from throughline.launch import outcome
 from throughline.launch.outcome import Outcome
-from throughline.messages import ProgramRun, RankReport
+from throughline.messages import RankReport
 from throughline.messages import Window as Timed
 from throughline.programs import timing
 from throughline.spec import RunSpec
@@ -40,7 +40,10 @@ def assemble(spec: RunSpec, reports: Mapping[int, RankReport], settles: bool) ->
         return Outcome(status="oom", reason=f"rank {refused[0].rank}: {reason}", steps_asked=steps.timed)
     measured, run = reports[0].measured, reports[0].program
     assert measured and run
-    points, found = _window(spec, run, measured.warmup_steps, measured.steps_timed)
+    points = timing.points_of(run.points)
+    found = timing.recorded_window(
+        spec.program, points, measured.warmup_steps, measured.steps_timed, spec.topology.world
+    )
     losses = [loss if math.isfinite(loss) else None for loss in measured.loss or ()]
     done = Outcome(
         status="ok",
@@ -72,14 +75,6 @@ def assemble(spec: RunSpec, reports: Mapping[int, RankReport], settles: bool) ->
         warnings.append(outcome.shortened(steps, done.warmup_steps, done.steps_timed))
     speed = spec.size.global_batch * done.steps_timed / found.seconds
     return replace(done, samples_per_s=speed, warnings=warnings)
-
-
-def _window(spec: RunSpec, run: ProgramRun, warmup: int, timed: int) -> tuple[list[timing.Point], timing.Window]:
-    assert spec.program
-    points = timing.points_of(run.points)
-    first = next(index for index, point in enumerate(points) if point.step == points[0].step + warmup)
-    last = next(index for index, point in enumerate(points) if point.step == points[first].step + timed)
-    return points, timing.window(spec.program, points, first, last, spec.topology.world)
 
 
 def part(reports: Mapping[int, RankReport]) -> dict[str, Any] | None:

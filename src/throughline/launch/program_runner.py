@@ -267,7 +267,6 @@ class Runner:
     def measured(self) -> Measured:
         first, last = self.bounds()
         window = timing.window(self.program, self.points, first, last, self.spec.topology.world)
-        losses = [point.loss for point in self.points[first + 1 : last + 1] if point.loss is not None]
         return Measured(
             cpu_seconds=0.0,
             loader_stall_s=None,
@@ -275,7 +274,7 @@ class Runner:
             counted={},
             figures=[],
             step_seconds=window.step_seconds,
-            loss=losses if len(losses) == last - first else None,
+            loss=timing.losses(self.points, first, last),
             warmup_loss=None,
             warmup_steps=self.points[first].step - self.points[0].step,
             steps_timed=self.points[last].step - self.points[first].step,

@@ -137,6 +137,19 @@ def window(program: Program, points: Sequence[Point], first: int, last: int, dev
     return Window(first, last, math.fsum(taken), taken if set(steps) == {1} else [])
 
 
+def recorded_window(program: Program, points: Sequence[Point], warmup: int, timed: int, devices: int) -> Window:
+    """Return the window of a record, which has the numbers of its steps. Raise ValueError if no points are there."""
+    steps = [point.step for point in points]
+    first = steps.index(steps[0] + warmup)
+    return window(program, points, first, steps.index(steps[first] + timed), devices)
+
+
+def losses(points: Sequence[Point], first: int, last: int) -> list[float] | None:
+    """Return the losses of the points in a window; None unless all of them have a loss."""
+    stated = [point.loss for point in points[first + 1 : last + 1] if point.loss is not None]
+    return stated if len(stated) == last - first else None
+
+
 def step_s(program: Program, value: float, devices: int) -> float:
     """Return the seconds of a step from the figure of a line."""
     group = program.timing.group
