@@ -17,7 +17,9 @@ from ruamel.yaml import YAML
 from throughline import files, snakemake_command
 from throughline.files import UserError
 from throughline.numbers import percent, reading, span
-from throughline.records import read_summary
+from throughline.observe import program_software
+from throughline.programs import words
+from throughline.records import read_run, read_summary
 from throughline.report.analysis import cells, judged_pairs
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.comparison import Pair, places, would_tell
@@ -73,11 +75,12 @@ class Bench:
         folder = (workflow if in_clone else Path.cwd()) / "results" / self.name
         folder.mkdir(parents=True, exist_ok=True)
         self._write(folder / "config.yaml")
-        words = [str(folder / "config.yaml"), "--cores", "all", *(["--dry-run", "--quiet", "all"] if dry_run else [])]
+        asked = [str(folder / "config.yaml"), "--cores", "all", *(["--dry-run"] if dry_run else [])]
+        self._remove_outdated(folder, dry_run)
         ours = workflow / "Snakefile"  # a Snakefile in the folder of the program is another one
-        command = snakemake_command.command([*words, *(["-s", str(ours)] if not in_clone and ours.exists() else [])])
+        command = snakemake_command.command([*asked, *(["-s", str(ours)] if not in_clone and ours.exists() else [])])
         print(command, file=sys.__stdout__, flush=True)
-        status = command.call()
+        status = command.call(begins="The plan:" if dry_run else "")
         if status or dry_run:
             return status
         (precision, (batch,)), *_ = self.block["batch"].items()
@@ -86,6 +89,23 @@ class Bench:
         for made, path in exports.items():
             shutil.copyfile(summary if made == ".json" else folder / made, path)
         return 0
+
+    def _remove_outdated(self, folder: Path, dry_run: bool) -> None:
+        """Remove all earlier runs if the code of a program has changed since, so that all are measured side by side."""
+        code = {
+            name: program_software.code(Path.cwd(), [], words.split(program["command"]))
+            for name, program in self.programs.items()
+        }
+        runs = {path: path.parents[1].name for path in folder.glob("bz*/*/*/run*.json")}
+        earlier = [path for path, name in runs.items() if name in code]
+        changed = {
+            runs[path] for path in earlier if read_run(path).environment["framework"] != {runs[path]: code[runs[path]]}
+        }
+        if changed:
+            what = "would be" if dry_run else "are"
+            print(f"The code of {' and '.join(sorted(changed))} has changed: the runs in {folder} {what} made again.")
+            for path in earlier if not dry_run else ():
+                path.unlink()
 
     def _write(self, path: Path) -> None:
         steps = {key: value for key, value in self.block["steps"].items() if value is not None}

@@ -31,9 +31,20 @@ class SnakemakeCommand:
         os.chdir(self.folder)
         os.execv(program, list(self.words))
 
-    def call(self) -> int:
-        """Run this command to its end, and return its exit status. UserError if this Python has no Snakemake."""
-        return subprocess.run([self._program(), *self.words[1:]], cwd=self.folder, check=False).returncode
+    def call(self, begins: str = "") -> int:
+        """Run this command to its end, and return its exit status. UserError if this Python has no Snakemake.
+
+        begins: if the command ends well, only its output from these words on is printed.
+        """
+        output = subprocess.PIPE if begins else None
+        words: list[str | Path] = [self._program(), *self.words[1:]]
+        done = subprocess.run(
+            words, cwd=self.folder, check=False, text=True, stdout=output, stderr=output and subprocess.STDOUT
+        )
+        if begins:
+            _, found, rest = done.stdout.partition(begins)
+            print(found + rest if found and not done.returncode else done.stdout, end="")
+        return done.returncode
 
     def _program(self) -> Path:
         program = Path(sys.executable).with_name("snakemake")
