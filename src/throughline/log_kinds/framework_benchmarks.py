@@ -135,6 +135,7 @@ def over_ranks(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
 
 GLUONNLP_WITH_LATENCY = Kind(
     title="GluonNLP",
+    step=rf"\[step (?P<step>\d+)\]\tmlm_loss=(?P<loss>\S+)\t.*?latency=(?P<ms>{NUMBER}) ?ms/batch",
     line=rf"\[step \d+\].*?throughput=.*?latency=(?P<ms>{NUMBER}) ?ms/batch",  # the ranks' steps are not in order
     unit="sequences/s",
     rule=over_ranks,

@@ -58,9 +58,10 @@ class Kind:
     rule: the rule of the source, or a function of the log, its lines and its facts that chooses the rule.
 
     step: the pattern of a line that times a step, for `throughline bench --timing NAME`. Its named groups are `step`;
-    one of `s`, `ms` and `us` (the time) and `per_s` (a throughput: rate_of says whether of the job or of one device);
-    and perhaps `loss`. line: the pattern of the lines that an import reads, if it is another. It may also have the
-    groups `epoch`; `clock`, the time of day in seconds; and `dropped`, not empty if the line does not count.
+    one of `s`, `ms` and `us` (the time), `per_s` (a throughput: rate_of says whether of the job or of one device) and
+    `clock` (the time of day, in an import as seconds); and perhaps `loss`. line: the pattern of the lines that an
+    import reads, if it is another. It may also have the groups `epoch`, and `dropped`, not empty if the line does not
+    count.
     end: the pattern of the figure at the end, with `per_s`, or `amount` and `s`. A log without it is cut off.
     first_line: that of each run's first line, if a file may hold several. unless: that of a kind which reads such logs.
 
@@ -93,8 +94,8 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """What a user types: the first word of the title in lower case, such as `megatron`."""
-        return re.split(r"\W", self.title.lower())[0]
+        """What a user types: the title in lower case, such as `megatron-lm`."""
+        return re.sub(r"\W+", "-", self.title.lower())
 
 
 def read(kind: Kind, log: Log) -> list[Fields]:

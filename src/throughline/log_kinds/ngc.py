@@ -32,6 +32,8 @@ def before_2022(log: Log) -> bool:
 
 PYTORCH_BERT = Kind(
     title="NGC PyTorch",
+    step=r"DLL \S+ (?P<clock>[\d:.]+) - Training Epoch: \d+ Training Iteration: (?P<step>\d+) +average_loss : \S+ +"
+    r"step_loss : (?P<loss>\S+)",
     line=r"DLL .*Training Epoch: \d+ Training Iteration: \d+",  # no group `step`, because several nodes print them
     end=r"training_sequences_per_second : (?P<per_s>[\d.]+)",
     unit="sequences/s",

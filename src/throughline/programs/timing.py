@@ -4,8 +4,9 @@ A `Point` is one mark or one matching line. The window begins with the first poi
 first point, and ends with the first point that is `timed` steps later. So the first point is always warm-up: in the
 steps before it, programs load data and compile.
 
-A mark is a time of the program's own clock after a synchronization, so the window is the time between two marks. A
-line states the time of a step. It counts for all steps since the line before, and the window is the sum.
+A mark is a time of the program's own clock after a synchronization, so the window is the time between two marks. So it
+is with the time of day in a line. A line that states the time of a step counts for all steps since the line before, and
+the window is the sum.
 """
 
 import math
@@ -22,6 +23,7 @@ ARRIVAL_DIFFERS = 0.03
 """The difference between the times that a log states and the arrival of its lines from which a run has a warning."""
 UNITS_DIFFER = 0.005
 """The difference between the samples in marks and `per_step` from which a run is invalid."""
+DAY_S = 24 * 60 * 60.0
 COLOURS = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 
 
@@ -71,7 +73,8 @@ class Lines:
         named = found.groupdict()
         try:
             loss = _number(named["loss"]) if named.get("loss") else None
-            return Point(at_s, int(_number(named["step"])), _number(named[self.group]), loss)
+            value = (_clock if self.group == "clock" else _number)(named[self.group])
+            return Point(at_s, int(_number(named["step"])), value, loss)
         except (TypeError, ValueError):
             raise Unreadable(f"the pattern finds no numbers in this line: {line[:200]}") from None
 
@@ -132,6 +135,8 @@ def window(program: Program, points: Sequence[Point], first: int, last: int, dev
     steps = [after.step - before.step for before, after in inside]
     if program.timing.group is None:
         taken = [after.at_s - before.at_s for before, after in inside]
+    elif program.timing.group == "clock":
+        taken = [(after.value - before.value) % DAY_S for before, after in inside]
     else:
         taken = [count * step_s(program, after.value, devices) for count, (_, after) in zip(steps, inside, strict=True)]
     return Window(first, last, math.fsum(taken), taken if set(steps) == {1} else [])
@@ -202,3 +207,8 @@ def points_of(columns: Mapping[str, Sequence[Any]]) -> list[Point]:
 
 def _number(text: str) -> float:
     return float(text.replace(",", ""))
+
+
+def _clock(text: str) -> float:
+    """Return the seconds of a time of day such as `12:30:05.123`, or of a number of seconds."""
+    return math.fsum(_number(part.replace(",", ".")) * 60**power for power, part in enumerate(text.split(":")[::-1]))

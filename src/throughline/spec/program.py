@@ -20,6 +20,8 @@ DECIDES = "program"
 """A batch size or a precision that the program itself decides has this name in files and on pages."""
 TIMES = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 """Map each group of a pattern that has the time of one step to its length in seconds."""
+FIGURES = (*TIMES, "per_s", "clock")
+"""The groups of which a pattern has one: the time of a step, units per second, or the time of day of a line."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,8 @@ class Timing(Part):
     """Where the time of a step comes from.
 
     kind: `marks`, the name of a kind of log, or `pattern`; pattern: the regular expression of a line of the log, None
-    for marks. Its groups are `step`, one of `s`, `ms`, `us` (the time of that step) and `per_s` (units per second), and
-    `loss` if the line has it. of: whether `per_s` counts one device or the whole job.
+    for marks. Its groups are `step`, one of `FIGURES`, and `loss` if the line has it. of: whether `per_s` counts one
+    device or the whole job.
     """
 
     kind: str
@@ -37,7 +39,7 @@ class Timing(Part):
 
     @property
     def group(self) -> str | None:
-        """The group with the figure of a line: `s`, `ms`, `us` or `per_s`; None for marks.
+        """The group with the figure of a line: one of `FIGURES`; None for marks.
 
         Raise ValueError if the pattern is no regular expression, or lacks a group.
         """
@@ -47,10 +49,11 @@ class Timing(Part):
             named = re.compile(self.pattern).groupindex
         except re.error as error:
             raise ValueError(f"{self.pattern!r} is no regular expression: {error}") from None
-        figures = [name for name in (*TIMES, "per_s") if name in named]
+        figures = [name for name in FIGURES if name in named]
         if "step" not in named or len(figures) != 1:
             has = ", ".join(named) or "none"
-            raise ValueError(f"a pattern needs the groups (?P<step>...) and one of s, ms, us, per_s; its groups: {has}")
+            one = ", ".join(FIGURES)
+            raise ValueError(f"a pattern needs the groups (?P<step>...) and one of {one}; its groups: {has}")
         return figures[0]
 
 

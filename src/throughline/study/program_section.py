@@ -26,7 +26,8 @@ class Pattern(Section):
 
     pattern: Text = Field(
         description="a regular expression with the groups `(?P<step>...)`, one of `s`, `ms`, `us` (the time of that "
-        "step) and `per_s` (units per second), and `loss` if the line has it"
+        "step), `per_s` (units per second) and `clock` (the time of day of the line, `12:30:05.123` or seconds), and "
+        "`loss` if the line has it"
     )
     of: Literal["job", "device"] = Field("job", description="whether `per_s` counts the whole job or one device")
 

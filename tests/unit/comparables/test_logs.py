@@ -39,6 +39,7 @@ BERT_TORCH = (
     "device: cuda:1 n_gpu: 1, distributed training: True, 16-bits training: True\n"
     + dll("PARAMETER Config : [\"Namespace(config_file='bert_config_base.json', fp16=True)\"]")
     + dll("PARAMETER batch_size_per_gpu : 32 ")
+    + dll("Training Epoch: 0 Training Iteration: 7  average_loss : 7.985  step_loss : 8.0078125  learning_rate : 0.1 ")
     + dll(" e2e_train_time : 1.0  training_sequences_per_second : 250.5  final_loss : 10.0")
 )
 RESNET_TORCH = dll(
@@ -80,7 +81,8 @@ GLUON = "INFO:root:Namespace(batch_size=16, dtype='float16', gpus='0,1', model='
     for i in range(15)
 )
 DLPERF = "".join(
-    f"[step {step}]\tthroughput=1.0K tks/s\tlr=0.1 time=9.0, latency={1 if step < 100 else latency} ms/batch\n"
+    f"[step {step}]\tmlm_loss=9.24962\tthroughput=1.0K tks/s\tlr=0.1 time=9.0, "
+    f"latency={1 if step < 100 else latency} ms/batch\n"
     for step in range(200)
     for latency in (100.0, 200.0)
 )
@@ -227,9 +229,11 @@ def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.M
 TIMED = {
     "nanogpt": (NANOGPT, {"step": "0", "loss": "10.0", "ms": "9999.00"}),
     "torchtitan": (TORCHTITAN, {"step": "10", "loss": "8.0", "per_s": "1"}),
-    "megatron": (MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0"}),
+    "megatron-lm": (MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0"}),
     "deepspeed": (DEEPSPEED, {"step": "10", "per_s": "1.0"}),
     "litgpt": (LITGPT, {"step": "1", "loss": "10.958", "ms": "100.00"}),
+    "ngc-pytorch": (BERT_TORCH, {"step": "7", "loss": "8.0078125", "clock": "10:00:00.123456"}),
+    "gluonnlp": (DLPERF, {"step": "0", "loss": "9.24962", "ms": "1"}),
 }
 
 
@@ -262,7 +266,7 @@ BAD: dict[str, tuple[bytes | str, str]] = {
     "paddle": (PADDLE[:500], "cut_off PaddlePaddle"),
     "gluon": (GLUON[:700], "cut_off GluonNLP"),
     "oneflow": (ONEFLOW.rpartition("train:")[0], "cut_off OneFlow"),
-    "megatron": (MEGATRON.partition("     200/")[0], "cut_off Megatron-LM"),
+    "megatron-lm": (MEGATRON.partition("     200/")[0], "cut_off Megatron-LM"),
     "trainer": (TRAINER_PRINTS.partition("{'train")[0], "cut_off Hugging Face Trainer"),
     "trainer_state": (TRAINER.replace("train_samples_per_second", "loss"), "cut_off Hugging Face Trainer"),
     "half_a_state": (TRAINER[:-40], "cut_off Hugging Face Trainer"),
