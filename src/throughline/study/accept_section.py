@@ -6,7 +6,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from throughline.spec import Precision
+from throughline.spec.run import NumberFormat
 from throughline.study.benchmark import DeviceName, HostName, PartitionName
 from throughline.study.section import Name, PositiveInt, Section, Text
 
@@ -67,6 +67,14 @@ class AcceptSizes(Section):
     )
 
 
+class OfProgram(Section):
+    """A program whose steps are measured in place of a framework's."""
+
+    program: Text = Field(description="its name in `programs`")
+    batch: PositiveInt | None = Field(None, description="what `{batch}` becomes; null: the program decides")
+    precision: NumberFormat | None = Field(None, description="what `{precision}` becomes; null: the program decides")
+
+
 class Accept(Section):
     device: DeviceName = Field(
         "auto", description="as `runs.device`. On GPUs every GPU is measured alone; on a CPU the node is the device"
@@ -97,12 +105,15 @@ class Accept(Section):
         default_factory=lambda: list(WHATS),
         description="what is measured: fewer of them take less time. Without `all-reduce`, pairs are not measured",
     )
-    train: Name | None = Field(
+    train: Name | OfProgram | None = Field(
         None,
         description="the benchmark whose training step is measured: its first framework, precision and batch size, "
-        "with synthetic batches. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 in fp32",
+        "with synthetic batches; or `{program: NAME}`, your own training program. null: BERT-base with 128 tokens in "
+        "bf16, on a CPU bert-tiny with 32 in fp32",
     )
-    precision: Precision | None = Field(None, description="precision of the matrix products; null: bf16, on a CPU fp32")
+    precision: NumberFormat | None = Field(
+        None, description="precision of the matrix products; null: bf16, on a CPU fp32"
+    )
     step_s: PositiveFloat | None = Field(
         None, description="seconds of training steps in each run; null: 10, on a CPU 3"
     )

@@ -30,8 +30,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from throughline.spec import RunSpec, Topology, canonical
+from throughline.spec.program import DECIDES
 from throughline.study import runs
-from throughline.study.accept_section import Expectation, What
+from throughline.study.accept_section import Expectation, OfProgram, What
 from throughline.study.config import Config
 
 FOLDER = "results/acceptance"
@@ -326,6 +327,10 @@ def _training(config: Config, fleet: Fleet) -> dict[str, Any]:
             "batch": {"fp32": [8]} if on_cpu else {"bf16": [64]},
             "options": {"data": "synthetic"},
         }
+    if isinstance(config.accept.train, OfProgram):
+        asked = config.accept.train
+        batch = {asked.precision or DECIDES: [asked.batch or DECIDES]}
+        return {"programs": [asked.program], "batch": batch}
     block = config.benchmarks[config.accept.train]
     precision, sizes = next(iter(block.batch.items()))
     return {
@@ -343,6 +348,6 @@ def _training(config: Config, fleet: Fleet) -> dict[str, Any]:
 def _alone(config: Config, what: str, block: dict[str, Any]) -> Config:
     """Return a configuration that has only this block, and the data sections that complete its model's parameters."""
     name = f"accept_{what.replace('-', '_')}"
-    made = Config.model_validate({"benchmarks": {name: block}})
-    read = config.accept.train is not None and what == "step"
+    made = Config.model_validate({"benchmarks": {name: block}, "programs": config.programs})
+    read = isinstance(config.accept.train, str) and what == "step"
     return made.model_copy(update=dict(config.data_sections())) if read else made

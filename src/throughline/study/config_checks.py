@@ -12,6 +12,7 @@ from throughline.files import UserError
 from throughline.spec import Options, RunSpec, StepSize, Topology
 from throughline.spec.program import DECIDES
 from throughline.spec.topology import nearest
+from throughline.study.accept_section import OfProgram
 from throughline.study.benchmark import Benchmark
 from throughline.study.config_errors import allowed
 
@@ -25,8 +26,14 @@ def mistakes(config: Config) -> Iterator[str]:
         yield from (f"{name}.{mistake}" for mistake in section.mistakes())
     for name in config.imports.keys() & config.benchmarks.keys():
         yield f"imports.{name}: a benchmark has this name and writes into results/{name}/; choose another"
-    if config.accept.train is not None and config.accept.train not in config.benchmarks:
-        yield f"accept.train = {config.accept.train!r}: {allowed(config.accept.train, list(config.benchmarks))}"
+    train = config.accept.train
+    if isinstance(train, str) and train not in config.benchmarks:
+        yield f"accept.train = {train!r}: {allowed(train, list(config.benchmarks))}"
+    elif isinstance(train, str) and not config.benchmarks[train].frameworks:
+        yield f"accept.train = {train!r}: it measures programs alone; write accept.train: {{program: NAME}}"
+    elif isinstance(train, OfProgram) and train.program not in config.programs:
+        choices = list(config.programs) or ["none: add programs"]
+        yield f"accept.train.program = {train.program!r}: {allowed(train.program, choices)}"
     for name in config.programs.keys() & set(frameworks.NAMES):
         yield f"programs.{name}: a framework has this name; choose another"
     for name, block in config.benchmarks.items():

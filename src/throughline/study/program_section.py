@@ -12,6 +12,7 @@ from throughline.log_kinds import timed
 from throughline.programs import words
 from throughline.spec import Accelerator, Batch, Precision, Program, Steps, Timing, Topology
 from throughline.spec.program import MARKS
+from throughline.spec.run import NumberFormat
 from throughline.spelling import listed
 from throughline.study.config_errors import allowed
 from throughline.study.section import FilePath, PositiveInt, Section, Text
@@ -65,7 +66,7 @@ class ProgramSection(Section):
         description="environment variables of the program. Records have their names, and the values of those that "
         "decide speed",
     )
-    precisions: dict[Precision, Text] = Field(
+    precisions: dict[NumberFormat, Text] = Field(
         default_factory=dict, description="what `{precision}` becomes for a precision, such as `bf16: bfloat16`"
     )
     timing: Literal["marks"] | Text | Pattern = Field(
@@ -136,7 +137,7 @@ class ProgramSection(Section):
             timing=found,
             unit=self.unit,
             per_step=words.number(self.per_step, values),
-            precision=self.precisions.get(precision),
+            precision=None if precision == "program" else self.precisions.get(precision),
             flops_per_step=self.flops_per_step,
             accelerator=self.accelerator,
             prepare=words.split(self.prepare) if self.prepare else None,

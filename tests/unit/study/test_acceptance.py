@@ -106,6 +106,17 @@ def test_the_training_step_is_that_of_a_benchmark(config: Config) -> None:
     assert {(spec.repeat, spec.steps.max_total_seconds) for spec in steps} == {(1, 7), (2, 7), (3, 7)}
 
 
+def test_the_training_step_may_be_that_of_a_program() -> None:
+    mine = {"command": "train --batch {batch} --world {world}", "timing": "marks", "per_step": 8}
+    accept = {"train": {"program": "mine", "batch": 4, "precision": "bf16"}}
+    config = load(["config.yaml"], {"programs": {"mine": mine}, "accept": accept})
+    made = acceptance.asked(config, Fleet((0, 1), 8, "cuda")).measurements()
+    steps = [measured.spec for measured in made if measured.what == "step"]
+    assert {(spec.framework, spec.batch, spec.precision) for spec in steps} == {("mine", 4, "bf16")}
+    assert {spec.topology for spec in steps} == {Topology(1, 1), Topology(1, 8)}
+    assert all(spec.program and spec.program.command[2] == "{batch}" for spec in steps)
+
+
 def test_an_expected_figure_must_be_one_of_its_measurement() -> None:
     row = {"what": "copies", "figure": "latency", "value": 1, "unit": "us", "source": "a table"}
     with pytest.raises(ValueError, match="figure = latency: copies has host_to_device and device_to_host"):

@@ -59,6 +59,10 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("prices: {A100: {currency: USD}}", "one of per_hour, per_month and purchase is needed"),
         ("prices: {A100: {purchase: 9, currency: USD}}", "purchase and years go together"),
         ("{imports: {b: {logs: x}}, benchmarks: {b: {}}}", "imports.b: a benchmark has this name"),
+        (
+            "accept: {train: {program: mine}}",
+            "accept.train.program = 'mine': allowed: none: add programs",
+        ),
         ("accept: {train: brt}\nbenchmarks: {bert: {}}", "accept.train = 'brt': allowed: bert; did you mean bert?"),
         ("accept: {nodes: 2, hosts: [first]}", "nodes = 2: hosts has 1"),
         ("accept: {hosts: [first, first]}", "a host is listed twice"),
