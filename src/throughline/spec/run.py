@@ -18,7 +18,7 @@ from throughline.spec.topology import Layout, StepSize, Topology
 NAME = r"[a-z][a-z0-9_]*"
 """A regular expression for the names of benchmarks and data."""
 NumberFormat = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
-Precision = NumberFormat | Literal["program"]
+Precision = Literal[NumberFormat, "program"]
 """`program`: the program that a run measures decides it."""
 Batch = int | Literal["program"]
 Scaling = Literal["weak", "strong"]
