@@ -18,6 +18,7 @@ from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Cell
 from throughline.report.topic import Scope
 from throughline.report.topics import hardware, step_breakdown
+from throughline.spec.program import DECIDES
 from throughline.study.config import block_name
 
 OTHERWISE = {
@@ -195,6 +196,8 @@ def limits(scope: Scope, best: Cell) -> Answer:
     share = None if used is None else used.gpu if best.device and best.device.kind != "cpu" else used.cpu
     busy = f"The devices are busy for {percent(share)} of the time. " if share is not None else ""
     said = "What a step spends is not measured: `extras: [no_gradient_sync, synthetic]` measures it."
+    if best.group.summary.model == DECIDES:
+        said = "A program's step is not taken apart; the program's own profiler shows what it spends."
     return Answer("Limited by", busy + said, False)
 
 
@@ -229,6 +232,6 @@ def _worth_doing(scope: Scope, limit: Answer) -> Iterator[str]:
         yield "Add `extras: [aa]`: it tells whether the differences would hold tomorrow."
     judged = goals.over_groups(scope.groups)
     yield from (f"{aim}: {verdict}. {why}." for verdict, aim, why in judged if verdict == "not met")
-    if not limit.telling:
+    if not limit.telling and scope.groups[0].summary.model != DECIDES:
         yield "Find out what a step spends: `extras: [no_gradient_sync, synthetic]` measures it."
     yield "Nothing is in doubt. Larger topologies and other batch sizes would tell more."

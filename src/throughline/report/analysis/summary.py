@@ -14,7 +14,16 @@ from pydantic import Field, ValidationError
 from throughline import ratios, statistics, workloads
 from throughline.files import UserError, snakemake, write_json
 from throughline.records import SCHEMA, CellRecord, Equivalence, RunRecord, Summary, read_equivalence, read_run
-from throughline.report.analysis import advice, baseline, cost, differences, goals, hardware_totals, workload_figures
+from throughline.report.analysis import (
+    advice,
+    baseline,
+    cost,
+    differences,
+    goals,
+    hardware_totals,
+    program_losses,
+    workload_figures,
+)
 from throughline.report.analysis.baseline import Pool
 from throughline.spec import RunSpec, Topology
 from throughline.spec import values as json_values
@@ -236,11 +245,12 @@ def _series(
     """
     base_runs = pools[base].kept if base in pools else []
     cells: dict[str, CellRecord] = {}
+    losses = program_losses.warnings({topology: pool.kept for topology, pool in pools.items()})
     for topology, pool in pools.items():
         cell = _cell(pool, repeats, base, base_runs, terms, stated)
         unlike = advice.unlike_baseline(pool.kept, base_runs, base) if topology != base else []
         cell = cell.model_copy(update=NO_SPEEDUP if unlike else {})
-        warnings = [*advice.about_cell(pool.kept, cell, base), *unlike, *doubts]
+        warnings = [*advice.about_cell(pool.kept, cell, base), *unlike, *losses[topology], *doubts]
         cells[topology] = cell.model_copy(update={"warnings": warnings})
     return cells
 

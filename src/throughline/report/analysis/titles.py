@@ -5,13 +5,19 @@ from throughline.records import Summary
 from throughline.report.analysis import workload_figures
 from throughline.report.analysis.cells import Group, synthetic_files
 from throughline.report.analysis.notes import eager
+from throughline.spec.program import DECIDES
 
 CHECKPOINTED = {True: "W/ checkpointing", "selective": "W/ selective checkpointing"}
 
 
 def switches(summary: Summary) -> str:
-    """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`."""
+    """Return what is on and off in DLPerf's words, such as `W/O compile & W/O clip & W/O checkpointing`.
+
+    Empty for programs of somebody else, which decide it themselves.
+    """
     options = summary.options
+    if summary.model == DECIDES:
+        return ""
     always = [
         _compiling(summary) if options.compile == "auto" else "W/ compile" if options.compile else "W/O compile",
         "W/O clip" if options.clip == "none" else f"W/ clip by {options.clip.replace('_', ' ')}",
