@@ -115,6 +115,27 @@ def spec(**changes: Any) -> RunSpec:
     return read_spec(json.dumps(value))
 
 
+def program_spec(program: dict[str, Any], **changes: Any) -> RunSpec:
+    """Return the specification of a run of a program that counts steps, for a second. The keys of `program` and
+    `changes` replace its own."""
+    value: dict[str, Any] = {
+        "benchmark": "mine",
+        "framework": "own",
+        "model": "program",
+        "counts": "steps",
+        "batch": "program",
+        "precision": "program",
+        "topology": "1n1g",
+        "repeat": 1,
+        "steps": {"warmup": 3, "timed": 10},
+        "device": "cpu",
+        "options": {"data": "synthetic"},
+        "protocol": PROTOCOL,
+        "program": {"command": ["train"], "timing": {"kind": "marks"}, "unit": "steps", "per_step": 1} | program,
+    }
+    return read_spec(json.dumps(value | changes))
+
+
 def plan(
     topology: str = "1n1g", reach: str = "here", *, run: dict[str, Any] | None = None, **changes: Any
 ) -> LaunchPlan:

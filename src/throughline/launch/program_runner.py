@@ -162,7 +162,7 @@ class Runner:
                 elif not is_open:
                     time.sleep(LOOK_S)
                 for line in marked.new() if marked else ():
-                    timing.added(self.points, timing.mark(line), True)
+                    timing.added(self.points, timing.mark(line, time.monotonic()), True)
                 if self.times:
                     self.look(time.monotonic() - began)
                 if not is_open and self.child.poll() is not None:

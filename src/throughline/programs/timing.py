@@ -66,7 +66,10 @@ class Lines:
         self.pattern = re.compile(program.timing.pattern or "")
 
     def point(self, line: str, at_s: float) -> Point | None:
-        """Return the point of a line; None if the line is no step. Raise Unreadable if a figure is no number."""
+        """Return the point of a line. Raise Unreadable if a figure is no number.
+
+        None if the line is no step, or its time or throughput is not above 0, as in the first lines of some logs.
+        """
         found = self.pattern.search(COLOURS.sub("", line))
         if not found:
             return None
@@ -74,18 +77,31 @@ class Lines:
         try:
             loss = _number(named["loss"]) if named.get("loss") else None
             value = (_clock if self.group == "clock" else _number)(named[self.group])
-            return Point(at_s, int(_number(named["step"])), value, loss)
+            step = int(_number(named["step"]))
         except (TypeError, ValueError):
             raise Unreadable(f"the pattern finds no numbers in this line: {line[:200]}") from None
+        usable = math.isfinite(value) and (value > 0 or self.group == "clock")
+        return Point(at_s, step, value, loss) if usable else None
 
 
-def mark(line: str) -> Point:
-    """Return the point of a mark, `monotonic_seconds step samples`. Raise Unreadable for anything else."""
+def mark(line: str, now_s: float = math.inf) -> Point:
+    """Return the point of a mark, `monotonic_seconds step samples`, that was read at `now_s` of the same clock.
+
+    Raise Unreadable for anything else.
+    """
     try:
         at_s, step, samples = line.split()
-        return Point(float(at_s), int(step), float(samples))
+        point = Point(float(at_s), int(step), float(samples))
     except ValueError:
-        raise Unreadable(f"a mark is `monotonic_seconds step samples`, and this one is {line[:200]!r}") from None
+        point = None
+    if point is None or not (math.isfinite(point.at_s) and math.isfinite(point.value)):
+        raise Unreadable(f"a mark is `monotonic_seconds step samples`, and this one is {line[:200]!r}")
+    if point.at_s > now_s:
+        raise Unreadable(
+            f"the mark of step {point.step} is at {point.at_s:.3f} s, and the monotonic clock is at {now_s:.3f} s: "
+            "write time.monotonic(), not the time of day"
+        )
+    return point
 
 
 def added(points: list[Point], new: Point, is_mark: bool) -> None:

@@ -48,11 +48,11 @@ def used(texts: Iterable[str]) -> set[str]:
 def filled(text: str, values: Mapping[str, Any]) -> str:
     """Return a text with the values of its placeholders. A placeholder without a value stays as it is."""
 
-    def value(piece: re.Match[str]) -> str:
+    def of_piece(piece: re.Match[str]) -> str:
         name = piece["name"]
         return piece[0][0] if name is None else str(values.get(name, piece[0]))
 
-    return PIECE.sub(value, text)
+    return PIECE.sub(of_piece, text)
 
 
 def of_run(spec: RunSpec) -> dict[str, Any]:
@@ -72,26 +72,30 @@ def command(spec: RunSpec) -> list[str]:
 
 
 def number(expression: str | int, values: Mapping[str, Any]) -> int:
-    """Return the value of `per_step`: whole numbers, placeholders, + - * // and brackets.
+    """Return the value of `per_step`. Raise ValueError if it is not a whole number above 0."""
+    found = value(expression, values)
+    if found < 1:
+        raise ValueError(f"{expression!r} is {found} here, and a step has at least 1 unit")
+    return found
 
-    Raise ValueError if it is anything else, or if its value is not a whole number above 0.
+
+def value(expression: str | int, values: Mapping[str, Any]) -> int:
+    """Return the value of an expression: whole numbers, placeholders, + - * // and brackets.
+
+    Raise ValueError if it is anything else.
     """
-    text = filled(str(expression), values)
     try:
-        value = _value(ast.parse(text, mode="eval").body)
+        return _value(ast.parse(filled(str(expression), values), mode="eval").body)
     except (SyntaxError, TypeError, ZeroDivisionError):
         raise ValueError(
             f"{expression!r} is no whole number and no product of some, such as {{batch}} * {{world}}"
         ) from None
-    if value < 1:
-        raise ValueError(f"{expression!r} is {value} here, and a step has at least 1 unit")
-    return value
 
 
 def _value(node: ast.expr) -> int:
     match node:
-        case ast.Constant(value=int() as value) if not isinstance(value, bool):
-            return value
+        case ast.Constant(value=int() as constant) if not isinstance(constant, bool):
+            return constant
         case ast.BinOp(left=left, op=op, right=right) if type(op) in OPERATORS:
             return int(OPERATORS[type(op)](_value(left), _value(right)))
     raise TypeError(node)

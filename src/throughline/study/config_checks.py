@@ -46,7 +46,8 @@ def mistakes(config: Config) -> Iterator[str]:
         for check in (_model, _options, _frameworks, _sizes):
             yield from (f"{where}.{mistake}" for mistake in check(block))
         yield from (f"{where}.{mistake}" for mistake in _programs(config, block))
-        yield from (f"{where}.{mistake}" for mistake in _data(config, block))
+        if set(block.programs) <= config.programs.keys():
+            yield from (f"{where}.{mistake}" for mistake in _data(config, block))
         if block.convergence:
             yield from (f"{where}.{mistake}" for mistake in _convergence(config, block))
             yield from (f"{where}.convergence.begin_from{mistake}" for mistake in _begin_from(config, name, block))

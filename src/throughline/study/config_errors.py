@@ -103,7 +103,7 @@ def _wrong(keys: Sequence[Any], value: Any, problems: Sequence[Any]) -> str:
         if problem["type"] == "value_error":
             return str(expected["error"])
         if problem["type"] == "string_pattern_mismatch":
-            return PATTERNS[expected["pattern"]]
+            return PATTERNS.get(expected["pattern"], message)
         if problem["type"] == "literal_error":
             choices += [word.strip("'") for word in re.split(", | or ", expected["expected"])]
         else:

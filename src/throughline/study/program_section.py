@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, PositiveFloat, field_validator
 
 from throughline.log_kinds import timed
 from throughline.programs import words
@@ -15,7 +15,7 @@ from throughline.spec.program import MARKS
 from throughline.spec.run import NumberFormat
 from throughline.spelling import listed
 from throughline.study.config_errors import allowed
-from throughline.study.section import FilePath, PositiveInt, Section, Text
+from throughline.study.section import UNIT, FilePath, PositiveInt, Section, Text
 from throughline.variables import VARIABLES
 
 Command = Text | Annotated[list[Text], Field(min_length=1)]
@@ -77,7 +77,7 @@ class ProgramSection(Section):
         description="how many units all devices together train in a step: a number, or one with placeholders, such as "
         "`{batch} * {world}`"
     )
-    unit: Annotated[str, Field(pattern=r"^[a-z]+$")] = Field(
+    unit: Annotated[str, Field(pattern=UNIT)] = Field(
         "samples", description="what is counted, in the plural: `samples`, `tokens`, `images`"
     )
     flops_per_step: PositiveFloat | None = Field(
@@ -99,21 +99,19 @@ class ProgramSection(Section):
             raise ValueError(allowed(timing, [MARKS_KIND, *sorted(timed())], "or {pattern: ...}"))
         return timing
 
-    @model_validator(mode="after")
-    def _placeholders_are_known(self) -> ProgramSection:
-        for name, command in (("command", self.command), ("prepare", self.prepare or "true")):
-            try:
-                words.used(words.split(command))
-            except ValueError as error:
-                raise ValueError(f"{name}: {error}") from None
-        try:
-            unknown = words.used([str(self.per_step)]) - set(words.OF_RUN)
-            if unknown:
-                raise ValueError(f"{{{min(unknown)}}} is not known before a run")
-            words.number(self.per_step, dict.fromkeys(words.OF_RUN, 1))
-        except ValueError as error:
-            raise ValueError(f"per_step: {error}") from None
-        return self
+    @field_validator("command", "prepare")
+    @classmethod
+    def _has_words(cls, command: str | list[str] | None) -> str | list[str] | None:
+        words.used(words.split(command) if command is not None else ())
+        return command
+
+    @field_validator("per_step")
+    @classmethod
+    def _is_known_before_a_run(cls, per_step: int | str) -> int | str:
+        if unknown := words.used([str(per_step)]) - set(words.OF_RUN):
+            raise ValueError(f"{{{min(unknown)}}} is not known before a run")
+        words.value(per_step, dict.fromkeys(words.OF_RUN, 1))
+        return per_step
 
     @property
     def placeholders(self) -> set[str]:

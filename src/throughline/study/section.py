@@ -17,7 +17,9 @@ from pydantic.fields import FieldInfo
 
 from throughline import files
 from throughline.spec import NAME, DataIdentity, Part, canonical
+from throughline.spec.program import NAME as PROGRAM_NAME
 
+UNIT = r"^[a-z]+$"
 TOPOLOGY = r"[1-9]\d*n[1-9]\d*g"
 
 Name = Annotated[str, Field(pattern=rf"^{NAME}$")]
@@ -36,6 +38,8 @@ PATTERNS = {
     r"^[!-~]+(@|://)[!-~]+$": "an e-mail or web address is needed, such as you@your.org",
     r"^[A-Z]{3}$": "a currency is three capital letters, such as EUR",
     rf"^{NAME}$": "a name has lower-case letters, digits and _, and begins with a letter",
+    rf"^{PROGRAM_NAME}$": "the name of a program has lower-case letters, digits and -, and begins with a letter",
+    UNIT: "a unit is one word in small letters and in the plural, such as tokens",
 }
 """Map each regular expression to its meaning in words, for error messages."""
 
