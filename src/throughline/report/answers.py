@@ -66,6 +66,9 @@ def headline(scope: Scope) -> str:
         f"at {reading(best.median)} {best.group.unit} on {best.devices} in {best.group.precision} "
         f"with {best.group.batch_text}."
     )
+    if best.group.summary.model == DECIDES:
+        where = ", ".join([f"on {best.devices}", *best.group.stated(best.group.batch_text)])
+        said = f"{_rivals(scope, best)}{best.shown} trains at {reading(best.median)} {best.group.unit} {where}."
     if leader.leader(scope.groups, scope.pairs) is best:
         said += " All comparisons with other frameworks confirm it."
     highest = asked_pairs.fastest(scope.groups)
@@ -136,7 +139,8 @@ def figures(best: Cell | None) -> list[tuple[str, str, str]]:
     if best is None:
         return []
     record = best.record
-    rows = [(reading(best.median), best.group.unit, f"on {best.devices}, {best.group.precision}")]
+    precision = "" if best.group.precision == DECIDES else f", {best.group.precision}"
+    rows = [(reading(best.median), best.group.unit, f"on {best.devices}{precision}")]
     rows += [(reading(value / record.world_size), unit, "per device") for unit, value in record.other_units.items()]
     if best.scales and record.speedup is not None:
         kind = "strong-scaling speedup" if best.group.strong else "speedup"

@@ -149,7 +149,7 @@ class Cell:
     @property
     def place(self) -> str:
         """Its topology, precision and batch in words."""
-        return f"{self.topology}, {self.group.precision}, {self.group.batch_name}"
+        return ", ".join([str(self.topology), *self.group.stated(self.group.batch_name)])
 
     @property
     def devices(self) -> str:
@@ -299,6 +299,8 @@ class Group:
     @property
     def batch_name(self) -> str:
         """`batch 32`, or `total batch 32` with strong scaling."""
+        if self.batch == DECIDES:
+            return "the program's batch"
         return f"{'total ' if self.strong else ''}batch {self.batch}"
 
     @property
@@ -311,7 +313,13 @@ class Group:
     @property
     def settings(self) -> str:
         """What the title of a plot says of it: precision, batch, and whether its ranks exchange nothing."""
-        return f"{self.precision}, {self.batch_text}{'' if self.exchanges else ', no exchange'}"
+        stated = [*self.stated(self.batch_text), *([] if self.exchanges else ["no exchange"])]
+        return ", ".join(stated) or "precision and batch of the program"
+
+    def stated(self, batch: str) -> list[str]:
+        """Return the precision, and the batch in the words `batch`; without what a program decides itself."""
+        words = [(self.precision, self.precision), (batch, self.batch)]
+        return [word for word, value in words if value != DECIDES]
 
     @property
     def by_iteration(self) -> bool:

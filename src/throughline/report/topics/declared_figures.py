@@ -65,7 +65,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         left_out = (*job.FIGURES, *(() if group.by_iteration else (LATENCY.name,)))
         figures = (figure for cell in group.cells for figure in cell.record.figures if figure.value is not None)
         for name, figure in {figure.name: figure for figure in figures if figure.name not in left_out}.items():
-            heading = f"{group.benchmark}: {name}, {group.precision}, {group.batch_text}"
+            heading = f"{group.benchmark}: {name}, {group.settings}"
             draw = partial(_draw, group, figure, heading)
             yield Drawing(f"{group.name}_{name}", heading, draw, f"{name}, {figure.unit}", group)
 

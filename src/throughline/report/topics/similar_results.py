@@ -86,7 +86,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         several = [series for series in longest.values() if len(series.points) > 1]
         lines = sorted(several, key=lambda series: -len(series.points))[: max(1, LINES - len(group.frameworks))]
         if lines:
-            heading = f"{group.benchmark}: beside others, {group.precision}, {group.batch_text}"
+            heading = f"{group.benchmark}: beside others, {group.settings}"
             words = "; ".join(f"{series.name}: {len(series.points)} points" for series in lines)
             draw = partial(throughput.plot, group, elsewhere=lines)
             yield Drawing(f"{group.name}_beside", heading, draw, words)

@@ -153,7 +153,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
             ("throughput", partial(plot, group, predicted=beyond), bool(group.measured)),
             ("speedup", partial(speedup, group), scales),
         ):
-            heading = f"{group.benchmark}: {what}, {group.precision}, {group.batch_text}"
+            heading = f"{group.benchmark}: {what}, {group.settings}"
             yield Drawing(f"{group.name}_{what}", heading, draw, "The tables hold its numbers.", group, on_page=shown)
 
 
