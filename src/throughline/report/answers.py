@@ -55,52 +55,43 @@ def headline(scope: Scope) -> str:
 
     No framework is called the fastest that the verdicts do not find faster than all others.
     """
-    best = scope.best
-    if best is None and scope.measured:
-        reasons = ", ".join(dict.fromkeys(f"{cell.framework} {cell.doubt}" for cell in scope.measured))
-        return f"No figure is shown here: {reasons} (equivalence.json)."
+    best, highest = scope.best, asked_pairs.fastest(scope.groups)
     if best is None:
-        return "Nothing could be measured yet."
+        reasons = ", ".join(dict.fromkeys(f"{cell.framework} {cell.doubt}" for cell in scope.measured))
+        return (
+            f"No figure is shown here: {reasons} (equivalence.json)." if reasons else "Nothing could be measured yet."
+        )
     said = (
-        f"{_rivals(scope, best)}{best.shown} {'trains' if best.group.trains else 'calls'} {best.group.summary.model} "
-        f"at {reading(best.median)} {best.group.unit} on {best.devices} in {best.group.precision} "
-        f"with {best.group.batch_text}."
+        f"{best.shown} {'trains' if best.group.trains else 'calls'} {best.group.summary.model} at "
+        f"{reading(best.median)} {best.group.unit} on {best.devices} in {best.group.precision} with "
+        f"{best.group.batch_text}."
     )
     if best.group.summary.model == DECIDES:
         where = ", ".join([f"on {best.devices}", *best.group.stated(best.group.batch_text)])
         said = f"{_rivals(scope, best)}{best.shown} trains at {reading(best.median)} {best.group.unit} {where}."
     if leader.leader(scope.groups, scope.pairs) is best:
         said += " All comparisons with other frameworks confirm it."
-    highest = asked_pairs.fastest(scope.groups)
+    elif doubts := _doubts(scope, best):
+        said = f"No framework is shown to be the fastest: {'; '.join(doubts)}. {said}"
     if highest and highest is not best:
+        precision = highest.group.precision
         said += (
-            f" A higher median, {reading(highest.median)} {highest.group.unit} in {highest.group.precision}, does not "
-            f"count: the comparisons do not find that {highest.group.precision} gains here."
+            f" A higher median, {reading(highest.median)} {highest.group.unit} in {precision}, does not count: the "
+            f"comparisons do not find that {precision} gains here."
         )
     return said
 
 
-def _rivals(scope: Scope, best: Cell) -> str:
-    """Return what has to stand before a highest median that is no winner: which frameworks it does not beat.
-
-    Frameworks that their equivalence check bars from a comparison are no rivals.
-    """
+def _doubts(scope: Scope, best: Cell) -> list[str]:
+    """Return which frameworks the highest median does not beat. Frameworks that are barred are no rivals."""
     others = [other for other in asked_pairs.best_of_others(scope.groups, best) if not other.barred]
     open_ = leader.not_beaten(best, others, scope.pairs, beyond_runs=False)
-    tested, unlike = set[str](), set[str]()
-    for pair in scope.pairs:
-        if pair.about(best):
-            (unlike if pair.unlike else tested).update({pair.base.framework, pair.other.framework})
-    reasons = {
-        "the highest median cannot be distinguished from {}": [name for name in open_ if name in tested - unlike],
-        "the highest median is not comparable with that of {}": [name for name in open_ if name in unlike],
-        "no test compares it with {}": [name for name in open_ if name not in tested | unlike],
-        f"there is no figure on {best.topology} ({best.group.precision}) of {{}}": [
-            name for name in asked_pairs.without_figure(scope.groups, best) if name not in open_
-        ],
+    without = [name for name in asked_pairs.without_figure(scope.groups, best) if name not in open_]
+    doubts = {
+        f"no comparison finds {best.framework} faster than": open_,
+        f"there is no figure on {best.topology} ({best.group.precision}) of": without,
     }
-    why = [text.format(" and ".join(", ".join(names).rsplit(", ", 1))) for text, names in reasons.items() if names]
-    return f"No framework is shown to be the fastest: {', and '.join(why)}. " if why else ""
+    return [f"{text} {', '.join(names)}" for text, names in doubts.items() if names]
 
 
 def derived(scope: Scope) -> str:
@@ -108,29 +99,26 @@ def derived(scope: Scope) -> str:
     name, _, extra = scope.benchmark.partition("__")
     origins = [cell for group in scope.everything if extra and group.benchmark == name for cell in group.measured]
     found = [(cell, *differences.derived(cell, extra, scope.groups)) for cell in origins]
-    twice = [(cell, there, unlike) for cell, there, unlike in found if there]
-    alike = [(cell, there) for cell, there, unlike in twice if not unlike]
-    said = []
-    if len(alike) < len(twice):
-        reason = next(unlike[0] for _, _, unlike in twice if unlike)
-        said.append(f"{len(twice) - len(alike)} of {len(twice)} are not compared with {name}: {reason}.")
+    alike = [(cell, there) for cell, there, unlike in found if there and not unlike]
+    said, reasons = list[str](), [unlike[0] for _, _, unlike in found if unlike]
+    if reasons:
+        said.append(f"{len(reasons)} of {len(reasons) + len(alike)} are not compared with {name}: {reasons[0]}.")
     again = judged_pairs.twice_measured(scope.groups, scope.everything)
     if extra == "aa" and alike:
         logs = [abs(pair.log) for pair in again if pair.other.group.benchmark == scope.benchmark]
         apart = "not within a day, so no verdict counts them"
         if logs:
-            most = math.expm1(max(logs))
-            apart = f"the two differ by up to {percent(most, 1)} ({len(logs)} of {len(alike)} compared)"
+            most = percent(math.expm1(max(logs)), 1)
+            apart = f"the two differ by up to {most} ({len(logs)} of {len(alike)} compared)"
         said.append(f"The same configurations as {name}, measured again: {apart}.")
-    elif extra in OTHERWISE:
-        exchanging = [both for both in alike if extra == "synthetic" or both[0].topology.world > 1]
-        pairs = judged_pairs.tested([untested(*both) for both in exchanging], again)
-        if pairs:
-            (how, gain), counts = OTHERWISE[extra], Counter(pair.words for pair in pairs)
-            verdicts = ", ".join(f"{count} of {len(pairs)} {words}" for words, count in counts.items())
-            ratios = [pair.tested.ratio if pair.tested else pair.ratio for pair in pairs]
-            times = " to ".join(dict.fromkeys(f"{ratio:.3f}" for ratio in (min(ratios), max(ratios))))
-            said.append(f"The same configurations as {name}, {how}: {verdicts}; {times} times the throughput. {gain}")
+    exchanging = [both for both in alike if extra == "synthetic" or both[0].topology.world > 1]
+    if extra in OTHERWISE and exchanging:
+        pairs, (how, gain) = judged_pairs.tested([untested(*both) for both in exchanging], again), OTHERWISE[extra]
+        verdicts = Counter(pair.words for pair in pairs)
+        counts = ", ".join(f"{count} of {len(pairs)} {words}" for words, count in verdicts.items())
+        ratios = sorted(pair.tested.ratio if pair.tested else pair.ratio for pair in pairs)
+        times = " to ".join(dict.fromkeys(f"{ratio:.3f}" for ratio in (ratios[0], ratios[-1])))
+        said.append(f"The same configurations as {name}, {how}: {counts}; {times} times the throughput. {gain}")
     return " ".join(said)
 
 
@@ -157,20 +145,16 @@ def _over(topology: str) -> str:
 
 def scales(scope: Scope, best: Cell) -> Answer:
     """Say how far the fastest configuration scales, and whether its last step up is certain."""
-    series, record = best.group.series(best.framework), best.record
-    if len(series) < 2:
+    record, steps = best.record, [pair for pair in scope.pairs if pair.kind == "devices"]
+    if len(best.group.series(best.framework)) < 2:
         return Answer("Scales", "Not measured: there is one topology. runs.topologies takes more.", False)
     if not best.scales:
-        one, other = series[-1].topology, best.topology
-        if one == other:
-            return Answer("Scales", f"Not known: no topology with a figure has more devices than {other}.", False)
-        again = judged_pairs.twice_measured(scope.groups, scope.everything)
-        (pair,) = judged_pairs.tested([untested(best, series[-1])], again)
-        if pair.gains is not False:
-            return Answer("Scales", f"Not known: {one} and {other} are {pair.verdict} ({pair.reason}).", False)
-        than = "slower" if pair.verdict == "slower" else "no faster"
-        here = pair.words.removeprefix(pair.verdict)
-        return Answer("Scales", f"Not here: {one} is {than} than {other}{here}.")
+        up = next((pair for pair in steps if pair.base is best), None)
+        if up is None:
+            more = f"no topology with a figure has more devices than {best.topology}"
+            return Answer("Scales", f"Not known: {more}.", False)
+        known = up.gains is False
+        return Answer("Scales", f"{'Not here' if known else 'Not known'}: {up.what} is {up.words}.", known)
     if record.speedup is None:
         return Answer("Scales", f"Not known: {best.no_speedup}.", False)
     kind = ", with strong scaling" if best.group.strong else ""
@@ -179,9 +163,8 @@ def scales(scope: Scope, best: Cell) -> Answer:
         f"{record.speedup:.2f} times {_over(best.baseline)} on {best.devices}{kind}{between}, "
         f"{percent(record.efficiency)} of the ideal."
     )
-    for pair in scope.pairs:
-        if pair.kind == "devices" and pair.other is best and pair.gains is not True:
-            said += f" The comparison does not find it faster than {pair.base.topology}: {pair.words}."
+    open_ = [pair for pair in steps if pair.other is best and pair.gains is not True]
+    said += "".join(f" The comparison with {pair.base.topology}: {pair.words}." for pair in open_)
     return Answer("Scales", said)
 
 
@@ -194,15 +177,13 @@ def limits(scope: Scope, best: Cell) -> Answer:
                 f"{name} {doubts.get(name) or percent(seconds / split.step_s)}" for name, seconds in split.shown.items()
             ]
             return Answer("Limited by", f"A step of {best.name} takes: {', '.join(shares)}.")
-    waits, used = best.record.loader_stall_share, best.record.utilization
-    if waits is not None and waits > hardware.WAITS:
+    waits = best.record.loader_stall_share or 0.0
+    if waits > hardware.WAITS:
         return Answer("Limited by", f"Reading: {best.topology} waits {percent(waits)} of its time for data.")
-    share = None if used is None else used.gpu if best.device and best.device.kind != "cpu" else used.cpu
-    busy = f"The devices are busy for {percent(share)} of the time. " if share is not None else ""
     said = "What a step spends is not measured: `extras: [no_gradient_sync, synthetic]` measures it."
     if best.group.summary.model == DECIDES:
         said = "A program's step is not taken apart; the program's own profiler shows what it spends."
-    return Answer("Limited by", busy + said, False)
+    return Answer("Limited by", said, False)
 
 
 def costs(best: Cell) -> Answer:

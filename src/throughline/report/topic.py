@@ -104,7 +104,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A plot: `name` names its file, `draw` draws it in a theme, and `words` describe it for those who do not see it.
+    """A plot: `name` names its file, and `draw` draws it in a theme.
 
     It stands beside the table of `group`, or without a group in the section of its topic. in_files, on_page: whether it
     is written as a file and shown on the page.
@@ -113,7 +113,6 @@ class Drawing:
     name: str
     title: str
     draw: Callable[[Theme], Plot]
-    words: str = ""
     group: Group | None = None
     in_files: bool = True
     on_page: bool = True

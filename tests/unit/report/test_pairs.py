@@ -83,7 +83,7 @@ def test_the_published_table_is_printed_and_its_mistakes_are_found() -> None:
      (50, 50, "50 → 50"), (10.04, 10.04, "10 → 10")],
 )  # fmt: skip
 def test_a_change_in_words(off: float | None, on: float | None, said: str) -> None:
-    assert off_and_on.Change(off, on).text(1) == said
+    assert off_and_on.in_words(off, on, 1) == said
 
 
 @pytest.mark.parametrize(
@@ -166,4 +166,5 @@ def test_bytes_saved_are_told_of_gpus_alone(tmp_path: Path) -> None:
         for name, kind in (("plain", "none"), ("split", "zero1"))
     )
     (pair,) = off_and_on.switched(judged_pairs.judge([on], [off, on]))
-    assert off_and_on.changed("memory_bytes", pair).by == 0 and off_and_on.saved_bytes_per_parameter(pair) is None
+    off_bytes, on_bytes = off_and_on.off_on("memory_bytes", pair)
+    assert off_bytes == on_bytes and off_and_on.saved_bytes_per_parameter(pair) is None

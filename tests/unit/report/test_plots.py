@@ -73,11 +73,11 @@ def test_inline_figures_share_no_names_load_nothing_and_take_names_as_they_are(t
     figure, axes = draws.blank(PAGE, hostile, "<b>")
     points = tuple(Point(Topology(1, devices), 100.0 * devices) for devices in (1, 2))
     draws.finish(figure, axes, [draws.line(axes, Series(hostile, points), PAGE.ink, PAGE, "o")], PAGE, "")
-    one, two = (inline(figure, name, "<title>", "& what it shows") for name in ("a", "b"))
+    one, two = (inline(figure, name, "<title>") for name in ("a", "b"))
     ids = [{element.get("id") for element in ET.fromstring(text).iter()} - {None} for text in (one, two)]
     assert ids[0] and not ids[0] & ids[1]
     assert one.count(hostile) == 2 and "&lt;title&gt;" in one and "&lt;b&gt;" in one
-    drawn = inline(throughput.plot(group, PAGE), "c", "", "")
+    drawn = inline(throughput.plot(group, PAGE), "c", "")
     for text in (one, drawn):
         assert not re.search(r"http|<style|<metadata|font-family|#[0-9a-f]{6}", text) and "var(--ink)" in text
     assert "1n4g" in drawn and "2n2g" in drawn

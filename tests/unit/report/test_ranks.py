@@ -73,8 +73,7 @@ def test_a_slow_rank_is_named_with_its_node_and_device(tmp_path: Path) -> None:
     assert line["solo_step_coverage"] == 0.75 and ranks["waits_s"].max() == pytest.approx(0.05 * 0.256 / 1.05, rel=0.1)
     (note,) = topic.notes(found, found.groups[0])
     assert note.where == "torch 2n4g"
-    assert note.text.startswith("rank 5 (node 1, device 1) is slow, and all others wait for it: its own step is 4.")
-    assert "slower than 7 others (range of the others -0." in note.text
+    assert note.text.startswith("rank 5 (node 1, device 1) is 4.") and "(step, matrix product)" in note.text
 
 
 @pytest.mark.parametrize(("factor", "repeats"), [(noise, 3), (slow_once, 3), (slow_fifth, 1)])
@@ -128,5 +127,4 @@ def test_the_page_shows_the_slowest_of_many_ranks_and_the_files_have_all(tmp_pat
     write_plots(found, tmp_path / "plots")
     assert (tmp_path / "plots/bz32_fp32_ranks.svg").exists()
     (drawing,) = topic.drawings(found)
-    assert "slow ranks: 5" in drawing.words
     assert {text.get_text() for axes in drawing.draw(PAGE).axes for text in axes.texts} == {"5"}

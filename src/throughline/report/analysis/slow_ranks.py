@@ -75,11 +75,12 @@ def standings(groups: Iterable[Group], everything: Iterable[Group]) -> list[Rank
     everything = list(everything)
     cells = [cell for group in groups if group.exchanges for cell in group.measured]
     known = {cell: found for cell in cells if (found := _known(cell, everything))[1]}
-    judged = outliers.judge({
+    peers = {
         (cell, figure): Peers(_by_rank(frame), less=figure == SOLO)
         for cell, (_, frames) in known.items()
         for figure, frame in frames.items()
-    })  # fmt: skip
+    }
+    judged = outliers.judge(peers)
     return [standing for cell, (ranks, frames) in known.items() for standing in _of_cell(cell, ranks, frames, judged)]
 
 

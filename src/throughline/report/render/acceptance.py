@@ -25,7 +25,7 @@ from throughline.records.acceptance import (
 from throughline.report.render import plots, table_files, tables
 from throughline.report.render.plots import PAGE as PAGE_THEME
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table
+from throughline.report.render.tables import NOT_KNOWN, PAGE, Column, Entry, Table, in_csv
 from throughline.report.topic import Topic
 from throughline.study.acceptance import PlaceKind
 
@@ -70,23 +70,23 @@ def _verdict(line: Line) -> Entry:
 COLUMNS = (
     Column("place", "place", read=lambda line: str(line[1].place)),
     Column("figure", "figure", read=lambda line: line[0].words),
-    Column("size", "size", "rows, elements or bytes", whole=True, read=lambda line: Entry.of(
-        line[0].size, "{:,}".format, "the figure has no size")),
+    Column("size", "size", "rows, elements or bytes", lambda line: line[0].size, "{:,}".format,
+           "the figure has no size", whole=True),
     Column("unit", "unit", read=lambda line: line[0].unit),
     Column("median", "median", read=lambda line: line[1].median, show=reading),
-    Column("lowest_repeat", read=lambda line: line[1].low, forms=(CSV,)),
-    Column("highest_repeat", read=lambda line: line[1].high, forms=(CSV,)),
+    in_csv("lowest_repeat", lambda line: line[1].low),
+    in_csv("highest_repeat", lambda line: line[1].high),
     Column("repeats", "repeats", read=lambda line: len(line[1].repeats)),
-    Column("distance_from_others", "distance from the others", read=lambda line: Entry.of(
-        line[1].distance, _distance, "it has no peers")),
-    Column("others_lowest", read=lambda line: line[1].others_low, forms=(CSV,)),
-    Column("others_highest", read=lambda line: line[1].others_high, forms=(CSV,)),
+    Column("distance_from_others", "distance from the others", "", lambda line: line[1].distance, _distance,
+           "it has no peers"),
+    in_csv("others_lowest", lambda line: line[1].others_low),
+    in_csv("others_highest", lambda line: line[1].others_high),
     Column(heading="range of the others", forms=(PAGE,), read=lambda line: _others(
         line[1].others_low, line[1].others_high)),
-    Column("p", read=lambda line: line[1].p, forms=(CSV,)),
-    Column("p_holm", read=lambda line: line[1].p_holm, forms=(CSV,)),
-    Column("limit_of_hardware", "limit of the hardware", read=lambda line: Entry.of(
-        line[0].limit, reading, "no source says what the hardware can reach")),
+    in_csv("p", lambda line: line[1].p),
+    in_csv("p_holm", lambda line: line[1].p_holm),
+    Column("limit_of_hardware", "limit of the hardware", "", lambda line: line[0].limit, reading,
+           "no source says what the hardware can reach"),
     Column("slow", "verdict", read=_verdict),
 )  # fmt: skip
 
@@ -166,13 +166,12 @@ PAIR = (
 
 def _pairs(acceptance: Acceptance) -> list[dict[str, Any]]:
     """Return a row for each pair of nodes at each message size. Latency judges the smallest message."""
-    latency = _latency(acceptance)
-    slow = {standing.place for standing in latency.standings if standing.slow} if latency else set()
-    ranks = 2 * acceptance.devices
-    rows = []
+    latencies = [figure for figure in acceptance.figures if (figure.figure, figure.kind) == ("latency", "pair")]
+    slow = {standing.place for figure in latencies for standing in figure.standings if standing.slow}
+    ranks, rows = 2 * acceptance.devices, []
     for figure in _bandwidths(acceptance, "pair"):
         size, (expected, source) = figure.size or 0, _expected(acceptance, figure)
-        is_smallest = latency is not None and latency.size == size
+        is_smallest = size in [latency.size for latency in latencies]
         for pair in figure.standings:
             is_slow = pair.slow or (is_smallest and pair.place in slow)
             seconds = 2 * (ranks - 1) / ranks * size / pair.median / 1e3
@@ -190,11 +189,6 @@ def _bandwidths(acceptance: Acceptance, kind: PlaceKind) -> list[FleetFigure]:
     return sorted(figures, key=lambda figure: figure.size or 0)
 
 
-def _latency(acceptance: Acceptance) -> FleetFigure | None:
-    figures = acceptance.figures
-    return next((figure for figure in figures if (figure.figure, figure.kind) == ("latency", "pair")), None)
-
-
 def _expected(acceptance: Acceptance, figure: FleetFigure) -> tuple[float | None, str | None]:
     """Return what is expected of a pair: what somebody promises or has published, otherwise what the hardware can."""
     for wanted in (*acceptance.expected, *acceptance.published):
@@ -208,19 +202,9 @@ def links(acceptance: Acceptance) -> dict[str, Any] | None:
     figures = _bandwidths(acceptance, "pair")
     if not figures:
         return None
-    largest, remarks = figures[-1], []
-    expected, source = _expected(acceptance, largest)
-    if expected:
-        remarks.append(f"expected: {reading(expected)} GB/s ({source})")
-    if latency := _latency(acceptance):
-        worst = max(latency.standings, key=lambda pair: pair.median)
-        remarks.append(
-            f"time of an all-reduce of {latency.size:,} bytes: {reading(_median(latency))} {latency.unit} (median of "
-            f"the pairs), {reading(worst.median)} {latency.unit} between {worst.place} (the slowest)"
-        )
-    slow = ", ".join(str(pair.place) for pair in largest.standings if pair.slow) or "none"
-    words = f"{len(largest.standings)} pairs, {largest.unit}; slow: {slow}"
-    drawn = plots.inline(matrix(acceptance, PAGE_THEME), "links", "Links between nodes", words)
+    expected, source = _expected(acceptance, figures[-1])
+    remarks = [f"expected: {reading(expected)} GB/s ({source})"] if expected else []
+    drawn = plots.inline(matrix(acceptance, PAGE_THEME), "links", "Links between nodes")
     return _section(Topic("links", "Links between nodes", LINKS), _sizes(acceptance, figures), remarks, [drawn])
 
 

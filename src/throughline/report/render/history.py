@@ -12,7 +12,6 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter
 
 from throughline import statistics
-from throughline.numbers import reading
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, ComparedKind, Difference
 from throughline.report.render import plots
 from throughline.report.render.plots import PAGE, Theme
@@ -80,10 +79,6 @@ def section(compared: Compared) -> dict[str, Any]:
     if len(every) > LINES:
         remarks.append(f"The plot has the {LINES} of {len(every)} cells that changed most.")
     remarks.append("results/tables/compare.csv has every cell of every archive, with ratio, interval and verdict.")
-    words = "; ".join(
-        f"{name}: {', '.join(f'{timeline[look.at].name} {reading(look.median)}' for look in looks)}"
-        for name, looks in shown.items()
-    )
     rows = []
     for one in timeline:
         more = f"; and {len(one.changed) - PARTS} more (results/compare.json)" if len(one.changed) > PARTS else ""
@@ -97,7 +92,7 @@ def section(compared: Compared) -> dict[str, Any]:
                 "what changed before it": "; ".join([*one.changed][:PARTS]) + more,
             }
         )
-    drawn = plots.inline(draw(shown, timeline, PAGE), "history", "Over time", words)
+    drawn = plots.inline(draw(shown, timeline, PAGE), "history", "Over time")
     return {"topic": Topic("history", "Over time", INTRO), "table": texts(rows), "plots": [drawn], "remarks": remarks}
 
 

@@ -93,11 +93,7 @@ def drawings(imported: Imported) -> Iterator[Drawing]:
         parts = [model or "not said", precision or "not said", f"batch {batch or 'not said'} per device"]
         title = ", ".join([*parts, *(["no accumulation"] if no_accumulation else []), IMPORTED])
         lines = [_series(framework, runs) for framework in dict.fromkeys(run.framework or "" for run in runs)]
-        words = []
-        for line in lines:
-            points = (f"{point.topology.world} devices {reading(point.median)} {unit}" for point in line.points)
-            words.append(f"{line.name}: {', '.join(points)}.")
-        yield Drawing(f"throughput_{index}", title, partial(_draw, title, unit or "not said", lines), " ".join(words))
+        yield Drawing(f"throughput_{index}", title, partial(_draw, title, unit or "not said", lines))
 
 
 def _series(framework: str, runs: Sequence[ImportedRun]) -> Series:
@@ -126,10 +122,7 @@ def _draw(title: str, unit: str, lines: Sequence[Series], theme: Theme) -> Plot:
 
 def section(imported: Imported) -> dict[str, Any]:
     """Return an import as the page prints it."""
-    shown = [
-        inline(each.draw(PAGE), f"import-{imported.name}-{each.name}", each.title, each.words)
-        for each in drawings(imported)
-    ]
+    shown = [inline(each.draw(PAGE), f"import-{imported.name}-{each.name}", each.title) for each in drawings(imported)]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
     return {"topic": topic, "table": table(rows(imported)), "plots": shown, "remarks": [outcome(imported)]}
 

@@ -239,7 +239,7 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
     def plots(drawings: Iterable[Drawing], group: Group | None) -> list[Markup]:
         """Draw the plots that stand beside the table of `group`; None: the plots that stand beside no table."""
         return [
-            inline(drawing.draw(PAGE), f"{identity}-{drawing.name}", drawing.title, drawing.words)
+            inline(drawing.draw(PAGE), f"{identity}-{drawing.name}", drawing.title)
             for drawing in drawings
             if drawing.group is group
         ]

@@ -115,7 +115,7 @@ def save(figure: Plot, path: Path) -> None:
         figure.savefig(temporary, format="png", dpi=160, facecolor=LIGHT.surface, metadata={"Software": None})
 
 
-def inline(drawn: Plot, identity: str, title: str, description: str) -> Markup:
+def inline(drawn: Plot, identity: str, title: str) -> Markup:
     """Return `drawn` as a small inline SVG element. `identity` makes its ids unique on the page.
 
     Numbers of coordinates are rounded to a tenth of a point, and the font is that of the page.
@@ -132,11 +132,9 @@ def inline(drawn: Plot, identity: str, title: str, description: str) -> Markup:
     for colour, variable in VARIABLES.items():
         text = text.replace(colour, f"var(--{variable})")
     (view,) = re.findall(r'viewBox="[^"]*"', text[: text.index(">")])
-    names = Markup('<title id="{0}-title">{1}</title><desc id="{0}-desc">{2}</desc>').format(
-        identity, title, description
-    )
-    start = f'<svg class="plot" role="img" {view} aria-labelledby="{identity}-title {identity}-desc">'
-    return Markup(start) + names + Markup(text[text.index(">") + 1 :])
+    name = Markup('<title id="{}-title">{} (the tables hold its numbers)</title>').format(identity, title)
+    start = f'<svg class="plot" role="img" {view} aria-labelledby="{identity}-title">'
+    return Markup(start) + name + Markup(text[text.index(">") + 1 :])
 
 
 def series(group: Group, framework: str, value: Callable[[Cell], float | None] | None = None, name: str = "") -> Series:
@@ -176,10 +174,12 @@ def lying(
 
 
 def legend_above(axes: Axes, theme: Theme, columns: int) -> None:
-    """Write the legend above the axes."""
+    """Write the legend above the axes, with one line for each label."""
+    handles, labels = axes.get_legend_handles_labels()
+    lines = dict(zip(labels, handles, strict=True))
     look: dict[str, Any] = {"handlelength": 1.0, "borderpad": 0.2, "columnspacing": 1.4, "ncols": columns}
     look |= {"fontsize": 8, "frameon": False, "labelcolor": theme.ink}
-    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.0), **look)
+    axes.legend(lines.values(), lines.keys(), loc="lower left", bbox_to_anchor=(-0.02, 1.0), **look)
 
 
 def style(axes: Axes, theme: Theme, heading: str, unit: str, left: float = MARGINS[0]) -> None:

@@ -68,10 +68,10 @@ class Entry:
 class Column:
     """A column: `key` is its name in the CSV, with the unit; `small` stands below the heading.
 
-    read: returns the entry of what a line is about, or its value; then `show` makes the text of a number. forms: where
-    the column is shown. whole: its values are whole numbers, even if some are missing. optional: it is left out
-    if no line has a value. style: its classes on the page.
-    by_value: the page sorts by value, not by text. names: its entries name their lines.
+    read: returns the entry of what a line is about, or its value; then `show` makes the text of a number, and `reason`
+    says why it is not known. forms: where the column is shown. whole: its values are whole numbers, even if some are
+    missing. optional: it is left out if no line has a value. style: its classes on the page. by_value: the page sorts
+    by value, not by text. names: its entries name their lines.
     """
 
     key: str = ""
@@ -79,6 +79,7 @@ class Column:
     small: str = ""
     read: Callable[[Any], Entry | float | str | None] = lambda subject: None
     show: Callable[[Any], str] = str
+    reason: str | Callable[[Any], str | None] = "not recorded"
     forms: Collection[str] = FORMS
     whole: bool = False
     optional: bool = False
@@ -96,7 +97,13 @@ class Column:
         value = self.read(subject)
         if isinstance(value, Entry):
             return value
-        return Entry.words(value) if isinstance(value, str) else Entry.of(value, self.show)
+        reason = self.reason if isinstance(self.reason, str) else self.reason(subject)
+        return Entry.of(value, str if isinstance(value, str) else self.show, reason)
+
+
+def in_csv(key: str, read: Callable[[Any], float | str | None]) -> Column:
+    """Return a column that only the CSV has."""
+    return Column(key, read=read, forms=(CSV,))
 
 
 @dataclass(frozen=True)
@@ -131,8 +138,8 @@ class Table:
 
     @classmethod
     def of(cls, subjects: Iterable[Any], columns: Sequence[Column], **fields: Any) -> Table:
-        """Return a table with a line for each subject."""
-        lines = [Line([column.entry(subject) for column in columns]) for subject in subjects]
+        """Return a table with a line for each subject. A subject may be a cell, or have one."""
+        lines = [Line([column.entry(subject) for column in columns], _cell_of(subject)) for subject in subjects]
         return cls(columns, lines, **fields)._without_optional()
 
     @classmethod
@@ -219,6 +226,11 @@ def _identified(line: Line, cell: Cell, width: int) -> Line:
         name=f"{cell.topology}, {cell.group.precision}, {cell.batch}",
         style=series(cell) + (" first" if cell is cell.group.cells[0] else ""),
     )
+
+
+def _cell_of(subject: Any) -> Cell | None:
+    cell = getattr(subject, "cell", subject)
+    return cell if isinstance(cell, Cell) else None
 
 
 def series(cell: Cell) -> str:

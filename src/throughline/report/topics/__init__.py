@@ -53,7 +53,8 @@ def drawings(topic: Topic, scope: Scope) -> Iterator[Drawing]:
     """Yield the plots of a topic. If data are synthetic, each plot says so."""
     for drawing in topic.drawings(scope):
         if scope.synthetic:
-            drawing = replace(drawing, draw=partial(_marked, drawing.draw), words=f"{drawing.words} {SYNTHETIC}")
+            title = f"{drawing.title}, {SYNTHETIC}"
+            drawing = replace(drawing, draw=partial(_marked, drawing.draw), title=title)
         yield drawing
 
 

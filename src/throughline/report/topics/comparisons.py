@@ -1,20 +1,15 @@
 """Show comparisons: every pair of a benchmark with its ratio and verdict."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 from throughline import ratios
 from throughline.numbers import percent, reading
 from throughline.report.analysis.comparison import Pair, places, too_few, would_tell
-from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, interval
+from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, in_csv, interval
 from throughline.report.topic import Scope, Topic
 
 TESTS = {True: "paired t-test of rounds", False: "Welch's t-test"}
 """Map whether the repeats ran in rounds to the test."""
-
-
-def _in_csv(key: str, read: Callable[[Pair], Any]) -> Column:
-    return Column(key, read=read, forms=(CSV,))
 
 
 def _ratio(pair: Pair) -> Entry:
@@ -32,22 +27,22 @@ COLUMNS = (
     Column(heading="medians", forms=(PAGE,),
            read=lambda pair: f"{reading(pair.other.median)} against {reading(pair.base.median)}"),
     Column("ratio", "ratio", "of the medians", _ratio),
-    _in_csv("ratio_at_least", lambda pair: pair.range and pair.range[0]),
-    _in_csv("ratio_at_most", lambda pair: pair.range and pair.range[1]),
+    in_csv("ratio_at_least", lambda pair: pair.range and pair.range[0]),
+    in_csv("ratio_at_most", lambda pair: pair.range and pair.range[1]),
     Column("tested_ratio", "tested ratio", read=_tested_ratio),
-    _in_csv("tested_at_least", lambda pair: pair.tested and pair.tested.low),
-    _in_csv("tested_at_most", lambda pair: pair.tested and pair.tested.high),
-    _in_csv("corrected_at_least", lambda pair: pair.corrected and pair.corrected[0]),
-    _in_csv("corrected_at_most", lambda pair: pair.corrected and pair.corrected[1]),
+    in_csv("tested_at_least", lambda pair: pair.tested and pair.tested.low),
+    in_csv("tested_at_most", lambda pair: pair.tested and pair.tested.high),
+    in_csv("corrected_at_least", lambda pair: pair.corrected and pair.corrected[0]),
+    in_csv("corrected_at_most", lambda pair: pair.corrected and pair.corrected[1]),
     interval(lambda pair: pair.interval or NOT_KNOWN),
-    _in_csv("test", lambda pair: TESTS[pair.in_rounds] if pair.tested else None),
-    _in_csv("p", lambda pair: pair.p),
-    _in_csv("p_holm", lambda pair: pair.adjusted),
-    _in_csv("family", lambda pair: pair.family if pair.tested else None),
-    _in_csv("pairs_tested", lambda pair: pair.tests),
-    _in_csv("margin", lambda pair: pair.margin),
-    _in_csv("smallest_difference", lambda pair: pair.floor.share if pair.floor else None),
-    _in_csv("a_a_pairs", lambda pair: pair.floor.compared if pair.floor else 0),
+    in_csv("test", lambda pair: TESTS[pair.in_rounds] if pair.tested else None),
+    in_csv("p", lambda pair: pair.p),
+    in_csv("p_holm", lambda pair: pair.adjusted),
+    in_csv("family", lambda pair: pair.family if pair.tested else None),
+    in_csv("pairs_tested", lambda pair: pair.tests),
+    in_csv("margin", lambda pair: pair.margin),
+    in_csv("smallest_difference", lambda pair: pair.floor.share if pair.floor else None),
+    in_csv("a_a_pairs", lambda pair: pair.floor.compared if pair.floor else 0),
     Column("verdict", "verdict", read=Entry.verdict),
     Column("because", "because", read=lambda pair: pair.reason),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
 
 from throughline import workloads
-from throughline.numbers import percent, reading
+from throughline.numbers import percent
 from throughline.records import ConvergenceVerdict, Curve, read_curve, read_verdict
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import LIGHT, Theme, save
@@ -70,14 +70,11 @@ def _text(name: str, value: float | None) -> str | None:
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
-    """Draw the curve of every check that still has one, with its two ends in words."""
+    """Draw the curve of every check that still has one."""
     for index, check in enumerate(scope.checks):
         if check.curve:
-            looks = check.curve.curve
-            ends = [looks[0], looks[-1]] if looks else []
-            words = [f"held-out loss {reading(look.figures.get(LOSS))} after {look.step:,} steps" for look in ends]
             heading = f"{scope.benchmark}: convergence"
-            yield Drawing(f"convergence-{index}", heading, partial(draw, check), "; ".join(words), in_files=False)
+            yield Drawing(f"convergence-{index}", heading, partial(draw, check), in_files=False)
 
 
 def write_plot(verdict: ConvergenceVerdict, curve: Curve, path: Path) -> None:

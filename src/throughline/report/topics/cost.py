@@ -15,28 +15,22 @@ def _figure(key: str, name: str, heading: str, small: str, money: bool = False) 
 
     def read(cell: Cell) -> Entry:
         cost = cell.record.cost
-        text = f"{{}} {cost.currency}" if money else "{}"
         reason = cost.reasons.get(name) or cost.reasons.get("per_million_samples")
-        return Entry.of(getattr(cost, name), lambda value: text.format(reading(value)), reason)
+        text = f"{{}} {cost.currency}" if money else "{}"
+        shown = reading if name != "price_per_device_hour" else "{:g}".format
+        return Entry.of(getattr(cost, name), lambda value: text.format(shown(value)), reason)
 
     return Column(key, heading, small, read)
 
 
-def _hour(cell: Cell) -> Entry:
-    cost = cell.record.cost
-    return Entry.of(
-        cost.price_per_device_hour, lambda price: f"{price:g} {cost.currency}", cost.reasons.get("per_million_samples")
-    )
-
-
 COLUMNS = (
-    Column("price_per_device_hour", "device hour", "price", _hour),
+    _figure("price_per_device_hour", "price_per_device_hour", "device hour", "price", money=True),
     _figure("price_per_million_samples", "per_million_samples", "price", "million samples", money=True),
     _figure("samples_per_currency_unit", "samples_per_currency_unit", "samples", "per unit of money"),
     _figure("task_hours", "task_hours", "hours", "task"),
     _figure("task_price", "task_price", "price", "task", money=True),
-    Column("energy_j_per_sample", "energy", "J per sample", lambda cell: Entry.of(
-        cell.record.energy_j_per_sample, reading, "no device told its energy")),
+    Column("energy_j_per_sample", "energy", "J per sample", lambda cell: cell.record.energy_j_per_sample, reading,
+           "no device told its energy"),
 )  # fmt: skip
 
 

@@ -67,7 +67,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         for name, figure in {figure.name: figure for figure in figures if figure.name not in left_out}.items():
             heading = f"{group.benchmark}: {name}, {group.settings}"
             draw = partial(_draw, group, figure, heading)
-            yield Drawing(f"{group.name}_{name}", heading, draw, f"{name}, {figure.unit}", group)
+            yield Drawing(f"{group.name}_{name}", heading, draw, group)
 
 
 def _draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:

@@ -7,12 +7,12 @@ explained           = the smaller of those seconds and the seconds that the step
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from throughline.numbers import milliseconds, reading
-from throughline.records import Network
 from throughline.report.analysis.cells import Cell, Group
-from throughline.report.render.tables import Column, Entry, Line, Table
+from throughline.report.render.tables import Column, Entry, Table
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics.step_breakdown import split
 from throughline.workloads.collectives import factor
@@ -30,31 +30,18 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Exchange:
-    """The exchange of one cell. communication_s: what the step spends on it; None without runs that leave it out."""
+    """The exchange of one cell: what its step spends on it, its messages alone, and their bandwidths; None if not
+    known. reason: why the messages are not known."""
 
     cell: Cell
-    network: Network
-    communication_s: float | None
-
-    @property
-    def alone_s(self) -> float | None:
-        """The seconds of the same messages alone."""
-        return self.network.seconds if self.network.bytes_per_step is not None else None
-
-    @property
-    def explained_s(self) -> float | None:
-        """The seconds of the step's exchange that the network's own rate explains."""
-        alone, spent = self.alone_s, self.communication_s
-        return None if alone is None or spent is None else min(alone, spent)
-
-    @property
-    def algorithm_gb_per_s(self) -> float | None:
-        return (self.network.bytes_per_step or 0) / self.alone_s / 1e9 if self.alone_s else None
-
-    @property
-    def bus_gb_per_s(self) -> float | None:
-        rate = self.algorithm_gb_per_s
-        return rate * factor("all-reduce", self.cell.record.replicas) if rate is not None else None
+    reason: str | None
+    communication_s: float | None = None
+    messages: int | None = None
+    bytes_per_step: int | None = None
+    alone_s: float | None = None
+    explained_s: float | None = None
+    algorithm_gb_per_s: float | None = None
+    bus_gb_per_s: float | None = None
 
 
 def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exchange]:
@@ -63,37 +50,44 @@ def exchanges(groups: Iterable[Group], everything: Iterable[Group]) -> list[Exch
     for group in groups:
         parts = {step.cell: step.parts.get("communication") for step in split(group, everything)}
         for cell in group.measured:
-            if cell.record.network:
-                part = parts.get(cell)
-                found.append(Exchange(cell, cell.record.network, part.shown_s if part else None))
+            if network := cell.record.network:
+                part, known = parts.get(cell), dict[str, Any]()
+                spent = part.seconds if part else None
+                if network.seconds and network.bytes_per_step is not None:
+                    rate = network.bytes_per_step / network.seconds / 1e9
+                    known = {
+                        "messages": network.messages,
+                        "bytes_per_step": network.bytes_per_step,
+                        "alone_s": network.seconds,
+                        "explained_s": None if spent is None else min(network.seconds, spent),
+                        "algorithm_gb_per_s": rate,
+                        "bus_gb_per_s": rate * factor("all-reduce", cell.record.replicas),
+                    }
+                found.append(Exchange(cell, network.reason, spent, **known))
     return found
 
 
-def _column(
-    key: str, heading: str, small: str, read: Callable[[Exchange], Any], show: Callable[[Any], str] = reading
-) -> Column:
+def _column(key: str, heading: str, small: str, show: Callable[[Any], str] = reading) -> Column:
     """Return the column of a figure that has the network's own reason if it is not known."""
-    return Column(key, heading, small, lambda one: Entry.of(read(one), show, one.network.reason or NO_EXTRA))
+    return Column(key, heading, small, lambda one: Entry.of(getattr(one, key), show, one.reason or NO_EXTRA))
 
 
 COLUMNS = (
     Column("step_s", "step", "ms", lambda one: one.cell.record.global_batch / one.cell.median, milliseconds),
-    Column("communication_s", "exchange", "ms of the step", lambda one: Entry.of(
-        one.communication_s, milliseconds, NO_EXTRA)),
-    _column("messages", "messages", "of a step", lambda one: one.network.messages if one.alone_s else None, str),
-    _column("bytes_per_step", "gradients", "MB a step", lambda one: one.network.bytes_per_step if one.alone_s else None,
-            lambda count: reading(count / 1e6)),
-    _column("alone_s", "the same alone", "ms", lambda one: one.alone_s, milliseconds),
-    _column("explained_s", "explained", "ms", lambda one: one.explained_s, milliseconds),
-    _column("algorithm_gb_per_s", "algorithm bandwidth", "GB/s", lambda one: one.algorithm_gb_per_s),
-    _column("bus_gb_per_s", "bus bandwidth", "GB/s", lambda one: one.bus_gb_per_s),
-)  # fmt: skip
+    Column("communication_s", "exchange", "ms of the step", attrgetter("communication_s"), milliseconds, NO_EXTRA),
+    _column("messages", "messages", "of a step", str),
+    _column("bytes_per_step", "gradients", "MB a step", lambda count: reading(count / 1e6)),
+    _column("alone_s", "the same alone", "ms", milliseconds),
+    _column("explained_s", "explained", "ms", milliseconds),
+    _column("algorithm_gb_per_s", "algorithm bandwidth", "GB/s"),
+    _column("bus_gb_per_s", "bus bandwidth", "GB/s"),
+)
 
 
 def table(scope: Scope) -> Table | None:
+    """Return a line for each cell with an exchange; None without any."""
     found = exchanges(scope.groups, scope.everything)
-    lines = [Line([column.entry(one) for column in COLUMNS], one.cell) for one in found]
-    return Table(COLUMNS, lines, notes=NOTES, of_cells=True) if lines else None
+    return Table.of(found, COLUMNS, notes=NOTES, of_cells=True) if found else None
 
 
 TOPIC = Topic("network", "A step's exchange, and the network alone", order=40, table=table)

@@ -3,29 +3,34 @@
 A second table has the cells of models that tensor parallelism can split as OneFlow's study of GPT-2 prints them.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
 
 from throughline import workloads
 from throughline.numbers import MIB, percent
 from throughline.records import CellRecord
 from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.comparison import Pair
-from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, in_csv
 from throughline.report.topic import Scope, Topic
 from throughline.spec import Topology
 
 Figures = Mapping[str, float | None]
 SCALES = {"memory_bytes": 1 / MIB, "utilization_share": 100.0, "samples_per_s": 1.0}
 """Map each figure of a cell to what makes the printed number of it: MiB, per cent, samples/s."""
-ELSEWHERE = (
-    "Three different things are called ZeRO-1. In published figures of GPT-2, OneFlow's placement of the optimizer "
-    "saves about 17 bytes per parameter. DeepSpeed's stage 1 saves about 12 (an fp32 copy of the weights and two "
-    "moments). PyTorch's ZeroRedundancyOptimizer saves 8 (two moments)."
+MEANING = (
+    "Memory is the most that a device held, as its driver counts it. Without a driver it is what the largest rank "
+    "held; on a CPU that is the whole process, libraries included. Utilization is the share of the window in which "
+    "GPUs, on a CPU the workers' threads, were busy."
+)
+SAVED = (
+    "On GPUs, the bytes saved per parameter are the change of the memory, divided by the number of parameters that "
+    "other replicas hold for this rank: parameters × (1 - 1 / replicas). Three different things are called ZeRO-1. In "
+    "published figures of GPT-2, OneFlow's placement of the optimizer saves about 17 bytes per parameter. DeepSpeed's "
+    "stage 1 saves about 12 (an fp32 copy of the weights and two moments). PyTorch's ZeroRedundancyOptimizer saves 8 "
+    "(two moments)."
 )
 
 
@@ -40,40 +45,29 @@ def figures(cell: CellRecord) -> Figures:
     return dict(zip(SCALES, (memory, threads if gpu is None else gpu, cell.median_speed), strict=True))
 
 
-@dataclass(frozen=True)
-class Change:
-    """One figure without an option and with it; None if it is not known."""
+def change(off: float | None, on: float | None) -> tuple[float | None, float | None]:
+    """Return how much a figure changes with an option, and the change as a share of the figure without it."""
+    by = None if off is None or on is None else on - off
+    return by, by / off if by is not None and off else None
 
-    off: float | None
-    on: float | None
 
-    @property
-    def by(self) -> float | None:
-        return None if self.off is None or self.on is None else self.on - self.off
+def in_words(off: float | None, on: float | None, scale: float) -> str:
+    """Return off, on, and the change, absolute and in per cent with an arrow: `95 → 88 (-7, ↓7.4 %)`."""
+    by, share = change(off, on)
+    both = f"{as_printed(off, scale) or 'n/a'} → {as_printed(on, scale) or 'n/a'}"
+    if not by or share is None:
+        return both
+    sign, arrow = "+↑" if by > 0 else "-↓"
+    return f"{both} ({sign}{as_printed(abs(by), scale)}, {arrow}{percent(abs(share), 1)})"
 
-    @property
-    def share(self) -> float | None:
-        """The change as a share of the figure without the option."""
-        return None if self.by is None or not self.off else self.by / self.off
 
-    @property
-    def arrow(self) -> str:
-        return "" if not self.by else "↑" if self.by > 0 else "↓"
-
-    def text(self, scale: float) -> str:
-        """Return off, on, and the change, absolute and in per cent with an arrow: `95 → 88 (-7, ↓7.4 %)`."""
-        off, on = (as_printed(value, scale) or "n/a" for value in (self.off, self.on))
-        if not self.by or self.share is None:
-            return f"{off} → {on}"
-        by = f"{'+' if self.by > 0 else '-'}{as_printed(abs(self.by), scale)}"
-        return f"{off} → {on} ({by}, {self.arrow}{percent(abs(self.share), 1)})"
-
-    def bracket(self, scale: float | None = None) -> str:
-        """Return the change as OneFlow prints it: `(-1754,↓15.5%)`; without `scale` its share alone."""
-        if self.by is None or self.share is None:
-            return ""
-        by = "" if scale is None else f"{scale * self.by:.0f},"
-        return f"({by}{self.arrow}{100 * abs(self.share):.1f}%)"
+def in_brackets(off: float | None, on: float | None, scale: float | None = None) -> str:
+    """Return the change as OneFlow prints it: `(-1754,↓15.5%)`; without `scale` its share alone."""
+    by, share = change(off, on)
+    if by is None or share is None:
+        return ""
+    arrow = "" if not by else "↑" if by > 0 else "↓"
+    return f"({'' if scale is None else f'{scale * by:.0f},'}{arrow}{100 * abs(share):.1f}%)"
 
 
 def as_printed(value: float | None, scale: float) -> str:
@@ -86,9 +80,9 @@ def switched(pairs: Iterable[Pair]) -> list[Pair]:
     return [pair for pair in pairs if pair.kind == "switches"]
 
 
-def changed(figure: str, pair: Pair) -> Change:
-    """Return how a figure changes in a pair."""
-    return Change(figures(pair.base.record)[figure], figures(pair.other.record)[figure])
+def off_on(figure: str, pair: Pair) -> tuple[float | None, float | None]:
+    """Return a figure without the option and with it."""
+    return figures(pair.base.record)[figure], figures(pair.other.record)[figure]
 
 
 def saved_bytes_per_parameter(pair: Pair) -> float | None:
@@ -97,15 +91,15 @@ def saved_bytes_per_parameter(pair: Pair) -> float | None:
     It differs between kinds of sharding, and does not depend on the model or the number of replicas. On a CPU it is not
     known: what a process holds besides its tensors hides what sharding saves.
     """
-    device, by = pair.other.group.summary.device, changed("memory_bytes", pair).by
-    if _option(pair) != "sharding" or device is None or device.kind == "cpu":
+    device, (by, _) = pair.other.group.summary.device, change(*off_on("memory_bytes", pair))
+    if not _is_sharding(pair) or device is None or device.kind == "cpu":
         return None
     held = int(pair.base.settings.get("parameters") or 0) * (1 - 1 / pair.other.record.replicas)
     return -by / held if held and by is not None else None
 
 
-def _option(pair: Pair) -> str:
-    return pair.what.partition(" ")[0]
+def _is_sharding(pair: Pair) -> bool:
+    return pair.what.startswith("sharding ")
 
 
 def _switched_on(pair: Pair) -> str:
@@ -113,17 +107,13 @@ def _switched_on(pair: Pair) -> str:
     return pair.what.partition(" over ")[0]
 
 
-def _change(figure: str, pair: Pair) -> str:
-    return changed(figure, pair).text(SCALES[figure])
-
-
-def _part(figure: str, name: str, pair: Pair) -> float | None:
-    value: float | None = getattr(changed(figure, pair), name)
-    return value
-
-
-def _in_csv(key: str, read: Callable[[Pair], Any]) -> Column:
-    return Column(key, read=read, forms=(CSV,))
+def _columns(figure: str, heading: str) -> Iterator[Column]:
+    """Yield the columns of a figure: how it changes, and in the CSV both figures and the change."""
+    yield Column(heading=heading, read=lambda pair: in_words(*off_on(figure, pair), SCALES[figure]), forms=(PAGE,))
+    yield in_csv(f"{figure}_off", lambda pair: off_on(figure, pair)[0])
+    yield in_csv(f"{figure}_on", lambda pair: off_on(figure, pair)[1])
+    yield in_csv(f"{figure}_change", lambda pair: change(*off_on(figure, pair))[0])
+    yield in_csv(f"{figure}_change_of_off", lambda pair: change(*off_on(figure, pair))[1])
 
 
 def _saved(pair: Pair) -> Entry:
@@ -131,58 +121,31 @@ def _saved(pair: Pair) -> Entry:
     return Entry("" if saved is None else f"{saved:.1f}", saved)
 
 
-PARTS = {"off": "off", "on": "on", "change": "by", "change_of_off": "share"}
-"""Map the ends of the CSV's column names to the parts of a change."""
-
-
 def table(scope: Scope) -> Table | None:
     """Return a line for each pair with a benchmark that does not have the option on; None if there is none."""
-    headings = "memory, MiB", "utilization, %", scope.groups[0].unit if scope.groups else ""
-    changes = []
-    for figure, heading in zip(SCALES, headings, strict=True):
-        changes += [Column(heading=heading, read=partial(_change, figure), forms=(PAGE,))]
-        changes += [_in_csv(f"{figure}_{end}", partial(_part, figure, name)) for end, name in PARTS.items()]
+    pairs = switched(scope.pairs)
+    if not pairs:
+        return None
     columns = (
-        _in_csv("benchmark", lambda pair: pair.other.group.benchmark),
-        _in_csv("without", lambda pair: pair.base.group.benchmark),
+        in_csv("benchmark", lambda pair: pair.other.group.benchmark),
+        Column("without", "off is", read=lambda pair: pair.base.group.benchmark),
         Column("switched_on", "switched on", read=_switched_on),
         Column(heading="where", read=lambda pair: pair.other.where, forms=(PAGE,)),
-        _in_csv("precision", lambda pair: pair.other.group.precision),
-        _in_csv("batch", lambda pair: pair.other.group.batch),
-        _in_csv("framework", lambda pair: pair.other.framework),
-        _in_csv("topology", lambda pair: str(pair.other.topology)),
-        _in_csv("devices", lambda pair: pair.other.topology.world),
-        *changes,
+        in_csv("precision", lambda pair: pair.other.group.precision),
+        in_csv("batch", lambda pair: pair.other.group.batch),
+        in_csv("framework", lambda pair: pair.other.framework),
+        in_csv("topology", lambda pair: str(pair.other.topology)),
+        in_csv("devices", lambda pair: pair.other.topology.world),
+        *_columns("memory_bytes", "memory, MiB"),
+        *_columns("utilization_share", "utilization, %"),
+        *_columns("samples_per_s", scope.groups[0].unit),
         Column("saved_bytes_per_parameter", "bytes saved", read=_saved),
         Column("verdict", "throughput is", read=Entry.verdict),
     )
-    found = switched(scope.pairs)
-    return Table.of(found, columns, forms=(PAGE, CSV), notes=[*_notes(found)]) if found else None
-
-
-def _notes(pairs: Iterable[Pair]) -> Iterator[str]:
-    """Say what the figures are, and what each value of sharding splits."""
-    yield (
-        "Memory is the most that a device held, as its driver counts it. Without a driver it is what the largest "
-        "rank held; on a CPU that is the whole process, libraries included. Utilization is the share of the window "
-        "in which GPUs, on a CPU the workers' threads, were busy."
-    )
-    yield from dict.fromkeys(
-        f"{_switched_on(pair)}: off is {pair.base.group.benchmark}, on is {pair.other.group.benchmark}."
-        for pair in pairs
-    )
-    sharded = [pair for pair in pairs if _option(pair) == "sharding"]
-    yield from dict.fromkeys(
-        f"{_switched_on(pair)} splits {pair.other.settings.get('sharding', 'n/a')}." for pair in sharded
-    )
-    if sharded:
-        yield (
-            "On GPUs, the bytes saved per parameter are the change of the memory, divided by the number of parameters "
-            f"that other replicas hold for this rank: parameters × (1 - 1 / replicas). {ELSEWHERE}"
-        )
-
-
-PAIRS = Topic("pairs", "Off and on", order=160, table=table)
+    sharded = [pair for pair in pairs if _is_sharding(pair)]
+    splits = dict.fromkeys(f"{_switched_on(pair)} splits {pair.other.settings.get('sharding')}." for pair in sharded)
+    notes = [MEANING, *splits, *([SAVED] if sharded else [])]
+    return Table.of(pairs, columns, forms=(PAGE, CSV), notes=notes)
 
 
 @dataclass(frozen=True)
@@ -216,7 +179,7 @@ def cases(cells: Iterable[Cell], pairs: Iterable[Pair]) -> list[Case]:
 
     A cell with sharding follows the cell without.
     """
-    without = {pair.other: pair.base for pair in switched(pairs) if _option(pair) == "sharding"}
+    without = {pair.other: pair.base for pair in switched(pairs) if _is_sharding(pair)}
     listed = []
     for cell in cells:
         libraries = workloads.of(cell.group.summary.model).libraries
@@ -240,9 +203,9 @@ def printed(cases: Iterable[Case]) -> Table:
         for second, case in enumerate(here, start=1):
             texts = {name: as_printed(case.figures[name], scale) for name, scale in SCALES.items()}
             if case.off:
-                changes = {name: Change(case.off[name], case.figures[name]) for name in SCALES}
-                texts["memory_bytes"] += changes["memory_bytes"].bracket(SCALES["memory_bytes"])
-                texts["samples_per_s"] += changes["samples_per_s"].bracket()
+                off, on = case.off, case.figures
+                texts["memory_bytes"] += in_brackets(off["memory_bytes"], on["memory_bytes"], 1 / MIB)
+                texts["samples_per_s"] += in_brackets(off["samples_per_s"], on["samples_per_s"])
             rows.append({
                 "date": case.date,
                 "test_num": f"test-{first}-{second}",
@@ -263,6 +226,7 @@ def in_cases(scope: Scope) -> Table | None:
     return printed(found) if found else None
 
 
+PAIRS = Topic("pairs", "Off and on", order=160, table=table)
 CASES = Topic(
     "cases",
     "Cases in OneFlow's form",

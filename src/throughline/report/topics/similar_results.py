@@ -87,9 +87,8 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
         lines = sorted(several, key=lambda series: -len(series.points))[: max(1, LINES - len(group.frameworks))]
         if lines:
             heading = f"{group.benchmark}: beside others, {group.settings}"
-            words = "; ".join(f"{series.name}: {len(series.points)} points" for series in lines)
             draw = partial(throughput.plot, group, elsewhere=lines)
-            yield Drawing(f"{group.name}_beside", heading, draw, words)
+            yield Drawing(f"{group.name}_beside", heading, draw)
 
 
 def _series(results: Sequence[tuple[Cell, SimilarResult]]) -> Series:

@@ -173,7 +173,7 @@ def curves(scope: Scope) -> Iterator[Drawing]:
         same = [call for call in every if call.unit == unit]
         if len({call.size for call in same}) > 1:
             heading, name = f"{scope.benchmark}: {unit} over size", f"reached_{unit.replace('/', '_per_')}"
-            yield Drawing(name, heading, partial(draw, same, heading), f"{heading}: a line per test and precision")
+            yield Drawing(name, heading, partial(draw, same, heading))
 
 
 def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
@@ -207,8 +207,7 @@ def rooflines(scope: Scope) -> Iterator[Drawing]:
     for number, name in enumerate(dict.fromkeys(call.device for call in every)):
         here = [call for call in every if call.device == name]
         if any(call.intensity for call in here) and any(call.peak == "memory" for call in here):
-            words = f"{name}: FLOPs for each byte, and the rate that is reached; lines are the measured ceilings"
-            yield Drawing(f"roofline_{number}", "Roofline", partial(roofline, here, name), words, in_files=False)
+            yield Drawing(f"roofline_{number}", "Roofline", partial(roofline, here, name), in_files=False)
 
 
 def roofline(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:

@@ -9,14 +9,13 @@ both. The median of the differences is the figure, and their range is its noise.
 docs/method-memory-and-time.md says what this assumes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from matplotlib.figure import Figure as Plot
 
-from throughline import statistics
 from throughline.numbers import milliseconds, percent
 from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.differences import derived
@@ -24,145 +23,120 @@ from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
 from throughline.report.render import table_files
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table
+from throughline.report.render.tables import CSV, PAGE, Column, Entry, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
+from throughline.statistics import median
 
 EXTRAS = {"communication": "no_gradient_sync", "input": "synthetic"}
 """Map a part of the step to the derived runs that leave it out."""
-FIELDS = {
-    "_difference_s": "median_s",
-    "_difference_min_s": "low_s",
-    "_difference_max_s": "high_s",
-    "_pairs": "n",
-}
-"""Map the ends of the CSV's column names to the fields of a part."""
 INTRO = (
-    "Communication is the time of a step minus that of a step without exchange (extra `no_gradient_sync`). Input is "
-    "the time of a step minus that of a step without reading (extra `synthetic`). Both steps are from repeats of the "
-    "same number. The table shows the median of these differences, its share of the step, and the smallest and the "
-    "largest difference. A part whose range contains 0 cannot be told from noise. A negative part is shown as 0."
+    "Communication is the time of a step minus that of a step without exchange (extra `no_gradient_sync`), input minus "
+    "that without reading (extra `synthetic`), each between repeats of the same number. The table shows the median of "
+    "these differences, its share of the step, and the smallest and the largest difference. A part whose range "
+    "contains 0 cannot be told from noise. A negative part is shown as 0."
 )
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a step in seconds: the median of the differences of `n` pairs, and their range.
+    """One part of a step: how many seconds each repeat is longer than the same repeat without the part.
 
-    control: there is nothing to measure (the exchange of a single rank), so the difference is noise.
+    control: there is nothing to measure (the exchange of a single rank), so the differences are noise.
     """
 
-    median_s: float
-    low_s: float
-    high_s: float
-    n: int
+    differences: Sequence[float]
     control: bool = False
 
     @property
-    def shown_s(self) -> float:
+    def seconds(self) -> float:
         """The seconds that are shown. They are never negative."""
-        return 0.0 if self.control else max(0.0, self.median_s)
+        return 0.0 if self.control else max(0.0, median(self.differences) or 0.0)
 
     @property
     def doubt(self) -> str:
         """Why the part may be nothing; empty if it is certain."""
         if self.control:
             return "a single rank exchanges nothing"
-        if self.n == 1:
+        if len(self.differences) == 1:
             return "one pair, so its noise is not known"
-        return "within the noise" if self.low_s <= 0.0 <= self.high_s else ""
+        return "within the noise" if min(self.differences) <= 0.0 <= max(self.differences) else ""
 
 
 @dataclass(frozen=True)
 class Split:
-    """The step of one cell and its known parts. unlike: why a part is not known although there are runs without it."""
+    """The step of one cell. parts: its known parts. shown: their seconds, after those of the rest. notes: what makes
+    parts unknown."""
 
     cell: Cell
     step_s: float
     parts: dict[str, Part]
-    unlike: dict[str, str]
+    shown: dict[str, float]
+    notes: list[str]
 
-    @property
-    def rest(self) -> str:
-        """What remains without the known parts."""
-        return " and ".join(["compute", *(name for name in EXTRAS if name not in self.parts)])
-
-    @property
-    def shown(self) -> dict[str, float]:
-        """The rest and the known parts, in seconds."""
-        parts = {name: part.shown_s for name, part in self.parts.items()}
-        return {self.rest: max(0.0, self.step_s - sum(parts.values())), **parts}
-
-    @property
-    def notes(self) -> list[str]:
-        """What makes parts unknown."""
-        notes = [
-            f"{name} is not known, because the runs without it are not comparable: {text}"
-            for name, text in self.unlike.items()
-        ]
-        if sum(part.shown_s for part in self.parts.values()) > self.step_s:
-            notes.append("communication and input take longer than the step: they overlap, so compute is not known")
-        return notes
+    def text(self, name: str) -> str:
+        """Return milliseconds and share of what is shown."""
+        return f"{milliseconds(self.shown[name])} ({percent(self.shown[name] / self.step_s)})"
 
 
 def split(group: Group, everything: Iterable[Group]) -> list[Split]:
     """Return the splits of a group's measured cells for which runs without a part were measured."""
-    everything, splits = list(everything), []
-    for cell in group.measured:
-        steps, parts, unlike = cell.step_seconds, dict[str, Part](), dict[str, str]()
-        for name, extra in EXTRAS.items():
-            without, differing = derived(cell, extra, everything)
-            if differing:
-                unlike[name] = "; ".join(differing)
-            elif without:
-                shorter = without.step_seconds
-                pairs = [steps[repeat] - shorter[repeat] for repeat in sorted(steps.keys() & shorter.keys())]
-                if (middle := statistics.median(pairs)) is not None:
-                    control = cell.topology.world == 1 and not without.group.exchanges
-                    parts[name] = Part(middle, min(pairs), max(pairs), len(pairs), control)
-        if parts or unlike:
-            splits.append(Split(cell, statistics.median([*steps.values()]) or 0.0, parts, unlike))
-    return splits
+    everything = list(everything)
+    return [step for cell in group.measured if (step := _of_cell(cell, everything))]
 
 
-def _time(step: Split, seconds: float) -> str:
-    return f"{milliseconds(seconds)} ({percent(seconds / step.step_s)})"
+def _of_cell(cell: Cell, everything: Iterable[Group]) -> Split | None:
+    steps, parts, notes = cell.step_seconds, dict[str, Part](), list[str]()
+    for name, extra in EXTRAS.items():
+        without, unlike = derived(cell, extra, everything)
+        shorter = without.step_seconds if without else {}
+        if unlike:
+            why = "; ".join(unlike)
+            notes.append(f"{name} is not known, because the runs without it are not comparable: {why}")
+        elif without and (both := sorted(steps.keys() & shorter.keys())):
+            control = cell.topology.world == 1 and not without.group.exchanges
+            parts[name] = Part([steps[repeat] - shorter[repeat] for repeat in both], control)
+    if not parts and not notes:
+        return None
+    step_s, spent = median([*steps.values()]) or 0.0, {name: part.seconds for name, part in parts.items()}
+    rest = step_s - sum(spent.values())
+    if rest < 0:
+        notes.append("communication and input take longer than the step: they overlap, so compute is not known")
+    unknown = " and ".join(["compute", *(name for name in EXTRAS if name not in parts)])
+    return Split(cell, step_s, parts, {unknown: max(0.0, rest), **spent}, notes)
 
 
 def _compute(step: Split) -> Entry:
     """Return the rest; its seconds are those of computing only if both parts are known."""
-    seconds, is_compute = step.shown[step.rest], step.rest == "compute"
-    text = _time(step, seconds) + ("" if is_compute else f", {step.rest}")
-    return Entry(text, seconds if is_compute else None)
+    rest, seconds = next(iter(step.shown.items()))
+    return Entry(step.text(rest), seconds) if rest == "compute" else Entry(f"{step.text(rest)}, {rest}")
 
 
-def _part(name: str, step: Split) -> Entry:
-    """Return time, share, range and doubt of a part."""
-    part = step.parts.get(name)
-    if part is None or part.control:
-        return Entry() if part is None else Entry(f"0, {part.doubt}", part.shown_s)
-    ends = f"{milliseconds(part.low_s)} to {milliseconds(part.high_s)}" if part.n > 1 else ""
-    return Entry(", ".join(filter(None, (_time(step, part.shown_s), ends, part.doubt))), part.shown_s)
+def _columns(name: str) -> Iterator[Column]:
+    """Yield the columns of a part: time, share, range and doubt, and in the CSV its differences."""
 
+    def read(step: Split) -> Entry:
+        part = step.parts.get(name)
+        if part is None or part.control:
+            return Entry() if part is None else Entry(f"0, {part.doubt}", part.seconds)
+        low, high = min(part.differences), max(part.differences)
+        ends = f"{milliseconds(low)} to {milliseconds(high)}" if len(part.differences) > 1 else ""
+        return Entry(", ".join(filter(None, (step.text(name), ends, part.doubt))), part.seconds)
 
-def _field(name: str, field: str, step: Split) -> float | None:
-    value: float | None = getattr(step.parts.get(name), field, None)
-    return value
+    def in_file(end: str, of: Callable[[Sequence[float]], float | None]) -> Column:
+        return in_csv(f"{name}_{end}", lambda step: of(step.parts[name].differences) if name in step.parts else None)
+
+    yield Column(f"{name}_s", f"{name}, ms", read=read)
+    yield from (in_file("difference_s", median), in_file("difference_min_s", min), in_file("difference_max_s", max))
+    yield in_file("pairs", len)
 
 
 COLUMNS = (
     *table_files.IDENTITY,
-    Column("devices", read=lambda step: step.cell.topology.world, forms=(CSV,)),
+    in_csv("devices", lambda step: step.cell.topology.world),
     Column("step_s", "step, ms", read=lambda step: step.step_s, show=milliseconds),
     Column("compute_s", "compute, ms", read=_compute),
-    *(
-        column
-        for name in EXTRAS
-        for column in (
-            Column(f"{name}_s", f"{name}, ms", read=partial(_part, name)),
-            *(Column(f"{name}{end}", read=partial(_field, name, field), forms=(CSV,)) for end, field in FIELDS.items()),
-        )
-    ),
-    Column("notes", read=lambda step: "; ".join(step.notes), forms=(CSV,)),
+    *(column for name in EXTRAS for column in _columns(name)),
+    in_csv("notes", lambda step: "; ".join(step.notes)),
 )
 
 
@@ -177,12 +151,8 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
     """Yield a plot for every group with a part that derived runs have measured."""
     for group in scope.groups:
         if steps := [step for step in split(group, scope.everything) if step.parts]:
-            words = []
-            for step in steps:
-                shares = (f"{name} {percent(seconds / step.step_s, 1)}" for name, seconds in step.shown.items())
-                words.append(f"{step.cell.name}: {milliseconds(step.step_s)} ms a step; {', '.join(shares)}.")
             heading = f"{group.benchmark}: where a step's time goes"
-            yield Drawing(f"{group.name}_split", heading, partial(draw, group, steps), " ".join(words), group)
+            yield Drawing(f"{group.name}_split", heading, partial(draw, group, steps), group)
 
 
 LOOKS = {"communication": (1, "///", -0.37), "input": (2, "\\\\\\", 0.37)}
@@ -192,21 +162,19 @@ its bar the range of the part is."""
 
 def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     """Draw a horizontal bar for each framework and topology, in ms per step, with the range of each measured part."""
-    names = [step.cell.name for step in splits]
     heading = f"{group.benchmark}: a step's time, {group.settings}"
+    names = [step.cell.name for step in splits]
     figure, axes = draws.lying(names, theme, heading, each=0.3, right=0.75, top=0.72)
     axes.set_xlabel("ms per step; black lines: range of a part", color=theme.muted, fontsize=9, x=0.3)
-    named: set[str] = set()
     for row, step in enumerate(splits):
-        end, furthest = 0.0, 0.0
+        end = furthest = 0.0
         for name, seconds in step.shown.items():
             index, hatch, beside = LOOKS.get(name, (0, "", 0.0))
             paint: dict[str, Any] = {"facecolor": theme.colour(index), "edgecolor": theme.surface, "hatch": hatch}
-            axes.barh(row, 1000 * seconds, 0.56, left=end, label=None if name in named else name, lw=0, **paint)
-            named.add(name)
+            axes.barh(row, 1000 * seconds, 0.56, left=end, label=name, lw=0, **paint)
             part = step.parts.get(name)
-            if part and part.n > 1 and not part.control:
-                ends = [max(0.0, end + 1000 * limit) for limit in (part.low_s, part.high_s)]
+            if part and len(part.differences) > 1 and not part.control:
+                ends = [max(0.0, end + 1000 * limit) for limit in (min(part.differences), max(part.differences))]
                 axes.plot(ends, [row + beside] * 2, "|-", color=theme.ink, lw=1.1, ms=3.5, zorder=4)
                 furthest = max(furthest, *ends)
             end += 1000 * seconds
@@ -218,14 +186,9 @@ def draw(group: Group, splits: Sequence[Split], theme: Theme) -> Plot:
     return figure
 
 
-TOPIC = Topic(
-    "split",
-    "Where a step's time goes",
-    INTRO,
-    order=30,
-    table=table,
-    drawings=drawings,
-    notes=lambda scope, group: [
-        Note(step.cell.name, text, "split") for step in split(group, scope.everything) for text in step.notes
-    ],
-)
+def notes(scope: Scope, group: Group) -> list[Note]:
+    """Return what makes parts of a group's steps unknown."""
+    return [Note(step.cell.name, text, "split") for step in split(group, scope.everything) for text in step.notes]
+
+
+TOPIC = Topic("split", "Where a step's time goes", INTRO, 30, table=table, drawings=drawings, notes=notes)

@@ -98,8 +98,8 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
             if any(read(cell) is not None for cell in swept):
                 heading = f"{name} over {sweep.key}"
                 drawn = partial(draw, sweep, heading, unit, read)
-                words = f"{heading}: {sweep.words}; a line for each framework and topology"
-                yield Drawing(f"{name}_over_{sweep.key}_{number}", heading, drawn, words, in_files=whole)
+                title = f"{heading}: {sweep.words}"
+                yield Drawing(f"{name}_over_{sweep.key}_{number}", title, drawn, in_files=whole)
 
 
 def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plot:

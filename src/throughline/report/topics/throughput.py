@@ -154,7 +154,7 @@ def drawings(scope: Scope) -> Iterator[Drawing]:
             ("speedup", partial(speedup, group), scales),
         ):
             heading = f"{group.benchmark}: {what}, {group.settings}"
-            yield Drawing(f"{group.name}_{what}", heading, draw, "The tables hold its numbers.", group, on_page=shown)
+            yield Drawing(f"{group.name}_{what}", heading, draw, group, on_page=shown)
 
 
 def plot(
