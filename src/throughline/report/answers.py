@@ -61,14 +61,13 @@ def headline(scope: Scope) -> str:
         return (
             f"No figure is shown here: {reasons} (equivalence.json)." if reasons else "Nothing could be measured yet."
         )
+    group, speed = best.group, f"at {reading(best.median)} {best.group.unit} on {best.devices}"
     said = (
-        f"{best.shown} {'trains' if best.group.trains else 'calls'} {best.group.summary.model} at "
-        f"{reading(best.median)} {best.group.unit} on {best.devices} in {best.group.precision} with "
-        f"{best.group.batch_text}."
+        f"{best.shown} {'trains' if group.trains else 'calls'} {group.summary.model} {speed} in {group.precision} with "
+        f"{group.batch_text}."
     )
-    if best.group.summary.model == DECIDES:
-        where = ", ".join([f"on {best.devices}", *best.group.stated(best.group.batch_text)])
-        said = f"{_rivals(scope, best)}{best.shown} trains at {reading(best.median)} {best.group.unit} {where}."
+    if group.summary.model == DECIDES:
+        said = f"{best.shown} trains {', '.join([speed, *group.stated(group.batch_text)])}."
     if leader.leader(scope.groups, scope.pairs) is best:
         said += " All comparisons with other frameworks confirm it."
     elif doubts := _doubts(scope, best):
