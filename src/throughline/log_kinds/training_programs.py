@@ -88,7 +88,7 @@ NANOGPT_BENCH = replace(
 TORCHTITAN = Kind(
     title="torchtitan",
     # Only the lines of the first rank, if several ranks print.
-    step=r"(?m)^(?!\[rank[1-9]).*step: +(?P<step>\d+) +loss: +(?P<loss>\S+) .*?memory: "
+    step=r"(?m)^(?!\[rank[1-9]).*(?<!validate )step: +(?P<step>\d+) +loss: +(?P<loss>\S+) .*?memory: "
     r".*?(?:tps|wps): +(?P<per_s>[\d,]+)",
     rate_of="device",
     unit="tokens/s",

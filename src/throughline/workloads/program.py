@@ -22,7 +22,7 @@ class Parameters(Part):
 class OfAProgram(Workload[Parameters]):
     models = (DECIDES,)
     parameters = Parameters
-    libraries = {"program": frozenset({"devices", "nodes"})}
+    libraries = {"program": frozenset({"devices", "nodes", "fp8"})}
     no_proof = "what a program of somebody else computes is not known"
 
     def complete(self, values: Values, section: Any) -> dict[str, Any]:
