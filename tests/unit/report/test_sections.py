@@ -103,21 +103,13 @@ def test_more_than_the_matrix_product_is_no_share_of_it(tmp_path: Path) -> None:
     assert share.text in ("", "n/a") and "more FLOP/s than the matrix product" in (share.reason or "")
 
 
-@pytest.mark.parametrize(
-    ("slower", "precision", "cause"),
-    [(5.0, "fp32", "mxnet-horovod multiplies large matrices slowly here; torch reaches 14.1 TFLOP/s"),
-     (1.0, "fp32", "slower than the training, and the records do not say why"),
-     (1.0, "fp16", "this device has no fp16 units")],
-)  # fmt: skip
-def test_a_share_of_matmul_above_one_is_doubtful(tmp_path: Path, slower: float, precision: str, cause: str) -> None:
-    runs = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, device_found=CPU, precision=precision)
-    run = observed(record(spec(framework="mxnet-horovod", precision=precision), 220.0 / slower, device=CPU))
-    run["work"]["matmul_flops_per_s"] /= slower
-    run["work"]["matmul_share"] *= slower
+def test_more_than_a_matrix_product_of_the_same_runs_is_implausible(tmp_path: Path) -> None:
+    runs = write_series(tmp_path, {"1n1g": [100.0]}, complete=True, device_found=CPU)
+    run = observed(record(spec(framework="mxnet-horovod"), 220.0, device=CPU))
     scope = scoped(summary.summarize([*runs, write_record(tmp_path, run)], repeats=1))
     ((rule, row, text),) = printed(similar_results.implausible(scope))[1]
-    assert (rule, row) == ("above the measured matrix product", f"bert bz32_{precision}, mxnet-horovod, 1 device")
-    assert "1.091 times the" in text and cause in text and "share" not in text and "clock" not in text
+    assert (rule, row) == ("above the measured matrix product", "bert bz32_fp32, mxnet-horovod, 1 device")
+    assert "a product reaches" in text
     (note,) = similar_results.notes(scope, scope.groups[0])
     assert note.where == "mxnet-horovod, 1 device" and rule in note.text
 

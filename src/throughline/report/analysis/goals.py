@@ -45,32 +45,30 @@ def judge(frameworks: Cells, goals: Goals, kind: str | None, baselines: Mapping[
     judged = [_efficiency(frameworks, goals.efficiency, baselines)] if goals.efficiency else []
     if goals.utilization:
         busy = {where: _utilization_of(cell, kind) for where, cell in _sorted(frameworks).items()}
-        judged.append(_by_lowest("utilization", goals.utilization.at_least, None, busy, "no cell was asked for"))
+        judged.append(_judged(busy, "no cell was asked for", name="utilization", at_least=goals.utilization.at_least))
     if mean := goals.mean_utilization:
-        nodes = mean.from_nodes
-        judged += [_mean(part, least, nodes, _used(frameworks, part, nodes)) for part, least in mean.shares.items()]
+        judged += [
+            _mean(part, least, mean.from_nodes, _used(frameworks, part, mean.from_nodes))
+            for part, least in mean.shares.items()
+        ]
     return judged
 
 
 def _sorted(frameworks: Cells, from_nodes: int = 1) -> dict[str, CellRecord]:
     """Return the cells of so many nodes or more by their names, sorted."""
     cells = {(name, topology): cell for name, series in frameworks.items() for topology, cell in series.items()}
-    known = {(name, topology): Topology.parse(topology).nodes >= from_nodes for name, topology in cells}
-    return {" ".join(key): cells[key] for key in sorted(cells) if known[key]}
+    large = [key for key in sorted(cells) if Topology.parse(key[1]).nodes >= from_nodes]
+    return {" ".join(key): cells[key] for key in large}
 
 
 def _efficiency(frameworks: Cells, goal: EfficiencyGoal, baselines: Mapping[str, str]) -> Goal:
-    cells = {
-        f"{name} {topology}": cell
-        for name, series in frameworks.items()
-        for topology, cell in series.items()
-        if Topology.parse(topology).nodes >= goal.from_nodes and topology != baselines.get(name) and not cell.simulated
-    }
-    why_not = f"no topology has {goal.from_nodes} nodes and more"
-    if _sorted(frameworks, goal.from_nodes):
-        why_not = "baselines have no efficiency of their own, and simulated nodes do not count"
+    every, bases = _sorted(frameworks, goal.from_nodes), {" ".join(item) for item in baselines.items()}
+    cells = {where: cell for where, cell in every.items() if where not in bases and not cell.simulated}
+    why_not = "baselines have no efficiency of their own, and simulated nodes do not count"
+    if not every:
+        why_not = f"no topology has {goal.from_nodes} nodes and more"
     shares = {where: _efficiency_of(cell) for where, cell in cells.items()}
-    judged = _by_lowest("efficiency", goal.at_least, goal.from_nodes, shares, why_not)
+    judged = _judged(shares, why_not, name="efficiency", at_least=goal.at_least, from_nodes=goal.from_nodes)
     ends = cells[judged.where].efficiency_range if judged.where and judged.worst is not None else None
     if ends and ends[0] < goal.at_least < ends[1]:
         doubt = f"; its range, {percent(ends[0])} to {percent(ends[1])}, lies on both sides of the goal"
@@ -94,32 +92,6 @@ def _utilization_of(cell: CellRecord, kind: str | None) -> float | str:
     return share
 
 
-def _by_lowest(name: Any, at_least: float, from_nodes: int | None, shares: Shares, otherwise: str) -> Goal:
-    """Judge a goal by the lowest share. otherwise: why the goal is about no cell."""
-    known, lacking = _known(shares)
-    lowest = min(known, key=known.__getitem__, default="")
-    values: dict[str, Any] = {"name": name, "at_least": at_least, "from_nodes": from_nodes}
-    if lowest and (known[lowest] < at_least or not lacking):
-        verdict: Any = "fail" if known[lowest] < at_least else "pass"
-        why = f"{percent(known[lowest], 1)} on {lowest}, the lowest"
-        return Goal(**values, verdict=verdict, worst=known[lowest], where=lowest, why=why)
-    return _not_measured(values, lacking, otherwise)
-
-
-def _known(shares: Shares) -> tuple[dict[str, float], dict[str, str]]:
-    """Return the shares that are known, and the reasons in place of the others."""
-    known = {where: share for where, share in shares.items() if not isinstance(share, str)}
-    return known, {where: share for where, share in shares.items() if isinstance(share, str)}
-
-
-def _not_measured(values: Mapping[str, Any], lacking: Mapping[str, str], otherwise: str) -> Goal:
-    """Return a goal without a verdict. It names the first cells without a share; without any, it says `otherwise`."""
-    missing = [f"{where} ({reason})" for where, reason in lacking.items()]
-    more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
-    why = f"without a figure: {', '.join(missing[:NAMED])}{more}" if missing else otherwise
-    return Goal(**values, verdict="not measured", worst=None, where=next(iter(lacking), None), why=why)
-
-
 def _used(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> dict[str, float | str]:
     """Return how busy a part of the hardware was in each cell of so many nodes or more. suffix: ends a cell's name."""
     return {f"{where}{suffix}": _share(cell, part) for where, cell in _sorted(frameworks, from_nodes).items()}
@@ -127,13 +99,12 @@ def _used(frameworks: Cells, part: str, from_nodes: int, suffix: str = "") -> di
 
 def _share(cell: CellRecord, part: str) -> float | str:
     """Return the share of a part of the hardware that a cell used, as a mean; or why it is not known."""
-    if not cell.n_ok:
+    use = cell.use
+    if not cell.n_ok or use is None:
         return "no valid repeat"
     if part == "gpu":
         gpu = cell.utilization.gpu if cell.utilization else None
         return float(gpu) if gpu is not None else "no GPU told how busy it was"
-    use = cell.use
-    assert use  # as every cell with a valid repeat has it
     series = use.machine.get(MACHINE[part])
     if series is not None:
         return series.mean
@@ -142,17 +113,33 @@ def _share(cell: CellRecord, part: str) -> float | str:
 
 def _mean(part: str, at_least: float, from_nodes: int, shares: Shares) -> Goal:
     """Judge the mean utilization of a part of the hardware. It is not known if a cell has no figure."""
-    known, lacking = _known(shares)
-    values: dict[str, Any] = {"name": "mean_utilization", "part": part, "at_least": at_least, "from_nodes": from_nodes}
-    if lacking or not known:
-        return _not_measured(values, lacking, f"no topology has {from_nodes} nodes and more")
-    mean, lowest = sum(known.values()) / len(known), min(known, key=known.__getitem__)
-    why = f"{percent(mean, 1)} on {lowest}"
-    if len(known) > 1:
-        least = f"the lowest is {percent(known[lowest], 1)} on {lowest}"
-        why = f"{percent(mean, 1)}, the mean of {len(known)} cells; {least}"
-    verdict: Any = "pass" if mean >= at_least else "fail"
-    return Goal(**values, verdict=verdict, mean=mean, worst=known[lowest], where=lowest, why=why)
+    why_not = f"no topology has {from_nodes} nodes and more"
+    return _judged(shares, why_not, name="mean_utilization", part=part, at_least=at_least, from_nodes=from_nodes)
+
+
+def _judged(shares: Shares, why_not: str, **values: Any) -> Goal:
+    """Judge a goal by the lowest share, or that of a part of the hardware by the mean. why_not: why there is no cell.
+
+    A cell that misses the goal decides although others have no share. A mean takes all shares.
+    """
+    known = {where: share for where, share in shares.items() if not isinstance(share, str)}
+    missing = [f"{where} ({reason})" for where, reason in shares.items() if isinstance(reason, str)]
+    lowest, of_mean = min(known, key=known.__getitem__, default=""), "part" in values
+    if not known or (missing and (of_mean or known[lowest] >= values["at_least"])):
+        more = f" and {len(missing) - NAMED} more" if len(missing) > NAMED else ""
+        why = f"without a figure: {', '.join(missing[:NAMED])}{more}" if missing else why_not
+        where = next((where for where, reason in shares.items() if isinstance(reason, str)), None)
+        return Goal(**{"from_nodes": None} | values, verdict="not measured", worst=None, where=where, why=why)
+    reached, why = known[lowest], f"{percent(known[lowest], 1)} on {lowest}"
+    if not of_mean:
+        why += ", the lowest"
+    elif len(known) > 1:
+        reached = values["mean"] = sum(known.values()) / len(known)
+        why = f"{percent(reached, 1)}, the mean of {len(known)} cells; the lowest is {why}"
+    else:
+        values["mean"] = reached
+    verdict: Any = "pass" if reached >= values["at_least"] else "fail"
+    return Goal(**{"from_nodes": None} | values, verdict=verdict, worst=known[lowest], where=lowest, why=why)
 
 
 def overall(goals: Iterable[Goal]) -> str:

@@ -187,24 +187,17 @@ def _input_limits(cells: Sequence[Cell]) -> str | None:
     return f"ranks wait {percent(waits[where])} of the window for data on {where}" if waits[where] > WAITS else None
 
 
-def in_words(series: PredictedSeries, cell: PredictedCell) -> str:
-    """Return a prediction in one sentence, which says so if it is far beyond what was measured."""
-    topology = Topology.parse(cell.topology)
-    far = f", which is an extrapolation to {cell.times_beyond:.3g} times as many devices as were measured"
-    limits = max(cell.terms, key=lambda name: cell.terms[name])
-    share = percent(cell.terms[limits] / cell.step_s)
-    return (
-        f"predicted {reading(cell.samples_per_s)} {series.unit} on {topology.world} devices ({topology})"
-        f"{far if cell.times_beyond > FAR else ''}: {reading(cell.low)} to {reading(cell.high)} with "
-        f"{percent(cell.level)} probability; {limits} takes {share} of the predicted step"
-    )
-
-
 def lines(made: Predictions) -> Iterator[str]:
-    """Yield a line for each prediction and for each topology without one."""
+    """Yield a line for each prediction, which says so if it is far beyond what was measured, and for each topology
+    without one."""
     for series in made.series:
         where = f"{made.benchmark} bz{series.batch} {series.precision} {series.framework}"
         for cell in series.predicted:
-            yield f"{where}: {in_words(series, cell)}"
+            far = f", an extrapolation to {cell.times_beyond:.3g} times as many devices as were measured"
+            between = f"{reading(cell.low)} to {reading(cell.high)} with {percent(cell.level)} probability"
+            yield (
+                f"{where}: {cell.topology} is predicted to reach {reading(cell.samples_per_s)} {series.unit}, {between}"
+                f"{far if cell.times_beyond > FAR else ''}"
+            )
         for refused in series.not_predicted:
             yield f"{where}: no prediction for {refused.topology}: {refused.why}"

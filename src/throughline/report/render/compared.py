@@ -14,16 +14,11 @@ from throughline import __version__, ratios, statistics
 from throughline.numbers import percent, reading, span
 from throughline.records import read_compared
 from throughline.records.acceptance import name_of
-from throughline.records.compared import Compared, ComparedAcceptance, ComparedArchive, MachineCell, Together
+from throughline.records.compared import Compared, ComparedAcceptance, ComparedArchive, Difference, MachineCell
 from throughline.report.render import history, table_files
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, interval
 from throughline.report.topic import Topic
 
-TOGETHER: Mapping[Together, str] = {
-    "the same runs": "the two sides are the same runs",
-    "in turn": "the repeats of both sides were interleaved, as in one workflow",
-    "at the same time": "the two sides were measured at the same time, but not in turn",
-}
 NAMED = 12
 """How many differences are named below a table."""
 Line = tuple[ComparedArchive, Any]
@@ -120,23 +115,26 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
 def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
     """Say what came out, what differs between the two sides, and what only one side has."""
     yield f"{history.outcome(archive)}."
-    started = f"from {archive.started or 'a time that is not known'} there, from {compared.started or '?'} here"
-    yield f"Measured {started}: {_apart(archive)}."
+    days = "how far apart is not known" if archive.days_apart is None else f"{archive.days_apart:,.2f} days apart"
+    began = f"{archive.started or NOT_KNOWN} there, from {compared.started or NOT_KNOWN} here"
+    yield f"Measured from {began}: {archive.together or days}."
     if archive.version:
         yield f"Version {archive.version} of Throughline made {archive.name}; version {__version__} compares."
-    if archive.differs:
-        more = len(archive.differs) - NAMED
-        named = "; ".join(map(str, archive.differs[:NAMED]))
-        rest = f"; and {more} more (results/compare.json)" if more > 0 else ""
-        yield f"What differs in every cell, what matters most first: {named}{rest}."
-    else:
-        yield "Nothing that the records state differs in every cell."
+    yield _differing(archive.differs)
     yield from _only(archive.only_here, archive.only_there, archive.failed)
     yield from (f"Left out: {text}." for text in archive.unreadable)
     yield (
         "The test is Welch's t-test on logarithms, with Holm's correction for all cells of this archive. A/A runs of "
         "either side enter it, and without them a verdict is about these runs only (extras: [aa])."
     )
+
+
+def _differing(differs: Sequence[Difference]) -> str:
+    if not differs:
+        return "Nothing that the records state differs in every cell."
+    more = [f"{len(differs) - NAMED} more (results/compare.json)"] if len(differs) > NAMED else []
+    named = "; ".join([*map(str, differs[:NAMED]), *more])
+    return f"What differs in every cell, what matters most first: {named}."
 
 
 def _only(here: Sequence[str], there: Sequence[str], failed: Mapping[str, str]) -> Iterator[str]:
@@ -146,20 +144,6 @@ def _only(here: Sequence[str], there: Sequence[str], failed: Mapping[str, str]) 
             others = f" and {len(names) - 3} more" if len(names) > 3 else ""
             shown = (f"{name} ({failed[name]})" if name in failed else name for name in names[:3])
             yield f"Only {where}: {', '.join(shown)}{others}."
-
-
-def _apart(archive: ComparedArchive) -> str:
-    """Say how far apart in time the two sides were measured."""
-    if archive.together:
-        return TOGETHER[archive.together]
-    if archive.days_apart is None:
-        return "how far apart the two sides are is not known"
-    hours = 24 * archive.days_apart
-    for unit, count in (("day", archive.days_apart), ("hour", hours), ("minute", 60 * hours)):
-        if count >= 1:
-            whole = round(count)
-            return f"{whole:,} {unit}{'' if whole == 1 else 's'} lie{'s' if whole == 1 else ''} between the two sides"
-    return "one side follows the other within a minute"
 
 
 def _acceptance(archive: ComparedArchive, acceptance: ComparedAcceptance, number: int) -> dict[str, Any]:
@@ -175,16 +159,13 @@ def _acceptance(archive: ComparedArchive, acceptance: ComparedAcceptance, number
 
 
 def _of_acceptance(acceptance: ComparedAcceptance) -> Iterator[str]:
-    yield (
-        "Both call the same nodes by the same numbers."
-        if acceptance.numbered
-        else "Which node here is which node there is not known: the numbers are of another cluster, of another "
-        "results/acceptance.local.json, or of simulated nodes. So no places are named."
-    )
-    there, here = (started or "a time that is not known" for started in (acceptance.started, acceptance.started_here))
-    yield f"Measured from {there} there, from {here} here."
-    if acceptance.differs:
-        yield f"What differs, what matters most first: {'; '.join(map(str, acceptance.differs[:NAMED]))}."
+    yield f"Measured from {acceptance.started or NOT_KNOWN} there, from {acceptance.started_here or NOT_KNOWN} here."
+    if not acceptance.numbered:
+        yield (
+            "Which node here is which node there is not known: the numbers are of another cluster, of another "
+            "results/acceptance.local.json, or of simulated nodes. So no places are named."
+        )
+    yield _differing(acceptance.differs)
     yield from _only(acceptance.only_here, acceptance.only_there, {})
     yield (
         "The test is a t-test on the logarithms of the places' medians: paired, if both acceptances call the same "

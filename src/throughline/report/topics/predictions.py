@@ -5,15 +5,13 @@ Nothing here is measured. So each heading, each column of the CSV and each sente
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 from throughline.numbers import milliseconds, percent, reading
-from throughline.prediction import FAR
 from throughline.records import Cost, PredictedCell, PredictedSeries
-from throughline.report.analysis import cost, predictions
+from throughline.report.analysis import cost
 from throughline.report.analysis.cells import Cell
-from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table, series
+from throughline.report.render.tables import CSV, FORMS, PAGE, TEXT, Column, Entry, Line, Table, in_csv, series
 from throughline.report.topic import Scope, Topic
 from throughline.spec import Topology
 
@@ -39,12 +37,15 @@ class Predicted:
     cell: PredictedCell | None
     why: str = ""
 
-    def cost_at(self, speed: float) -> Cost:
-        """Return what the whole training costs at this speed, on devices like the largest measured."""
+    def cost_at(self, end: str) -> Cost | None:
+        """Return what the whole training costs at an end of the predicted throughput, on devices like the largest
+        measured; None without a prediction. end: `samples_per_s`, `low` or `high`."""
+        if self.cell is None:
+            return None
         measured = self.largest.record.cost
         price, money = measured.price_per_device_hour, measured.currency or ""
         rated = cost.Rate(price, money, "") if price else measured.reasons.get("task_price", "")
-        return cost.of(speed, self.topology.world, rated, measured.total_samples)
+        return cost.of(getattr(self.cell, end), self.topology.world, rated, measured.total_samples)
 
     @property
     def efficiency(self) -> float | None:
@@ -52,9 +53,9 @@ class Predicted:
 
         None if that was not measured, or if the prediction leaves it out because it ran elsewhere.
         """
-        name = self.largest.group.summary.baselines.get(self.series.framework)
-        base = self.largest.group.cell(self.series.framework, name) if name else None
-        if not (self.cell and base and base.ok and name in {point.topology for point in self.series.measured}):
+        base = self.largest.group.cell(self.series.framework, self.largest.baseline)
+        used = [point.topology for point in self.series.measured]
+        if not (self.cell and base and base.ok and str(base.topology) in used):
             return None
         return self.cell.samples_per_s / base.median / (self.topology.world / base.topology.world)
 
@@ -74,8 +75,29 @@ def _of_cell(
     key: str, heading: str, read: Callable[[PredictedCell], Any], show: Callable[[Any], str] = str, **fields: Any
 ) -> Column:
     """Return the column of a figure of a predicted cell; without a prediction, the entry has the reason."""
-    return Column(key, heading, "predicted" if heading else "", by_value=bool(heading), read=lambda one: Entry.of(
-        read(one.cell) if one.cell else None, show, one.why or "not known"), **fields)  # fmt: skip
+    small, of = "predicted" if heading else "", lambda one: one.cell and read(one.cell)
+    fields = {"by_value": bool(heading), "forms": FORMS if heading else (CSV,)} | fields
+    return Column(key, heading, small, of, show, _why, **fields)
+
+
+def _why(one: Predicted) -> str:
+    return one.why or "not known"
+
+
+def _task(name: str, end: str = "samples_per_s") -> Callable[[Predicted], float | None]:
+    """Return the reader of what the whole training costs at an end of the predicted throughput."""
+    return lambda one: getattr(one.cost_at(end), name, None)
+
+
+def _price(one: Predicted) -> Entry | None:
+    made = one.cost_at("samples_per_s")
+    known = made.task_price if made else None
+    return Entry(f"{reading(known)} {made.currency}", known) if made and known is not None else None
+
+
+def _why_no_task(one: Predicted) -> str | None:
+    made = one.cost_at("samples_per_s")
+    return made.reasons.get("task_hours") or made.reasons.get("task_price") if made else one.why
 
 
 def _speed(one: Predicted) -> Entry:
@@ -88,23 +110,8 @@ def _range(cell: PredictedCell) -> str:
     return f"{reading(cell.low)} to {reading(cell.high)} ({percent(cell.level)})"
 
 
-def _term(term: str, cell: PredictedCell) -> float | None:
-    return cell.terms.get(term)
-
-
-def _hours(one: Predicted) -> Entry:
-    if one.cell is None:
-        return Entry(reason=one.why)
-    made, least, most = (one.cost_at(speed) for speed in (one.cell.samples_per_s, one.cell.high, one.cell.low))
-    ends = f" ({reading(least.task_hours)} to {reading(most.task_hours)})"
-    return Entry.of(made.task_hours, lambda hours: reading(hours) + ends, made.reasons.get("task_hours"))
-
-
-def _price(one: Predicted) -> Entry:
-    if one.cell is None:
-        return Entry(reason=one.why)
-    made = one.cost_at(one.cell.samples_per_s)
-    return Entry.of(made.task_price, lambda paid: f"{reading(paid)} {made.currency}", made.reasons.get("task_price"))
+def _term(term: str) -> Callable[[PredictedCell], float | None]:
+    return lambda cell: cell.terms.get(term)
 
 
 COLUMNS = (
@@ -113,33 +120,32 @@ COLUMNS = (
            style="text named"),
     Column(heading="precision", small="batch", forms=PEOPLE, style="text named",
            read=lambda one: f"{one.series.precision}, {one.largest.group.batch_name}"),
-    Column("benchmark", read=lambda one: one.largest.group.benchmark, forms=(CSV,)),
-    Column("precision", read=lambda one: one.series.precision, forms=(CSV,)),
-    Column("batch", read=lambda one: str(one.series.batch), forms=(CSV,)),
-    Column("framework", read=lambda one: one.series.framework, forms=(CSV,)),
-    Column("predicted_topology", read=lambda one: str(one.topology), forms=(CSV,)),
+    in_csv("benchmark", lambda one: one.largest.group.benchmark),
+    in_csv("precision", lambda one: one.series.precision),
+    in_csv("batch", lambda one: str(one.series.batch)),
+    in_csv("framework", lambda one: one.series.framework),
+    in_csv("predicted_topology", lambda one: str(one.topology)),
     Column("predicted_devices", "devices", "predicted", lambda one: one.topology.world, whole=True),
-    _of_cell("predicted_global_batch", "", lambda cell: cell.global_batch, forms=(CSV,), whole=True),
+    _of_cell("predicted_global_batch", "", lambda cell: cell.global_batch, whole=True),
     Column("predicted_samples_per_s", "throughput", "predicted", _speed, by_value=True),
-    _of_cell("predicted_samples_per_s_at_least", "", lambda cell: cell.low, forms=(CSV,)),
-    _of_cell("predicted_samples_per_s_at_most", "", lambda cell: cell.high, forms=(CSV,)),
+    _of_cell("predicted_samples_per_s_at_least", "", lambda cell: cell.low),
+    _of_cell("predicted_samples_per_s_at_most", "", lambda cell: cell.high),
     _of_cell("", "range", _range, forms=PEOPLE),
-    _of_cell("predicted_range_probability", "", lambda cell: cell.level, forms=(CSV,)),
-    Column("unit", read=lambda one: one.series.unit if one.cell else None, forms=(CSV,)),
-    Column("predicted_efficiency", "efficiency", "predicted", lambda one: Entry.of(
-        one.efficiency, percent, one.why or "the baseline has no valid repeat, or ran elsewhere"), by_value=True),
+    _of_cell("predicted_range_probability", "", lambda cell: cell.level),
+    in_csv("unit", lambda one: one.series.unit if one.cell else None),
+    Column("predicted_efficiency", "efficiency", "predicted", lambda one: one.efficiency, percent,
+           lambda one: one.why or "the baseline has no valid repeat, or ran elsewhere", by_value=True),
     _of_cell("predicted_step_s", "step, ms", lambda cell: cell.step_s, milliseconds),
-    *(_of_cell(f"predicted_{term}_s", f"{term}, ms", partial(_term, term), milliseconds) for term in TERMS),
-    Column("predicted_task_hours", "hours", "predicted, task", _hours, by_value=True),
-    Column("predicted_task_hours_at_least", forms=(CSV,), read=lambda one: one.cell and one.cost_at(
-        one.cell.high).task_hours),
-    Column("predicted_task_hours_at_most", forms=(CSV,), read=lambda one: one.cell and one.cost_at(
-        one.cell.low).task_hours),
-    Column("predicted_task_price", "price", "predicted, task", _price, by_value=True),
+    *(_of_cell(f"predicted_{term}_s", f"{term}, ms", _term(term), milliseconds) for term in TERMS),
+    Column("predicted_task_hours", "hours", "predicted, task", _task("task_hours"), reading, _why_no_task,
+           by_value=True),
+    in_csv("predicted_task_hours_at_least", _task("task_hours", "high")),
+    in_csv("predicted_task_hours_at_most", _task("task_hours", "low")),
+    Column("predicted_task_price", "price", "predicted, task", _price, reading, _why_no_task, by_value=True),
     _of_cell("predicted_times_measured_devices", "times the measured devices", lambda cell: cell.times_beyond,
              "{:.3g}".format),
-    Column("predicted_warnings", read=lambda one: one.cell and "; ".join(one.cell.warnings), forms=(CSV,)),
-    Column("not_predicted_because", read=lambda one: one.why, forms=(CSV,)),
+    in_csv("predicted_warnings", lambda one: one.cell and "; ".join(one.cell.warnings)),
+    in_csv("not_predicted_because", lambda one: one.why),
 )  # fmt: skip
 
 
@@ -155,18 +161,15 @@ def table(scope: Scope) -> Table | None:
 
 
 def notes(found: Iterable[Predicted]) -> Iterator[str]:
-    """Yield what else has to be known: far extrapolations, warnings, and topologies without a prediction."""
-    refused: dict[tuple[str, str], list[str]] = {}
+    """Yield what else has to be known: warnings, and topologies without a prediction."""
+    refused: dict[str, list[str]] = {}
     for one in found:
         where = f"{one.series.framework}, {one.series.precision}, {one.largest.group.batch_name}"
         if one.cell is None:
-            refused.setdefault((where, one.why), []).append(str(one.topology))
-            continue
-        if one.cell.times_beyond > FAR:
-            yield f"{where}: {predictions.in_words(one.series, one.cell)}"
-        yield from (f"{where}, {one.topology} (predicted): {text}" for text in one.cell.warnings)
-    for (where, why), topologies in refused.items():
-        yield f"{where}: no prediction for {', '.join(topologies)}, because {why}"
+            refused.setdefault(f"{where}: no prediction, because {one.why}", []).append(str(one.topology))
+        else:
+            yield from (f"{where}, {one.topology} (predicted): {text}" for text in one.cell.warnings)
+    yield from (f"{', '.join(topologies)}, {text}" for text, topologies in refused.items())
 
 
 TOPIC = Topic("predictions", "Predicted, not measured", INTRO, order=15, table=table)
