@@ -17,10 +17,10 @@ from throughline.files import UserError, sha256
 from throughline.records import Result, ends
 from throughline.report.analysis import summary
 from throughline.report.analysis.cells import groups
-from throughline.report.render import page, table_files
+from throughline.report.render import page
 from throughline.report.render.page import Results
 from throughline.report.topic import Scope
-from throughline.report.topics import similar_results, write_tables
+from throughline.report.topics import write_tables
 
 sys.path.append(str(sources.ROOT.parents[1] / "benchmarks"))
 import implausible
@@ -172,11 +172,7 @@ def test_like_rows_stand_beside_ours(tmp_path: Path) -> None:
     assert len(written) == len(scope.similar) and {line["origin"] for line in written} == {"published", "imported"}
     html = page.render(Results({tmp_path / "bert/bz32_fp32.json": own}), [], None, tmp_path / "report.html")
     assert "Beside others" in html and "DLPerf MXNet BERT" in html
-    ratios = [f"{cell.topology}:\N{NO-BREAK SPACE}" for cell, _ in here]
-    (line,) = [
-        texts for texts in table_files.printed(similar_results.table(scope))[1] if "DLPerf MXNet BERT" in texts[1]
-    ]
-    assert [text[:6] for text in str(line[2]).split("\n")] == ratios, "topologies that differ in the same share a row"
+    assert html.count("DLPerf MXNet BERT</td>") == len(here)
 
 
 def test_our_own_rows_are_checked_by_the_same_rules(tmp_path: Path) -> None:

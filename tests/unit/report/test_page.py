@@ -128,8 +128,8 @@ OOM, UNSUPPORTED = "out of memory: the configuration does not fit this device", 
         "gpt2, fp16, batch 4, torch, 1n1g failed",
         "Nothing could be measured yet.",
         "Tesla V100-SXM2-16GB",
-        "commit of Throughline 5f0c1e2d3b4a",
-        "uncommitted changes no",
+        "commit 5f0c1e2d3b4a",
+        "tree clean yes",
         "OMP_NUM_THREADS 1",
         "2,500 in 2 shards",
         "70 in 1 shard ",
@@ -264,7 +264,7 @@ def test_the_time_of_every_step(tmp_path: Path) -> None:
 
 
 def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
-    """It names its cells, and the range of its numbers if they differ. A topology or a version is not a number."""
+    """It names its cells. A topology or a version is not a number."""
     spec_of = {"complete": False, "device_found": CPU}
     runs = [
         path
@@ -275,7 +275,7 @@ def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
     [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
     [group] = cells.groups([read_summary(place)])
     assert [(note.where, note.text) for note in notes.notes(group)] == [
-        ("torch 1n1g, 1n2g, 1n4g", "others use 0.7 to 2 of 2 cores"),
+        ("torch 1n1g, 1n2g, 1n4g", "others use 1.5 of 2 cores (and 2 more with other numbers)"),
         ("torch 1n1g, 1n2g, 1n4g", "driver 5.4.1 is old"),
         *((f"torch {topology}", f"made for {topology}") for topology in ("1n1g", "1n2g", "1n4g")),
     ]

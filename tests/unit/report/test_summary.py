@@ -48,17 +48,14 @@ def test_a_published_study_comes_out_as_printed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        (["a 1.5 %, 2 ms", "a 0.7 %, 2 ms", "b"], ["a 0.7 to 1.5 %, 2 ms", "b"]),
-        (["9 to 10 of 100", "3 to 9 of 100", "4 of 100"], ["3 to 10 of 100"]),
-        (["node 0: 1 of 2", "node 10: 3 of 2", "node 2: 3 of 2"], ["nodes 0, 2, 10: 1 to 3 of 2"]),
-        (["x (repeat 1)", "x (repeats 2, 3)"], ["x (repeats 1, 2, 3)"]),
+        (["a 1.5 %, 2 ms", "a 0.7 %, 2 ms", "b"], ["a 1.5 %, 2 ms (and 1 more with other numbers)", "b"]),
+        (["4 of 100", "4 of 100", "9 of 100"], ["4 of 100 (and 1 more with other numbers)"]),
         (["torch 2.13.0 on 1n1g", "torch 2.12.0 on 1n1g"], ["torch 2.13.0 on 1n1g", "torch 2.12.0 on 1n1g"]),
-        (["-1e-05", "-2e-05"], ["-2e-05 to -1e-05"]),
         (["on 2026-11-02", "on 2026-11-03"], ["on 2026-11-02", "on 2026-11-03"]),
     ],
 )
 def test_texts_that_differ_in_their_numbers_alone_are_one(tmp_path: Path, texts: list[str], said: list[str]) -> None:
-    """Each number has its own range; numbers that name things are a list; versions and topologies are no numbers."""
+    """The first one stands for all. Versions, dates and topologies are no numbers."""
     assert list(notes.merged(texts)) == said
     runs = [record(spec(repeat=n), 100.0, warnings=[text]) for n, text in enumerate(texts, start=1)]
     assert cell_of([write_record(tmp_path, run) for run in runs]).warnings == said

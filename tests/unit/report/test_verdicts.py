@@ -336,9 +336,9 @@ def test_one_repeat_has_no_range(tmp_path: Path) -> None:
 def test_the_probability_of_a_range_counts_valid_repeats(tmp_path: Path) -> None:
     records = write_series(tmp_path, {"1n1g": 100.0, "1n2g": jitter(190.0, 3)})
     records += write_failed(tmp_path, "invalid", repeats=(4, 5), topology="1n2g")
-    text = dict(run_environment.setup(summary.summarize(records, repeats=5)))["repeats"]
-    assert text.startswith("5 per cell") and "75.0 % probability (the fewest valid repeats: 3)" in text
-    assert "93.8 %" in dict(run_environment.setup(summary.summarize(records[:5], repeats=5)))["repeats"]
+    text = dict(run_environment.setup(summary.summarize(records, repeats=5)))["range"]
+    assert text.startswith("of 3 valid repeats") and "75.0 % probability" in text
+    assert "93.8 %" in dict(run_environment.setup(summary.summarize(records[:5], repeats=5)))["range"]
 
 
 @pytest.mark.parametrize(("repeats", "said"), [(2, "2 valid repeats cannot decide the only comparison"), (4, "")])

@@ -1,8 +1,4 @@
-"""The notes beside a group's results: the reasons and warnings of its cells, and steps that were not compiled.
-
-Texts that differ only in their numbers are one text, with the range of each number: `node 0: 0.3 of 2 cores` and `node
-1: 1.0 of 2 cores` become `nodes 0, 1: 0.3 to 1.0 of 2 cores`.
-"""
+"""The notes beside a group's results: the reasons and warnings of its cells, and steps that were not compiled."""
 
 from __future__ import annotations
 
@@ -20,46 +16,22 @@ if TYPE_CHECKING:
 
 NAMED = 6
 """A warning about all cells of a table names no cell if the table has more than these."""
-NUMBER = r"(?<![\w.-])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d|-\d)"
+NUMBER = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?(?!\w|\.\d|-\d)")
 """A number that is a word of its own: no part of a version, a date, a topology or a name."""
-TOKEN = re.compile(
-    r"\b(?P<kind>node|rank|repeat|GPU)s? (?P<names>\d+(?:, \d+)*)(?![\w.])"
-    rf"|(?P<low>{NUMBER})(?: to (?P<high>{NUMBER}))?"
-)
-"""Numbers that name things, such as `repeats 1, 3`; or a number; or a range of numbers."""
 
 
 def merged(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts in their order. Texts that differ only in their numbers are merged into the first of them."""
-    same: dict[str, list[str]] = {}
+    """Yield the texts in their order. Of texts that differ only in their numbers, the first one stands for all."""
+    same: dict[str, dict[str, None]] = {}
     for text in texts:
-        same.setdefault(form(text), []).append(text)
-    return map(_one, same.values())
+        same.setdefault(form(text), {})[text] = None
+    for first, *others in same.values():
+        yield f"{first} (and {len(others)} more with other numbers)" if others else first
 
 
 def form(text: str) -> str:
-    """Return a text with `#` for its numbers. Texts of the same form can be merged."""
-    return TOKEN.sub(lambda token: f"{token['kind'] or ''}#", text)
-
-
-def _one(texts: Sequence[str]) -> str:
-    """Merge texts of one form."""
-    if len(set(texts)) == 1:
-        return texts[0]
-    columns = zip(*(TOKEN.finditer(text) for text in texts), strict=True)
-    together = map(_together, columns)
-    return TOKEN.sub(lambda _: next(together), texts[0])
-
-
-def _together(tokens: Sequence[re.Match[str]]) -> str:
-    """Merge the numbers in one place of several texts: names into a list, other numbers into a range."""
-    kind = tokens[0]["kind"]
-    if kind:
-        names = sorted({int(name) for token in tokens for name in token["names"].split(", ")})
-        return f"{kind}{'s' if len(names) > 1 else ''} {', '.join(map(str, names))}"
-    numbers = [number for token in tokens for number in (token["low"], token["high"]) if number]
-    low, high = min(numbers, key=float), max(numbers, key=float)
-    return low if float(low) == float(high) else f"{low} to {high}"
+    """Return a text with `#` for its numbers."""
+    return NUMBER.sub("#", text)
 
 
 @dataclass(frozen=True)

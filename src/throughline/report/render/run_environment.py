@@ -3,7 +3,6 @@
 import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,32 +24,6 @@ from throughline.report.render.tables import Table
 from throughline.versions import MARK, base
 
 CITATION = Path(__file__).parents[4] / "CITATION.cff"
-NAMES = {
-    "device.name": "device",
-    "device.count": "devices on the machine",
-    "device.fp16_native": "device has fp16 units",
-    "cpu": "CPU",
-    "cpu_cores": "CPU cores for the run",
-    "cpu_sockets": "CPU sockets",
-    "cpu_governor": "CPU governor",
-    "cpu_quota_cores": "CPU quota, cores",
-    "numa_nodes": "NUMA nodes",
-    "binding": "binding of ranks",
-    "transparent_hugepages": "transparent huge pages",
-    "memory_bytes": "memory",
-    "gpus": "GPUs",
-    "gpu_topology": "nvidia-smi topo -m",
-    "driver": "GPU driver",
-    "os": "operating system",
-    "kernel": "kernel",
-    "python": "Python",
-    "mpi": "MPI",
-    "packages": "packages",
-    "digest": "digest of the environment",
-    "code": "digest of the measured code",
-    "commit": "commit of Throughline",
-    "tree_clean": "uncommitted changes",
-}
 BUILT_FOR = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "horovod_nccl": "Horovod's NCCL"}
 """Map a record's keys of the libraries behind a framework to their names."""
 NO_PACKAGES = frozenset({"driver", "gloo", "controller", "xla"})
@@ -65,19 +38,10 @@ def setup(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]
     timed = f"{steps.warmup} to warm up, then {steps.timed} timed"
     timed += f", in at most {steps.max_total_seconds:g} s" if steps.max_total_seconds is not None else ""
     if job:
-        looked = f", an evaluation over {job.held_out:,} held-out ones after each" if job.held_out else ""
-        timed = f"a whole job: {job.samples:,} samples in each of {job.epochs} epochs{looked}; all steps are timed"
+        timed = f"a whole job: {job.samples:,} samples in each of {job.epochs} epochs; all steps are timed"
     cells = [cell for series in summary.frameworks.values() for cell in series.values()]
-    repeats = max((cell.n for cell in cells), default=0)
     fewest = min((cell.n_ok for cell in cells if cell.n_ok), default=0)
-    coverage = statistics.range_coverage(fewest)
-    few = f" (the fewest valid repeats: {fewest})" if 0 < fewest < repeats else ""
-    sure = f"; their range holds the true median with {percent(coverage, 1)} probability{few}" if coverage else ""
-    losses = [
-        f"{framework} {proof.verdict}"
-        + ("" if proof.largest_difference is None else f" ({proof.largest_difference:.0e})")
-        for framework, proof in (summary.equivalence or {}).items()
-    ]
+    sure = percent(statistics.range_coverage(fewest), 1)
     course = f" ({optimizer.schedule.words})" if optimizer.schedule.changes else ""
     rates = f"learning rate {optimizer.learning_rate:g}{course}, weight decay {optimizer.weight_decay:g}"
     rates += f", momentum {optimizer.momentum:g}" if optimizer.name == "sgd" else ""
@@ -90,11 +54,11 @@ def setup(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
         ("device", " and ".join(devices) or (summary.device.name if summary.device else "n/a")),
         ("steps", timed),
-        ("repeats", f"{repeats} per cell, interleaved{sure}"),
+        ("repeats", f"{max((cell.n for cell in cells), default=0)} per cell, interleaved"),
+        ("range", f"of {fewest} valid repeats, the fewest: holds the true median with {sure} probability"),
         ("optimizer", f"{optimizer.name}, {rates}"),
         *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
         ("data", f"{data.rows:,} rows{dumps}" if data else "synthetic batches, nothing is read"),
-        *([("equivalence", f"losses from equal weights (largest difference): {', '.join(losses)}")] if losses else []),
     ]
 
 
@@ -104,7 +68,7 @@ def environments(summaries: Iterable[Summary]) -> Table | None:
     A fact that is not the same in all of them has a row for each value, which says where it holds.
     """
     places: dict[Place, None] = {}
-    facts: dict[str, dict[str, dict[Place, None]]] = {key: {} for key in NAMES}
+    facts: dict[str, dict[str, dict[Place, None]]] = {}
     for summary in summaries:
         for framework, environment in summary.environment.items():
             place = summary.benchmark, framework
@@ -140,12 +104,14 @@ def _facts(summary: Summary, environment: Any) -> dict[str, str]:
 
 
 def _name(key: str) -> str:
-    return NAMES.get(key) or key.removeprefix("framework.").removeprefix("variables.")
+    """Return a key in words; names of packages and variables stay as they are."""
+    part, _, rest = key.partition(".")
+    return rest if part in ("framework", "variables") else key.replace(".", " ").replace("_", " ")
 
 
 def _text(key: str, value: Any) -> str:
     if isinstance(value, bool):
-        return "yes" if value != (key == "tree_clean") else "no"
+        return "yes" if value else "no"
     if key.endswith("memory_bytes") and isinstance(value, int):
         return f"{value / 2**30:.1f} GiB"
     if key == "gpus" and isinstance(value, list):
@@ -214,27 +180,19 @@ def span(runs: Iterable[RunRecord]) -> str | None:
     return f"{first:%Y-%m-%d %H:%M} to {last:{form}} UTC"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A commit and the runs that were measured with it; `changed`: some ran with changes that were not committed."""
-
-    commit: str
-    runs: str
-    changed: bool
-
-
-def commits(runs: Iterable[RunRecord]) -> list[Measured]:
-    """Return every commit that runs were measured with. Runs without a known commit are left out."""
+def commits(runs: Iterable[RunRecord]) -> list[dict[str, Any]]:
+    """Return every commit that runs were measured with, these runs in words, and whether some ran with changes that
+    were not committed. Runs without a known commit are left out."""
     by_commit: dict[str, list[RunRecord]] = {}
     for run in runs:
         if commit := run.environment.get("commit"):
             by_commit.setdefault(str(commit), []).append(run)
     return [
-        Measured(
-            commit,
-            _by_benchmark((run.spec.benchmark, run.spec.framework) for run in measured),
-            changed=any(run.environment.get("tree_clean") is False for run in measured),
-        )
+        {
+            "commit": commit,
+            "runs": _by_benchmark((run.spec.benchmark, run.spec.framework) for run in measured),
+            "changed": any(run.environment.get("tree_clean") is False for run in measured),
+        }
         for commit, measured in by_commit.items()
     ]
 

@@ -1,8 +1,9 @@
 """Show published and imported results beside ours, and what is implausible about our own rows."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from throughline.comparables.plausibility import Doubt
 from throughline.comparables.similar import SimilarResult
@@ -12,66 +13,44 @@ from throughline.report.analysis.cells import Cell, Group
 from throughline.report.analysis.notes import Note
 from throughline.report.render import tables
 from throughline.report.render.plots import Point, Series
-from throughline.report.render.tables import Table
+from throughline.report.render.tables import CSV, PAGE, Column, Table
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import throughput
 
-NO_BREAK = "\N{NO-BREAK SPACE}"
 LINES = 6
 """The most lines in a plot, including ours: as many as there are colours."""
 
 
-def csv(scope: Scope) -> Table | None:
+def table(scope: Scope) -> Table | None:
     """Return every row of others that is like one of ours, with the ratio of the two; None if there is none."""
-    rows = [
-        {
-            "origin": similar.other.origin,
-            "source": similar.other.source,
-            "place": similar.other.place or "",
-            "framework": cell.framework,
-            "topology": str(cell.topology),
-            "precision": cell.group.precision,
-            "batch_size_per_device": similar.other.batch,
-            "samples_per_s": cell.median,
-            "their_samples_per_s": similar.samples_per_s,
-            "ratio": similar.ratio,
-            "ratio_at_least": similar.range[0],
-            "ratio_at_most": similar.range[1],
-            "differs": "; ".join(similar.differs),
-            "implausible": _doubts(scope, similar.other),
-        }
-        for cell, similar in scope.similar
-    ]
-    return tables.records(rows) if rows else None
+
+    def of(name: str, read: Callable[[Cell, SimilarResult], Any], heading: str = "", **fields: Any) -> Column:
+        return Column(name, heading, read=lambda pair: read(*pair), forms=(PAGE, CSV) if heading else (CSV,), **fields)
+
+    columns = (
+        Column(heading="ours", read=lambda pair: pair[0].where, forms=(PAGE,)),
+        of("origin", lambda _, similar: similar.other.origin, "origin"),
+        of("source", lambda _, similar: similar.other.source, "theirs"),
+        of("place", lambda _, similar: similar.other.place or ""),
+        of("framework", lambda cell, _: cell.framework),
+        of("topology", lambda cell, _: str(cell.topology)),
+        of("precision", lambda cell, _: cell.group.precision),
+        of("batch_size_per_device", lambda _, similar: similar.other.batch),
+        of("samples_per_s", lambda cell, _: cell.median, "our speed", show=reading),
+        of("their_samples_per_s", lambda _, similar: similar.samples_per_s, "their speed", show=reading),
+        of("ratio", lambda _, similar: similar.ratio, "ours over theirs", show="{:.3f}".format),
+        of("ratio_at_least", lambda _, similar: similar.range[0]),
+        of("ratio_at_most", lambda _, similar: similar.range[1]),
+        Column(heading="its range", read=lambda pair: span(pair[1].range, 3), forms=(PAGE,)),
+        of("differs", lambda _, similar: "; ".join(similar.differs), "theirs differ in"),
+        of("implausible", lambda _, similar: _doubts(scope, similar.other), "implausible"),
+    )
+    return Table.of(scope.similar, columns, forms=(PAGE, CSV)) if scope.similar else None
 
 
 def _doubts(scope: Scope, other: Result) -> str:
     """Return what is implausible about a row of others."""
     return other.implausible or "; ".join(doubt.text for doubt in scope.doubts if doubt.row is other)
-
-
-def table(scope: Scope) -> Table | None:
-    """Return the same rows as the page shows them. Topologies with the same differences to ours share a line."""
-    lines: dict[tuple[str, ...], list[tuple[str, str]]] = {}
-    for cell, similar in scope.similar:
-        other, group = similar.other, cell.group
-        ours = f"{cell.shown}, {group.precision}, {group.batch_name}"
-        theirs = f"{other.origin}: {other.source}, {other.framework}"
-        speeds = f"{reading(cell.median)} / {reading(similar.samples_per_s)}"
-        ratio = f"{cell.topology}: {speeds} = {similar.ratio:.3f} ({span(similar.range, 3)})".replace(" ", NO_BREAK)
-        doubts = _doubts(scope, other)
-        place = lines.setdefault((ours, theirs, "; ".join(similar.differs)), [])
-        place.append((ratio, f"{cell.topology}: {doubts}" if doubts else ""))
-    return tables.texts([
-        {
-            "ours": ours,
-            "theirs": theirs,
-            "our speed over theirs, with its range": "\n".join(ratio for ratio, _ in results),
-            "theirs differ in": differs,
-            "implausible": "\n".join(doubt for _, doubt in results if doubt),
-        }
-        for (ours, theirs, differs), results in lines.items()
-    ])  # fmt: skip
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -104,7 +83,7 @@ INTRO = (
     "ratio is our median divided by their figure. Its range is that of our slowest and our fastest repeat, divided by "
     "the largest and the smallest value that their printed digits allow."
 )
-BESIDE = Topic("beside", "Beside others", INTRO, order=190, csv=csv, table=table, drawings=drawings)
+BESIDE = Topic("beside", "Beside others", INTRO, order=190, table=table, drawings=drawings)
 
 
 def _about_ours(scope: Scope) -> list[tuple[Doubt, str]]:

@@ -3,10 +3,9 @@
 Every figure has its size, the datasheet's peak, and the largest matrix product of the same run.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
@@ -17,7 +16,7 @@ from throughline.numbers import percent, reading
 from throughline.report.analysis.cells import PRECISIONS, Cell, Group
 from throughline.report.render import plots as draws
 from throughline.report.render.plots import Theme
-from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, TEXT, Column, Entry, Table
+from throughline.report.render.tables import PAGE, TEXT, Column, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.spec import example
 
@@ -47,11 +46,6 @@ class Reached:
         return self.cell.group.summary.model
 
     @property
-    def rank(self) -> tuple[float, ...]:
-        """The key by which `best` prefers a figure: the largest is preferred."""
-        return -self.cell.topology.world, self.size if self.sized else 0, self.value
-
-    @property
     def share(self) -> float | None:
         return self.value / self.theory if self.theory else None
 
@@ -70,15 +64,17 @@ def best(every: Iterable[Reached]) -> list[Reached]:
 
     It is that of the largest size, which no cache holds, or of the fastest batch.
     """
-    chosen: dict[tuple[str, ...], Reached] = {}
+    alike: dict[tuple[str, ...], list[Reached]] = {}
     for call in every:
         key = call.device, call.model, call.name, call.cell.group.precision, call.cell.framework
-        if call.rank > chosen.setdefault(key, call).rank:
-            chosen[key] = call
-    return list(chosen.values())
+        alike.setdefault(key, []).append(call)
+    return [
+        max(calls, key=lambda call: (-call.cell.topology.world, call.size if call.sized else 0, call.value))
+        for calls in alike.values()
+    ]
 
 
-def _of_cell(cell: Cell) -> Iterable[Reached]:
+def _of_cell(cell: Cell) -> Iterator[Reached]:
     group, work = cell.group, cell.record.work
     workload = workloads.of(group.summary.model)
     peaks = {figure.name: figure.peak for figure in workload.figures}
@@ -86,27 +82,25 @@ def _of_cell(cell: Cell) -> Iterable[Reached]:
     spec = example(group.summary.model, parameters, precision=group.precision, batch=group.batch)
     device = cell.device.name if cell.device else "unknown device"
     gpu = gpus.find(device)
-    rate, product = (work.datasheet_flops_per_s, work.matmul_flops_per_s) if work else (None, None)
-    theory = {
-        "flops": rate / 1e12 if rate else None,
-        "memory": gpu.memory_bytes_per_s / 1e9 if gpu and gpu.memory_bytes_per_s else None,
-    }
-    for figure in cell.record.figures:
-        if figure.value is not None:
-            peak = peaks.get(figure.name)
-            yield Reached(
-                cell=cell,
-                device=device,
-                name=figure.name,
-                sized=figure.at is not None,
-                size=int(group.batch) if figure.at is None else int(figure.at),
-                unit=figure.unit,
-                value=figure.value,
-                peak=peak,
-                theory=theory.get(peak or ""),
-                product=product / 1e12 if product and peak == "flops" else None,
-                intensity=workload.intensity(spec, figure.name, figure.at),
-            )
+    theory = {"memory": gpu.memory_bytes_per_s / 1e9} if gpu and gpu.memory_bytes_per_s else {}
+    if work and work.datasheet_flops_per_s:
+        theory["flops"] = work.datasheet_flops_per_s / 1e12
+    for figure in (figure for figure in cell.record.figures if figure.value is not None):
+        peak = peaks.get(figure.name)
+        product = work.matmul_flops_per_s if work and peak == "flops" else None
+        yield Reached(
+            cell=cell,
+            device=device,
+            name=figure.name,
+            sized=figure.at is not None,
+            size=int(group.batch) if figure.at is None else int(figure.at),
+            unit=figure.unit,
+            value=figure.value or 0.0,
+            peak=peak,
+            theory=theory.get(peak or ""),
+            product=product and product / 1e12,
+            intensity=workload.intensity(spec, figure.name, figure.at),
+        )
 
 
 NOTES = (
@@ -116,33 +110,33 @@ NOTES = (
 )
 
 
-def _shown(key: str, heading: str, read: Callable[[Reached], float | None], show: Callable[[Any], str]) -> Column:
-    """Return the column of a number that may be unknown."""
-    return Column(key, heading, read=lambda call: Entry(show(read(call)) or NOT_KNOWN, read(call)))
-
-
 def _test(call: Reached) -> str:
     return call.model if call.name == call.model else f"{call.model}, {call.name.replace('_', ' ')}"
 
 
 PEOPLE = (PAGE, TEXT)
 COLUMNS = (
-    Column("benchmark", read=lambda call: call.cell.group.benchmark, forms=(CSV,)),
-    Column("model", read=lambda call: call.model, forms=(CSV,)),
-    Column("device", read=lambda call: call.device, forms=(CSV,)),
+    in_csv("benchmark", lambda call: call.cell.group.benchmark),
+    in_csv("model", lambda call: call.model),
+    in_csv("device", lambda call: call.device),
     Column(heading="test", read=_test, forms=PEOPLE),
     Column("precision", "precision", read=lambda call: call.cell.group.precision),
     Column(heading="framework", read=lambda call: call.cell.shown, forms=PEOPLE),
-    Column("framework", read=lambda call: call.cell.framework, forms=(CSV,)),
+    in_csv("framework", lambda call: call.cell.framework),
     Column("topology", "topology", read=lambda call: str(call.cell.topology)),
-    Column("figure", read=lambda call: call.name, forms=(CSV,)),
+    in_csv("figure", lambda call: call.name),
     Column("size", "size", read=lambda call: call.size, show=lambda size: f"{size:,}", whole=True),
     Column("value", "measured", read=lambda call: call.value, show=reading),
     Column("unit", "unit", read=lambda call: call.unit),
-    _shown("theory", "theory", lambda call: call.theory, reading),
-    _shown("share_of_theory", "share of theory", lambda call: call.share, percent),
-    _shown("share_of_largest_product", "share of the largest product", lambda call: call.share_of_product, percent),
-    Column("flops_per_byte", read=lambda call: call.intensity, forms=(CSV,)),
+    Column("theory", "theory", read=lambda call: call.theory, show=reading),
+    Column("share_of_theory", "share of theory", read=lambda call: call.share, show=percent),
+    Column(
+        "share_of_largest_product",
+        "share of the largest product",
+        read=lambda call: call.share_of_product,
+        show=percent,
+    ),
+    in_csv("flops_per_byte", lambda call: call.intensity),
 )
 
 
