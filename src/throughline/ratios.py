@@ -7,10 +7,8 @@ Welch's test (Welch 1947), which lets the variances differ. docs/method-verdicts
 
 import math
 import statistics
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from throughline.numbers import percent
 
@@ -91,7 +89,7 @@ def tested(base: Sequence[float], other: Sequence[float], *, paired: bool, noise
     """
     if min(len(base), len(other)) < LEAST_REPEATS:
         return None
-    middle, error, degrees = _difference(tuple(base), tuple(other), paired)
+    middle, error, degrees = _difference(base, other, paired)
     total, freedom = error**2, degrees
     if noise and noise.variance:
         total += noise.variance
@@ -101,28 +99,20 @@ def tested(base: Sequence[float], other: Sequence[float], *, paired: bool, noise
     return Tested(math.exp(middle), low, high, p, error, math.sqrt(total), freedom)
 
 
-@lru_cache(10_000)  # a report asks for the test of a pair several times
-def _difference(base: tuple[float, ...], other: tuple[float, ...], paired: bool) -> tuple[float, float, float]:
+def _difference(base: Sequence[float], other: Sequence[float], paired: bool) -> tuple[float, float, float]:
     """Return the difference of the mean logarithms, its standard error, and the degrees of freedom of the t-test."""
-    from scipy import stats
-
     one, two = [math.log(value) for value in other], [math.log(value) for value in base]
     middle = statistics.fmean(one) - statistics.fmean(two)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # repeats that are all equal have no variance
-        result = stats.ttest_rel(one, two) if paired else stats.ttest_ind(one, two, equal_var=False)
-    t, degrees = float(result.statistic), float(result.df)
-    error = abs(middle / t) if middle and math.isfinite(t) and t else 0.0
-    if not middle or not math.isfinite(degrees):  # equal means have t = 0, from which no error follows
-        error = _error(one, two, paired)
-        degrees = degrees if math.isfinite(degrees) else float(min(len(one), len(two)) - 1)
-    return middle if abs(middle) > ROUNDING else 0.0, error if error > ROUNDING else 0.0, degrees
-
-
-def _error(one: Sequence[float], two: Sequence[float], paired: bool) -> float:
     if paired:
-        return statistics.stdev(a - b for a, b in zip(one, two, strict=True)) / math.sqrt(len(one))
-    return math.sqrt(statistics.variance(one) / len(one) + statistics.variance(two) / len(two))
+        parts = [(statistics.variance(a - b for a, b in zip(one, two, strict=True)) / len(one), len(one))]
+    else:
+        parts = [(statistics.variance(logs) / len(logs), len(logs)) for logs in (one, two)]
+    variance = sum(part for part, _ in parts)
+    error = math.sqrt(variance) if math.sqrt(variance) > ROUNDING else 0.0
+    degrees = float(min(number for _, number in parts) - 1)  # of repeats that are all equal
+    if error:  # Welch and Satterthwaite
+        degrees = variance**2 / sum(part**2 / (number - 1) for part, number in parts)
+    return middle if abs(middle) > ROUNDING else 0.0, error, degrees
 
 
 def _t(middle: float, error: float, degrees: float) -> tuple[float, float]:
