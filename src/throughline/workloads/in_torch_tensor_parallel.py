@@ -183,6 +183,21 @@ class Exchange(torch.autograd.Function):
         return ctx.function(gradient, ctx.group), None, None, None
 
 
+class AllToAll(torch.autograd.Function):
+    """Rows that all ranks send to each other. In the backward pass their gradients travel back, times `factor`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup, factor: float
+    ) -> Tensor:
+        ctx.back, ctx.factor = (received, sizes, group), factor
+        return sent(rows.contiguous(), sizes, received, group)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        return sent(gradient * ctx.factor, *ctx.back), None, None, None, None
+
+
 class CrossEntropy(torch.autograd.Function):
     """Cross entropies of scores whose columns are cut. A CPU computes some rows at a time: they stay in its caches, and
     no second tensor of the size of the scores is needed."""
@@ -219,4 +234,5 @@ def some_rows(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
 
 
 EXCHANGE: Callable[[Tensor, Function, Function, dist.ProcessGroup], Tensor] = Exchange.apply
+ALL_TO_ALL: Callable[..., Tensor] = AllToAll.apply
 CROSS_ENTROPY: Callable[..., Tensor] = CrossEntropy.apply

@@ -130,12 +130,12 @@ class ReplayedStep:
     def _warm_up(self, batches: list[Batch]) -> None:
         self.inputs = [{name: tensor.clone() for name, tensor in batch.items()} for batch in batches]
         at = next(tensor.device for tensor in self.inputs[0].values())
-        random, buffers = random_state(at), [buffer.clone() for buffer in self.changing]
-        for _ in range(self.first):
-            self.passes(self.inputs)
-            for parameter in self.parameters:
-                parameter.grad = None
-        set_random_state(at, random)
+        buffers = [buffer.clone() for buffer in self.changing]
+        with torch.random.fork_rng([at] if at.type == "cuda" else []):
+            for _ in range(self.first):
+                self.passes(self.inputs)
+                for parameter in self.parameters:
+                    parameter.grad = None
         for buffer, before in zip(self.changing, buffers, strict=True):
             buffer.copy_(before)
 
@@ -197,14 +197,3 @@ def rate_of(group: dict[str, Any]) -> float:
     """Return the learning rate of a group: of a tensor, the shortest decimal number that it stands for."""
     rate = group["lr"]
     return float(str(np.float32(rate.item()))) if isinstance(rate, Tensor) else rate
-
-
-def random_state(at: torch.device) -> Tensor:
-    return torch.get_rng_state() if at.type == "cpu" else torch.cuda.get_rng_state(at)
-
-
-def set_random_state(at: torch.device, state: Tensor) -> None:
-    if at.type == "cpu":
-        torch.set_rng_state(state)
-    else:
-        torch.cuda.set_rng_state(state, at)

@@ -6,7 +6,6 @@ over all classes, the ranks exchange two numbers for each face. This is the meth
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -16,7 +15,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
 from throughline.workloads.faces import MARGINS, SCALE, Parameters, first_classes, sampled_classes
-from throughline.workloads.in_torch_tensor_parallel import CROSS_ENTROPY, TensorGroup
+from throughline.workloads.in_torch_tensor_parallel import (
+    CROSS_ENTROPY,
+    EXCHANGE,
+    TensorGroup,
+    all_gathered,
+    reduce_scattered,
+)
 
 INITIAL = 0.01
 """Standard deviation of the initial vectors of classes."""
@@ -62,7 +67,8 @@ class Classifier(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor, half: torch.dtype | None = None) -> Tensor:
         if self.ranks:
-            embeddings, labels = GATHER(embeddings, self.ranks), self.ranks.whole(labels, 0)
+            embeddings = EXCHANGE(embeddings, all_gathered, scattered_sum, self.ranks.group)
+            labels = self.ranks.whole(labels, 0)
         local = labels - self.first
         others = (local < 0) | (local >= len(self.weight))
         local = local.masked_fill(others, 0)
@@ -102,24 +108,10 @@ class Classifier(nn.Module):
         return (cosines.clamp(-BELOW_1, BELOW_1).acos() + margin).cos()
 
 
-class Gather(torch.autograd.Function):
-    """Gather the rows of all ranks.
+def scattered_sum(gradient: Tensor, group: dist.ProcessGroup) -> Tensor:
+    """Return the sum of the gradients that all ranks have for this rank's rows, times the number of ranks.
 
-    The backward pass adds up the gradients that all ranks have for this rank's rows, and multiplies by the number of
-    ranks. The factor is needed because the loss is already a mean over all ranks, but the framework averages the
-    gradients of the network for embeddings over the ranks once more.
+    The loss is already a mean over all ranks, but the framework averages the gradients of the network for embeddings
+    over the ranks once more.
     """
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, ranks: TensorGroup) -> Tensor:
-        ctx.ranks, ctx.count = ranks, len(rows)
-        return ranks.whole(rows, 0)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        total = gradient.clone(memory_format=torch.contiguous_format)
-        dist.all_reduce(total, group=ctx.ranks.group)
-        return total.narrow(0, ctx.ranks.place * ctx.count, ctx.count) * ctx.ranks.size, None
-
-
-GATHER: Callable[[Tensor, TensorGroup], Tensor] = Gather.apply
+    return reduce_scattered(gradient, group) * group.size()

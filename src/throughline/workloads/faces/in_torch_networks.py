@@ -11,10 +11,6 @@ from torch import Tensor, nn
 from throughline.workloads.faces import Network
 
 
-def normalized(channels: int) -> nn.BatchNorm2d:
-    return nn.BatchNorm2d(channels)
-
-
 def convolution(
     inside: int, outside: int, kernel: int = 3, stride: int = 1, groups: int = 1, padding: int | None = None
 ) -> nn.Conv2d:
@@ -33,17 +29,16 @@ class Residual(nn.Module):
     def __init__(self, inside: int, outside: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
-            normalized(inside),
+            nn.BatchNorm2d(inside),
             convolution(inside, outside),
-            normalized(outside),
+            nn.BatchNorm2d(outside),
             nn.PReLU(outside),
             convolution(outside, outside, stride=stride),
-            normalized(outside),
+            nn.BatchNorm2d(outside),
         )
-        projected = stride > 1 or inside != outside
-        self.short = (
-            nn.Sequential(convolution(inside, outside, 1, stride), normalized(outside)) if projected else nn.Identity()
-        )
+        self.short: nn.Module = nn.Identity()
+        if stride > 1 or inside != outside:
+            self.short = nn.Sequential(convolution(inside, outside, 1, stride), nn.BatchNorm2d(outside))
 
     def forward(self, hidden: Tensor) -> Tensor:
         added: Tensor = self.body(hidden) + self.short(hidden)
@@ -58,21 +53,21 @@ def iresnet(network: Network, dropout: float) -> nn.Sequential:
         stages += [Residual(inside if block == 0 else width, width, 2 if block == 0 else 1) for block in range(count)]
         inside = width
     return nn.Sequential(
-        convolution(3, widths[0]), normalized(widths[0]), nn.PReLU(widths[0]), *stages, normalized(inside),
+        convolution(3, widths[0]), nn.BatchNorm2d(widths[0]), nn.PReLU(widths[0]), *stages, nn.BatchNorm2d(inside),
         nn.Dropout(dropout), nn.Flatten(), nn.Linear(inside * 7 * 7, network.embedding),
         nn.BatchNorm1d(network.embedding),
     )  # fmt: skip
 
 
 def activated(inside: int, outside: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    return [convolution(inside, outside, kernel, stride, groups), normalized(outside), nn.PReLU(outside)]
+    return [convolution(inside, outside, kernel, stride, groups), nn.BatchNorm2d(outside), nn.PReLU(outside)]
 
 
 def bottleneck(inside: int, wide: int, outside: int, stride: int) -> list[nn.Module]:
     """Make the layers that widen, convolve each channel by itself, and narrow without an activation."""
     return [
         *activated(inside, wide), *activated(wide, wide, 3, stride, wide),
-        convolution(wide, outside, 1), normalized(outside),
+        convolution(wide, outside, 1), nn.BatchNorm2d(outside),
     ]  # fmt: skip
 
 
@@ -96,6 +91,6 @@ def mobilefacenet(embedding: int) -> nn.Sequential:
         *bottleneck(64, 128, 64, 2), *(Added(*bottleneck(64, 128, 64, 1)) for _ in range(4)),
         *bottleneck(64, 256, 128, 2), *(Added(*bottleneck(128, 256, 128, 1)) for _ in range(6)),
         *bottleneck(128, 512, 128, 2), *(Added(*bottleneck(128, 256, 128, 1)) for _ in range(2)),
-        *activated(128, 512), convolution(512, 512, 7, groups=512, padding=0), normalized(512),
+        *activated(128, 512), convolution(512, 512, 7, groups=512, padding=0), nn.BatchNorm2d(512),
         nn.Flatten(), nn.Linear(512, embedding, bias=False), nn.BatchNorm1d(embedding),
     )  # fmt: skip

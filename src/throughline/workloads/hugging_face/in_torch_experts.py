@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu, grouped_mm, linear, relu, silu
 
 from throughline.workloads.hugging_face.architecture import Experts, Layer
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, entered, gathered, scattered, sent
+from throughline.workloads.in_torch_tensor_parallel import ALL_TO_ALL, TensorGroup, entered, gathered, scattered
 
 ALIGNED_BYTES = 16
 """PyTorch's grouped product needs rows that begin at multiples of so many bytes."""
@@ -221,21 +221,3 @@ def dispatched(rows: Tensor, ends: Tensor, holders: TensorGroup, experts: Callab
 def inverse(order: Tensor) -> Tensor:
     """Return the permutation that undoes `order`."""
     return torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-
-
-class AllToAll(torch.autograd.Function):
-    """Rows that all ranks send to each other. In the backward pass their gradients travel back, times `factor`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, sizes: list[int], received: list[int], group: dist.ProcessGroup, factor: float
-    ) -> Tensor:
-        ctx.back, ctx.factor = (received, sizes, group), factor
-        return sent(rows.contiguous(), sizes, received, group)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        return sent(gradient * ctx.factor, *ctx.back), None, None, None, None
-
-
-ALL_TO_ALL: Callable[..., Tensor] = AllToAll.apply

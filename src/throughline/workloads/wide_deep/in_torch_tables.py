@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from throughline.workloads import Unsupported
-from throughline.workloads.in_torch_tensor_parallel import TensorGroup, all_gathered, sent
+from throughline.workloads.in_torch_tensor_parallel import ALL_TO_ALL, TensorGroup, all_gathered
 
 INITIAL = 0.05
 """Initial weights are drawn uniformly between this and its negative."""
@@ -42,11 +42,44 @@ class Table(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Return the rows [B, fields, columns] of ids i8[B, fields]."""
-        if self.split == "replicated" and not self.lazy:
-            return embedding(ids, self.weight)  # its dense gradient is exchanged like any other
-        look: dict[str, Callable[..., Tensor]] = {"replicated": WHOLE, "columns": COLUMNS, "rows": ROWS}
         ranks = self.ranks if self.gradient_sync else None
-        return look[self.split if ranks else "replicated"](self.weight, ids, self.lazy, ranks, self.columns)
+        if ranks and self.split == "columns":
+            return self.looked_up_by_columns(ids, ranks)
+        if ranks and self.split == "rows":
+            return self.looked_up_by_rows(ids, ranks)
+        if ranks and self.lazy:
+            return SPARSE_OF_ALL(self.weight, ids, ranks)
+        return embedding(ids, self.weight, sparse=self.lazy)  # a dense gradient is exchanged like any other
+
+    def looked_up_by_columns(self, ids: Tensor, ranks: TensorGroup) -> Tensor:
+        """Every rank looks up its columns for the samples of all ranks, and sends each rank its vectors."""
+        every = all_gathered(ids, ranks.group)
+        widths = [end - begin for begin, end in itertools.pairwise(columns_of(self.columns, ranks.size))]
+        own, others = [ids.numel() * self.weight.shape[1]] * ranks.size, [ids.numel() * width for width in widths]
+        vectors = embedding(every, self.weight, sparse=self.lazy).flatten()
+        parts = ALL_TO_ALL(vectors, own, others, ranks.group, 1 / ranks.size)
+        each = zip(torch.split(parts, others), widths, strict=True)
+        return torch.cat([part.view(*ids.shape, width) for part, width in each], 2)
+
+    def looked_up_by_rows(self, ids: Tensor, ranks: TensorGroup) -> Tensor:
+        """Rank r of W has the rows r, r + W, ...: so all ranks share the frequent ids, which are often neighbours.
+
+        How many vectors go to each rank depends on the ids. So this waits once for numbers of the device.
+        """
+        size, rank = ranks.size, ranks.place
+        every = all_gathered(ids.flatten(), ranks.group).view(size, -1)
+        owners = every % size
+        pairs = owners + size * torch.arange(size, device=ids.device)[:, None]
+        counted = torch.zeros(size**2, dtype=pairs.dtype, device=ids.device)
+        counted.index_add_(0, pairs.flatten(), torch.ones_like(pairs).flatten())
+        counts = counted.view(size, size).tolist()
+        sizes, received = [asked[rank] for asked in counts], counts[rank]
+        mine = torch.nonzero_static((owners == rank).flatten(), size=sum(sizes))[:, 0]
+        local = every.flatten().index_select(0, mine) // size
+        vectors = embedding(local, self.weight, sparse=self.lazy)
+        parts = ALL_TO_ALL(vectors, sizes, received, ranks.group, 1 / size)
+        order = owners[rank].argsort(stable=True)
+        return torch.empty_like(parts).index_copy_(0, order, parts).view(*ids.shape, -1)
 
     @property
     def words(self) -> str:
@@ -93,87 +126,25 @@ def columns_of(columns: int, size: int) -> list[int]:
     return [columns * rank // size for rank in range(size + 1)]
 
 
-def gradient(table: Tensor, ids: Tensor, vectors: Tensor, lazy: bool) -> Tensor:
-    """Return a table's gradient from the gradients of its rows. Ids may repeat: their gradients add up."""
-    vectors = vectors.reshape(-1, table.shape[1])
-    if lazy:
-        # Without checks, which would wait for the device.
-        return torch.sparse_coo_tensor(ids.reshape(1, -1), vectors, table.shape, check_invariants=False)
-    return torch.zeros_like(table).index_add_(0, ids.flatten(), vectors)
+class SparseOfAll(torch.autograd.Function):
+    """Look up rows of a table that every rank has whole.
 
-
-class Whole(torch.autograd.Function):
-    """Every rank has the whole table. The backward pass gathers the ids and gradients of all ranks."""
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup | None, columns: int) -> Tensor:
-        ctx.save_for_backward(table, ids)
-        ctx.lazy, ctx.ranks = lazy, ranks
-        return embedding(ids, table)
-
-    @staticmethod
-    def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
-        table, ids = ctx.saved_tensors
-        if ctx.ranks:
-            ids, vectors = all_gathered(ids, ctx.ranks.group), all_gathered(vectors / ctx.ranks.size, ctx.ranks.group)
-        return gradient(table, ids, vectors, ctx.lazy), None, None, None, None
-
-
-class Columns(torch.autograd.Function):
-    """Every rank has some columns. It looks them up for the samples of all ranks, and sends each rank its vectors."""
-
-    @staticmethod
-    def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
-        every = all_gathered(ids, ranks.group)
-        ctx.save_for_backward(table, every)
-        ctx.lazy, ctx.ranks = lazy, ranks
-        ctx.widths = [end - begin for begin, end in itertools.pairwise(columns_of(columns, ranks.size))]
-        ctx.own = [ids.numel() * table.shape[1]] * ranks.size
-        ctx.others = [ids.numel() * width for width in ctx.widths]
-        parts = sent(embedding(every, table).flatten(), ctx.own, ctx.others, ranks.group)
-        each = zip(torch.split(parts, ctx.others), ctx.widths, strict=True)
-        return torch.cat([part.view(*ids.shape, width) for part, width in each], 2)
-
-    @staticmethod
-    def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
-        table, every = ctx.saved_tensors
-        parts = torch.cat([part.flatten() for part in torch.split(vectors / ctx.ranks.size, ctx.widths, 2)])
-        here = sent(parts, ctx.others, ctx.own, ctx.ranks.group)
-        return gradient(table, every, here, ctx.lazy), None, None, None, None
-
-
-class Rows(torch.autograd.Function):
-    """Rank r of W has the rows r, r + W, ...: so all ranks share the frequent ids, which are often neighbours.
-
-    How many vectors go to each rank depends on the ids. So every forward pass waits once for numbers of the device.
+    The backward pass gathers the ids and gradients of all ranks. The table's gradient names single rows.
     """
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, ids: Tensor, lazy: bool, ranks: TensorGroup, columns: int) -> Tensor:
-        size, rank = ranks.size, ranks.place
-        every = all_gathered(ids.flatten(), ranks.group).view(size, -1)
-        owners = every % size
-        pairs = owners + size * torch.arange(size, device=ids.device)[:, None]
-        counted = torch.zeros(size**2, dtype=pairs.dtype, device=ids.device)
-        counted.index_add_(0, pairs.flatten(), torch.ones_like(pairs).flatten())
-        counts = counted.view(size, size).tolist()
-        ctx.sizes, ctx.received = [asked[rank] for asked in counts], counts[rank]
-        mine = torch.nonzero_static((owners == rank).flatten(), size=sum(ctx.sizes))[:, 0]
-        local = every.flatten().index_select(0, mine) // size
-        ctx.order = owners[rank].argsort(stable=True)
-        ctx.save_for_backward(table, local)
-        ctx.lazy, ctx.ranks = lazy, ranks
-        parts = sent(embedding(local, table), ctx.sizes, ctx.received, ranks.group)
-        return torch.empty_like(parts).index_copy_(0, ctx.order, parts).view(*ids.shape, -1)
+    def forward(ctx: Any, table: Tensor, ids: Tensor, ranks: TensorGroup) -> Tensor:
+        ctx.save_for_backward(table, ids)
+        ctx.ranks = ranks
+        return embedding(ids, table)
 
     @staticmethod
-    def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor | None, ...]:
-        table, local = ctx.saved_tensors
-        parts = (vectors.flatten(0, 1) / ctx.ranks.size)[ctx.order]
-        here = sent(parts, ctx.received, ctx.sizes, ctx.ranks.group)
-        return gradient(table, local, here, ctx.lazy), None, None, None, None
+    def backward(ctx: Any, vectors: Tensor) -> tuple[Tensor, None, None]:
+        table, ids = ctx.saved_tensors
+        every = all_gathered(ids, ctx.ranks.group).reshape(1, -1)
+        vectors = all_gathered(vectors / ctx.ranks.size, ctx.ranks.group).reshape(-1, table.shape[1])
+        # Without checks, which would wait for the device.
+        return torch.sparse_coo_tensor(every, vectors, table.shape, check_invariants=False), None, None
 
 
-WHOLE: Callable[..., Tensor] = Whole.apply
-COLUMNS: Callable[..., Tensor] = Columns.apply
-ROWS: Callable[..., Tensor] = Rows.apply
+SPARSE_OF_ALL: Callable[..., Tensor] = SparseOfAll.apply
