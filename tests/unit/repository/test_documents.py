@@ -28,7 +28,7 @@ from throughline.study.config import Config, load
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").glob("*.md"))
 GENERATED = ("configuration.md", "workloads.md")
-LONG = 1500
+LONG = 2000
 """A page of more words begins with a table of its most asked questions."""
 TOY = "patches"
 """The workload that docs/add-a-workload.md adds. tests/workflow/test_new_workload.py runs what that page shows."""
