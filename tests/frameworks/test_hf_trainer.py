@@ -17,6 +17,7 @@ from throughline import frameworks, workloads
 from throughline.frameworks import hf_trainer
 from throughline.frameworks.description import FEATURES
 from throughline.frameworks.rank import load
+from throughline.programs import timing
 from throughline.spec import EpochsJob
 from throughline.spec.job import FIGURES
 
@@ -95,6 +96,7 @@ import json, os, sys
 import torch
 from throughline import frameworks, workloads
 from throughline.frameworks.rank import load
+from throughline.programs import timing
 spec = frameworks.specification(json.loads(sys.argv[1]))
 made = load("hf-trainer")  # once, before both processes
 for cards in (0, 8):
@@ -128,3 +130,28 @@ def test_one_device_trains_without_distributed_data_parallel() -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.splitlines()[-2:] == ["NO 0 NOT_PARALLEL", "NO 1 NOT_PARALLEL"], done.stderr[-2000:]
+
+
+SCRIPT = """
+import sys, torch
+from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+model = GPT2LMHeadModel(GPT2Config(vocab_size=50, n_positions=8, n_embd=16, n_layer=1, n_head=2))
+rows = [{"input_ids": torch.arange(8), "labels": torch.arange(8)}] * 64
+how = {"max_steps": 31, "per_device_train_batch_size": 2, "gradient_accumulation_steps": 2, "use_cpu": True}
+Trainer(model, TrainingArguments(sys.argv[1], report_to=[], save_strategy="no", **how), train_dataset=rows).train()
+"""
+
+
+def test_the_example_gives_marks_to_a_script_of_the_trainer(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    example = Path(__file__).parents[2] / "examples/trainer_marks.py"
+    subprocess.run(
+        [python("hf-trainer"), example, "script.py", tmp_path / "out"],
+        cwd=tmp_path,
+        env={**os.environ, "THROUGHLINE_MARKS": str(tmp_path / "marks"), "OMP_NUM_THREADS": "1"},
+        check=True,
+        timeout=300,
+    )
+    marks = [timing.mark(line) for line in (tmp_path / "marks").read_text().splitlines()]
+    assert [(mark.step, mark.value) for mark in marks] == [(10, 40), (20, 40), (30, 40)]
+    assert marks[0].at_s < marks[1].at_s < marks[2].at_s

@@ -14,7 +14,7 @@ steps: timed steps (default: 100, on GPUs at least 30 s of them)
 max_seconds: the longest that warm-up and timed steps take together
 setup: a command that a shell runs once, before the first run
 prepare: a command that a shell runs before each run
-topology: nodes and devices of each, such as 1n8g; several give a speedup curve
+topology: nodes and devices of each, such as 1n8g; several give a speedup curve (default: 1n1g)
 batch: what {batch} becomes
 precision: fp32, tf32, bf16, fp16 or fp8
 start: where the command starts: once on every node, once (job), or once for every device (rank)
@@ -44,7 +44,7 @@ def main(
     max_seconds: float | None = None,
     setup: str | None = None,
     prepare: str | None = None,
-    topology: Sequence[str] = ("1n1g",),
+    topology: Sequence[str] = (),
     batch: int | None = None,
     precision: Literal["fp32", "tf32", "bf16", "fp16", "fp8"] | None = None,
     start: Literal["node", "job", "rank"] = "node",
@@ -71,7 +71,7 @@ def main(
     }
     block = {
         "repeats": repeats,
-        "topologies": list(topology),
+        "topologies": list(topology) or ["1n1g"],
         "batch": {precision or "program": [batch or "program"]},
         "steps": {"warmup": warmup_steps, "timed": steps, "max_total_seconds": max_seconds},
     }

@@ -86,7 +86,7 @@ def run(request: RunRequest) -> dict[str, Any]:
         came_to = f"{record['status']}: {record['reason']}"
         if record["status"] == "ok":
             steps, window = record["steps_timed"], record["window_s"]
-            came_to = f"{record['samples_per_s']:.1f} samples/s over {steps} steps in {window:.2f} s"
+            came_to = f"{record['samples_per_s']:.1f} {record['unit']} over {steps} steps in {window:.2f} s"
         turn.conclude(came_to)
         if not request.part_of:
             turn.log.write(f"next: {files.snakemake(request.spec.summary)} makes the medians of all its repeats")

@@ -103,7 +103,7 @@ class Progress:
     def __init__(self, spec: RunSpec, stream: TextIO | None = None) -> None:
         where = f"{spec.benchmark} {spec.precision} bz{spec.batch}"
         self._title = f"{where} {spec.framework} {spec.topology} run {spec.repeat}"
-        self._samples = spec.size.global_batch
+        self._samples, self._unit = spec.size.global_batch, spec.program.unit if spec.program else "samples"
         self._stream = stream or sys.stderr
         self._terminal = self._stream.isatty()
         self._said = time.monotonic()
@@ -131,7 +131,7 @@ class Progress:
         steps, seconds = beat.step - self._began[2], now - self._began[1]
         if steps and seconds:
             left = (beat.steps - beat.step) * seconds / steps
-            text += f", {steps * self._samples / seconds:.0f} samples/s, {left:.0f} s left"
+            text += f", {steps * self._samples / seconds:.0f} {self._unit}/s, {left:.0f} s left"
         return text
 
 

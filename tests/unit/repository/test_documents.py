@@ -32,7 +32,7 @@ LONG = 2000
 """A page of more words begins with a table of its most asked questions."""
 TOY = "patches"
 """The workload that docs/add-a-workload.md adds. tests/workflow/test_new_workload.py runs what that page shows."""
-CODE = ("src", "workflow/scripts", "tests", "benchmarks")
+CODE = ("examples", "src", "workflow/scripts", "tests", "benchmarks")
 FOREIGN = ("bench.py",)
 """Programs of other projects that a page names."""
 REPLACED = re.compile(r"<[^>]*>|\.\.\.|\b[A-Z]{2,}\b(?!=)|\bmine\b|\bX\b|\$PWD")
