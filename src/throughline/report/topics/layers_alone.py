@@ -31,33 +31,30 @@ class Part:
 
 
 def parts(groups: Iterable[Group], everything: Iterable[Group]) -> list[Part]:
-    """Return every measured cell of a model whose layer was measured alone on the same device."""
+    """Return every measured cell of a model whose layer was measured alone on the same device.
+
+    Without padding a step's samples are shorter than the layer's, so it is left out.
+    """
     alone = [call for call in reached(everything) if call.name == "forward_backward"]
-    return [part for group in groups for cell in group.measured if (part := _part(cell, alone))]
+    found = []
+    for cell in (cell for group in groups for cell in group.measured):
+        work, batch, model = cell.record.work, cell.size.batch_per_replica, cell.group.summary.model
+        layer = layers.LAYER_OF.get(workloads.models().get(model, ""), "")
+        alike = [
+            call
+            for call in alone
+            if _conditions(call.cell) == (layer, *_conditions(cell)[1:]) and 1 / ALIKE <= call.size / batch <= ALIKE
+        ]
+        if alike and work and work.flops_per_s and not cell.group.summary.options.remove_padding:
+            nearest = min(alike, key=lambda c: (max(c.size / batch, batch / c.size), c.cell.topology.world))
+            found.append(Part(cell, work.flops_per_s / 1e12, nearest))
+    return found
 
 
-def _part(cell: Cell, alone: Iterable[Reached]) -> Part | None:
-    summary, work, device = cell.group.summary, cell.record.work, cell.device
-    if work is None or not work.flops_per_s or device is None or summary.options.remove_padding:
-        return None  # without padding its samples are shorter than the layer's
-    layer = layers.LAYER_OF.get(workloads.models().get(summary.model, ""))
-    length, dropout = summary.parameters.get("sequence_length"), summary.options.dropout
-    wanted = layer, device.name, cell.group.precision, length, dropout
-    batch = cell.size.batch_per_replica
-    alike = [call for call in alone if _same(call) == wanted and 1 / ALIKE <= call.size / batch <= ALIKE]
-    if not alike:
-        return None
-    nearest = min(alike, key=lambda call: (max(call.size / batch, batch / call.size), call.cell.topology.world))
-    return Part(cell, work.flops_per_s / 1e12, nearest)
-
-
-def _same(call: Reached) -> tuple[object, ...]:
-    """Return what has to be the same in the step and in the layer alone."""
-    summary = call.cell.group.summary
-    return (
-        summary.model, call.device, summary.precision, summary.parameters.get("sequence_length"),
-        summary.options.dropout,
-    )  # fmt: skip
+def _conditions(cell: Cell) -> tuple[object, ...]:
+    """Return the model, and what else has to be the same in the step and in the layer alone."""
+    summary, device = cell.group.summary, cell.device.name if cell.device else cell
+    return summary.model, device, summary.precision, summary.parameters.get("sequence_length"), summary.options.dropout
 
 
 COLUMNS = (
