@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from throughline import ratios
 from throughline.numbers import percent, reading
-from throughline.report.analysis.comparison import Pair, places, too_few, would_tell
+from throughline.report.analysis.comparison import places, too_few, would_tell
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, in_csv, interval
 from throughline.report.topic import Scope, Topic
 
@@ -12,24 +12,17 @@ TESTS = {True: "paired t-test of rounds", False: "Welch's t-test"}
 """Map whether the repeats ran in rounds to the test."""
 
 
-def _ratio(pair: Pair) -> Entry:
-    return Entry(f"{pair.ratio:.{places(pair.tested) if pair.tested else 3}f}", pair.ratio)
-
-
-def _tested_ratio(pair: Pair) -> Entry:
-    tested = pair.tested
-    return Entry(f"{tested.ratio:.{places(tested)}f}", tested.ratio) if tested else Entry(NOT_KNOWN)
-
-
 COLUMNS = (
     Column("compared", "compared", read=lambda pair: pair.what),
     Column("where", "where", read=lambda pair: pair.where),
     Column(heading="medians", forms=(PAGE,),
            read=lambda pair: f"{reading(pair.other.median)} against {reading(pair.base.median)}"),
-    Column("ratio", "ratio", "of the medians", _ratio),
+    Column("ratio", "ratio", "of the medians", lambda pair: Entry(
+        f"{pair.ratio:.{places(pair.tested) if pair.tested else 3}f}", pair.ratio)),
     in_csv("ratio_at_least", lambda pair: pair.range and pair.range[0]),
     in_csv("ratio_at_most", lambda pair: pair.range and pair.range[1]),
-    Column("tested_ratio", "tested ratio", read=_tested_ratio),
+    Column("tested_ratio", "tested ratio", read=lambda pair: pair.tested and Entry(
+        f"{pair.tested.ratio:.{places(pair.tested)}f}", pair.tested.ratio), reason=""),
     in_csv("tested_at_least", lambda pair: pair.tested and pair.tested.low),
     in_csv("tested_at_most", lambda pair: pair.tested and pair.tested.high),
     in_csv("corrected_at_least", lambda pair: pair.corrected and pair.corrected[0]),

@@ -24,20 +24,19 @@ LEAST = 3
 """The fewest points of a sweep."""
 
 
+Read = Callable[[Cell], float | None]
+
+
 def _latency_ms(cell: Cell) -> float | None:
-    """Return the latency of the median step; None if it is not known."""
     named = {(figure.name, figure.at): figure.value for figure in cell.record.figures}
     return named.get(("latency", "median"))
 
 
-def _memory_gb(cell: Cell) -> float | None:
-    used = figures(cell.record)["memory_bytes"]
-    return None if used is None else used / 1e9
-
-
-Read = Callable[[Cell], float | None]
-SHOWN: dict[str, tuple[str, Read]] = {"latency": ("ms", _latency_ms), "memory": ("GB", _memory_gb)}
-"""Map each quantity that is drawn to its unit and to the function that reads it."""
+SHOWN: dict[str, tuple[str, Read]] = {
+    "latency": ("ms", _latency_ms),
+    "memory": ("GB", lambda cell: (used := figures(cell.record)["memory_bytes"]) and used / 1e9),
+}
+"""Map each quantity that is drawn to its unit and to the function that reads it. The latency is of the median step."""
 Points = list[tuple[float, Cell]]
 """Cells, each with its value of the swept number."""
 CROWDED = 9

@@ -1,9 +1,9 @@
 """Throughput, the primary figure: the results on the page, tables as DLPerf prints them, and plots over devices."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from operator import attrgetter
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
@@ -18,7 +18,7 @@ from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.cell_columns import Link
 from throughline.report.render.plots import MEASURED, Series, Theme
-from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Line, Table
+from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Line, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import numerical_equivalence
 from throughline.spec import Topology
@@ -30,7 +30,7 @@ def results(group: Group, link: Link) -> Table:
         cell_columns.FRAMEWORK,
         cell_columns.TOPOLOGY,
         cell_columns.DEVICES,
-        *_where_told(group, "per device / global", "per replica", small="batch"),
+        *_where_told(group, "batch", "per device / global" if group.by_iteration else "per replica"),
         Column(heading=group.unit, small="median", read=cell_columns.median, by_value=True),
         replace(cell_columns.SPEEDUP, small="strong scaling" if group.strong else "range"),
         cell_columns.EFFICIENCY,
@@ -48,24 +48,18 @@ def results(group: Group, link: Link) -> Table:
     return Table(columns, lines, style="results", forms=(PAGE,))
 
 
-def _where_told(group: Group, by_iteration: str, by_replica: str, small: str = "") -> list[Column]:
-    """Return the columns of the device and of the batch, where each line has its own, because the title cannot say it.
+def _where_told(group: Group, heading: str, small: str = "") -> list[Column]:
+    """Return the columns of the device and of the batch, where the title cannot say it for all lines."""
 
-    by_iteration, by_replica: the headings of the batch; small: stands above it.
-    """
-    columns = [Column(heading="device", read=_device, style="text")] if len(group.devices) > 1 else []
-    if group.strong or group.by_iteration:
-        heading = by_iteration if group.by_iteration else by_replica
-        columns.append(Column(heading=small or heading, small=heading if small else "", read=_batch))
-    return columns
+    def batch(cell: Cell) -> str:
+        return cell.batch if group.by_iteration else str(cell.size.batch_per_replica)
 
+    def device(cell: Cell) -> str:
+        return cell.device.name if cell.ok and cell.device else ""
 
-def _device(cell: Cell) -> str:
-    return cell.device.name if cell.ok and cell.device else ""
-
-
-def _batch(cell: Cell) -> str:
-    return cell.batch if cell.group.by_iteration else str(cell.size.batch_per_replica)
+    columns = [Column(heading="device", read=device, style="text")] if len(group.devices) > 1 else []
+    has_batches = group.strong or group.by_iteration
+    return columns + ([Column(heading=heading, small=small, read=batch)] if has_batches else [])
 
 
 def table(group: Group) -> Table:
@@ -78,9 +72,11 @@ def table(group: Group) -> Table:
     below += [f"{note.where}: {note.text}" for note in [*numerical_equivalence.proofs(group), *notes(group)]]
     columns = [
         Column(heading="framework", read=lambda cell: cell.shown),
-        Column(heading="node_num", read=_nodes),
+        Column(
+            heading="node_num", read=lambda cell: f"{cell.topology.nodes}{' (simulated)' * cell.topology.simulated}"
+        ),
         Column(heading=kind, read=lambda cell: str(cell.topology.world)),
-        *_where_told(group, tables.batch_heading([group]), "batch per replica"),
+        *_where_told(group, tables.batch_heading([group]) if group.by_iteration else "batch per replica"),
         Column(heading=group.unit, read=lambda cell: _hundredths(cell, "median_speed") or cell.label),
         Column(
             heading="speedup (strong scaling)" if group.strong else "speedup",
@@ -92,10 +88,6 @@ def table(group: Group) -> Table:
         Column(heading="efficiency", read=lambda cell: percent(cell.record.efficiency) if cell.ok else ""),
     ]
     return replace(Table.of(group.cells, columns), notes=below, heading=title(group), forms=(TEXT,))
-
-
-def _nodes(cell: Cell) -> str:
-    return f"{cell.topology.nodes} (simulated)" if cell.topology.simulated else str(cell.topology.nodes)
 
 
 def _hundredths(cell: Cell, name: str) -> str:
@@ -122,22 +114,15 @@ FIELDS = {
 def csv(scope: Scope) -> Table:
     """Return a line for each cell."""
     units = dict.fromkeys(unit for cell in scope.cells for unit in cell.record.other_units)
-    known: dict[str, Callable[[Cell], Any]] = {
-        **{key: partial(_field, name) for key, name in FIELDS.items()},
-        "speedup_at_least": lambda cell: cell.record.speedup_range and cell.record.speedup_range[0],
-        "speedup_at_most": lambda cell: cell.record.speedup_range and cell.record.speedup_range[1],
-        "repeats_left_out": lambda cell: sum(len(part.repeats) for part in cell.record.left_out),
-        "reasons": lambda cell: "; ".join(cell.record.reasons),
-        **{f"median_{unit.replace('/', '_per_')}": partial(_in_unit, unit) for unit in units},
-    }
-    whole = ("repeats_asked", "repeats_left_out")
-    columns = [Column(key, read=read, whole=key in whole) for key, read in known.items()]
-    lines = [Line([column.entry(cell) for column in columns], cell) for cell in scope.cells]
-    return Table(columns, lines, forms=(CSV,), of_cells=True)
-
-
-def _field(name: str, cell: Cell) -> Any:
-    return getattr(cell.record, name)
+    columns = [
+        *(Column(key, read=attrgetter(f"record.{name}"), whole=name == "n") for key, name in FIELDS.items()),
+        in_csv("speedup_at_least", lambda cell: cell.record.speedup_range and cell.record.speedup_range[0]),
+        in_csv("speedup_at_most", lambda cell: cell.record.speedup_range and cell.record.speedup_range[1]),
+        Column("repeats_left_out", read=lambda cell: sum(len(p.repeats) for p in cell.record.left_out), whole=True),
+        in_csv("reasons", lambda cell: "; ".join(cell.record.reasons)),
+        *(in_csv(f"median_{unit.replace('/', '_per_')}", partial(_in_unit, unit)) for unit in units),
+    ]
+    return Table.of(scope.cells, columns, forms=(CSV,), of_cells=True)
 
 
 def _in_unit(unit: str, cell: Cell) -> float | None:
