@@ -1,4 +1,4 @@
-"""`throughline run`: a preset and words become a command of Snakemake, which it prints and becomes."""
+"""`throughline run` and `bench`: words become a command of Snakemake, or a configuration for commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from throughline import commands, snakemake_command
+from throughline import bench, commands, snakemake_command
 from throughline.files import UserError
 from throughline.study import presets
 
@@ -74,3 +74,16 @@ def test_presets_are_listed_with_a_sentence(capsys: pytest.CaptureFixture[str]) 
     assert all(len(line) > 40 for line in lines)
     with pytest.raises(UserError, match="there is no preset gpt2cpu\n  next: did you mean gpt2-cpu"):
         snakemake_command.command([], "gpt2cpu")
+
+
+@pytest.mark.parametrize(("words", "topologies"), [([], ["1n1g"]), (["--topology", "1n2g", "4n8g"], ["1n2g", "4n8g"])])
+def test_bench_takes_the_topologies_that_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], topologies: list[str]
+) -> None:
+    asked: list[bench.Bench] = []
+    monkeypatch.setattr(bench.Bench, "run", lambda self, *_: asked.append(self) or 0)
+    with pytest.raises(SystemExit):
+        commands.main(["bench", *words, "--", "python", "train.py", "{devices}"])
+    (made,) = asked
+    assert made.block["topologies"] == topologies
+    assert made.programs["train"]["command"] == ["python", "train.py", "{devices}"]
