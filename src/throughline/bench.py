@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from throughline import files, snakemake_command
+from throughline import files, frameworks, snakemake_command
 from throughline.files import UserError
 from throughline.numbers import percent, reading, span
 from throughline.observe import program_software
@@ -43,17 +42,28 @@ def programs(commands: Sequence[str], common: Mapping[str, Any]) -> dict[str, di
         )
     named: dict[str, dict[str, Any]] = {}
     for command in listed:
-        name = _name(shlex.split(command) if isinstance(command, str) else command)
+        try:
+            name = _name(words.split(command))
+        except ValueError as error:
+            raise UserError(f"{command!r}: {error}", next_step="quote it as a shell needs it") from None
         free = next(free for number in count(1) if (free := name if number == 1 else f"{name}-{number}") not in named)
         named[free] = {"command": command, **{key: value for key, value in common.items() if value not in (None, {})}}
     return named
 
 
-def _name(words: Sequence[str]) -> str:
-    """Return a name for a command: that of its script, or of its program."""
-    scripts = [word for word in words if word.endswith((".py", ".sh"))]
-    name = re.sub(r"[^a-z0-9]+", "-", Path((scripts or words)[0]).stem.lower()).strip("-")
-    return name if re.match("[a-z]", name) else f"program-{name}".strip("-")
+def _name(command: Sequence[str]) -> str:
+    """Return a name for a command: that of its script, or of its program. No framework of ours has it."""
+    scripts = [word for word in command if word.endswith((".py", ".sh"))]
+    name = re.sub(r"[^a-z0-9]+", "-", Path((scripts or command)[0]).stem.lower()).strip("-")
+    is_free = re.match("[a-z]", name) and name not in frameworks.NAMES
+    return name if is_free else f"program-{name}".strip("-")
+
+
+def variables(assignments: Sequence[str]) -> dict[str, str]:
+    """Return the environment variables of words such as `OMP_NUM_THREADS=8`. UserError for another form."""
+    if wrong := [word for word in assignments if not re.match(r"\w+=", word)]:
+        raise UserError(f"--variables {wrong[0]}: it is no NAME=VALUE", next_step="write --variables NAME=VALUE")
+    return dict(word.split("=", 1) for word in assignments)
 
 
 @dataclass(frozen=True)
@@ -149,7 +159,6 @@ def verdict(pair: Pair) -> str:
             return f"{second} is {ratio} times as fast as {first} ({interval}){where}"
         case "inconclusive" if more := would_tell([pair]):
             repeats = more[2] - min(len(pair.before), len(pair.after))
-            return (
-                f"{first} and {second}: inconclusive: about {repeats} more repeats would tell {percent(more[0])}{where}"
-            )
+            tells = f"about {repeats} more repeats would tell a difference of {percent(more[0])}"
+            return f"{first} and {second}: inconclusive: {tells}{where}"
     return f"{first} and {second}: {pair.verdict}: {pair.reason}{where}"

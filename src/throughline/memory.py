@@ -5,7 +5,7 @@ import resource
 from typing import Any
 
 REFUSAL = (
-    r"bad_alloc|out of memory|can't allocate|cannot allocate memory|fail(ed)? to alloc|alloc_failed|"
+    r"bad_alloc|out[ _]?of[ _]?memory|can't allocate|cannot allocate memory|fail(ed)? to alloc|alloc_failed|"
     r"ResourceExhaustedError"
 )
 """The messages with which allocators of any library refuse memory. Upper and lower case are the same.

@@ -65,7 +65,7 @@ def main(
         "start": start,
         "folder": str(Path.cwd()),
         "python": python,
-        "variables": dict(variable.split("=", 1) for variable in variables),
+        "variables": bench.variables(variables),
         "prepare": ["bash", "-c", prepare] if prepare else None,
         "timeout": timeout,
     }

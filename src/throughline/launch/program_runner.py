@@ -8,6 +8,7 @@ that programs on other nodes, which then lose their connection, are no failure. 
 ends them. A runner passes the first part of its program's output on to the log of the run.
 """
 
+import math
 import os
 import re
 import selectors
@@ -34,9 +35,13 @@ from throughline.spec.program import MARKS
 
 GRACE_S = 10.0
 """How long a program may take to end after SIGTERM."""
+LAST_S = 2.0
+"""How long we read the output of a program that has ended, if a process that it has left still holds it open."""
 LOOK_S = 0.05
 LOG_BYTES, LINE_BYTES = 16 << 20, 1 << 16
 """The most of a program's output that the log of the run gets, and the longest line that is read."""
+LAST_LINES = 200
+"""How many of the last lines may say that memory ran out. What torchrun adds at its end takes dozens."""
 NEAREST = 3
 """How many lines an error shows that look most like a line of a step."""
 LEAST_STEPS = 3
@@ -67,7 +72,9 @@ class Runner:
         self.marks = self.output / "throughline_marks"
         self.lines = Lines(self.program) if self.program.timing.group else None
         self.points: list[Point] = []
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.looked_like: deque[str] = deque(maxlen=1000)
+        self.rest = b""
         self.said = self.passed_on = 0
         self.killed_before = _oom_kills()
         self.child: subprocess.Popen[bytes] | None = None
@@ -148,44 +155,52 @@ class Runner:
     def listen(self) -> NoReturn:
         """Read the output and the marks of the program until the run is over. Raise Ended."""
         assert self.child and self.child.stdout
-        began, rest, marked = time.monotonic(), b"", _Marks(self.marks) if self.times and not self.lines else None
+        began, marked = time.monotonic(), _Marks(self.marks) if self.times and not self.lines else None
+        is_open, end_s = True, math.inf
         with selectors.DefaultSelector() as selector:
             selector.register(self.child.stdout, selectors.EVENT_READ)
-            is_open = True
             while True:
-                if is_open and selector.select(LOOK_S):
-                    text = os.read(self.child.stdout.fileno(), 1 << 18)
-                    at_s, is_open = time.monotonic(), bool(text)
-                    *complete, rest = re.split(rb"[\r\n]", (rest + text)[-(1 << 20) :] if text else rest + b"\n")
-                    for line in complete:
-                        self.hear(line[:LINE_BYTES].decode("utf-8", "replace").rstrip(), at_s)
-                elif not is_open:
+                has_ended = self.child.poll() is not None  # asked first, so that its last words are read below
+                if has_ended:
+                    end_s = min(end_s, time.monotonic())
+                if not is_open:
                     time.sleep(LOOK_S)
+                elif selector.select(LOOK_S):
+                    is_open = self.read(os.read(self.child.stdout.fileno(), 1 << 18))
                 for line in marked.new() if marked else ():
                     timing.added(self.points, timing.mark(line, time.monotonic()), True)
                 if self.times:
-                    self.look(time.monotonic() - began)
-                if not is_open and self.child.poll() is not None:
+                    self.look()
+                if has_ended and (not is_open or time.monotonic() - end_s > LAST_S):
                     self.ended(self.child.returncode)
                 if self.ours.timeout and time.monotonic() - began > self.ours.timeout:
                     raise Ended("failed", f"it took longer than timeout: {self.ours.timeout:g} s")
 
-    def hear(self, line: str, at_s: float) -> None:
-        """Pass a line on to the log, and look for the time of a step in it."""
+    def read(self, text: bytes) -> bool:
+        """Take the lines of a piece of output. Return False at its end, which is an empty piece."""
+        at_s, lines = time.monotonic(), (self.rest + text).splitlines()
+        self.rest = lines.pop()[:LINE_BYTES] if text[-1:] not in (b"", b"\n", b"\r") else b""
         self.said += 1
         if not self.points:
             self.heart.step(self.said)  # a program that compiles or reads data still says something
+        for line in filter(None, lines):
+            self.hear(line[:LINE_BYTES].decode("utf-8", "replace").rstrip(), at_s)
+        return bool(text)
+
+    def hear(self, line: str, at_s: float) -> None:
+        """Pass a line on to the log, and look for the time of a step in it."""
         if self.passed_on <= LOG_BYTES:
             self.passed_on += len(line) + 1
             over = self.passed_on > LOG_BYTES
             print(f"(the log has the first {LOG_BYTES >> 20} MiB of its output)" if over else line, flush=True)
+        self.last_lines.append(line)
         if self.times and self.lines:
             if point := self.lines.point(line, at_s):
                 timing.added(self.points, point, False)
             elif line:
                 self.looked_like.append(line)
 
-    def look(self, taken_s: float) -> None:
+    def look(self) -> None:
         """Tell the progress. Raise Ended if the window is full."""
         if not self.points:
             return
@@ -223,8 +238,7 @@ class Runner:
 
     def ended(self, status: int) -> NoReturn:
         """Raise Ended: the program has ended by itself before the window was full."""
-        output = list(self.looked_like)
-        if status and (refused := next((line for line in output[-40:] if memory.is_refusal(line)), None)):
+        if status and (refused := next((line for line in self.last_lines if memory.is_refusal(line)), None)):
             raise Ended("oom", refused)
         if status and _oom_kills() > self.killed_before:
             raise Ended("oom", "the system has killed a process of this control group, because memory ran out")
@@ -255,6 +269,8 @@ class Runner:
         return f"no line of its output matches {pattern}" + (f"; the lines that are nearest:{lines}" if near else "")
 
     def report(self, status: Literal["ok", "oom", "failed"], reason: str | None) -> RankReport:
+        if status != "ok" and self.passed_on > LOG_BYTES:
+            print("(these are its last lines)", *list(self.last_lines)[-20:], sep="\n", flush=True)
         measured = self.measured() if status == "ok" and self.times else None
         run = ProgramRun(
             points=timing.columns(self.points),
@@ -306,7 +322,7 @@ class _Marks:
     """The lines that a program appends to the file of its marks."""
 
     def __init__(self, path: Path) -> None:
-        self.file, self.rest = path.open(), ""
+        self.file, self.rest = path.open(errors="replace"), ""
 
     def new(self) -> list[str]:
         """Return the complete lines since the last call."""
@@ -315,17 +331,21 @@ class _Marks:
 
 
 def _oom_kills() -> int:
-    """Return how many processes the system has killed in this control group because memory ran out; 0 if unknown."""
-    try:
-        group = Path("/proc/self/cgroup").read_text().strip().rpartition(":")[2].lstrip("/")
-        events = (Path("/sys/fs/cgroup") / group / "memory.events").read_text()
-        return int(re.findall(r"^oom_kill (\d+)", events, re.MULTILINE)[0])
-    except (OSError, IndexError):
-        return 0
+    """Return how many processes the system has killed in this control group because memory ran out; 0 if unknown.
+
+    Version 2 of control groups has one tree, version 1 has one for memory (cgroups(7)).
+    """
+    count, files = 0, {"": "{}/memory.events", "memory": "/memory{}/memory.oom_control"}
+    with suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, kinds, group = line.split(":", 2)
+            with suppress(OSError, KeyError):
+                text = Path("/sys/fs/cgroup" + files[kinds].format(group)).read_text()
+                count += sum(map(int, re.findall(r"^oom_kill (\d+)", text, re.MULTILINE)))
+    return count
 
 
 def main() -> int:
-    processes.die_with_parent(os.getppid(), signal.SIGKILL)
     processes.adopt_orphans()
     path = Path(sys.argv[1])
     runner = Runner(path, messages.read(LaunchPlan, path), ranks.read_place(os.environ)[0])
@@ -334,6 +354,7 @@ def main() -> int:
         raise Ended("failed", "it was ended from outside") if runner.times else Ended("ok")
 
     signal.signal(signal.SIGTERM, stop)
+    processes.die_with_parent(os.getppid(), signal.SIGTERM)  # so it still ends the program if its agent is killed
     report = runner.run()
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     messages.write(report, runner.work / f"rank_{runner.rank}.json")

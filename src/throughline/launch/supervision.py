@@ -258,6 +258,11 @@ class Agents:
                 reports[rank] = replace(report, reason=report.reason and files.scrub(report.reason))
         return reports
 
+    def last_lines(self, rank: int) -> str:
+        """Return in words the last lines of output of a rank."""
+        lines = list(self.last_words[rank])[-LAST_LINES:]
+        return "the last lines of its output:" + "".join(f"\n    {line}" for line in lines)
+
     def write_stacks(self) -> None:
         """Make every rank write the stacks of its threads to the log."""
         self._tell(Stacks())
@@ -276,16 +281,16 @@ def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: P
     try:
         hang = _watch(request, agents, progress, parent)
         over, seen = agents.are_over(), agents.seen()
-        if hang:
+        if hang and not agents.plan.program:
             agents.write_stacks()
     finally:
         agents.end()
     if agents.refusal:
         raise Unfit(agents.refusal.node, agents.refusal.faults)
-    if hang:
-        raise request.failed(hang, "the stacks of all threads are in the log")
-    beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages
     ranks, program = agents.plan.processes, request.spec.program
+    if hang:
+        raise request.failed(hang, agents.last_lines(0) if program else "the stacks of all threads are in the log")
+    beats, ended, lost = agents.seen() if over else seen  # if they ended by themselves, with their last messages
     reports = agents.reports(ranks)
     if program and 0 in reports and reports[0].status == "ok":
         return reports  # what happens to the others afterwards is no failure: their first rank is gone
@@ -295,7 +300,7 @@ def supervise(request: RunRequest, agents: Agents, progress: Progress, parent: P
         words = list(agents.last_words[rank])
         last = f"its last output: {outcome.last_word(words)}" if words and rank not in reports else None
         if program and words:
-            last = "the last lines of its output:" + "".join(f"\n    {line}" for line in words[-LAST_LINES:])
+            last = agents.last_lines(rank)
         raise request.failed(f"{in_words(rank, beats[rank])}: {what}", last)
     return reports
 

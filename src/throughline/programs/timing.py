@@ -126,13 +126,11 @@ def bounds(points: Sequence[Point], warmup: int, timed: int, shortest_s: float =
     """
     if not points:
         return None
-    steps = [point.step for point in points]
-    first = bisect_left(steps, steps[0] + warmup)
+    first = _at_step(points, points[0].step + warmup)
     if first == len(points):
         return None
-    last = bisect_left(steps, steps[first] + timed)
-    while last < len(points) and points[last].at_s - points[first].at_s < shortest_s:
-        last += 1
+    enough, long_enough = _at_step(points, points[first].step + timed), points[first].at_s + shortest_s
+    last = bisect_left(points, long_enough, lo=enough, key=lambda point: point.at_s)
     return first, last if last < len(points) else None
 
 
@@ -141,7 +139,7 @@ def shortened(points: Sequence[Point], steps: Steps, least: int) -> tuple[int, i
     beside `warmup`. None if it would have fewer than `least` steps."""
     share = steps.warmup / (steps.warmup + steps.timed)
     done = points[-1].step - points[0].step
-    first = bisect_left([point.step for point in points], points[0].step + min(steps.warmup, round(share * done)))
+    first = _at_step(points, points[0].step + min(steps.warmup, round(share * done)))
     return (first, len(points) - 1) if points[-1].step - points[first].step >= least else None
 
 
@@ -219,6 +217,11 @@ def columns(points: Sequence[Point]) -> dict[str, list[Any]]:
 def points_of(columns: Mapping[str, Sequence[Any]]) -> list[Point]:
     """Return the points from the columns of a record."""
     return [Point(*row) for row in zip(*(columns[name] for name in ("at_s", "step", "value", "loss")), strict=True)]
+
+
+def _at_step(points: Sequence[Point], step: int) -> int:
+    """Return the index of the first point from this step on."""
+    return bisect_left(points, step, key=lambda point: point.step)
 
 
 def _number(text: str) -> float:
