@@ -40,21 +40,21 @@ def _of_pair(place: Place, slow: SlowFigure, figures: Sequence[FleetFigure]) -> 
     bad = {link.place.nodes[0] for figure in figures if figure.kind == "link" for link in figure.standings if link.slow}
     kind = slow.what, slow.figure, slow.kind
     pairs = next(figure.standings for figure in figures if (figure.what, figure.figure, figure.kind) == kind)
-    shown, is_fast = [], True
-    for node in place.nodes:
-        others = [
+    others = {
+        node: [
             _is_as_slow(pair, slow.distance)
             for pair in pairs
             if node in pair.place.nodes and pair.place != place and not bad & set(pair.place.nodes)
         ]
-        is_fast = is_fast and bool(others) and not any(others)
-        if not others:
-            shown.append(f"node {node} has no other pair to compare with")
-        elif any(others):
-            shown.append(f"node {node} may be slow in {sum(others)} of its {len(others)} other pairs, too")
-        else:
-            shown.append(f"node {node} is not nearly as slow in its other pairs")
-    return "link", f"it is the link between the two{'' if is_fast else ', or the network of one'}: {'; '.join(shown)}"
+        for node in place.nodes
+    }
+    if all(as_slow and not any(as_slow) for as_slow in others.values()):
+        return "link", "it is the link between the two: neither node is nearly as slow in its other pairs"
+    shown = [
+        f"node {node} {f'may be slow in {sum(as_slow)} of {len(as_slow)}' if as_slow else 'has no'} other pairs"
+        for node, as_slow in others.items()
+    ]
+    return "link", f"it is the link between the two, or the network of one: {', '.join(shown)}"
 
 
 def _of_link(place: Place, group: Sequence[SlowFigure], figures: Sequence[FleetFigure]) -> tuple[Cause, str]:

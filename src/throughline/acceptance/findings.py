@@ -114,11 +114,6 @@ def _nodes_of_pairs(figures: Sequence[FleetFigure]) -> dict[Place, int]:
     return to_blame
 
 
-def _telling(figure: SlowFigure) -> tuple[bool, float]:
-    """Return the order of a place's figures: a machine that is slow alone is slow in its pairs, too."""
-    return figure.kind in ("link", "pair"), figure.distance
-
-
 def _finding(
     measured: Measured,
     figures: Sequence[FleetFigure],
@@ -127,7 +122,8 @@ def _finding(
     slow: Sequence[SlowFigure],
 ) -> Finding:
     cause, because = causes.cause_of(place, group, figures)
-    group = sorted(group, key=_telling)
+    # A machine that is slow alone is slow in its pairs, too.
+    group = sorted(group, key=lambda figure: (figure.kind in ("link", "pair"), figure.distance))
     nodes = place.nodes if place.kind == "node" else group[0].place.nodes
     differing = facts.differing(measured, group[0], nodes, [figure.place for figure in slow])
     return Finding(
@@ -148,24 +144,12 @@ def _how_slow(place: Place, group: Sequence[SlowFigure]) -> str:
     worst: dict[tuple[str, str], SlowFigure] = {}
     for figure in group:
         worst.setdefault((figure.words, figure.kind), figure)
-    first, *rest = worst.values()
+    names = [f"{one.words}{f' of {one.place}' if one.place != place else ''}" for one in worst.values()]
+    behind = [f"{name} {-100 * one.distance:.1f} %" for name, one in zip(names, worst.values(), strict=True)]
+    first = group[0]
     beside = f"the {first.others} others" if first.kind != "device" else f"{first.others} other devices"
     reach = 100 * max(abs(first.others_low), abs(first.others_high))
-    text = (
-        f"{_name(first, place)} {-100 * first.distance:.1f} % slower than {beside} (range of the others ±{reach:.1f} %)"
-    )
-    return ", ".join([text, *(f"{_name(figure, place)} {-100 * figure.distance:.1f} %" for figure in rest)])
-
-
-def _name(figure: SlowFigure, place: Place) -> str:
-    """Return a figure with what of a place it is about."""
-    if figure.kind == "link":
-        return f"{figure.words} with other nodes"
-    if figure.kind == "pair" and place.kind == "node":
-        return f"{figure.words} with node {next(node for node in figure.place.nodes if node not in place.nodes)}"
-    if figure.kind == "node" and place.kind == "device":
-        return f"{figure.words} of its whole node"
-    return f"{figure.words} of {figure.place}" if figure.kind == "device" and place.kind == "node" else figure.words
+    return ", ".join([f"{behind[0]} slower than {beside} (range of the others ±{reach:.1f} %)", *behind[1:]])
 
 
 def why(differing: Sequence[DifferingFact]) -> str:

@@ -109,7 +109,7 @@ def remarks(figures: Sequence[FleetFigure]) -> Iterator[str]:
         usual = statistics.median([standing.median for standing in figure.standings]) or 0.0
         if usual < LITTLE * figure.limit:
             yield (
-                f"the pairs of nodes reach {100 * usual / figure.limit:.0f} % of their network's speed (median "
+                f"The pairs of nodes reach {100 * usual / figure.limit:.0f} % of their network's speed (median "
                 f"{reading(usual)} of {reading(figure.limit)} {figure.unit}): look whether the exchange takes the "
                 "interface that it should"
             )

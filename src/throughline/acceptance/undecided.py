@@ -102,15 +102,15 @@ def remarks(figures: Sequence[FleetFigure], measured: Measured) -> Iterator[str]
         most = [
             f"{outliers.most_slow(fewest[kind])} of {fewest[kind]} {KINDS[kind]}" for kind in KINDS if kind in fewest
         ]
-        yield f"at most {', '.join(most)} can be called slow; if more are slow, they pass for usual"
+        yield f"At most {', '.join(most)} can be called slow; if more are slow, they pass for usual"
     alone = [
         f"{figure.words} ({KINDS[figure.kind]})" for figure in figures if figure.kind in KINDS and not has_peers(figure)
     ]
     if alone and any(map(has_peers, figures)):
-        yield f"these figures were not compared, because nothing else of their kind was measured: {', '.join(alone)}"
+        yield f"These figures were not compared, because nothing else of their kind was measured: {', '.join(alone)}"
     yield from _of_runs(measured)
     if any(len(standing.repeats) < 3 for figure in figures for standing in figure.standings):
-        yield "some places have fewer than 3 repeats: a short disturbance may look like a slow device"
+        yield "Some places have fewer than 3 repeats: a short disturbance may look like a slow device"
 
 
 def has_peers(figure: FleetFigure) -> bool:
@@ -125,10 +125,10 @@ def _of_runs(measured: Measured) -> Iterator[str]:
             models.setdefault(run.record.device.name, set()).add(run.nodes[0])
     if len(models) > 1:
         which = [f"{name} in {first_of(f'node {node}' for node in sorted(of))}" for name, of in sorted(models.items())]
-        yield f"the devices are of different models, and a slower model looks like a slow device: {'; '.join(which)}"
+        yield f"The devices are of different models, and a slower model looks like a slow device: {'; '.join(which)}"
     digests = {str(run.record.environment.get("code")) for run in measured.runs}
     if len(digests) > len({run.measurement.what for run in measured.runs}):
-        yield "the runs were made by different versions of Throughline's code"
+        yield "The runs were made by different versions of Throughline's code"
     if not measured.runs:
         return
     first = min(run.record.started for run in measured.runs)
@@ -136,6 +136,6 @@ def _of_runs(measured: Measured) -> Iterator[str]:
     hours = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds() / 3600
     if hours > APART_H:
         yield (
-            f"the figures lie up to {hours:.0f} hours apart ({first[:10]} to {last[:10]}): what has changed meanwhile "
+            f"The figures lie up to {hours:.0f} hours apart ({first[:10]} to {last[:10]}): what has changed meanwhile "
             "may look like a slow place; --forcerun accept_visit measures everything again"
         )

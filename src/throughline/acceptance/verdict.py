@@ -142,7 +142,7 @@ def notes(outcome: Acceptance) -> Iterator[str]:
     yield from missing(outcome.missing)
     if doubts := _doubts(outcome):
         far = first_of(f"{place} by {100 * behind:.0f} % ({figure})" for behind, place, figure in doubts)
-        yield f"not certain: {far} lie behind, but the repeats or the others differ too much; more repeats would tell"
+        yield f"Not certain: {far} lie behind, but the repeats or the others differ too much; more repeats would tell"
     yield from outcome.remarks
 
 
@@ -178,10 +178,4 @@ def paragraph(outcome: Acceptance) -> str:
         f"{counted(repeats, 'repeat')}; a place is called slow if it is more than {100 * outcome.tolerance:g} % slower "
         "than its peers and stands out among all places and figures."
     )
-    return " ".join(line if line.endswith(".") else f"{line}." for line in map(_as_sentence, [how, *lines(outcome)]))
-
-
-def _as_sentence(line: str) -> str:
-    """Begin a line with a capital letter, unless it begins with a place or a figure: `node 3` keeps its small one."""
-    starts = ("not certain", "at most", "some places", "the ", "these figures")
-    return line[0].upper() + line[1:] if line.startswith(starts) else line
+    return " ".join(line if line.endswith(".") else f"{line}." for line in [how, *lines(outcome)])

@@ -51,16 +51,13 @@ def check(archive: Archive, same_rules: bool) -> Differences:
 
 def _compared(archive: Archive, scratch: Path, name: str, make: Callable[[Path], object]) -> Differences:
     make(scratch / name)
-    made = {path.relative_to(root) for root in (scratch, archive.folder) for path in _files(root / name)}
+    found = [(root, path) for root in (scratch, archive.folder) for path in (root / name, *(root / name).rglob("*"))]
+    made = {path.relative_to(root) for root, path in found if path.is_file()}
     if name == study.RESULT:
         made |= set(map(Path, accepted.TEXTS))
     with_plots = archive.contents.drawn_with == pack.LIBRARY
     for path in sorted(made):
         yield from of_file(path.as_posix(), archive.folder / path, scratch / path, with_plots)
-
-
-def _files(path: Path) -> list[Path]:
-    return [path] if path.is_file() else [inner for inner in path.rglob("*") if inner.is_file()]
 
 
 def _makers(archive: Archive, same_rules: bool) -> Iterator[tuple[str, Callable[[Path], object]]]:
@@ -74,11 +71,12 @@ def _makers(archive: Archive, same_rules: bool) -> Iterator[tuple[str, Callable[
         yield f"results/{benchmark}/tables", partial(_tables, archive, benchmark, made)
     for pattern, derive in OF_CHECKS.items():
         for path in sorted(folder.glob(f"results/*/{pattern}")):
-            yield path.relative_to(folder).as_posix(), partial(_check, path, derive)
+            yield path.relative_to(folder).as_posix(), partial(_derived, path, derive)
     if (folder / study.RESULT).exists():
         yield study.RESULT, partial(accepted.judge, folder)
     if same_rules:
-        yield pack.PAGE, partial(_page, archive)
+        page = partial(pack.page, folder, contents.benchmarks, archive.digests)
+        yield pack.PAGE, lambda output: files.write_text(output, page())
 
 
 def read_summary(archive: Archive, name: str) -> Summary:
@@ -121,11 +119,7 @@ def _tables(archive: Archive, benchmark: str, made: Made, output: Path) -> None:
     exports.write([group.summary for group in of_benchmark if group.summary], output)
 
 
-def _page(archive: Archive, output: Path) -> None:
-    files.write_text(output, pack.page(archive.folder, archive.contents.benchmarks, archive.digests))
-
-
-def _check(path: Path, derive: Callable[[Path], dict[str, Any]], output: Path) -> None:
+def _derived(path: Path, derive: Callable[[Path], dict[str, Any]], output: Path) -> None:
     files.write_json(output, derive(path))
 
 

@@ -64,8 +64,8 @@ def test_simulated_nodes_have_no_network(tmp_path: Path) -> None:
 def test_pairs_that_all_reach_little_are_told(tmp_path: Path) -> None:
     fast = judged(tmp_path / "fast", {node: {"infiniband": [ACTIVE] * 6} for node in range(3)})
     slow = judged(tmp_path / "slow", {node: {"infiniband": [ACTIVE] * 16} for node in range(3)})
-    told = [[one for one in found.remarks if one.startswith("the pairs of nodes")] for found in (fast, slow)]
+    told = [[one for one in found.remarks if one.startswith("The pairs of nodes")] for found in (fast, slow)]
     assert told[0] == []
-    assert "the pairs of nodes reach 37 % of their network's speed (median 29" in told[1][0]
+    assert "The pairs of nodes reach 37 % of their network's speed (median 29" in told[1][0]
     assert (slow.verdict, slow.findings) == ("fit", [])
     assert "The pairs of nodes reach 37 %" in verdict.paragraph(slow)

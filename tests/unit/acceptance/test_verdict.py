@@ -30,7 +30,7 @@ def places(found: Acceptance) -> list[str]:
 
 
 def doubts(found: Acceptance) -> list[str]:
-    return [line for line in verdict.notes(found) if line.startswith("not certain: ")]
+    return [line for line in verdict.notes(found) if line.startswith("Not certain: ")]
 
 
 def sometimes(measured: Measurement) -> float:
@@ -63,7 +63,7 @@ def shaky(node: int) -> Share:
 def test_a_fit_fleet_says_what_was_compared(tmp_path: Path, how: dict[str, Any], told: str) -> None:
     found = judged(tmp_path, fleets.asked(**how))
     assert (found.summary, STATUS[found.verdict], found.findings, found.missing) == (told, 0, [], [])
-    alone = [remark for remark in found.remarks if remark.startswith("these figures were not compared")]
+    alone = [remark for remark in found.remarks if remark.startswith("These figures were not compared")]
     if how.get("nodes") == 1:
         assert alone[0].endswith(": all-reduce (nodes), all-reduce of a small message (nodes), training step (nodes)")
     elif "devices" not in how:
@@ -107,7 +107,7 @@ def test_two_slow_nodes_of_four_leave_the_verdict_open(tmp_path: Path, nodes: tu
     if outcome == "inconclusive":
         assert "places differ, and nobody can tell which ones are slow" in found.summary
         assert found.unjudged[0].startswith("matrix product: node 0, node 3 (2 of 4) are 29.")
-    assert any("at most 1 of 4 nodes, 1 of 6 pairs can be called slow;" in one for one in found.remarks)
+    assert any("At most 1 of 4 nodes, 1 of 6 pairs can be called slow;" in one for one in found.remarks)
 
 
 def test_a_place_that_is_far_behind_in_some_repeats_leaves_the_verdict_open(tmp_path: Path) -> None:
