@@ -171,3 +171,20 @@ def test_the_columns_of_a_record_are_the_points() -> None:
     assert columns["at_s"] == [0.0, 1.0]
     assert timing.points_of(columns) == [Point(0.0, 3, 90.0, 2.5), Point(1.0, 4, 91.0)]
     assert timing.points_of(timing.columns([])) == []
+
+
+@pytest.mark.parametrize(
+    ("times", "seconds"),
+    [
+        (("12:00:00.5", "12:00:01.0", "12:00:02.5"), [0.5, 1.5]),
+        (("23:59:59,250", "00:00:00,750", "00:00:01,000"), [1.5, 0.25]),
+        (("1600000000.25", "1600000001.25", "1600000001.50"), [1.0, 0.25]),
+    ],
+    ids=["with a point", "over midnight, with a comma", "seconds since 1970"],
+)
+def test_the_time_of_day_of_a_line(times: tuple[str, ...], seconds: list[float]) -> None:
+    program = logged(r"(?P<clock>\S+)")
+    lines = (timing.Lines(program).point(f"iter {step}: {time}", 9.0) for step, time in enumerate(times))
+    points = [point for point in lines if point]
+    found = timing.window(program, points, 0, 2, devices=8)
+    assert found.step_seconds == pytest.approx(seconds) and found.seconds == pytest.approx(sum(seconds))
