@@ -1,6 +1,6 @@
 """Write our results in the two JSON formats in which other benchmarks store theirs: DLPerf's result and Paddle's index.
 
-Imports read both formats; `logs/kinds/json_files.py` describes them.
+Imports read both formats; `log_kinds/framework_benchmarks.py` describes them.
 """
 
 import json
