@@ -5,7 +5,6 @@ The plan says what will be made and how long it takes. The messages name the res
 
 import math
 import os
-import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -218,7 +217,7 @@ def memory_lines(specs: Sequence[RunSpec], models: Path = gpus.MODELS) -> list[s
 def _commands(specs: Sequence[RunSpec]) -> list[str]:
     """Return the command of each program among these runs, with the placeholders that its specification decides."""
     programs = {spec.framework: spec for spec in specs if spec.program}
-    return [f"{name}: {shlex.join(words.command(spec))}" for name, spec in programs.items()]
+    return [f"{name}: {words.shown(words.command(spec))}" for name, spec in programs.items()]
 
 
 def _micro_batches(specs: Sequence[RunSpec]) -> list[str]:

@@ -65,6 +65,11 @@ def of_run(spec: RunSpec) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def shown(words: Iterable[str]) -> str:
+    """Return a command for people: as a shell takes it, with its placeholders as they are."""
+    return " ".join(word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else shlex.quote(word) for word in words)
+
+
 def command(spec: RunSpec) -> list[str]:
     """Return the words of a program's command, with the placeholders that its specification decides."""
     assert spec.program

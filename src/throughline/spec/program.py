@@ -56,6 +56,15 @@ class Timing(Part):
             raise ValueError(f"a pattern needs the groups (?P<step>...) and one of {one}; its groups: {has}")
         return figures[0]
 
+    @property
+    def words(self) -> str:
+        """The source of the times, as pages name it."""
+        if self.group is None:
+            return "its marks"
+        printed = {"per_s": f"the throughput of the {self.of} in its log", "clock": "the times of day in its log"}
+        which = f"lines that match {self.pattern}" if self.kind == "pattern" else self.kind
+        return f"{printed.get(self.group, 'the time of each step in its log')} ({which})"
+
 
 @dataclass(frozen=True)
 class Accelerator(Part):

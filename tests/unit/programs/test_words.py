@@ -93,3 +93,8 @@ def test_what_a_run_decides() -> None:
     assert words.command(spec) == ["2", "4", "8", "6", "bf16", "14", "3", "42", "{port}"]
     named = training_fixtures.program_spec({"command": asked, "precision": "bfloat16"}, precision="bf16", batch=6)
     assert words.command(named)[4] == "bfloat16"
+
+
+def test_a_command_for_people_keeps_its_placeholders() -> None:
+    command = ["torchrun", "--nnodes={nodes}", "train.py", "--name", "two words", "a;b", "--out={output}"]
+    assert words.shown(command) == "torchrun --nnodes={nodes} train.py --name 'two words' 'a;b' --out={output}"

@@ -175,6 +175,7 @@ def render(
             issues=cell_columns.without_figure(now),
             counts=cell_columns.counts(now),
             frameworks=run_environment.frameworks(summaries),
+            programs=run_environment.programs(here),
         )
     )
 

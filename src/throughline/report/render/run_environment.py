@@ -16,11 +16,13 @@ from throughline.frameworks import reference
 from throughline.frameworks.description import FEATURES
 from throughline.installation import recipe
 from throughline.numbers import percent
+from throughline.programs import words
 from throughline.records import RunRecord, Summary
 from throughline.report.analysis import workload_figures as workload
 from throughline.report.analysis.differences import flat
 from throughline.report.render import tables
 from throughline.report.render.tables import Table
+from throughline.spec.program import DECIDES
 from throughline.versions import MARK, base
 
 CITATION = Path(__file__).parents[4] / "CITATION.cff"
@@ -50,16 +52,36 @@ def setup(summary: Summary, devices: Sequence[str] = ()) -> list[tuple[str, str]
     size = ", ".join(f"{count:,} parameters" for count in sorted(counts))
     has_dropout = not built or any(model.get("dropout") for model in built)
     dumps = f" of {', '.join(data.dumps.values())}" if data and data.dumps else ""
+    trained = [
+        ("optimizer", f"{optimizer.name}, {rates}"),
+        *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
+        ("data", f"{data.rows:,} rows{dumps}" if data else "synthetic batches, nothing is read"),
+    ]
     return [
         ("model", ", ".join(part for part in (summary.model, workload.setup(summary), size) if part)),
         ("device", " and ".join(devices) or (summary.device.name if summary.device else "n/a")),
         ("steps", timed),
         ("repeats", f"{max((cell.n for cell in cells), default=0)} per cell, interleaved"),
         ("range", f"of {fewest} valid repeats, the fewest: holds the true median with {sure} probability"),
-        ("optimizer", f"{optimizer.name}, {rates}"),
-        *([("dropout", f"{summary.options.dropout:g}")] if has_dropout else []),
-        ("data", f"{data.rows:,} rows{dumps}" if data else "synthetic batches, nothing is read"),
+        *(trained if summary.model != DECIDES else []),  # a program alone knows what it trains with
     ]
+
+
+def programs(runs: Iterable[RunRecord]) -> Table | None:
+    """Return a row for each program and state of its code: its command, and where the times of its steps come from."""
+    rows = {}
+    for run in runs:
+        if program := run.spec.program:
+            name, stated = run.spec.framework, run.environment.get("framework")
+            row = {
+                "program": name,
+                "command": words.shown(program.command),
+                "starts once for every": program.start,
+                "times of its steps": program.timing.words,
+                "code": (stated or {}).get(name, "n/a"),
+            }
+            rows[tuple(row.values())] = row
+    return tables.texts(list(rows.values()), style="words")
 
 
 def environments(summaries: Iterable[Summary]) -> Table | None:

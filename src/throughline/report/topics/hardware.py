@@ -128,7 +128,7 @@ WORK_COLUMNS = (
     figure("work.real_tokens_per_s", "real tokens/s", "all devices"),
     figure("work.real_token_share", "real tokens", "of positions"),
 )
-UNREAD = "nothing is read: synthetic batches"
+UNREAD = "the run has not timed its reading: synthetic batches, or a program of somebody else"
 USE_COLUMNS = (
     figure("utilization.gpu", "GPUs busy", key="gpu_busy_share"),
     figure("utilization.cpu", "threads busy", "of workers", key="worker_threads_busy_share"),
