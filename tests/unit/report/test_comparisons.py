@@ -165,10 +165,10 @@ def test_two_a_a_runs_of_another_place_or_time_hide_nothing(tmp_path: Path, othe
     [
         ({"framework_versions": {"torch": "2.12.0", "driver": "580.10"}}, "torch is 2.12.0 and 2.13.0"),
         ({"framework_versions": {"torch": "2.13.0", "driver": "570.1"}}, "driver is 570.1 and 580.10"),
-        ({"device_found": CPU}, "device is AMD EPYC"),
+        ({"device_found": CPU}, "device.name is AMD EPYC"),
         (
             {"beside": {"data": {"content_digest": "cd" * 32, "rows": 9}}},
-            "the data differ (content cdcdcdcdcdcd and ab",
+            "data.content is cdcdcdcdcdcd and ab",
         ),
     ],
 )

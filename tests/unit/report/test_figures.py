@@ -1,4 +1,4 @@
-"""Other figures that a workload declares are plotted and printed, with the names in its records."""
+"""Other figures that a workload declares are printed, with the names in its records."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ def test_tables_and_plots(results: tuple[Path, Results]) -> None:
     assert (first["recall_1_%"], first["recall_10_%"], first["tokens_per_s"]) == ("71.5", "", "12800.0")
     assert "| 71.50 |" in (root / "tables/figures.md").read_text()
     assert "| framework | node_num | gpu_num | images/s |" in (root / "tables/throughput.md").read_text()
-    assert (root / "plots/bz32_fp32_recall.svg").stat().st_size > 3000
     assert not (root / "plots/bz32_fp32_split.svg").exists()
 
 
@@ -44,4 +43,3 @@ def test_page_in_its_own_words(results: tuple[Path, Results]) -> None:
     text = page.render(found, [], None, root / "report.html")
     assert "190.0 images/s on 2 devices" in text and "samples/s" not in text
     assert 'id="benchmark-bert-figures"' in text and "at 1, %, more is better" in text
-    assert "benchmark-bert-bz32_fp32_recall-title" in text

@@ -68,9 +68,9 @@ OTHER = {"kind": "cpu", "name": "another", "count": 2, "fp16_native": None}
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"device_found": OTHER}, "device is cuda"),
+        ({"device_found": OTHER}, "device.kind is cuda"),
         ({"framework_versions": {"torch": "2.12.0", "transformers": "5.23.0"}}, "torch is 2.13.0 and 2.12.0"),
-        ({"beside": {"data": {"content_digest": "cd" * 32, "rows": 2048}}}, "the data differ"),
+        ({"beside": {"data": {"content_digest": "cd" * 32, "rows": 2048}}}, "data.content is abababababab and cd"),
     ],
 )
 def test_other_machines_split_nothing_and_it_is_said(

@@ -95,15 +95,18 @@ def _differs(key: str, one: Any, other: Any) -> bool:
 
 def between(here: Mapping[str, Any], there: Mapping[str, Any]) -> list[Difference]:
     """Return the facts in which two environments differ, what matters most for the speed first."""
-    found = []
-    for key, values in differing(_by_card(here), _by_card(there), ("environment.gpu_topology",)).items():
-        start = next((start for start in NAMES if key.startswith(start)), "")
-        name = NAMES.get(start, "") + key.removeprefix(start)
-        digits = 12 if name in ("data.content", "commit") else None
-        texts = [short(value)[:digits] for value in values]
-        found.append(Difference(name=name, here=texts[0], there=texts[1]))
+    facts = differing(_by_card(here), _by_card(there), ("environment.gpu_topology",))
+    found = [_difference(key, *values) for key, values in facts.items()]
     ranks = {one.name: [place for place, word in enumerate(ORDER) if f" {word}" in f" {one.name}"] for one in found}
     return sorted(found, key=lambda one: (ranks[one.name] or [len(ORDER)])[0])
+
+
+def _difference(key: str, here: Any, there: Any) -> Difference:
+    """Return a fact that differs, with its name and its values as texts."""
+    start = next((start for start in NAMES if key.startswith(start)), "")
+    name = NAMES.get(start, "") + key.removeprefix(start)
+    digits = 12 if name in ("data.content", "commit") else None
+    return Difference(name=name, here=short(here)[:digits], there=short(there)[:digits])
 
 
 def _by_card(known: Mapping[str, Any]) -> dict[str, Any]:
@@ -132,18 +135,9 @@ def differences(first: Cell, second: Cell) -> list[str]:
         ignoring += OF_PRECISION
     if first.topology != second.topology:
         ignoring += BY_TOPOLOGY
-    return [_said(key, *values) for key, values in differing(first.facts, second.facts, ignoring).items()]
-
-
-def _said(key: str, *values: Any) -> str:
-    """Return a difference in words, such as `torch is 2.12.0 and 2.13.0`."""
-    part, _, rest = key.partition(".")
-    if part == "data":
-        return f"the data differ (content {' and '.join(str(value)[:12] for value in values)})"
-    name = "device" if part == "device" else rest.removeprefix("framework.").removeprefix("packages.")
-    texts = ["not set" if value is None else str(value) for value in values]
-    is_long = any(isinstance(value, list) or len(text) > LONG for value, text in zip(values, texts, strict=True))
-    return f"{name} differs" if is_long else f"{name.removeprefix('variables.')} is {' and '.join(texts)}"
+    facts = differing(first.facts, second.facts, ignoring)
+    found = [_difference(key, *values) for key, values in facts.items()]
+    return [f"{one.name} is {one.here} and {one.there}" for one in found]
 
 
 def unlike(first: Cell, second: Cell) -> tuple[str, ...]:

@@ -1,19 +1,13 @@
-"""A table and plots of the additional figures that a workload declares, and of its throughput in other units."""
+"""A table of the additional figures that a workload declares, and of its throughput in other units."""
 
-from collections.abc import Iterator
 from functools import partial
-
-from matplotlib.figure import Figure as Plot
 
 from throughline.numbers import reading
 from throughline.records import Figure
-from throughline.report.analysis.cells import Cell, Group
-from throughline.report.render import plots as draws
-from throughline.report.render.plots import Theme
+from throughline.report.analysis.cells import Cell
 from throughline.report.render.tables import Column, Table
-from throughline.report.topic import Drawing, Scope, Topic
+from throughline.report.topic import Scope, Topic
 from throughline.spec import job
-from throughline.workloads import LATENCY
 
 Key = tuple[str, object, str]
 
@@ -55,35 +49,4 @@ def _speed(unit: str, per_device: bool, cell: Cell) -> float | None:
     return speed / cell.topology.world if speed and per_device else speed
 
 
-def drawings(scope: Scope) -> Iterator[Drawing]:
-    """Yield a plot for each group and declared figure that has a value.
-
-    Latency is the inverse of the throughput, which has plots of its own. So it has one only where tables of others
-    state single iterations.
-    """
-    for group in filter(lambda group: group.trains, scope.groups):
-        left_out = (*job.FIGURES, *(() if group.by_iteration else (LATENCY.name,)))
-        figures = (figure for cell in group.cells for figure in cell.record.figures if figure.value is not None)
-        for name, figure in {figure.name: figure for figure in figures if figure.name not in left_out}.items():
-            heading = f"{group.benchmark}: {name}, {group.settings}"
-            draw = partial(_draw, group, figure, heading)
-            yield Drawing(f"{group.name}_{name}", heading, draw, group)
-
-
-def _draw(group: Group, figure: Figure, heading: str, theme: Theme) -> Plot:
-    """Draw one figure over devices, with a line for each framework and size."""
-    plot, axes = draws.blank(theme, heading, figure.unit)
-    labels, topologies = [], []
-    for index, framework in enumerate(group.frameworks):
-        sizes = dict.fromkeys(each.at for cell in group.series(framework) for each in cell.record.figures)
-        for order, at in enumerate(sizes):
-            name = framework if at is None else f"{framework}, {at}"
-            line = draws.series(group, framework, partial(_value, (figure.name, at, figure.unit)), name)
-            if line.points:
-                labels.append(draws.line(axes, line, theme.colour(index), theme, theme.marker(order)))
-                topologies += [point.topology for point in line.points]
-    draws.device_axis(axes, topologies, share_scale=False)
-    return draws.finish(plot, axes, labels, theme, f"{figure.better} is better")
-
-
-TOPIC = Topic("figures", "Other figures", order=60, table=table, drawings=drawings)
+TOPIC = Topic("figures", "Other figures", order=60, table=table)

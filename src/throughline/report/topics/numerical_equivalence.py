@@ -1,12 +1,10 @@
-"""Show what the numerical equivalence checks cover and which updates they compare, and plot their losses and updates
-against the reference."""
+"""Show what the numerical equivalence checks cover and which updates they compare, and plot their losses."""
 
-import math
 from pathlib import Path
 from typing import Any
 
 from throughline.records import Equivalence
-from throughline.records.checks import EquivalenceVerdict, Updates, WorstUpdate
+from throughline.records.checks import EquivalenceVerdict, WorstUpdate
 from throughline.report.analysis.cells import Group
 from throughline.report.analysis.notes import Note
 from throughline.report.render import plots as draws
@@ -28,51 +26,22 @@ def proofs(group: Group) -> list[Note]:
 
 
 def write_plot(proof: Equivalence, path: Path) -> None:
-    """Plot relative differences beside `path` (.svg, .png): a colour per framework, a dash per topology.
-
-    The upper plot has the losses over the steps. The lower one, if the equivalence check compares updates, has the
-    differences of all tensors as multiples of what is tolerated, the largest first.
-    """
-    updates = any(one.updates for topologies in proof.frameworks.values() for one in topologies.values())
-    heading = f"{proof.benchmark}: loss {'and updates ' * updates}against a float64 reference"
-    figure, axes = draws.blank(LIGHT, heading, "relative difference")
+    """Plot relative differences of losses beside `path` (.svg, .png): a colour per framework, a dash per topology."""
+    figure, axes = draws.blank(LIGHT, f"{proof.benchmark}: loss against a float64 reference", "relative difference")
     axes.set_xlabel("step", color=LIGHT.muted, fontsize=9)
     axes.set_yscale("log")
-    excess = {}
     for index, (framework, topologies) in enumerate(proof.frameworks.items()):
         for dash, (topology, losses) in zip(("-", "--", ":"), topologies.items(), strict=False):
             steps, values = range(1, len(losses.difference) + 1), [max(FLOOR, value) for value in losses.difference]
+            look: dict[str, Any] = {"color": LIGHT.colour(index), "marker": LIGHT.marker(index), "markevery": 0.1}
             label = f"{framework} {topology}: {losses.verdict}"
-            look: dict[str, Any] = {
-                "color": LIGHT.colour(index),
-                "marker": LIGHT.marker(index),
-                "ms": 4,
-                "markevery": 0.1,
-            }
-            axes.plot(steps, values, dash, lw=max(1.2, 3.2 - index), label=label, **look)
-            if losses.updates and losses.updates.tensors:
-                excess[framework, topology] = _excesses(losses.updates), dash, look
+            axes.plot(steps, values, dash, lw=max(1.2, 3.2 - index), label=label, ms=4, **look)
     axes.axhline(proof.tolerance, color=LIGHT.muted, lw=1.0, ls=":", label=f"tolerance {proof.tolerance:.0e}")
-    figure.set_size_inches(LIGHT.size[0], LIGHT.size[1] * (2.0 if excess else 1.25))
-    axes.set_position((0.13, 0.6, 0.83, 0.32) if excess else (0.13, 0.36, 0.83, 0.52))
-    if excess:
-        lower = figure.add_axes((0.13, 0.26, 0.83, 0.24))
-        for values, dash, look in excess.values():
-            lower.plot(range(1, len(values) + 1), values, dash, lw=1.2, **look)
-        lower.axhline(1.0, color=LIGHT.muted, lw=1.0, ls=":")
-        lower.set_yscale("log")
-        lower.set_xlabel("tensor, the one furthest off first", color=LIGHT.muted, fontsize=9)
-        lower.set_ylabel("update's difference / tolerated", color=LIGHT.muted, fontsize=9)
-        lower.tick_params(colors=LIGHT.muted, labelsize=8)
-    legend: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "labelcolor": LIGHT.ink}
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -1.28 if excess else -0.2), ncols=2, **legend)
+    figure.set_size_inches(LIGHT.size[0], LIGHT.size[1] * 1.25)
+    axes.set_position((0.13, 0.36, 0.83, 0.52))
+    key: dict[str, Any] = {"fontsize": 7.5, "frameon": False, "labelcolor": LIGHT.ink, "ncols": 2}
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), **key)
     save(figure, path.with_suffix(""))
-
-
-def _excesses(updates: Updates) -> list[float]:
-    """Return the differences of all tensors as multiples of what is tolerated, the largest first."""
-    finite = [one.excess for one in updates.tensors.values() if math.isfinite(one.excess)]
-    return [max(FLOOR, value) for value in sorted(finite, reverse=True)]
 
 
 def table(scope: Scope) -> Table | None:
