@@ -11,7 +11,7 @@ from throughline import workloads
 from throughline.records.checks import TensorUpdate, Updates
 from throughline.spec import RunSpec
 
-TOLERANCE = {"adam": 5e-4, "adamw": 5e-4, "lamb": 2e-3, "sgd": 1e-4}
+TOLERANCE = {"adam": 5e-4, "adamw": 5e-4, "bertadam": 5e-4, "lamb": 2e-3, "sgd": 1e-4}
 """The largest difference of an update that is allowed in fp32 with each optimizer, apart from the rounding of the
 weights.
 
