@@ -1,9 +1,10 @@
 """What a kind of log declares, and the code that reads a log by its declaration."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
@@ -22,7 +23,8 @@ PRECISIONS = {
     **dict.fromkeys(("1", "true", "fp16", "float16", "amp", "o1", "o2", "16-true", "16-mixed"), "fp16"),
     **dict.fromkeys(("0", "false", "none", "o0", "fp32", "float32", "32-true"), "fp32"),
     **dict.fromkeys(("bf16", "bfloat16", "bf16-true", "bf16-mixed"), "bf16"),
-    **{precision: precision for precision in ("tf32", "fp8")},
+    "transformer-engine": "fp8",
+    **{precision: precision for precision in ("tf32", "fp8", "fp4")},
 }
 """What the values of settings such as `fp16=True`, `dtype='float32'` and `precision: 'bf16-true'` mean."""
 PER_SECOND = {"s": 1, "ms": 1000, "us": 1_000_000, "per_s": 1, "clock": 1}
@@ -60,8 +62,9 @@ class Kind:
     step: the pattern of a line that times a step, for `throughline bench --timing NAME`. Its named groups are `step`;
     one of `s`, `ms` and `us` (the time), `per_s` (a throughput: rate_of says whether of the job or of one device) and
     `clock` (the time of day, in an import as seconds); and perhaps `loss`. line: the pattern of the lines that an
-    import reads, if it is another. It may also have the groups `epoch`, and `dropped`, not empty if the line does not
-    count.
+    import reads, if it is another. It may also have the groups `epoch`; `samples`, those of a step of this line; and
+    `dropped`, not empty if the line does not count. If several ranks print a step, its first line counts, and in a
+    log of mpirun all of them.
     end: the pattern of the figure at the end, with `per_s`, or `amount` and `s`. A log without it is cut off.
     first_line: that of each run's first line, if a file may hold several. unless: that of a kind which reads such logs.
 
@@ -113,19 +116,21 @@ def read(kind: Kind, log: Log) -> list[Fields]:
 
 def _run(kind: Kind, log: Log) -> Fields:
     pattern = kind.line or kind.step
+    facts = {key: fact_of(key, getattr(kind, key), log) for key in ("framework", *FACTS)}
     lines = list(re.finditer(pattern, log.text)) if pattern else []
-    if any(_place(later) < _place(earlier) for earlier, later in pairwise(lines)):
-        raise Unusable("mixed", "its steps begin again: it holds several runs; give each a file of its own")
+    if "(?P<step>" in pattern:
+        lines = _in_order(lines, facts["devices"], every=log.ranks > 0)
     ends = [_figure(match) for match in re.finditer(kind.end, log.text)] if kind.end else []
     if kind.end and not ends:
         raise Unusable("cut_off", f"it breaks off after {len(lines)} lines: the figure at its end is missing")
-    facts = {key: fact_of(key, getattr(kind, key), log) for key in ("framework", *FACTS)}
     rule = kind.rule if isinstance(kind.rule, Rule) else kind.rule(log, lines, facts)
     average = rule.average or (only if rule.at_end else fmean)
-    value, unit, words = average(ends if rule.at_end else _counting(rule, lines)), kind.unit, rule.words
+    value, unit, words = average(ends if rule.at_end else _counting(rule, lines, _figure)), kind.unit, rule.words
     if not rule.at_end and "(?P<per_s>" not in pattern:
         batch, devices = facts["batch_size_per_device"], facts["devices"]
-        per_step = count(kind.per_step, log) or (batch and devices and batch * devices)
+        per_step: float | None = count(kind.per_step, log) or (batch and devices and batch * devices)
+        if lines and all(line.groupdict().get("samples") for line in lines):
+            per_step = fmean(_counting(rule, lines, lambda line: number(line["samples"])))
         if not (per_step or kind.or_steps):
             raise Unusable("broken", "it prints times alone, and not how many samples a step has")
         value = (per_step or 1) / value
@@ -138,6 +143,21 @@ def _run(kind: Kind, log: Log) -> Fields:
             raise Unusable("broken", "its figures are of one device, and it does not say how many there were")
         unit, words = "tokens/s/device", words.partition(", times")[0]
     return {"value": value, "unit": unit, "rule": words, **facts}
+
+
+def _in_order(lines: Lines, devices: int | None, every: bool) -> Lines:
+    """Return the lines in the order of their steps: every line, or the first of each step.
+
+    Several ranks may print, and one of them late. Then the first step is there several times before the second. Raise
+    Unusable if the log holds several runs.
+    """
+    places = [_place(line) for line in lines]
+    printed = next((at for at, place in enumerate(places) if place != places[0]), len(places))
+    most = min(devices or len(places), 2 * printed - 1)
+    if places != sorted(places) and max(Counter(places).values()) > most:
+        raise Unusable("mixed", "its steps begin again: it holds several runs; give each a file of its own")
+    ordered = sorted(lines, key=_place)
+    return ordered if every else [next(group) for _, group in groupby(ordered, key=_place)]
 
 
 def _place(line: re.Match[str]) -> int:
@@ -155,9 +175,9 @@ def _figure(line: re.Match[str]) -> float:
     return figure / PER_SECOND[unit]
 
 
-def _counting(rule: Rule, lines: Lines) -> Sequence[float]:
-    """Return the times or rates of the lines that count. Raise Unusable if the log is too short."""
-    figures = [(_place(line), _figure(line)) for line in lines if not line.groupdict().get("dropped")]
+def _counting(rule: Rule, lines: Lines, of_line: Callable[[re.Match[str]], float]) -> Sequence[float]:
+    """Return the times, rates or samples of the lines that count. Raise Unusable if the log is too short."""
+    figures = [(_place(line), of_line(line)) for line in lines if not line.groupdict().get("dropped")]
     if rule.at:
         if missing := [step for step in rule.at if step not in dict(figures)]:
             last = _place(lines[-1])

@@ -9,7 +9,14 @@ from typing import Literal
 Outcome = Literal["ok", "foreign", "cut_off", "mixed", "broken", "binary", "too_large"]
 
 # The mark that mpirun adds to each line (`Thu Dec 17 15:05:20 2020[1,0]<stdout>:`), at its start or in its middle.
-MPIRUN = re.compile(r"(?:\w{3} \w{3} +\d{1,2} [\d:]{8} \d{4})?\[1,(\d+)\]<std(?:out|err)>:")
+MPIRUN = re.compile(r"(?:\w{3} \w{3} +\d{1,2} [\d:]{8} \d{4})?\[(?:[\w.-]+@)?\d+,(\d+)\]<std(?:out|err)>:")
+LAUNCHERS = (
+    re.compile(r"(?m)^ *\d+: "),  # srun -l
+    re.compile(r"(?m)^[a-z][\w-]*[\d.][\w.-]* \d+: "),  # mpiexec of PBS and PALS: the host and the rank
+    re.compile(r"(?m)^\[\d+\] "),  # mpirun -l of MPICH and Intel
+)
+"""What a launcher writes before each line. A log may have such lines without a launcher, but not most of them."""
+TORCHRUN = re.compile(r"(?m)^\[(?:default|rank|trainer|worker)\d+\]:")
 COLOURS = re.compile(r"\[\d{1,3}(?:;\d+)*m")  # the rest of a colour code without its escape character
 NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 
@@ -56,9 +63,14 @@ class Log:
 
 
 def plain(text: str) -> str:
-    """Return a log's text without the marks of mpirun and without colours, which the patterns of kinds do not have."""
-    unmarked = MPIRUN.sub("", text) if "]<std" in text else text
-    return COLOURS.sub("", unmarked.replace("\x1b", "")).replace("\r", "\n")
+    """Return a log's text without colours and without what launchers add, which the patterns of kinds do not have."""
+    text = MPIRUN.sub("", text) if "]<std" in text else text
+    text = COLOURS.sub("", text.replace("\x1b", "")).replace("\r", "\n")
+    lines = len(re.findall(r"(?m)^.*\S", text))
+    for launcher in LAUNCHERS:
+        if 2 * len(launcher.findall(text)) > lines:
+            text = launcher.sub("", text)
+    return TORCHRUN.sub("", text)
 
 
 def number(text: str) -> float:

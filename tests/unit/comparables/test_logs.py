@@ -190,6 +190,64 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
 }
 
 
+TITAN_90 = "step: 90  loss:  8.0  memory: 30.00GiB(38.00%)  tps: 5,762"
+TITAN_LATE = re.sub(r"(?m)^\[rank\d\]:", "", TORCHTITAN)
+TITAN_SHORT = "".join(
+    f"[titan] step: {i}  loss: 8.0  memory: 30.00GiB(38.00%)  tps: {tps}\n"
+    for i, tps in ((1, 1), (50, 300), (100, 600))
+)
+TITAN_MESH = (
+    "[titan] CUDA capacity: NVIDIA H200 with 139.81GiB memory\n[titan] MXFP8 grouped GEMM training active\n[titan] "
+    "Building device mesh with parallelism: pp=1, dp_replicate=2, dp_shard=8, cp=1, tp=4, ep=8, etp=1\n"
+)
+GROWING = MEGATRON.rpartition(" iteration")[0] + MEGATRON[MEGATRON.index(" iteration      300") :].replace(
+    "600.0", "1200.0"
+).replace("batch size:    64", "batch size:   256")
+
+
+def prefixed(prefix: str, text: str = MEGATRON) -> str:
+    return "".join(f"{prefix}{line}" for line in text.splitlines(keepends=True))
+
+
+VARIANTS: dict[str, tuple[str, float, tuple[Any, ...]]] = {
+    # What the same programs print otherwise: the text, the value, and (model, precision, batch per device, devices)
+    "validation beside training": (
+        TORCHTITAN + f"[titan] validate {TITAN_90.replace('5,762', '9')}\n", 8 * 5762.0, ("llama3 8B", None, None, 8)
+    ),
+    "ranks without prefixes, one of them late": (
+        TITAN_LATE + TITAN_LATE.splitlines()[-2].replace("100", " 90") + "\n", 8 * 5762.0, ("llama3 8B", None, None, 8)
+    ),
+    "other lines than that of step 90, a new mesh": (TITAN_MESH + TITAN_SHORT, 64 * 400.0, (None, "fp8", None, 64)),
+    "a global batch that grows": (GROWING, (64 + 256) / (0.4 + 1.2), ("gpt-1024x24", "fp16", 4, 8)),
+    "fp8 among the arguments": ("  fp8 ............. hybrid\n" + MEGATRON, 128.0, ("gpt-1024x24", "fp8", 4, 8)),
+    "no fp8 among the arguments": ("  fp8 ............. None\n" + MEGATRON, 128.0, ("gpt-1024x24", "fp16", 4, 8)),
+    "lines without a blank": (MEGATRON.replace("\n iteration", "\niteration"), 128.0, ("gpt-1024x24", "fp16", 4, 8)),
+    **{
+        f"lines of {launcher}": (prefixed(prefix), 128.0, ("gpt-1024x24", "fp16", 4, 8))
+        for launcher, prefix in {
+            "srun": "7: ", "mpirun": "[prte-1@1,7]<stdout>:", "torchrun": "[default0]:", "MPICH": "[3] ",
+            "PBS": "x3001c0s1b0n0.hsn.example 3: ", "srun and torchrun": " 3: [rank0]:",
+        }.items()
+    },
+    "a state that was resumed": (
+        TRAINER.replace("]}", ', {"step": 512, "train_runtime": 100.0, "train_samples_per_second": 80.0}]}'),
+        40.0, (None, None, 8, None),
+    ),
+    "a console that was resumed": (
+        "  Total optimization steps = 1,000\n  Continuing training from global step 750\n" + TRAINER_PRINTS,
+        11.43 / 4, (None, None, None, None),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_other_forms_of_a_log_have_the_right_figure(name: str, tmp_path: Path) -> None:
+    text, value, facts = VARIANTS[name]
+    run = run_of(tmp_path / "log", text=text)
+    assert (run.status, facts_of(run)) == ("ok", facts), run.reason
+    assert run.value == pytest.approx(value)
+
+
 def run_of(path: Path, name: str | None = None, text: str | None = None) -> records.ImportedRun:
     """Return the only run of a file, with this text if it is not there."""
     if text is not None:
@@ -229,7 +287,7 @@ def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.M
 TIMED = {
     "nanogpt": (NANOGPT, {"step": "0", "loss": "10.0", "ms": "9999.00"}),
     "torchtitan": (TORCHTITAN, {"step": "10", "loss": "8.0", "per_s": "1"}),
-    "megatron-lm": (MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0"}),
+    "megatron-lm": (MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0", "samples": "64"}),
     "deepspeed": (DEEPSPEED, {"step": "10", "per_s": "1.0"}),
     "litgpt": (LITGPT, {"step": "1", "loss": "10.958", "ms": "100.00"}),
     "ngc-pytorch": (BERT_TORCH, {"step": "7", "loss": "8.0078125", "clock": "10:00:00.123456"}),
@@ -283,6 +341,8 @@ BAD: dict[str, tuple[bytes | str, str]] = {
     "backwards": (ONEFLOW.replace(str(CLOCK + 50), str(CLOCK - 50)), "broken OneFlow: the times of day"),
     "two_kinds": (BERT_TORCH + MEGATRON, "mixed it holds lines of"),
     "runs": (PADDLE + PADDLE, "mixed PaddlePaddle: its steps begin again"),
+    "ranks_twice": (TITAN_LATE * 2, "mixed torchtitan: its steps begin again"),
+    "no_steps_since": (TRAINER + TRAINER, "mixed Hugging Face Trainer: it was resumed at step 256"),
     "ends": (BERT_TORCH + BERT_TORCH.replace("250.5", "260.5"), "mixed NGC PyTorch: it ends 2 runs"),
     "binary": (os.urandom(4096), "binary it is no text"),
     "empty": ("", "foreign it is empty"),
@@ -308,7 +368,7 @@ def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
     assert {name: why[: len(expected[name])] for name, why in bad.items()} == expected
     assert [run.file for run in read.read] == ["damaged.log", "two.log", "two.log"]
     assert [row.origin for row in read.results().values()] == ["imported"] * 3
-    assert "2 of 33 files are read; 3 foreign" in imports.outcome(read)
+    assert "2 of 35 files are read; 3 foreign" in imports.outcome(read)
 
 
 def test_no_folder_and_an_empty_one_are_errors(tmp_path: Path) -> None:
