@@ -16,10 +16,10 @@ from throughline.archive.results import Key, Results
 from throughline.files import UserError
 from throughline.records.compared import Compared, ComparedArchive, ComparedCell, Difference
 from throughline.report.analysis import judged_pairs, machines
-from throughline.report.analysis.asked_pairs import untested
 from throughline.report.analysis.cells import Cell, in_rounds
 from throughline.report.analysis.comparison import Pair
 from throughline.report.analysis.differences import between, flat, short
+from throughline.report.analysis.judged_pairs import untested
 from throughline.spec import values
 from throughline.study.result_sections import Price
 

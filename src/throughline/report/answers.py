@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from throughline import statistics
 from throughline.numbers import percent, reading, span
-from throughline.report.analysis import advice, asked_pairs, comparison, differences, goals, judged_pairs, leader
-from throughline.report.analysis.asked_pairs import untested
+from throughline.report.analysis import advice, comparison, differences, goals, judged_pairs, leader
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import Cell
+from throughline.report.analysis.judged_pairs import untested
 from throughline.report.topic import Scope
 from throughline.report.topics import hardware, step_breakdown
 from throughline.spec.program import DECIDES
@@ -55,7 +55,7 @@ def headline(scope: Scope) -> str:
 
     No framework is called the fastest that the verdicts do not find faster than all others.
     """
-    best, highest = scope.best, asked_pairs.fastest(scope.groups)
+    best, highest = scope.best, judged_pairs.fastest(scope.groups)
     if best is None:
         reasons = ", ".join(dict.fromkeys(f"{cell.framework} {cell.doubt}" for cell in scope.measured))
         return (
@@ -83,9 +83,9 @@ def headline(scope: Scope) -> str:
 
 def _doubts(scope: Scope, best: Cell) -> list[str]:
     """Return which frameworks the highest median does not beat. Frameworks that are barred are no rivals."""
-    others = [other for other in asked_pairs.best_of_others(scope.groups, best) if not other.barred]
+    others = [other for other in judged_pairs.best_of_others(scope.groups, best) if not other.barred]
     open_ = leader.not_beaten(best, others, scope.pairs, beyond_runs=False)
-    without = [name for name in asked_pairs.without_figure(scope.groups, best) if name not in open_]
+    without = [name for name in judged_pairs.without_figure(scope.groups, best) if name not in open_]
     doubts = {
         f"no comparison finds {best.framework} faster than": open_,
         f"there is no figure on {best.topology} ({best.group.precision}) of": without,

@@ -22,7 +22,7 @@ from report_fixture import (
 )
 from throughline import ratios
 from throughline.report import answers
-from throughline.report.analysis import asked_pairs, cells, differences, judged_pairs, summary
+from throughline.report.analysis import cells, differences, judged_pairs, summary
 from throughline.report.analysis.comparison import Comparison, Floor
 from throughline.report.render import page, table_files, tables
 from throughline.report.topic import Scope
@@ -212,7 +212,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
     both = checked(both, **{"torch": "equal", "mxnet-horovod": "different"})
     groups = cells.groups([both, derived])
     for here in (groups[:1], groups[1:]):
-        best = asked_pairs.fastest(here)
+        best = judged_pairs.fastest(here)
         assert best and best.framework == "torch" and answers.headline(Scope(here)).startswith("torch trains")
         (pair,) = judged_pairs.judge(here, groups)
         assert (pair.what, pair.verdict) == ("mxnet-horovod (unequal) over torch", "not comparable")
@@ -220,7 +220,7 @@ def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
         value = "best value, samples for 1 CNY: torch 1n1g"
         assert cost and next(note for note in cost.notes if "best value" in note).startswith(value)
     alone = both.model_copy(update={"frameworks": {"mxnet-horovod": both.frameworks["mxnet-horovod"]}})
-    assert asked_pairs.fastest(cells.groups([alone])) is None
+    assert judged_pairs.fastest(cells.groups([alone])) is None
     assert answers.headline(scoped(alone)).startswith("No figure is shown here: mxnet-horovod does not compute")
 
 

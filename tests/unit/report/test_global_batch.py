@@ -13,7 +13,7 @@ from throughline.archive import compare
 from throughline.files import UserError
 from throughline.records import Summary, read_summary
 from throughline.report.analysis import differences, our_results, titles
-from throughline.report.topics import global_batch, write_tables
+from throughline.report.topics import throughput, write_tables
 from throughline.spec import StepSize
 from throughline.study import runs
 from throughline.study.config import load
@@ -63,7 +63,7 @@ def test_all_batches_are_one_table_with_the_runs_without_accumulation_beside_it(
     ]
     text = (tmp_path / "tables/global_batch.md").read_text(encoding="utf-8")
     assert "fp32, batch 32 (samples/s) | fp32, batch 48 (samples/s) | fp16, batch 96 (samples/s) |" in text
-    assert global_batch.table(scoped(*alone, *found, *other)) is None
+    assert throughput.by_batch(scoped(*alone, *found, *other)) is None
 
 
 def test_another_machine_with_a_constant_accumulation_differs_in_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import report_fixture
 from throughline.records import Summary
 from throughline.report.analysis import cells, summary
 from throughline.report.topic import Scope
-from throughline.report.topics import network, write_tables
+from throughline.report.topics import step_breakdown, write_tables
 
 ALONE = {"messages": 18, "bytes_per_step": 1_023_000_000, "seconds": 0.033, "reason": None}
 
@@ -35,10 +35,10 @@ def without(tmp_path: Path) -> list[cells.Group]:
 
 def test_what_the_network_explains(tmp_path: Path, without: list[cells.Group]) -> None:
     groups = cells.groups([measured(tmp_path, "bert", 154, ALONE)])
-    (one,) = network.exchanges(groups, without)
+    (one,) = step_breakdown.exchanges(groups, without)
     assert (one.algorithm_gb_per_s, one.bus_gb_per_s) == pytest.approx((31.0, 46.5)), "1.5 times, of four replicas"
     assert (one.communication_s, one.explained_s) == pytest.approx((0.04, 0.033))
-    (alone,) = network.exchanges(groups, [])
+    (alone,) = step_breakdown.exchanges(groups, [])
     assert alone.explained_s is None
     write_tables(Scope(groups, without), tmp_path / "tables")
     with (tmp_path / "tables/network.csv").open(encoding="utf-8", newline="") as stream:
@@ -46,13 +46,13 @@ def test_what_the_network_explains(tmp_path: Path, without: list[cells.Group]) -
     assert (row["messages"], row["bytes_per_step"], row["alone_s"]) == ("18", "1023000000", "0.033")
     assert float(row["communication_s"]) == pytest.approx(0.04) and float(row["bus_gb_per_s"]) == pytest.approx(46.5)
     slow = cells.groups([measured(tmp_path / "slow", "bert", 154, {**ALONE, "seconds": 0.06})])
-    assert network.exchanges(slow, without)[0].explained_s == pytest.approx(0.04), "the step hides the rest"
+    assert step_breakdown.exchanges(slow, without)[0].explained_s == pytest.approx(0.04), "the step hides the rest"
 
 
 def test_a_reason_stands_for_the_figures_and_nothing_for_runs_that_were_not_asked(tmp_path: Path) -> None:
     unknown = {**dict.fromkeys(ALONE), "reason": "not here"}
     groups = cells.groups([measured(tmp_path, "bert", 154, unknown)])
-    table = network.table(Scope(groups, groups))
+    table = step_breakdown.network(Scope(groups, groups))
     assert table and table.lines[0].entries[4].reason == "not here"
     before = cells.groups([measured(tmp_path, "early", 154, None)])
-    assert network.table(Scope(before, before)) is None
+    assert step_breakdown.network(Scope(before, before)) is None

@@ -17,10 +17,8 @@ from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.render.tables import PAGE
 from throughline.report.topic import Scope
-from throughline.report.topics import layers_alone as parts_topic
 from throughline.report.topics import write_plots, write_tables
-from throughline.report.topics.layers_alone import parts
-from throughline.report.topics.single_calls import best, device, reached, rooflines
+from throughline.report.topics.single_calls import beside_layers, best, device, parts, reached, rooflines
 from throughline.study.runs import read_spec
 
 A100 = {"kind": "cuda", "name": "A100-SXM4-80GB", "count": 1, "fp16_native": True}
@@ -140,7 +138,7 @@ def test_a_step_beside_its_layers(groups: list[cells.Group], tmp_path: Path) -> 
     (cell,) = group.measured
     assert cell.record.work and cell.record.work.flops_per_s
     assert one.share == pytest.approx(cell.record.work.flops_per_s / 136e12)
-    shown = parts_topic.table(Scope([group], groups))
+    shown = beside_layers(Scope([group], groups))
     page_form = shown and shown.in_form(PAGE)
     assert page_form
     (row,) = table_files.printed(page_form)[1]

@@ -7,10 +7,9 @@ from throughline import ratios, statistics
 from throughline.ratios import SURE
 from throughline.records import Cost
 from throughline.report.analysis import advice
-from throughline.report.analysis.asked_pairs import best_of_others, fastest, without_figure
 from throughline.report.analysis.cells import Cell, Group, in_rounds
 from throughline.report.analysis.comparison import Pair
-from throughline.report.analysis.judged_pairs import floor_of, noise_of
+from throughline.report.analysis.judged_pairs import best_of_others, fastest, floor_of, noise_of, without_figure
 
 
 def leader(groups: Sequence[Group], pairs: Sequence[Pair]) -> Cell | None:

@@ -1,21 +1,37 @@
 """results/compare.json as the page and the tables show it: our results beside those of archives and folders.
 
-There are a table over all machines, one for the cells of each archive, and one for each acceptance.
+There are a table over all machines, one for the cells of each archive, and one for each acceptance. More than two
+archives are a history: a line for each measurement, and one plot of all cells.
 """
 
+import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
+from matplotlib.figure import Figure as Plot
+from matplotlib.ticker import FuncFormatter
 
 from throughline import __version__, ratios, statistics
 from throughline.numbers import percent, reading, span
 from throughline.records import read_compared
 from throughline.records.acceptance import name_of
-from throughline.records.compared import Compared, ComparedAcceptance, ComparedArchive, Difference, MachineCell
-from throughline.report.render import history, table_files
+from throughline.records.compared import (
+    Compared,
+    ComparedAcceptance,
+    ComparedArchive,
+    ComparedCell,
+    ComparedKind,
+    Difference,
+    MachineCell,
+)
+from throughline.report.render import plots, table_files, tables
+from throughline.report.render.plots import PAGE as PAGE_THEME
+from throughline.report.render.plots import Theme
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, interval
 from throughline.report.topic import Topic
 
@@ -98,7 +114,7 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
     if compared.machines:
         yield _over_machines(compared.machines)
     if len(compared.archives) > 2:
-        yield history.section(compared)
+        yield history(compared)
         return
     for number, archive in enumerate(compared.archives, start=1):
         if archive.cells:
@@ -114,13 +130,14 @@ def sections(compared: Compared) -> Iterator[dict[str, Any]]:
 
 def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
     """Say what came out, what differs between the two sides, and what only one side has."""
-    yield f"{history.outcome(archive)}."
+    yield f"{outcome(archive)}."
     days = "how far apart is not known" if archive.days_apart is None else f"{archive.days_apart:,.2f} days apart"
     began = f"{archive.started or NOT_KNOWN} there, from {compared.started or NOT_KNOWN} here"
     yield f"Measured from {began}: {archive.together or days}."
     if archive.version:
         yield f"Version {archive.version} of Throughline made {archive.name}; version {__version__} compares."
-    yield _differing(archive.differs)
+    nothing = "nothing that the records state"
+    yield f"What differs in every cell, what matters most first: {_differing(archive.differs) or nothing}."
     yield from _only(archive.only_here, archive.only_there, archive.failed)
     yield from (f"Left out: {text}." for text in archive.unreadable)
     yield (
@@ -130,11 +147,9 @@ def remarks(compared: Compared, archive: ComparedArchive) -> Iterator[str]:
 
 
 def _differing(differs: Sequence[Difference]) -> str:
-    if not differs:
-        return "Nothing that the records state differs in every cell."
+    """Return the first differences, and how many more there are."""
     more = [f"{len(differs) - NAMED} more (results/compare.json)"] if len(differs) > NAMED else []
-    named = "; ".join([*map(str, differs[:NAMED]), *more])
-    return f"What differs in every cell, what matters most first: {named}."
+    return "; ".join([*map(str, differs[:NAMED]), *more])
 
 
 def _only(here: Sequence[str], there: Sequence[str], failed: Mapping[str, str]) -> Iterator[str]:
@@ -165,7 +180,8 @@ def _of_acceptance(acceptance: ComparedAcceptance) -> Iterator[str]:
             "Which node here is which node there is not known: the numbers are of another cluster, of another "
             "results/acceptance.local.json, or of simulated nodes. So no places are named."
         )
-    yield _differing(acceptance.differs)
+    if acceptance.differs:
+        yield f"What differs, what matters most first: {_differing(acceptance.differs)}."
     yield from _only(acceptance.only_here, acceptance.only_there, {})
     yield (
         "The test is a t-test on the logarithms of the places' medians: paired, if both acceptances call the same "
@@ -250,3 +266,109 @@ def _over_machines(cells: Sequence[MachineCell]) -> dict[str, Any]:
     reasons = {cell.benchmark: why for cell in cells if (why := cell.reasons.get("best_value"))}
     notes = (f"{benchmark}: no best value, because {why}." for benchmark, why in reasons.items())
     return _section(Topic("machines", "All machines", intro), table, notes)
+
+
+LINES, TICKS = 10, 3
+"""The most lines of the plot, and named measurements on its axis."""
+SHORT = 14
+"""How many characters of an archive's name stand on the axis."""
+HERE = "here"
+HISTORY = (
+    "Each cell over time, from all archives and the present results. The table says in what each measurement differs "
+    "from the present one. The plot shows how far the median of each cell is from its first measurement. A bar reaches "
+    "from the slowest to the fastest repeat."
+)
+Timeline = Mapping[str, str]
+"""Maps each measurement, oldest first, to the day when it began."""
+Histories = Mapping[str, Mapping[str, Sequence[float]]]
+"""The repeats of each cell, by measurement, oldest first."""
+
+
+def history(compared: Compared) -> dict[str, Any]:
+    """Return the history as the page prints it."""
+    dates = timeline(compared)
+    every = histories(compared, dates)
+
+    def largest_change(name: str) -> float:
+        medians = [statistics.median(repeats) or math.nan for repeats in every[name].values()]
+        return math.log(max(medians) / min(medians))
+
+    shown = {name: every[name] for name in sorted(every, key=largest_change, reverse=True)[:LINES]}
+    remarks = [f"{archive.name}: {text}." for archive in compared.archives for text in archive.unreadable]
+    if len(every) > LINES:
+        remarks.append(f"The plot has the {LINES} of {len(every)} cells that changed most.")
+    remarks.append("results/tables/compare.csv has every cell of every archive, with ratio, interval and verdict.")
+    archives = {archive.name: archive for archive in compared.archives}
+    table = tables.texts([_row(name, day, archives.get(name)) for name, day in dates.items()])
+    drawn = plots.inline(draw(shown, dates, PAGE_THEME), "history", "Over time")
+    return {"topic": Topic("history", "Over time", HISTORY), "table": table, "plots": [drawn], "remarks": remarks}
+
+
+def _row(name: str, day: str, archive: ComparedArchive | None) -> dict[str, str]:
+    return {
+        "measurement": name,
+        "began": day,
+        "the present results are": outcome(archive) if archive else "",
+        "version": (archive and archive.version) or "",
+        "what differs": _differing(archive.differs) if archive else "",
+    }
+
+
+def timeline(compared: Compared) -> Timeline:
+    """Return the measurements and the days when they began, oldest first."""
+    accepted = [archive.acceptance for archive in compared.archives if archive.acceptance]
+    now = compared.started or next((one.started_here for one in accepted if one.started_here), "9")
+    started = {
+        archive.name: archive.started or (archive.acceptance and archive.acceptance.started) or ""
+        for archive in compared.archives
+    }
+    every = sorted([*started.items(), (HERE, now)], key=lambda item: (item[1], item[0] == HERE))
+    return {name: _day(time) for name, time in every}
+
+
+def _day(time: str) -> str:
+    try:
+        return datetime.fromisoformat(time).strftime("%Y-%m-%d")
+    except ValueError:
+        return "date not known"
+
+
+def histories(compared: Compared, dates: Timeline) -> Histories:
+    """Return the repeats of every cell of the present results, and of each kind of measurement of acceptances."""
+    found: dict[str, dict[str, Sequence[float]]] = {}
+    for archive in compared.archives:
+        both: list[ComparedCell | ComparedKind] = [*archive.cells]
+        for one in [*both, *(archive.acceptance.kinds if archive.acceptance else [])]:
+            found.setdefault(one.name, {HERE: one.ours})[archive.name] = one.theirs
+    return {name: {at: repeats[at] for at in dates if at in repeats} for name, repeats in found.items()}
+
+
+def draw(shown: Histories, dates: Timeline, theme: Theme) -> Plot:
+    """Draw how far the median of each cell is from that of its first measurement, in per cent."""
+    figure, axes = plots.blank(theme, "Change since the first measurement", "")
+    axes.set_xlabel("")
+    axes.axhline(0, color=theme.muted, lw=0.8, zorder=1)
+    shared = set.intersection(*(set(name.split()) for name in shown)) if len(shown) > 1 else set()
+    names, labels = list(dates), []
+    for index, (name, looks) in enumerate(shown.items()):
+        colour, marker = theme.colour(index), theme.marker(index)
+        at = [names.index(look) + 0.03 * (index - (len(shown) - 1) / 2) for look in looks]  # no line hides another
+        ends = [(min(repeats), statistics.median(repeats) or math.nan, max(repeats)) for repeats in looks.values()]
+        low, middle, high = ([100 * (v / ends[0][1] - 1) for v in values] for values in zip(*ends, strict=True))
+        axes.plot(at, middle, marker=marker, ls=plots.dashes(marker), color=colour, ms=5, lw=1.4, zorder=3)
+        axes.vlines(at, low, high, color=colour, lw=1.0, alpha=0.6, zorder=2)
+        short = " ".join(word for word in name.split() if word not in shared) or name
+        labels.append((at[-1], middle[-1], short, f"{middle[-1]:+.1f} %", colour, marker))
+    axes.set_ylim(axes.get_ylim())
+    axes.set_xlim(-0.4, len(names) - 0.6)
+    ticks = range(len(names) - 1, -1, -math.ceil(len(names) / TICKS))
+    short_names = [name if len(name) <= SHORT else f"{name[: SHORT - 3]}..." for name in names]
+    axes.set_xticks(ticks, [f"{short_names[at]}\n{dates[names[at]]}" for at in ticks])
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+.4g} %" if value else "0 %"))
+    return plots.finish(figure, axes, labels, theme, "")
+
+
+def outcome(archive: ComparedArchive) -> str:
+    """Return how many cells have each verdict."""
+    counted = Counter(cell.words for cell in archive.cells)
+    return ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common()) or "no cell in common"

@@ -1,16 +1,21 @@
-"""Throughput, the primary figure: the results on the page, tables as DLPerf prints them, and plots over devices."""
+"""Throughput, the primary figure: the results on the page, tables as DLPerf prints them, and plots over devices.
+
+Two more tables have all batches of a block with one global batch, and throughput in other units beside the additional
+figures that a workload declares.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from operator import attrgetter
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Plot
 from matplotlib.transforms import offset_copy
 
 from throughline.numbers import percent, reading
-from throughline.records import PredictedSeries
+from throughline.records import Figure, PredictedSeries
 from throughline.report.analysis.baseline import ONE_DEVICE
 from throughline.report.analysis.cells import STATUS_LABELS, STATUS_MEANINGS, Cell, Group
 from throughline.report.analysis.notes import not_compiled, notes
@@ -18,10 +23,11 @@ from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.cell_columns import Link
 from throughline.report.render.plots import MEASURED, Series, Theme
-from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Line, Table, in_csv
+from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import numerical_equivalence
-from throughline.spec import Topology
+from throughline.spec import Topology, job
+from throughline.study import runs
 
 
 def results(group: Group, link: Link) -> Table:
@@ -120,13 +126,9 @@ def csv(scope: Scope) -> Table:
         in_csv("speedup_at_most", lambda cell: cell.record.speedup_range and cell.record.speedup_range[1]),
         Column("repeats_left_out", read=lambda cell: sum(len(p.repeats) for p in cell.record.left_out), whole=True),
         in_csv("reasons", lambda cell: "; ".join(cell.record.reasons)),
-        *(in_csv(f"median_{unit.replace('/', '_per_')}", partial(_in_unit, unit)) for unit in units),
+        *(in_csv(f"median_{unit.replace('/', '_per_')}", partial(_speed, unit, False)) for unit in units),
     ]
     return Table.of(scope.cells, columns, forms=(CSV,), of_cells=True)
-
-
-def _in_unit(unit: str, cell: Cell) -> float | None:
-    return cell.record.other_units.get(unit)
 
 
 def drawings(scope: Scope) -> Iterator[Drawing]:
@@ -235,3 +237,100 @@ TOPIC = Topic(
     drawings=drawings,
     notes=lambda _, group: [*notes(group), *not_compiled(group)],
 )
+
+
+def by_batch(scope: Scope) -> Table | None:
+    """Return all batches of a block with a global batch: a line for each topology, a column for each batch.
+
+    Studies with a global batch print their figures like this. The runs without accumulation of a block that is
+    otherwise the same stand beside them. None for a block without a global batch, or with a single batch.
+    """
+    own = {group.name: group for group in scope.groups if group.summary.global_batch}
+    if len(own) < 2:
+        return None
+    others = (group for group in scope.everything if group.name in own)
+    without = [group for group in others if runs.without_accumulation(own[group.name].summary, group.summary)]
+    steps = dict.fromkeys(map(_step, [*own.values(), *without]))
+    lines: dict[tuple[Any, ...], dict[str, Cell]] = {}
+    for cell in (cell for group in [*own.values(), *without] for cell in group.cells):
+        key = cell.shown, [*steps].index(_step(cell.group)), cell.topology.world, cell.topology
+        lines.setdefault(key, {})[cell.group.name] = cell
+    columns = [
+        Column("framework", "framework", read=lambda cells: _any(cells).shown, names=True),
+        Column("topology", "topology", read=lambda cells: str(_any(cells).topology)),
+        Column("devices", "devices", read=lambda cells: _any(cells).topology.world, whole=True),
+        Column("step", "step", read=lambda cells: _step(_any(cells).group)),
+        *map(_column, own.values()),
+    ]
+    return Table.of([lines[key] for key in sorted(lines)], columns)
+
+
+def _any(cells: dict[str, Cell]) -> Cell:
+    return next(iter(cells.values()))
+
+
+def _step(group: Group) -> str:
+    samples = group.summary.global_batch
+    return f"{samples:,} samples" if samples else "no accumulation"
+
+
+def _column(group: Group) -> Column:
+    """Return the column of one batch and precision."""
+
+    def read(cells: dict[str, Cell]) -> Entry:
+        cell = cells.get(group.name)
+        if cell is None:
+            return Entry(reason="not asked for")
+        if not cell.ok:
+            return Entry.outcome(cell)
+        return Entry(reading(cell.median), cell.median, f"{cell.size.gradient_accumulation:,} micro-batches")
+
+    key = f"{group.precision}_batch_{group.batch}_samples_per_s"
+    return Column(key, f"{group.precision}, batch {group.batch} ({group.unit})", read=read, by_value=True)
+
+
+ONE_BATCH = (
+    "Throughput of all batches and topologies. Every step takes the same samples, so the number of micro-batches "
+    "follows from batch and topology. Lines without accumulation are of a block that is otherwise the same."
+)
+GLOBAL_BATCH = Topic("global_batch", "One global batch", ONE_BATCH, order=15, table=by_batch)
+
+
+def _key(figure: Figure) -> tuple[str, object, str]:
+    """Return the name, the size and the unit of a figure."""
+    return figure.name, figure.at, figure.unit
+
+
+def _value(key: tuple[str, object, str], cell: Cell) -> float | None:
+    """Return the median of one figure at one size."""
+    return next((figure.value for figure in cell.record.figures if _key(figure) == key), None)
+
+
+def other_figures(scope: Scope) -> Table | None:
+    """Return a row for each cell; None if no record has such a figure or another unit.
+
+    The figures of single calls have a topic of their own.
+    """
+    figures = [figure for cell in scope.cells if cell.group.trains for figure in cell.record.figures]
+    declared = {_key(figure): figure for figure in figures if figure.name not in job.FIGURES}
+    columns = []
+    for unit in dict.fromkeys(unit for cell in scope.cells for unit in cell.record.other_units):
+        name = unit.replace("/", "_per_")
+        columns += [
+            Column(name, unit, "median", partial(_speed, unit, False), reading),
+            Column(f"{name}_per_device", unit, "per device", partial(_speed, unit, True), reading),
+        ]
+    for key, figure in declared.items():
+        parts = [str(part) for part in (figure.name, figure.at, figure.unit) if part is not None]
+        size = [] if figure.at is None else [f"at {figure.at}"]
+        small = ", ".join([*size, figure.unit, f"{figure.better} is better"])
+        columns.append(Column("_".join(parts), figure.name, small, partial(_value, key), reading))
+    return Table.of_groups(scope.groups, columns) if columns else None
+
+
+def _speed(unit: str, per_device: bool, cell: Cell) -> float | None:
+    speed = cell.record.other_units.get(unit)
+    return speed / cell.topology.world if speed and per_device else speed
+
+
+FIGURES = Topic("figures", "Other figures", order=60, table=other_figures)
