@@ -341,3 +341,8 @@ def test_a_workload_without_a_reference_is_said_to_have_none(tmp_path: Path, mon
     records.write(records.Equivalence, result, tmp_path / "equivalence.json")
     comparison = records.read_equivalence(tmp_path / "equivalence.json").frameworks["torch"]["1n1g"]
     assert (comparison.verdict, comparison.reason) == ("unsupported", "its images are cut at random")
+
+
+def test_every_optimizer_that_a_check_can_use_has_a_tolerance() -> None:
+    """BERTAdam had none, and its check ended with a KeyError after all runs."""
+    assert set(updates.TOLERANCE) == set(equivalence.RATE)
