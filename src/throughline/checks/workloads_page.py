@@ -1,17 +1,17 @@
-"""Generate docs/workloads.md from the workloads, their keys, and what a numerical equivalence check covers.
+"""Generate docs/workloads.md from the workloads and their keys.
 
 `python -m throughline.checks.workloads_page` writes it. A test fails if it is out of date.
 """
 
 import ast
+import itertools
+import re
 import textwrap
 from pathlib import Path
 from typing import Any
 
-from throughline import workloads
-from throughline.checks import equivalence
+from throughline import frameworks, workloads
 from throughline.files import write_text
-from throughline.frameworks.description import FEATURES
 from throughline.frameworks.reference import table
 from throughline.numbers import scaled
 from throughline.spec import RunSpec
@@ -22,35 +22,18 @@ from throughline.study.runs import expand
 from throughline.workloads import Workload
 
 PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
-BY_FEATURE = {"clipping": "clip"}
-"""Map a feature to its option, if the option has another name."""
+COUNTED = ("flops", "bandwidth", "bytes")
+"""The conventions of a workload that the page has. A record has all of them (`work.convention`)."""
+LATENCY = "latency"
+"""The figure that every workload has that trains."""
 
-HEADER = f"""# Workloads
+HEADER = """# Workloads
 
-For those who choose what to train: each workload's models, keys, data, figures and equivalence
-checks. [frameworks.md](frameworks.md) says which framework has which feature, and
-[add-a-workload.md](add-a-workload.md) what a new workload needs. This page is generated from
-`src/throughline/workloads/` (`python -m throughline.checks.workloads_page`).
-
-A run of every workload measures throughput, memory, utilization, FLOPs and MFU
-([outputs.md](outputs.md)). Some workloads have figures of their own, which stand below.
-
-A benchmark has a
-[numerical equivalence check](method-numerical-equivalence.md#the-numerical-equivalence-check) if
-it compares frameworks, or if its options change how the model lies on its ranks. The check compares
-{equivalence.STEPS} steps in fp32 with a reference in double precision: the relative difference of a loss is at most
-{equivalence.TOLERANCE:.0e}. It compares {equivalence.LOWER_STEPS} steps in every other precision with the same
-framework in fp32. It can use these optimizers: {", ".join(equivalence.RATE)}.
-The row *equivalence check* of each workload names the precisions and options that the check takes
-from the measured runs as they are.
-
-| asked most | in short |
-|---|---|
-| Which models are there? | each section below names its models, and the keys that a benchmark takes |
-| Which framework trains them? | the rows *features in ...*; one page has them all ([more](frameworks.md)) |
-| Is there a language model of 2026? | any `config.json` of Hugging Face ([more](hugging-face.md)) |
-| And without a model? | `micro`, `layers` and `collectives` ([more](micro-benchmarks.md)) |
-| Can I add my own? | one folder, a preset and a test ([more](add-a-workload.md)) |
+What can be trained, with which keys. [frameworks.md](frameworks.md) says which framework has which
+feature of a workload, [hugging-face.md](hugging-face.md) how any `config.json` is trained, and
+[add-a-workload.md](add-a-workload.md) how to add your own. A model that is `unsupported` in a
+framework has a row *not in*. Every workload that trains has a latency ([method.md](method.md)). This
+page is generated (`python -m throughline.checks.workloads_page`).
 """
 
 
@@ -63,35 +46,40 @@ def _section(folder: str) -> str:
     models = [model for model, of_folder in workloads.models().items() if of_folder == folder]
     specs = [_default(model) for model in models]
     workload = workloads.of(models[0])
-    known_facts = workload.facts(None)
     parameters = specs[0].parameters
     units = [f"`{unit}/s` ({count(parameters):g} per sample by default)" for unit, count in workload.units.items()]
-    figures = [
-        f"{figure.name} ({figure.unit}, {figure.better} is better): {figure.description}" for figure in workload.figures
-    ]
+    own = [figure for figure in workload.figures if figure.name != LATENCY]
+    figures = [f"{figure.name} ({figure.unit}): {figure.description}" for figure in own]
+    convention = workload.convention(specs[0])
     facts = {
+        "models, with the FLOPs of a sample": _work(workload, specs),
+        "frameworks": ", ".join(f"`{name}`" for name in frameworks.NAMES if _trains(name, workload)),
+        **{f"not in {library}": reason for library, reason in workload.no_form.items()},
         "throughput": ", ".join([f"`{workload.unit}/s`", *units]),
         "data": _data(workload, parameters),
-        "figures of its own": "; ".join(figures) or "none",
-        "loss": _learns(workload) if workload.trains else "none: it trains nothing",
-        **{f"features in {library}": _words(features) for library, features in workload.libraries.items()},
-        **{f"not in {library}": reason for library, reason in workload.no_form.items()},
-        **{
-            f"equivalence check in {library}": workload.no_proof or _proven(features)
-            for library, features in workload.libraries.items()
-        },
-        **{name.replace("_", " "): text for name, text in workload.convention(specs[0]).items()},
+        **({"figures of its own": "; ".join(figures)} if figures else {}),
+        **({"figures of held-out data": ", ".join(map("`{}`".format, workload.held_out))} if workload.held_out else {}),
+        **({"loss": _learns(workload)} if workload.trains else {}),
+        **{name: convention[name] for name in COUNTED if name in convention},
     }
-    work = [[f"`{spec.model}`", _flops(workload, spec, known_facts)] for spec in specs]
-    return (
-        f"\n## {folder}\n\n{_docstring(folder, '__init__')}\n{of_workload(Benchmark.of(folder))}\n"
-        + table(["", "what"], [[name, text] for name, text in facts.items()])
-        + "\nFLOPs of one sample, with the conventions above and the default keys:\n\n"
-        + table(["model", "FLOPs per sample"], work)
-        + "".join(
-            f"\n{_docstring(folder, f'in_{library}', f'`in_{library}.py`: ')}\n" for library in workload.libraries
-        )
-    )
+    rows = [[name, text] for name, text in facts.items()]
+    keys = of_workload(Benchmark.of(folder))
+    return f"\n## {folder}\n\n{_docstring(folder)}\n\n{table(['', 'what'], rows)}\n{keys}"
+
+
+def _trains(framework: str, workload: Workload[Any]) -> bool:
+    """True if a framework has the workload. Only `torch` measures a workload that trains nothing."""
+    known = frameworks.of(framework)
+    return known.library in workload.libraries and (workload.trains or known.calls)
+
+
+def _work(workload: Workload[Any], specs: list[RunSpec[Any]]) -> str:
+    """Return the models, each with the FLOPs of a sample with the default keys, or with why there are none."""
+    facts = workload.facts(None)
+    counted = {spec.model: _flops(workload, spec, facts) for spec in specs}
+    if len(set(counted.values())) == 1 and len(counted) > 1:
+        return f"{', '.join(f'`{model}`' for model in counted)}: {next(iter(counted.values()))}"
+    return ", ".join(f"`{model}` {flops}" for model, flops in counted.items())
 
 
 def _default(model: str) -> RunSpec[Any]:
@@ -117,29 +105,16 @@ def _learns(workload: Workload[Any]) -> str:
     return f"a run of {workload.learns_from} timed steps or more on real data is invalid if its loss does not fall"
 
 
-def _words(features: frozenset[str]) -> str:
-    return ", ".join(words for key, words in FEATURES.items() if key in features)
-
-
-def _proven(features: frozenset[str]) -> str:
-    """Return the precisions and options that a check can use as they are measured, with these features."""
-    options = [BY_FEATURE.get(key, key) for key in FEATURES if key in features]
-    precisions = ["fp32", *(name for name, key in {"fp16": "amp", "bf16": "bf16"}.items() if key in features)]
-    named = *equivalence.AS_MEASURED, *equivalence.RARE
-    proven = ", ".join(f"`{name}`" for name in options if name in named)
-    return f"{', '.join(precisions)}; {proven}"
-
-
-def _docstring(folder: str, name: str, begin: str = "") -> str:
-    """Return the docstring of a workload's file, wrapped to the width of the page.
+def _docstring(folder: str) -> str:
+    """Return a workload's docstring up to its first formula, wrapped to the width of the page.
 
     The file is parsed and not imported, because its library may not be installed.
     """
-    source = (Path(workloads.__file__).parent / folder / f"{name}.py").read_text(encoding="utf-8")
-    paragraphs = (begin + (ast.get_docstring(ast.parse(source)) or "")).split("\n\n")
-    return "\n\n".join(
-        text if text.startswith(" ") else textwrap.fill(text, 98, break_on_hyphens=False) for text in paragraphs
-    )
+    source = (Path(workloads.__file__).parent / folder / "__init__.py").read_text(encoding="utf-8")
+    first, *others = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
+    plain = itertools.takewhile(lambda text: not text.startswith(" ") and not text.endswith(":"), others)
+    about = re.sub(r"[,;]\s+framework-neutral: .*", ".", first, flags=re.DOTALL)
+    return "\n\n".join(textwrap.fill(text, 98, break_on_hyphens=False) for text in (about, *plain))
 
 
 if __name__ == "__main__":

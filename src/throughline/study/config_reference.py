@@ -41,8 +41,7 @@ you leave out has a default. Editors that know JSON schemas check and complete `
   key that stands twice is an error, and so is an unknown key.
 * You can set any key of `runs` again inside a benchmark.
 
-This page is generated from the models of the sections in `src/throughline/study/` and from the
-parameters of the workloads in `src/throughline/workloads/`
+This page is generated from the models of the sections in `src/throughline/study/`
 (`python -m throughline.study.config_reference`).
 
 | asked most | in short |
@@ -59,7 +58,8 @@ TABLE = """| key | what it is | allowed | default |
 OWN_KEYS = """
 ## Keys of a model
 
-The block of a benchmark also takes the keys of its model. A key of another model is an error.
+The block of a benchmark also takes the keys of its model, which [workloads.md](workloads.md) lists.
+A key of another model is an error.
 """
 
 
@@ -67,8 +67,7 @@ def reference() -> str:
     """Return the page as Markdown, with one row per key."""
     sections = itertools.groupby(_rows(Config, ""), lambda row: re.findall(r"\w+", row)[0])
     tables = (f"\n## {name}\n\n{TABLE}" + "\n".join(rows) + "\n" for name, rows in sections)
-    of_models = map(of_workload, map(Benchmark.of, workloads.FOLDERS))
-    return "".join([HEADER, *tables, OWN_KEYS, *of_models])
+    return "".join([HEADER, *tables, OWN_KEYS])
 
 
 def schema() -> str:
@@ -91,13 +90,9 @@ def schema() -> str:
 
 
 def of_workload(block: type[Benchmark]) -> str:
-    """Return the part of the page about a workload: its models, their held-out figures, and their own keys."""
-    held_out = workloads.of_folder(block.folder).held_out
-    facts = f"\nModels: {', '.join(f'`{name}`' for name in block.models)}."
-    if held_out:
-        facts += f" Figures of held-out data, for `convergence`: {', '.join(f'`{name}`' for name in held_out)}."
+    """Return the table of a workload's own keys."""
     rows = [row for row in _rows(block, BLOCK) if row.split("`")[1].removeprefix(BLOCK) in block.own_keys]
-    return f"{facts}\n\n" + (TABLE + "\n".join(rows) + "\n" if rows else "They take no keys of their own.\n")
+    return TABLE + "\n".join(rows) + "\n" if rows else "It takes no keys of its own.\n"
 
 
 def _rows(model: Any, prefix: str) -> Iterator[str]:
