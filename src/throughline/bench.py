@@ -96,10 +96,15 @@ class Bench:
             return status
         (precision, (batch,)), *_ = self.block["batch"].items()
         summary = folder / f"bz{batch}_{precision}.json"
-        print("\n".join([*outcome(summary), f"report: {os.path.relpath(command.folder / REPORT)}"]))
+        print("\n".join([*self.commands(), *outcome(summary), f"report: {os.path.relpath(command.folder / REPORT)}"]))
         for made, path in exports.items():
             shutil.copyfile(summary if made == ".json" else folder / made, path)
         return 0
+
+    def commands(self) -> list[str]:
+        """Return a line for each of several commands: the name that the figures and verdicts have, and its words."""
+        shown = {name: words.shown(words.split(program["command"])) for name, program in self.programs.items()}
+        return [f"{name}: {command}" for name, command in shown.items()] if len(shown) > 1 else []
 
     def _remove_outdated(self, folder: Path, dry_run: bool) -> None:
         """Remove all earlier runs if the code of a program has changed since, so that all are measured side by side."""

@@ -97,3 +97,9 @@ def test_the_lines_about_a_summary(tmp_path: Path) -> None:
     assert lines[0] == "torch 1n1g: 100.0 samples/s, median of 5, 99.50 to 100.6 (1.1 % apart)"
     assert "paddle 1n1g: OOM: rank 0: out of memory" in lines
     assert lines[-1].startswith("jax is 1.305 times as fast as torch")
+
+
+def test_the_figures_of_several_commands_begin_with_the_commands() -> None:
+    made = bench.programs(["python a.py --seed={seed}", "python a.py 'two words'"], {})
+    assert bench.Bench("x", made, {}).commands() == ["a: python a.py --seed={seed}", "a-2: python a.py 'two words'"]
+    assert bench.Bench("x", {"a": made["a"]}, {}).commands() == []
