@@ -114,12 +114,13 @@ class Plan:
         """Return the estimated seconds of each run, or None where there is no estimate.
 
         The estimate is the median of the run's finished repeats. Without one, it is START_S plus the time cap of the
-        run's steps, if they have a cap.
+        run's steps, or plus their shortest window, if they have one.
         """
         finished_s = self._finished_s()
         estimates: list[float | None] = []
         for spec in runs:
-            cap, repeats = spec.steps.max_total_seconds, finished_s.get(repeated(spec))
+            cap = spec.steps.max_total_seconds or spec.steps.min_window_seconds
+            repeats = finished_s.get(repeated(spec))
             estimates.append(median(repeats) if repeats else None if cap is None else START_S + cap)
         return estimates
 

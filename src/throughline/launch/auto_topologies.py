@@ -1,5 +1,7 @@
 """What `topologies: auto` means: one device, then twice as many, up to all of this machine or of Slurm's partition.
 
+The last one is `all`.
+
 The call of Snakemake that the user starts finds the devices. Jobs that it starts, here or on other machines, get the
 answers (handover.py), so that all of them have the same runs.
 """
@@ -60,7 +62,8 @@ class AutoTopologies:
         devices = Devices(*answers[question])
         names = ladder(devices)
         chosen = [name for name in names if _has_size(block, name)] or names  # if none is left, errors name them all
-        self.lines[f"topologies: auto is {', '.join(chosen)}: {devices.text}"] = None
+        means = f"auto is {', '.join(chosen)}" if block.topologies == "auto" else f"all is {chosen[-1]}"
+        self.lines[f"topologies: {means}: {devices.text}"] = None
         return chosen
 
     def _on_slurm(self, block: Benchmark) -> Devices:

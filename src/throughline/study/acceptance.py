@@ -29,6 +29,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
+from throughline.files import UserError
 from throughline.spec import RunSpec, Topology, canonical
 from throughline.spec.program import DECIDES
 from throughline.study import runs
@@ -331,7 +332,12 @@ def _training(config: Config, fleet: Fleet) -> dict[str, Any]:
         asked = config.accept.train
         batch = {asked.precision or DECIDES: [asked.batch or DECIDES]}
         return {"programs": [asked.program], "batch": batch}
-    block = config.benchmarks[config.accept.train]
+    block = config.benchmarks.get(config.accept.train)
+    if block is None:
+        raise UserError(
+            f"accept.train = {config.accept.train}: this block is not for the devices of this machine (only_on)",
+            next_step="name a block for these devices, or set accept.train: null",
+        )
     precision, sizes = next(iter(block.batch.items()))
     return {
         "model": block.model,

@@ -158,11 +158,17 @@ class Benchmark(Runs):
         description="names under `programs`: training programs of your own, measured as the frameworks are. With them "
         "alone, leave `model` out, and `batch` too if the program decides batch size or precision",
     )
-    topologies: Literal["auto"] | Annotated[list[TopologyName], Field(min_length=1)] = Field(
+    only_on: Literal["cuda", "cpu"] | None = Field(
+        None,
+        description="the kind of device that the block is for. On another one the block is skipped, unless the user "
+        "names one of its files. null: any kind",
+    )
+    topologies: Literal["auto"] | Annotated[list[TopologyName | Literal["all"]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("list[str]", ["1n1g"]),
         description="`<nodes>n<devices per node>g`; speedups are relative to 1n1g, or to the smallest possible one. "
         "`auto`: 1n1g, then twice as many devices up to all of this machine, or of Slurm's partition "
-        "(`runs.nodes_at_most`). On a CPU these are as many workers as its cores have `threads` for",
+        "(`runs.nodes_at_most`). On a CPU these are as many workers as its cores have `threads` for. `all` in a list: "
+        "only the last of these",
     )
     batch: Annotated[dict[Precision, Annotated[list[BatchSize], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[Batch]]", {"fp32": [32]}),

@@ -4,7 +4,7 @@ Defaults are written only in the models of the sections. `python -m throughline.
 docs/configuration.md and resources/config.schema.json from these models.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -121,13 +121,15 @@ def load(
     overrides: Mapping[str, Any] | None = None,
     config_paths: ConfigPaths | None = None,
     auto_topologies: Callable[[Benchmark], list[str]] = lambda _: ["1n1g"],
+    skipped: Callable[[Mapping[str, Benchmark]], Collection[str]] = lambda _: (),
 ) -> Config:
     """Read, merge and check configuration files.
 
     Maps are merged and lists are replaced. A later file wins over an earlier one, and its null takes a key out.
     `overrides` are the values of Snakemake's --config, as text, or the configuration that another workflow hands over;
     they win over all files. `config_paths` says where relative paths lead; without it, they lead into the working
-    directory. `auto_topologies` says what a block's `topologies: auto` means. Raises ConfigError with one line per
+    directory. `auto_topologies` says what `auto` means in a block's `topologies`; the last one is `all`. `skipped`
+    says which blocks are not for this machine: they are checked and left out. Raises ConfigError with one line per
     mistake.
     """
     raw: dict[str, Any] = {}
@@ -137,14 +139,27 @@ def load(
     _validate(raw, config_paths)
     blocks = {name: _merge(raw.get("runs", {}), block) for name, block in raw.get("benchmarks", {}).items()}
     config = _validate({**raw, "benchmarks": blocks}, config_paths)
+    others = skipped(config.benchmarks)
     settled = {
-        name: block.model_copy(update={"topologies": auto_topologies(block)}) if block.topologies == "auto" else block
+        name: block.model_copy(update={"topologies": _settled(block, auto_topologies, name in others)})
         for name, block in config.benchmarks.items()
     }
     config = config.model_copy(update={"benchmarks": settled})
     if mistakes := list(config_checks.mistakes(config)):
         raise _error(mistakes)
-    return config
+    return config.model_copy(
+        update={"benchmarks": {name: block for name, block in settled.items() if name not in others}}
+    )
+
+
+def _settled(block: Benchmark, auto_topologies: Callable[[Benchmark], list[str]], skipped: bool) -> list[str]:
+    """Return the topologies of a block without the words `auto` and `all`; of a block that is skipped, only 1n1g."""
+    if "all" not in block.topologies and block.topologies != "auto":
+        return list(block.topologies)
+    found = ["1n1g"] if skipped else auto_topologies(block)
+    if block.topologies == "auto":
+        return found
+    return list(dict.fromkeys(found[-1] if name == "all" else name for name in block.topologies))
 
 
 def _read(path: Path) -> dict[str, Any]:

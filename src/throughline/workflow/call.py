@@ -1,7 +1,7 @@
 """Everything that one call of Snakemake asks for: its configuration, its runs, and the files of both."""
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -103,18 +103,20 @@ def read(
     values: Mapping[str, Any],
     workflow: Path,
     auto_topologies: Callable[[Benchmark], list[str]],
+    skipped: Callable[[Mapping[str, Benchmark]], Collection[str]] = lambda _: (),
     apart: bool = False,
     say: Callable[[str], object] = print,
 ) -> WorkflowCall:
     """Read and check the configuration; UserError with one line per mistake.
 
     values: what wins over the files (`load`). workflow: the folder of the workflow, which may be another one than the
-    working directory. auto_topologies: what `topologies: auto` of a block means. apart: no job has the environments of
+    working directory. auto_topologies: what `topologies: auto` of a block means. skipped: says which blocks are not for
+    the machine. apart: no job has the environments of
     several frameworks, so no job can compare them. say: gets a line for each relative path that does not lead into the
     working directory.
     """
     config_paths = ConfigPaths(workflow)
-    config = load(paths, values, config_paths, auto_topologies)
+    config = load(paths, values, config_paths, auto_topologies, skipped)
     for remark in config_paths.remarks():
         say(remark)
     specs = runs.expand(config)

@@ -80,6 +80,11 @@ class Inside:
             return parse_args(sys.argv[1:])[1]
 
     @property
+    def named(self) -> list[str]:
+        """The words that the user typed as targets, known from the beginning; none in a job."""
+        return [os.path.normpath(target) for target in (take(self._arguments, "targets") if self._arguments else ())]
+
+    @property
     def snakefile(self) -> str | None:
         """The file that --snakefile has to name if somebody repeats a part of this call; None if it need not."""
         main = Path(take(self._workflow, "main_snakefile")).resolve()
@@ -115,10 +120,9 @@ class Inside:
         """
         rules = list(take(self._workflow, "rules"))
         names = [str(take(rule, "name")) for rule in rules]
-        targets = [os.path.normpath(target) for target in (take(self._arguments, "targets") if self._arguments else ())]
         unmade = [
             target
-            for target in targets
+            for target in self.named
             if target not in names
             and not os.path.exists(target)
             and not any(take(rule, "is_producer")(target) for rule in rules)
