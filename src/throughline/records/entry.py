@@ -33,7 +33,9 @@ else:
 class Entry(BaseModel):
     """A part of a record. Types are strict, unknown keys are errors, and numbers are finite."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, populate_by_name=True, defer_build=True
+    )
 
 
 class WorkloadFile(Entry):

@@ -93,7 +93,7 @@ FilePath = Annotated[Text, AfterValidator(lead)]
 class Section(BaseModel):
     """A map of the configuration. Types are strict and unknown keys are errors."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, defer_build=True)
 
     @classmethod
     def variant(cls, values: Mapping[str, Any]) -> type[Section]:
