@@ -9,7 +9,7 @@ from throughline import workloads
 from throughline.files import UserError
 from throughline.records import Result
 from throughline.spec import example
-from throughline.workloads.decoder import Decoder
+from throughline.workloads.workload import Decoder
 
 
 @dataclass(frozen=True)

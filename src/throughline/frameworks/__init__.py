@@ -151,24 +151,21 @@ def ends_soon(spec: RunSpec[Any]) -> str | None:
     return f"all steps may take {cap:g} s, and compiling takes about {COMPILES_S:g} s" if short else None
 
 
+AUTO = {"padding": ("remove_padding", padding), "compiling": ("compile", compiling)}
+"""Map a key of a run's settings to the option that can be `auto`, and to the function that decides it."""
+
+
 def resolved(spec: RunSpec[Any], kind: str) -> RunSpec[Any]:
     """Return the specification with true or false in the place of each `auto`."""
-    options = spec.options
-    if options.remove_padding == "auto":
-        options = replace(options, remove_padding=padding(spec, kind)[0])
-    if options.compile == "auto":
-        options = replace(options, compile=compiling(spec, kind)[0])
-    return spec if options is spec.options else replace(spec, options=options)
+    given = vars(spec.options)
+    chosen: dict[str, Any] = {name: decide(spec, kind)[0] for name, decide in AUTO.values() if given[name] == "auto"}
+    return replace(spec, options=replace(spec.options, **chosen)) if chosen else spec
 
 
 def reasons(spec: RunSpec[Any], kind: str) -> dict[str, str]:
     """Return what a run on a device of this kind does for each `auto`, and why: the words of its settings."""
-    told = {}
-    if spec.options.remove_padding == "auto":
-        told["padding"] = padding(spec, kind)[1]
-    if spec.options.compile == "auto":
-        told["compiling"] = compiling(spec, kind)[1]
-    return told
+    given = vars(spec.options)
+    return {key: decide(spec, kind)[1] for key, (name, decide) in AUTO.items() if given[name] == "auto"}
 
 
 def needs(spec: RunSpec[Any]) -> list[str]:

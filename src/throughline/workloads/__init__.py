@@ -22,8 +22,7 @@ from throughline.files import UserError
 from throughline.spec import Part, RunSpec, key
 from throughline.spec.program import DECIDES
 from throughline.workloads.form import Form
-from throughline.workloads.predicted_memory import Memory
-from throughline.workloads.workload import LATENCY, Arrays, Figure, Values, Workload
+from throughline.workloads.workload import LATENCY, Arrays, Figure, Memory, Values, Workload
 
 __all__ = [
     "DEFAULT", "FOLDERS", "LATENCY", "Arrays", "Described", "Figure", "Form", "Part", "Unsupported",

@@ -75,6 +75,10 @@ class Form(ABC, Generic[P, N]):
         """
         return []
 
+    def predicted(self, network: N, batch: Any) -> dict[str, Any]:
+        """Return the values whose sums over a batch `Workload.look` takes: the losses and the hits of each head."""
+        raise NotImplementedError
+
     def sums(self, network: N, batch: Any) -> dict[str, float]:
         """Return sums over a delivered batch, without dropout: `samples`, and what the workload's `look` takes."""
         raise NotImplementedError

@@ -60,10 +60,6 @@ class KerasForm(Form[P, N]):
     def snapshot(self, network: N) -> Arrays:
         return {name: ops.convert_to_numpy(weight.value) for name, weight in network.by_name().items()}
 
-    def predicted(self, network: N, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the values whose sums over a batch `Workload.look` takes: the losses and the hits of each head."""
-        raise NotImplementedError
-
     def sums(self, network: N, batch: dict[str, Any]) -> dict[str, float]:
         values = {name: ops.convert_to_numpy(value) for name, value in self.predicted(network, batch).items()}
         samples = float(len(next(iter(batch.values()))))

@@ -52,10 +52,6 @@ class PaddleForm(Form[P, N]):
     def snapshot(self, network: N) -> Arrays:
         return {name: parameter.numpy() for name, parameter in trained(network).items()}
 
-    def predicted(self, network: N, batch: dict[str, Any]) -> dict[str, Any]:
-        """Return the values whose sums over a batch `Workload.look` takes: the losses and the hits of each head."""
-        raise NotImplementedError
-
     @paddle.no_grad()  # type: ignore[untyped-decorator]
     def sums(self, network: N, batch: dict[str, Any]) -> dict[str, float]:
         network.eval()

@@ -102,10 +102,6 @@ class TorchForm(Form[P, N]):
         cut = [network.get_parameter(name).numel() for name in ranks.dimensions] if ranks else []
         return here + (ranks.size - 1) * sum(cut) if ranks else here
 
-    def predicted(self, network: N, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the values whose sums over a batch `Workload.look` takes: the losses and the hits of each head."""
-        raise NotImplementedError
-
     @torch.no_grad()
     def sums(self, network: N, batch: dict[str, Tensor]) -> dict[str, float]:
         """Sum what the network predicts for a batch: without dropout, in the weights' type, by any kernel, in fp64."""

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 from throughline.spec import Options, RunSpec
-from throughline.workloads.decoder import Decoder
-from throughline.workloads.predicted_memory import Memory
 
 Arrays = dict[str, Any]
 """numpy arrays by name."""
@@ -45,6 +43,54 @@ LATENCY = Figure(
     of_steps=(50, 95, 99),
 )
 """Every workload that trains has it, unless its own `figures` leave it out."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """The FLOPs of a decoder's forward pass on one sample, by parts: matrix products only, a multiply-add is 2.
+
+    Each convention of counting FLOPs adds up some of them.
+
+    layers: the products with weights, except the vocabulary's. attention: the attention of all pairs of positions.
+    seen: the attention of those pairs that the causal mask and a sliding window let through. head: the product with
+    the vocabulary's table. parameters: the number of parameters of the whole model; a shared table counts once, and of
+    a mixture only the experts that a token uses.
+    """
+
+    layers: float
+    attention: float
+    seen: float
+    head: float
+    parameters: float
+
+
+@dataclass(frozen=True)
+class Memory:
+    """The memory that a rank is predicted to need, by parts, in bytes.
+
+    weights, gradients, states (of the optimizer): what this rank keeps of them. gathered: whole weights that it has
+    of other ranks at a time, and their gradients. activations: what the forward pass keeps for the backward pass. head,
+    layer: what the head with its loss, or the largest layer, needs only while it is computed.
+
+    With several micro-batches the gradients are there while a forward pass is made; otherwise they come into being as
+    the activations go.
+    """
+
+    weights: float
+    gradients: float
+    states: float
+    gathered: float
+    activations: float
+    head: float
+    layer: float
+    accumulates: bool = False
+
+    @property
+    def peak_bytes(self) -> float:
+        """The most that is needed at a time: when the forward pass ends, or when the backward pass ends."""
+        forward = self.activations + self.head + (self.gradients if self.accumulates else 0.0)
+        backward = self.gradients + self.layer
+        return self.weights + self.states + self.gathered + max(forward, backward)
 
 
 class Workload(ABC, Generic[P]):

@@ -15,7 +15,7 @@ from throughline.console import plan
 from throughline.observe import telemetry_record
 from throughline.spec import RunSpec, Topology
 from throughline.workloads.hugging_face import WORKLOAD, configuration, memory
-from throughline.workloads.predicted_memory import Memory
+from throughline.workloads.workload import Memory
 
 torch = pytest.importorskip("torch")
 

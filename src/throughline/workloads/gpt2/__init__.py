@@ -11,7 +11,7 @@ from typing import Any
 
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Arrays, Values, Workload
-from throughline.workloads.decoder import Decoder
+from throughline.workloads.workload import Decoder
 
 
 @dataclass(frozen=True)

@@ -16,10 +16,9 @@ from typing import Any
 
 from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Arrays, Values, Workload, bert, gpt2
-from throughline.workloads.decoder import Decoder
 from throughline.workloads.hugging_face import architecture, configuration, memory, work
 from throughline.workloads.hugging_face.architecture import Architecture
-from throughline.workloads.predicted_memory import Memory
+from throughline.workloads.workload import Decoder, Memory
 
 DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
 """The keys of a decoder's config.json that are rates of dropout."""

@@ -11,7 +11,7 @@ import math
 
 from throughline.spec import RunSpec
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
-from throughline.workloads.predicted_memory import Memory
+from throughline.workloads.workload import Memory
 
 BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2}
 """Bytes of a number in the products of a precision."""

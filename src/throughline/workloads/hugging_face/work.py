@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from throughline.workloads.decoder import Decoder
 from throughline.workloads.hugging_face import architecture
 from throughline.workloads.hugging_face.architecture import causal_pairs
 from throughline.workloads.hugging_face.configuration import NotOurs, NotStated
+from throughline.workloads.workload import Decoder
 
 Content = Mapping[str, Any]
 GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "olmo2", "smollm3", "modernbert"}
