@@ -31,26 +31,14 @@ def errors(scores: Tensor, labels: Tensor, kind: torch.dtype) -> tuple[Tensor, T
     scores and gradients are [n, V] and of the scores' type; labels [n].
     """
     places = labels[:, None]
-    if scores.is_cuda and not torch.compiler.is_compiling():
-        return in_one_pass(scores, places, kind)
-    wide = scores.to(kind)
-    sums = wide.logsumexp(1, keepdim=True)
-    each = (sums - wide.gather(1, places))[:, 0]
     if torch.compiler.is_compiling():  # one kernel, which writes nothing but the result
+        wide = scores.to(kind)
+        sums = wide.logsumexp(1, keepdim=True)
         softmax = (wide - sums).exp()
         here = torch.arange(scores.shape[1], device=scores.device) == places
-        return each, (torch.where(here, softmax - 1, softmax) * MAGNIFIED).to(scores.dtype)
-    softmax = wide.sub_(sums) if wide is not scores else wide - sums
-    softmax = softmax.exp_().scatter_add_(1, places, torch.full_like(sums, -1))
-    return each, softmax.mul_(MAGNIFIED).to(scores.dtype)
-
-
-def in_one_pass(scores: Tensor, places: Tensor, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return the same as `errors`, for labels [n, 1], with less traffic: a GPU casts and adds up in one kernel.
-
-    A CPU's kernel adds up the exponentials one after another, which rounds ten times as much.
-    """
-    logs = torch.log_softmax(scores, 1, dtype=kind)
+        gradients = (torch.where(here, softmax - 1, softmax) * MAGNIFIED).to(scores.dtype)
+        return (sums - wide.gather(1, places))[:, 0], gradients
+    logs = torch.log_softmax(scores, 1, dtype=kind)  # casts and adds up in one kernel
     each = -logs.gather(1, places)[:, 0]
     softmax = logs.exp_().scatter_add_(1, places, logs.new_full(places.shape, -1))
     return each, torch.mul(softmax, MAGNIFIED, out=softmax if kind == scores.dtype else torch.empty_like(scores))

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from throughline.workloads import gpt2, in_torch_head  # noqa: E402
 from throughline.workloads.gpt2 import in_torch  # noqa: E402
-from throughline.workloads.in_torch_head import HEAD_LOSS, errors, in_one_pass  # noqa: E402
+from throughline.workloads.in_torch_head import HEAD_LOSS, errors  # noqa: E402
 
 POSITIONS, HIDDEN, ROWS = 23, 16, 101
 
@@ -33,11 +33,7 @@ def few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(in_torch_head, "ROWS", 5)
 
 
-def for_gpus(scores: Any, labels: Any, kind: Any) -> Any:
-    return in_one_pass(scores, labels[:, None], kind)
-
-
-@pytest.mark.parametrize("part", [errors, torch.compile(errors, backend="aot_eager"), for_gpus])
+@pytest.mark.parametrize("part", [errors, torch.compile(errors, backend="aot_eager")])
 def test_loss_and_gradients_are_those_of_whole_scores(part: Any) -> None:
     whole, apart = operands(), operands()
     expected = cross_entropy(linear(*whole), labels())
@@ -49,14 +45,13 @@ def test_loss_and_gradients_are_those_of_whole_scores(part: Any) -> None:
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("part", [errors, for_gpus])
-def test_a_loss_scaler_preserves_small_gradients_in_fp16(part: Any) -> None:
+def test_a_loss_scaler_preserves_small_gradients_in_fp16() -> None:
     """The mean over many positions would be below fp16's smallest number, if the gradients were kept unscaled."""
     scale, positions = 2.0**16, 2.0**15
     exact, half = operands(), operands(torch.float16)
     exact = [tensor.detach().half().float().requires_grad_() for tensor in exact]
     (cross_entropy(linear(*exact), labels()) * scale / positions).backward()
-    found = HEAD_LOSS(*half, labels(), torch.float32, part)
+    found = HEAD_LOSS(*half, labels(), torch.float32, errors)
     assert found.dtype == torch.float32
     (found * (scale / positions)).backward()
     for ours, theirs in zip(half, exact, strict=True):
