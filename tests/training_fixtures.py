@@ -106,7 +106,8 @@ def spec(**changes: Any) -> RunSpec:
         "protocol": PROTOCOL,
     }
     of_texts = ("sequence_length", "predictions")
-    for name in {"gpt": of_texts[1:], "res": of_texts, "all": of_texts}.get(str(changes.get("model"))[:3], ()):
+    without = {"gpt": of_texts[1:]} | dict.fromkeys(("res", "all", "ire", "wid"), of_texts)
+    for name in without.get(str(changes.get("model"))[:3], ()):
         del value[name]
     for key, change in changes.items():
         value[key] = value[key] | change if isinstance(value.get(key), dict) and isinstance(change, dict) else change

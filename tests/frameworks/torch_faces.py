@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -14,9 +13,9 @@ import torch
 import torch.distributed as dist
 
 import rank_helpers
+import training_fixtures
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.spec import RunSpec
-from throughline.study.runs import PROTOCOL, read_spec
 from throughline.workloads import faces
 from throughline.workloads.faces import Parameters
 from throughline.workloads.faces.in_torch_classifier import Classifier
@@ -66,15 +65,12 @@ def told(given: Parameters, ranks: TensorGroup) -> dict[str, Any]:
 
 def spec(classifier: str, world: int) -> RunSpec:
     """Return the specification of a training of the whole network."""
-    plain = {
-        "benchmark": "faces", "framework": "torch", "model": "iresnet-tiny", "classes": CLASSES,
-        "classifier": classifier, "precision": "fp32", "batch": FACES, "topology": f"1n{world}g",
-        "repeat": 1, "device": "cpu", "protocol": PROTOCOL, "steps": {"warmup": 0, "timed": STEPS},
-        "optimizer": {"name": "sgd", "learning_rate": 1e-2, "momentum": 0.9, "weight_decay": 5e-4},
-        "options": {"data": "synthetic", "dropout": 0.0},
-    }  # fmt: skip
     sampled = {"sample_ratio": 1.0} if classifier == "partial" else {}
-    return read_spec(json.dumps(plain | sampled))
+    return training_fixtures.spec(
+        model="iresnet-tiny", classes=CLASSES, classifier=classifier, batch=FACES, topology=f"1n{world}g", **sampled,
+        optimizer={"name": "sgd", "learning_rate": 1e-2, "momentum": 0.9, "weight_decay": 5e-4},
+        options={"data": "synthetic", "dropout": 0.0}, steps={"warmup": 0, "timed": STEPS},
+    )  # fmt: skip
 
 
 def batches(place: int) -> list[dict[str, Any]]:

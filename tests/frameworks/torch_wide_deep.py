@@ -6,7 +6,6 @@ It forks the ranks of each layout, so PyTorch is imported only once.
 
 from __future__ import annotations
 
-import json
 import pickle
 import sys
 from functools import partial
@@ -18,9 +17,9 @@ import torch
 import torch.nn.parallel
 
 import rank_helpers
+import training_fixtures
 from throughline.frameworks.torch.ddp import TorchDDP
 from throughline.spec import RunSpec
-from throughline.study.runs import PROTOCOL, read_spec
 from throughline.workloads import wide_deep
 from throughline.workloads.wide_deep import in_torch
 
@@ -31,16 +30,13 @@ COLUMNS = 6
 """Columns of the deep table. Neither they nor the rows divide evenly by four ranks."""
 
 
-def spec(table: str, update: str, world: int, **changed: Any) -> RunSpec:
-    plain = {
-        "benchmark": "clicks", "framework": "torch", "model": "wide-deep", "vocabulary": VOCABULARY,
-        "embedding": COLUMNS, "hidden": 2, "width": 32, "table": table, "update": update, "precision": "fp32",
-        "batch": BATCH // world, "topology": f"1n{world}g", "repeat": 1, "device": "cpu",
-        "protocol": PROTOCOL, "steps": {"warmup": 0, "timed": STEPS},
-        "optimizer": {"name": "adamw", "learning_rate": 1e-2, "weight_decay": 0.1},
-        "options": {"data": "synthetic", "dropout": 0.0},
-    }  # fmt: skip
-    return read_spec(json.dumps({**plain, **changed}))
+def spec(table: str, update: str, world: int) -> RunSpec:
+    return training_fixtures.spec(
+        model="wide-deep", vocabulary=VOCABULARY, embedding=COLUMNS, hidden=2, width=32, table=table, update=update,
+        batch=BATCH // world, topology=f"1n{world}g", steps={"warmup": 0, "timed": STEPS},
+        optimizer={"name": "adamw", "learning_rate": 1e-2, "weight_decay": 0.1},
+        options={"data": "synthetic", "dropout": 0.0},
+    )  # fmt: skip
 
 
 def batch(world: int, rank: int, step: int) -> dict[str, Any]:
