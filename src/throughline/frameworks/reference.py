@@ -18,8 +18,7 @@ README = ROOT.parents[1] / "README.md"
 
 def tables() -> dict[Path, dict[str, str]]:
     """Map each page to its places, and each place to the table that belongs there."""
-    features = "\n".join(map(_features, workloads.FOLDERS))
-    page = {"overview": _overview(), "features": features, "reasons": _reasons(), "facts": _facts()}
+    page = {"overview": _overview(), "features": _features(), "reasons": _reasons(), "facts": _facts()}
     return {PAGE: page, README: {"supported": _supported()}}
 
 
@@ -45,17 +44,15 @@ def _supported() -> str:
 
 
 def _overview() -> str:
-    """Return a row for each framework: version, environment, sources of its models, features."""
+    """Return a row for each framework: version, environment, sources of its models."""
     rows = []
     for name in frameworks.NAMES:
         environment = recipe.read(name)
         library = frameworks.of(name).library
         pins = f"`envs/{environment.framework}.txt`" if environment.python else "the workflow's, `envs/torch.txt`"
         sources = "; ".join(found for folder in ("bert", "gpt2", "resnet") if (found := source(folder, library)))
-        has = frameworks.features(name, "bert-tiny")
-        features = ", ".join(key for key in FEATURES if key in has)
-        rows.append([f"`{name}`", _pins(name), pins, sources, features])
-    return table(["framework", "version", "environment", "source of its models", "features"], rows)
+        rows.append([f"`{name}`", _pins(name), pins, sources])
+    return table(["framework", "version", "environment", "source of its models"], rows)
 
 
 def source(folder: str, library: str) -> str:
@@ -65,24 +62,36 @@ def source(folder: str, library: str) -> str:
     return " ".join((words or "").split("\n\n")[0].split()).rstrip(".")
 
 
-def _features(folder: str) -> str:
-    """Return the table of a workload: which framework has which feature with it.
+def _features() -> str:
+    """Return a row for each feature: with which workloads it is there, and in which frameworks."""
+    offered = {name: _by_workload(name) for name in frameworks.NAMES}
+    rows = []
+    for key, words in FEATURES.items():
+        folders = {folder for of_one in offered.values() for folder, has in of_one.items() if key in has}
+        if folders:
+            there = "all" if len(folders) == len(workloads.FOLDERS) else ", ".join(sorted(folders))
+            cells = (_cell(key, frameworks.of(name), of_one, folders) for name, of_one in offered.items())
+            rows.append([words, there, *cells])
+    return table(["feature", "workloads", *offered], rows)
 
-    Rows and columns without a "yes" are left out.
+
+def _by_workload(name: str) -> dict[str, frozenset[str]]:
+    """Map the workloads that a framework trains to its features with their first models."""
+    first = {folder: model for model, folder in reversed(workloads.models().items())}
+    return {folder: has for folder in workloads.FOLDERS if (has := frameworks.features(name, first[folder]))}
+
+
+def _cell(key: str, framework: Framework, offered: dict[str, frozenset[str]], folders: set[str]) -> str:
+    """Return whether a framework has a feature with those of its workloads that any framework has it with.
+
+    `no`, `yes` (or `on GPUs`), or the names of the workloads if it is some of them.
     """
-    model = next(model for model, home in workloads.models().items() if home == folder)
-    offered = {name: has for name in frameworks.NAMES if (has := frameworks.features(name, model))}
-    rows = [
-        [words, *(_cell(key, frameworks.of(name), has) for name, has in offered.items())]
-        for key, words in FEATURES.items()
-        if any(key in has for has in offered.values())
-    ]
-    return table([f"`{folder}`", *offered], rows)
-
-
-def _cell(key: str, framework: Framework, has: frozenset[str]) -> str:
-    """Return whether a framework has a feature: yes, no, or on GPUs."""
-    return "no" if key not in has else "on GPUs" if key in framework.gpus_only else "yes"
+    asked = [folder for folder in offered if folder in folders]
+    there = [folder for folder in asked if key in offered[folder]]
+    where = " on GPUs" if key in framework.gpus_only else ""
+    if there == asked:
+        return where.strip() or "yes" if asked else "no"
+    return f"{', '.join(there)}{where}" if there else "no"
 
 
 def _reasons() -> str:
