@@ -224,7 +224,8 @@ def test_a_long_page_begins_with_its_most_asked_questions(page: Path) -> None:
     """A reader with a question finds its answer, and the way to more, on the first screen."""
     text = page.read_text(encoding="utf-8")
     start, _, rest = text.partition("\n## ")
-    if page.name not in ("README.md", *GENERATED) and len(text.split()) > LONG:
+    written = re.sub(r"<!-- \w+ -->.*?<!-- end -->", "", text, flags=re.DOTALL)  # without generated tables
+    if page.name not in ("README.md", *GENERATED) and len(written.split()) > LONG:
         questions = start.partition("| asked most | in short |")[2].count("\n| ")
         assert 3 <= questions <= 6 and rest
 
