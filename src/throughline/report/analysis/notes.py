@@ -20,13 +20,16 @@ NUMBER = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?(?!\w|\.\d|-\d)")
 """A number that is a word of its own: no part of a version, a date, a topology or a name."""
 
 
-def merged(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the texts in their order. Of texts that differ only in their numbers, the first one stands for all."""
-    same: dict[str, dict[str, None]] = {}
+def merged(texts: Iterable[str]) -> list[str]:
+    """Return the texts in their order. Of texts that differ only in their numbers, the one with the largest remains."""
+    same: dict[str, list[str]] = {}
     for text in texts:
-        same.setdefault(form(text), {})[text] = None
-    for first, *others in same.values():
-        yield f"{first} (and {len(others)} more with other numbers)" if others else first
+        same.setdefault(form(text), []).append(text)
+    return list(map(_largest, same.values()))
+
+
+def _largest(texts: Iterable[str]) -> str:
+    return max(texts, key=lambda text: list(map(float, NUMBER.findall(text))))
 
 
 def form(text: str) -> str:
@@ -55,7 +58,7 @@ def notes(group: Group) -> list[Note]:
     return [
         *(Note(name, text.format(base), "reason") for name, base in moved.items()),
         *(
-            Note(_place(group, [cell for cell, _ in same]), next(merged(text for _, text in same)), kind)
+            Note(_place(group, [cell for cell, _ in same]), _largest(text for _, text in same), kind)
             for (kind, _), same in told.items()
         ),
     ]
