@@ -20,6 +20,7 @@ from throughline.corpus.text import extraction
 
 FIRST, PAGES, ARTICLES = 24, 80, 28
 CLOSING = b"</mediawiki>\n"
+TITLE = b"<title>Achilles</title>"
 
 
 @dataclass(frozen=True)
@@ -145,6 +146,11 @@ ODD = [
     Odd(
         "a title that begins with `Template`",
         lambda: xml(header(), *(page.replace(b"<title>", b"<title>Template ") for page in pages()[:-2])),
+        ARTICLES,
+    ),
+    Odd(
+        "an article without a title, a comment at the end",
+        lambda: changed(lambda page: page.replace(TITLE, b"<title />"))() + b"<!-- 80 pages -->\n",
         ARTICLES,
     ),
     Odd("a whole stream missing in the middle", lambda: multistream(without=1), 27),

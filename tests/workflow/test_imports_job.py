@@ -22,7 +22,10 @@ def test_logs_are_imported_once_and_again_when_one_changes(clone: Callable[[str]
     assert "others (imported)" in page and "11.43" in page
 
     (state.parent / "foreign.log").write_text("nothing that is known\n")
-    assert job_counts(made.made("imports").stdout) == {"imported": 1, "imports": 1}
+    again = made.made("imports").stdout
+    assert job_counts(again) == {"imported": 1, "imports": 1}
+    assert "others: 1 of 2 files were not read: 1 foreign" in again and "kinds of logs that are known: DLPerf" in again
+    assert "each file: results/others/imported/throughput.md" in again
     files = json.loads((made.path / "results/others/imported.json").read_text())["files"]
     assert [one["status"] for one in files] == ["foreign", "ok"]
 

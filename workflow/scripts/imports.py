@@ -3,7 +3,7 @@
 It writes imported.json, which says what came of every file, and tables and plots of the results.
 
 name: name of the import, and of its folder under results/
-logs: folder with the logs
+logs: folder with the logs, or a log
 output: imported.json
 drawn: folder for tables and plots
 """
@@ -22,7 +22,7 @@ def main(name: str, logs: Path, output: Path, drawn: Path) -> None:
     write(Imported, content, output)
     read = Imported.model_validate(content)
     imports.write(read, drawn)
-    print(imports.outcome(read))
+    print(read.outcome)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from throughline.files import UserError, natural, scrubbed
 from throughline.log_kinds.kind import FACTS, Fact, computed, fact_of, named, read
 from throughline.log_kinds.log import Log, Unusable
 from throughline.records import SCHEMA, ImportedRun
+from throughline.text_files import UNREADABLE, opened
 
 LARGEST = 64 * 2**20
 """We do not read a larger file, because the log of a training run is text for people."""
@@ -44,28 +45,31 @@ IN_NAMES: dict[str, Fact] = {
 
 
 def imported(name: str, folder: Path) -> dict[str, Any]:
-    """Return the content of imported.json. Raise UserError if the folder does not exist or is empty."""
-    if not folder.is_dir():
-        raise UserError(f"imports.{name}.logs: {folder} is no folder", next_step="write the folder that holds the logs")
-    files = sorted((path for path in folder.rglob("*") if path.is_file() and path.name[0] != "."), key=natural)
+    """Return the content of imported.json. Raise UserError if the folder, or file, does not exist or is empty."""
+    if not folder.exists():
+        raise UserError(f"imports.{name}.logs: {folder} does not exist", next_step="write the folder with the logs")
+    within, found = (folder.parent, [folder]) if folder.is_file() else (folder, folder.rglob("*"))
+    files = sorted((path for path in found if path.is_file() and path.name[0] != "."), key=natural)
     if not files:
         raise UserError(f"imports.{name}.logs: {folder} holds no file", next_step="put the logs into it")
-    runs = [run for path in files for run in of_file(path, ADDRESS.sub("ADDRESS", path.relative_to(folder).as_posix()))]
+    runs = [run for path in files for run in of_file(path, ADDRESS.sub("ADDRESS", path.relative_to(within).as_posix()))]
     return {"schema": SCHEMA, "name": name, "files": scrubbed([run.model_dump() for run in runs])}
 
 
 def of_file(path: Path, name: str) -> Iterator[ImportedRun]:
     """Yield the runs of a file. If it has none, yield one entry without a figure and with the reason."""
     try:
-        if (size := path.stat().st_size) > LARGEST:
-            raise Unusable("too_large", f"it has {size // 2**20} MiB, and {LARGEST // 2**20} are read at most; cut it")
-        content = path.read_bytes()
+        with opened(path) as stream:
+            content = stream.read(LARGEST + 1)
+        if len(content) > LARGEST:
+            raise Unusable("too_large", f"it has more than the {LARGEST // 2**20} MiB that are read at most; cut it")
         title, runs = _read(Log(name, _text(content)))
     except Unusable as unusable:
         yield ImportedRun(file=name, status=unusable.status, reason=unusable.reason)
         return
-    except OSError as error:
-        yield ImportedRun(file=name, status="broken", reason=f"it cannot be read: {error.strerror}")
+    except UNREADABLE as error:
+        reason = (isinstance(error, OSError) and error.strerror) or "its packed data is damaged, or cut off"
+        yield ImportedRun(file=name, status="broken", reason=f"it cannot be read: {reason}")
         return
     for run in runs:
         facts = {key: getattr(run, key) for key in FACTS}
@@ -93,7 +97,7 @@ def _text(content: bytes) -> str:
     if content.startswith((b"\xff\xfe", b"\xfe\xff")):
         return content.decode("utf-16", "replace")
     plain = content.translate(None, CONTROL)
-    text = plain.decode("utf-8", "replace")
+    text = plain.decode("utf-8-sig", "replace")
     if len(content) - len(plain) + text.count("\ufffd") > ODD_AT_MOST * len(content):
         raise Unusable("binary", "it is no text: too many of its bytes are no letters")
     return text

@@ -5,19 +5,20 @@ The plan says what will be made and how long it takes. The messages name the res
 
 import math
 import os
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 
-from throughline import gpus, ratios, workloads
+from throughline import gpus, log_kinds, ratios, workloads
 from throughline.acceptance import verdict
 from throughline.console.node_jobs import START_S, NodeJobs
 from throughline.files import UserError
 from throughline.memory import gib
 from throughline.programs import words
 from throughline.progress import duration
-from throughline.records import read_acceptance, read_summary, stored_run
+from throughline.records import Imported, read_acceptance, read_imported, read_summary, stored_run
 from throughline.spec import RunSpec
 from throughline.study.acceptance import RESULT as ACCEPTANCE
 
@@ -27,6 +28,7 @@ REPORT, SO_FAR = "results/report.html", "results/report-incomplete.html"
 ACCEPTANCE_PAGE = "results/acceptance.html"
 ENDS = (REPORT, "results/compare.html", ACCEPTANCE_PAGE, "results/archive.zip")
 """The files that everything else is made for."""
+IMPORTED = re.compile("results/[^/]+/imported.json")
 
 
 @dataclass
@@ -150,9 +152,20 @@ class Plan:
         lines = _shortened([line for name in self._summaries() for line in _medians(self.root / name)])
         if ACCEPTANCE in self.pending:
             lines += [f"  {line}" for line in verdict.lines(read_acceptance(self.root / ACCEPTANCE))]
+        read = map(read_imported, sorted(self.root / name for name in self.pending if IMPORTED.fullmatch(name)))
+        lines += [line for imported in read for line in _imported(imported)]
         pages = " (open it in a browser; it needs no network)"
         results = [name + pages * name.endswith(".html") for name in self.results()]
         return "\n".join(["Finished.", *lines, *(f"  result: {path}" for path in results)])
+
+
+def _imported(imported: Imported) -> list[str]:
+    """Return what an import did with its files, which kinds of logs are known, and where each file's reason is."""
+    lines = [f"  {imported.outcome}"]
+    if any(run.status == "foreign" for run in imported.files):
+        titles = sorted({kind.title for kind in log_kinds.find_all()})
+        lines.append(f"    kinds of logs that are known: {', '.join(titles)}")
+    return [*lines, f"    each file: results/{imported.name}/imported/throughput.md"]
 
 
 def failures(logs: Mapping[str, str], root: Path = Path()) -> str:

@@ -65,6 +65,20 @@ class Imported(Entry):
         """The runs with a figure."""
         return [run for run in self.files if run.status == "ok"]
 
+    @property
+    def outcome(self) -> str:
+        """How many files were not read, and why."""
+        statuses = [run.status for run in self.files]
+        others = [
+            f"{statuses.count(status)} {status.replace('_', ' ')} ({words})"
+            for status, words in OUTCOMES.items()
+            if status != "ok" and status in statuses
+        ]
+        files = len({run.file for run in self.files})
+        if not others:
+            return f"{self.name}: all {files} files were read"
+        return f"{self.name}: {len(self.files) - len(self.read)} of {files} files were not read: {', '.join(others)}"
+
     def results(self) -> dict[int, Result]:
         """Map the places of runs in `files` to rows, in the form in which we check them beside other results."""
         return {

@@ -29,6 +29,7 @@ from throughline.study.section import (
     lead,
 )
 from throughline.study.tokenizer_file import TokenizerFile
+from throughline.text_files import is_json_lines
 
 DATA_PROTOCOL = 1
 """A developer raises this number when the same text gives different shards. It changes the digest of every corpus."""
@@ -69,7 +70,8 @@ class TextFiles(Section):
     text: FilePath | Annotated[list[FilePath], Field(min_length=1)] = Field(
         description="text files in place of a dump, such as books: a path or a list of paths, no folder and no "
         "pattern. UTF-8, one sentence a line with an empty line between documents, as NVIDIA's scripts write them; or "
-        'all of them end in .jsonl and have a document a line, such as {"text": "..."}'
+        'all of them are JSON lines, with a document a line, such as {"text": "..."}. Their content tells which it is, '
+        "and gzip may have packed them"
     )
 
 
@@ -108,7 +110,7 @@ class Source:
     @property
     def has_sentences(self) -> bool:
         """True if every line is a sentence: the files are text, and no JSON lines."""
-        return self.is_text and not self.files[0].endswith(".jsonl")
+        return self.is_text and not is_json_lines(self.files[0])
 
 
 class Corpus(DataSection):
@@ -253,8 +255,11 @@ class Corpus(DataSection):
             if times > 1:
                 yield f"dump: {times} dumps of {wiki}, which have the same articles; name one"
         texts = [source for source in sources if source.is_text]
-        if any(len({name.endswith(".jsonl") for name in text.files}) > 1 for text in texts):
-            yield "dump.text: some files end in .jsonl and some do not; bring all into one of the two forms"
+        if any(len(set(map(is_json_lines, text.files))) > 1 for text in texts):
+            yield "dump.text: some files are JSON lines and some are not; bring all into one of the two forms"
+        for name in (file for source in sources if not source.is_text and not source.name for file in source.files):
+            if re.search(r"\.(jsonl?|ndjson|txt)(\.gz)?$", name):
+                yield f"dump: {name} is no .xml or .xml.bz2; a text is named as {{text: {name}}}"
         if texts and len(texts) == len(sources) and self.extractor != "wikiextractor":
             yield "extractor: text files hold no wikitext; remove the key"
         if self.parts * len(sources) > MOST_PARTS:

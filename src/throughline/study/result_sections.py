@@ -85,14 +85,16 @@ class Price(Section):
 
 
 class Import(Section):
-    logs: FilePath = Field(description="folder with the logs, searched with all folders in it")
+    logs: FilePath = Field(description="folder with the logs, searched with all folders in it; or one log")
 
     def state(self, name: str) -> str:
         """Return the digest of the logs. It is a parameter of the import's rule, so that a changed log is read again.
 
-        Raise UserError if there is no such folder, or no file in it. name: of the import.
+        Raise UserError if there is no such folder or file, or no file in it. name: of the import.
         """
         folder = Path(self.logs)
+        if folder.is_file():
+            return files_digest([folder])
         if not folder.is_dir():
             near = spelling.beside(folder)
             meant = f"did you mean {spelling.listed(near)}? " if near else ""

@@ -7,6 +7,7 @@ that the rule drops are 1000 times too fast or too slow.
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import re
@@ -344,6 +345,7 @@ BAD: dict[str, tuple[bytes | str, str]] = {
     "ranks_twice": (TITAN_LATE * 2, "mixed torchtitan: its steps begin again"),
     "no_steps_since": (TRAINER + TRAINER, "mixed Hugging Face Trainer: it was resumed at step 256"),
     "ends": (BERT_TORCH + BERT_TORCH.replace("250.5", "260.5"), "mixed NGC PyTorch: it ends 2 runs"),
+    "half.gz": (gzip.compress(MEGATRON.encode())[:-99], "broken it cannot be read: its packed data is damaged"),
     "binary": (os.urandom(4096), "binary it is no text"),
     "empty": ("", "foreign it is empty"),
     "foreign": ("Epoch 1, 12 s, all is well\n", "foreign no line of it"),
@@ -354,6 +356,7 @@ BAD: dict[str, tuple[bytes | str, str]] = {
 def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
     good = {
         "damaged.log": BERT_TORCH.encode() + b"\xff\xfe\x00 ranks wrote at once\n",
+        "packed.log.gz": gzip.compress(b"\xef\xbb\xbf" + NANOGPT.encode()),
         "two.log": (RESNET_MXNET + RESNET_MXNET.replace("[0, 1]", "[0]")).encode(),
     }
     for name, content in {**{name: text for name, (text, _) in BAD.items()}, **good}.items():
@@ -364,15 +367,21 @@ def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
     (tmp_path / ".hidden").write_text(BERT_TORCH)
     read = records.Imported.model_validate(imported("others", tmp_path))
     bad = {run.file: f"{run.status} {run.reason}" for run in read.files if run.status != "ok"}
-    expected = {name: words for name, (_, words) in BAD.items()} | {"huge": "too_large it has 64 MiB"}
+    expected = {name: words for name, (_, words) in BAD.items()} | {"huge": "too_large it has more than the 64 MiB"}
     assert {name: why[: len(expected[name])] for name, why in bad.items()} == expected
-    assert [run.file for run in read.read] == ["damaged.log", "two.log", "two.log"]
-    assert [row.origin for row in read.results().values()] == ["imported"] * 3
-    assert "2 of 35 files are read; 3 foreign" in imports.outcome(read)
+    assert [run.file for run in read.read] == ["damaged.log", "packed.log.gz", "two.log", "two.log"]
+    assert [row.origin for row in read.results().values()] == ["imported"] * 4
+    assert "others: 34 of 37 files were not read: 3 foreign (its kind is not known), " in read.outcome
+
+
+def test_one_file_is_an_import(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text(MEGATRON)
+    read = records.Imported.model_validate(imported("others", tmp_path / "a.log"))
+    assert [run.file for run in read.read] == ["a.log"] and read.outcome == "others: all 1 files were read"
 
 
 def test_no_folder_and_an_empty_one_are_errors(tmp_path: Path) -> None:
-    for folder, words in ((tmp_path / "none", "is no folder"), (tmp_path, "holds no file")):
+    for folder, words in ((tmp_path / "none", "does not exist"), (tmp_path, "holds no file")):
         with pytest.raises(UserError, match=rf"imports\.x\.logs: .*{words}"):
             imported("x", folder)
 

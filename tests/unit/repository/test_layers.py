@@ -29,6 +29,7 @@ ORDER = [
         "numbers",
         "messages",
         "temporary",
+        "text_files",
         "spec",
         "progress",
         "randomness",

@@ -1,12 +1,16 @@
 """Plain text in place of a dump: read files of documents and cut them into parts.
 
-In a .jsonl file, every line is a document with its text under `text`. Any other file has one sentence per line and an
-empty line between documents, as NVIDIA's scripts write them. Documents are numbered from 1 over all files in their
-order, and the number is the document's page id. It does not depend on how many parts there are.
+In a file of JSON lines, every line is a document with its text under `text`. Any other file has one sentence per line
+and an empty line between documents, as NVIDIA's scripts write them. The content tells which it is, and a file may be
+packed by gzip: positions are those of the unpacked text. A byte order mark is no part of a text. Documents are numbered
+from 1 over all files in their order, and the number is the document's page id. It does not depend on how many parts
+there are.
 """
 
 import json
+import os
 from collections.abc import Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,10 +18,10 @@ from throughline import files
 from throughline.corpus.source import within
 from throughline.files import UserError
 from throughline.progress import Progress
+from throughline.text_files import MARK, UNREADABLE, is_json_lines, opened
 
 SCHEMA = 1
 KIND = "text"
-ENDING = ".jsonl"
 
 
 def write_cut(paths: Sequence[Path], parts: int, output: Path) -> None:
@@ -30,8 +34,8 @@ def write_cut(paths: Sequence[Path], parts: int, output: Path) -> None:
     pieces: list[dict[Path, dict[str, Any]]] = [{} for _ in range(parts)]
     number = base = 0
     for path, size in zip(paths, sizes, strict=True):
-        with path.open("rb") as stream:
-            for begin, document in _documents(stream, size, path.suffix == ENDING):
+        with opened(path) as stream:
+            for begin, document in _documents(stream, size, is_json_lines(path)):
                 number += 1
                 new = {"file": str(path), "begin": begin, "end": 0, "first": number, "count": 0}
                 piece = pieces[(base + begin) * parts // sum(sizes)].setdefault(path, new)
@@ -54,8 +58,8 @@ def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
     progress, done = Progress(f"reading part {part}", sum(piece["end"] - piece["begin"] for piece in pieces)), 0
     for piece in pieces:
         path, count = Path(piece["file"]), 0
-        in_json = path.suffix == ENDING
-        with path.open("rb") as stream:
+        in_json = is_json_lines(path)
+        with opened(path) as stream:
             stream.seek(piece["begin"])
             for begin, document in _documents(stream, piece["end"], in_json):
                 page = piece["first"] + count
@@ -73,19 +77,32 @@ def articles(cut: Path, part: int) -> Iterator[dict[str, Any]]:
 
 
 def _size(path: Path) -> int:
-    """Return the size of a text file in bytes; UserError if it cannot be read, or holds no text."""
+    """Return the size of a text in bytes, unpacked; UserError if its file cannot be read, or holds no text."""
     try:
-        with path.open("rb") as stream:
+        with opened(path) as stream:
             start = stream.read(1 << 16)
-    except OSError as error:
+            size = stream.seek(0, os.SEEK_END) if isinstance(stream, BufferedReader) else _unpacked(stream, len(start))
+    except UNREADABLE as error:
         raise UserError(f"{path} cannot be read", why=str(error), next_step="correct corpus.dump.text") from None
-    if b"\0" in start or start.startswith((b"BZh", b"\x1f\x8b")):
+    if b"\0" in start or start.startswith((b"BZh", b"\x28\xb5\x2f\xfd")):
         raise UserError(
             f"{path} is no text file",
             why="it is compressed, or holds bytes that no text has",
             next_step="unpack it, and name the UTF-8 text in corpus.dump.text",
         )
-    return path.stat().st_size
+    if start.lstrip().startswith((b"[{", b"[\n")):
+        raise UserError(
+            f"{path} is one JSON list",
+            why="a text in JSON has a document in each line",
+            next_step=f"write it so: jq -c '.[]' {path.name} > documents.jsonl",
+        )
+    return size
+
+
+def _unpacked(stream: IO[bytes], size: int) -> int:
+    while more := stream.read(1 << 20):
+        size += len(more)
+    return size
 
 
 def _documents(stream: IO[bytes], end: int, in_json: bool) -> Iterator[tuple[int, bytes]]:
@@ -95,10 +112,11 @@ def _documents(stream: IO[bytes], end: int, in_json: bool) -> Iterator[tuple[int
     while at < end and (line := stream.readline(end - at)):
         if not lines:
             begin = at
-        if line.strip():
+        blank = not line.replace(MARK, b"").strip()
+        if not blank:
             lines.append(line)
         at += len(line)
-        if lines and (in_json or not line.strip()):
+        if lines and (in_json or blank):
             yield begin, b"".join(lines)
             lines = []
     if lines:
@@ -108,9 +126,10 @@ def _documents(stream: IO[bytes], end: int, in_json: bool) -> Iterator[tuple[int
 def _text(document: bytes, where: str, in_json: bool) -> str:
     """Return the text of a document. Where the file has one sentence per line, so has the text."""
     try:
+        plain = document.replace(MARK, b"").decode()
         if not in_json:
-            return "\n".join(" ".join(line.split()) for line in document.decode().split("\n") if line.strip())
-        text = json.loads(document)["text"]
+            return "\n".join(" ".join(line.split()) for line in plain.split("\n") if line.strip())
+        text = json.loads(plain)["text"]
         if not isinstance(text, str):
             raise TypeError("its `text` is no text")
         return text

@@ -139,8 +139,9 @@ def _header(path: Path) -> bytes:
                 break
     begin, page = text.find(b"<mediawiki"), text.find(b"<page>")
     if begin < 0 or 0 <= page < begin:
-        why = "it does not begin with <mediawiki>: it may be another archive, or a web page that a server sent instead"
-        raise unusable(path, why)
+        if re.search(rb"<html\b|<!doctype html\b", text, re.IGNORECASE):
+            raise unusable(path, "it is an HTML page: is the address right?")
+        raise unusable(path, "it does not begin with <mediawiki>: it may be another archive")
     prolog = text[:begin]
     if re.search(rb"<!(doctype|entity)", prolog, re.IGNORECASE):
         raise unusable(path, "it declares a document type, whose entities could stand for any amount of text")
@@ -149,6 +150,12 @@ def _header(path: Path) -> bytes:
         raise unusable(path, f"it is written in {encoding[1].decode(errors='replace')}, not in UTF-8")
     end = text.find(b"</siteinfo>", begin, page if page >= 0 else len(text))
     return text[begin:end] + b"</siteinfo>" if end >= 0 else text[begin : text.find(b">", begin) + 1]
+
+
+def _is_closed(rest: bytearray) -> bool:
+    """Return whether nothing but the closing tag stands behind the last page."""
+    before, closing, after = bytes(rest).partition(CLOSING)
+    return bool(closing) and not before.strip() and streams.is_end(after)
 
 
 def _pages(file: DumpFile, piece: Piece) -> Iterator[tuple[int, bytes]]:
@@ -183,5 +190,5 @@ def _pages(file: DumpFile, piece: Piece) -> Iterator[tuple[int, bytes]]:
         searched = max(0, len(buffer) - len(b"</page"))
         if len(buffer) > _LONGEST:
             raise damaged(file.path, f"it has a page of more than {_LONGEST >> 20} MiB")
-    if b"<page>" in buffer or (after_page and buffer.strip() != CLOSING):
+    if b"<page>" in buffer or (after_page and not _is_closed(buffer)):
         raise damaged(file.path, "it ends inside a page")

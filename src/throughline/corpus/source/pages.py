@@ -16,7 +16,7 @@ from throughline.files import UserError
 
 _ID = re.compile(rb"<id>(\d+)</id>")
 _REVISION = re.compile(rb"<revision>\s*<id>(\d+)</id>")
-_TITLE = re.compile(rb"<title>([^<]*)</title>")
+_TITLE = re.compile(rb"<title(?: ?/>|>([^<]*)</title>)")
 _NAMESPACE = re.compile(rb"<ns>\s*(-?\d+)\s*</ns>")
 _TEXT = re.compile(rb"<text\b([^>]*)>")
 _TIME = re.compile(rb"<timestamp>(\d{4})-(\d\d)-(\d\d)T((\d\d):\d\d:\d\d)Z</timestamp>")
@@ -65,17 +65,17 @@ class Page:
 def parse(page: bytes, site: Site, where: str) -> Page:
     """Parse the XML of a page. Only an article's text is read. `where` names the page in errors.
 
-    UserError if the page has no id or title, if nothing tells its namespace, or if it cannot come from a pages-articles
-    dump: it has several revisions, its text is left out, or there is markup inside its text.
+    A title may be empty. UserError if the page has no id or title, if nothing tells its namespace, or if it cannot come
+    from a pages-articles dump: it has several revisions, its text is left out, or there is markup inside its text.
     """
     begin = page.find(b"<text")
     head = page if begin < 0 else page[:begin]
-    number, title = _ID.search(head), _TITLE.search(head)
-    if number is None or title is None:
-        raise unusable(where, "it has no id or no title")
-    where = f"{where} (id {int(number[1])})"
-    revision = _REVISION.search(head)
-    main = _is_main(head, title[1], site, where)
+    number, found = _ID.search(head), _TITLE.search(head)
+    where = f"{where} (id {int(number[1])})" if number else where
+    if number is None or found is None:
+        raise unusable(where, "it has no title" if number else "it has no id")
+    title, revision = found[1] or b"", _REVISION.search(head)
+    main = _is_main(head, title, site, where)
     kind = "other" if not main else "redirect" if b"<redirect" in head else "article"
     text = _text(page, begin, where) if kind == "article" else b""
     if kind == "article" and not site.marks_redirects and _REDIRECT.match(text):
@@ -83,7 +83,7 @@ def parse(page: bytes, site: Site, where: str) -> Page:
     if kind == "article" and b"{{" in text:  # use the revision's date; wikiextractor would use today's
         time = _TIME.search(head)
         text = _NOW.sub(lambda match: time[_PARTS_OF_TIME.index(match[1].lower())] if time else b"", text)
-    return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1], text)
+    return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title, text)
 
 
 def unusable(where: str | Path, why: str) -> UserError:

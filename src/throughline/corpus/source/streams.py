@@ -153,6 +153,14 @@ def _tail(path: Path) -> bytes:
     return tail
 
 
+def is_end(text: bytes) -> bool:
+    """Return whether a text is blank but for comments, as what follows the last tag of XML may be."""
+    return not re.sub(rb"<!--.*?-->", b"", text, flags=re.DOTALL).strip()
+
+
 def _check_closing(path: Path, tail: bytes) -> None:
-    if not tail.rstrip().endswith(CLOSING):
+    _, closing, after = tail.partition(CLOSING)
+    if not closing:
         raise damaged(path, f"it does not end with {CLOSING.decode()}: the download or the copy stopped early")
+    if not is_end(after):
+        raise damaged(path, f"something follows {CLOSING.decode()}: {after.strip()[:60]!r}")

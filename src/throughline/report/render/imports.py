@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Plot
 from throughline.comparables import plausibility
 from throughline.files import write_text
 from throughline.numbers import reading
-from throughline.records.imported import OUTCOMES, Imported, ImportedRun
+from throughline.records.imported import Imported, ImportedRun
 from throughline.report.render import plots, table_files, tables
 from throughline.report.render.plots import LIGHT, PAGE, Point, Series, Theme, inline
 from throughline.report.render.tables import TEXT, Entry, Table
@@ -124,26 +124,14 @@ def section(imported: Imported) -> dict[str, Any]:
     """Return an import as the page prints it."""
     shown = [inline(each.draw(PAGE), f"import-{imported.name}-{each.name}", each.title) for each in drawings(imported)]
     topic = Topic(imported.name, f"{imported.name} ({IMPORTED})", INTRO)
-    return {"topic": topic, "table": table(rows(imported)), "plots": shown, "remarks": [outcome(imported)]}
-
-
-def outcome(imported: Imported) -> str:
-    """Return how many files had which outcome."""
-    statuses = [run.status for run in imported.files]
-    others = [
-        f"; {statuses.count(status)} {status.replace('_', ' ')} ({words})"
-        for status, words in OUTCOMES.items()
-        if status != "ok" and status in statuses
-    ]
-    files, read = ({run.file for run in runs} for runs in (imported.files, imported.read))
-    return f"{imported.name}: {len(read)} of {len(files)} files are read{''.join(others)}"
+    return {"topic": topic, "table": table(rows(imported)), "plots": shown, "remarks": [imported.outcome]}
 
 
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
     listed, whole = rows(imported), ("batch_size_per_device", "gradient_accumulation", "devices", "nodes")
     table_files.write_csv(tables.records(listed, whole), folder / "throughput.csv")
-    heading, notes = f"{imported.name}, {IMPORTED}", [INTRO, outcome(imported)]
+    heading, notes = f"{imported.name}, {IMPORTED}", [INTRO, imported.outcome]
     text = replace(table(listed), heading=heading, notes=notes, forms=(TEXT,))
     write_text(folder / "throughput.md", table_files.markdown(text))
     for drawing in drawings(imported):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,28 @@ def read(cut: Path, parts: int) -> list[dict[str, Any]]:
     return [document for part in range(parts) for document in documents.articles(cut, part)]
 
 
+@pytest.mark.parametrize("parts", [1, 3])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("name", ["c4-train.00000.json", "dolma.json.gz", "a.ndjson", "a.txt"])
+def test_json_lines_are_told_by_their_content(
+    tmp_path: Path, name: str, mark: bytes, pack: Callable[[bytes], bytes], parts: int
+) -> None:
+    path, cut = tmp_path / name, tmp_path / "parts.json"
+    texts = [f"Text {number}." for number in range(9)]
+    path.write_bytes(pack(mark + b"".join(json.dumps({"id": 1, "text": text}).encode() + b"\n" for text in texts)))
+    documents.write_cut([path], parts, cut)
+    assert [document["text"] for document in read(cut, parts)] == texts
+    (source,) = load([], {"corpus": {"dump": {"text": str(path)}}}).corpus.sources
+    assert not source.has_sentences
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text("\ufeff\n\nOne.\nTwo.\n\n\ufeffThree.\n", encoding="utf-8")
+    documents.write_cut([tmp_path / "a.jsonl"], 1, tmp_path / "parts.json")
+    assert [document["text"] for document in read(tmp_path / "parts.json", 1)] == ["One.\nTwo.", "Three."]
+
+
 @pytest.mark.parametrize("parts", [1, 2, 5, 100])
 @pytest.mark.parametrize(("ending", "between"), [(".txt", "\n"), (".jsonl", " ")])
 def test_the_same_documents_in_any_number_of_parts(tmp_path: Path, parts: int, ending: str, between: str) -> None:
@@ -65,7 +89,9 @@ def test_every_line_stays_a_sentence(tmp_path: Path) -> None:
         ("a.txt", b"A\0B", "is no text file"),
         ("a.txt", b"caf\xe9 is Latin-1.\n", "document 1 .* is not what it should be"),
         ("a.jsonl", b'{"text": "Good."}\n{"body": "Bad."}\n', r"document 2 .*byte 18.* is not what it should be"),
-        ("a.jsonl", b"Good.\n", "document 1 .* is not what it should be"),
+        ("a.jsonl", b'{"text": "Good."}\nBad.\n', "document 2 .* is not what it should be"),
+        ("a.json", b'[{"text": "A"},\n{"text": "B"}]\n', "is one JSON list"),
+        ("a.json.gz", gzip.compress(b'{"text": "A"}\n', mtime=0)[:-9], "cannot be read"),
         ("a.jsonl", b'{"text": 7}\n', "is no text"),
         ("none.txt", None, r"none\.txt cannot be read"),
     ],
@@ -90,13 +116,14 @@ def test_a_file_that_changed_after_it_was_cut(tmp_path: Path, text: str, count: 
 @pytest.mark.parametrize(
     ("corpus", "mistake"),
     [
-        ({"dump": {"text": ["a.txt", "b.jsonl"]}}, r"corpus\.dump\.text: some files end in \.jsonl"),
+        ({"dump": {"text": ["a.txt", "b.jsonl"]}}, r"corpus\.dump\.text: some files are JSON lines"),
         ({"dump": {"text": ["a.txt", "a.txt"]}}, r"corpus\.dump\.text: a file is listed twice"),
         ({"dump": ["a.txt", {"text": "./a.txt"}]}, r"corpus\.dump: a file is listed twice: a\.txt"),
         ({"dump": ["sample", "enwiki-20261101"]}, r"corpus\.dump: 2 dumps of enwiki, which have the same articles"),
         ({"dump": ["sample", {"txt": "a"}]}, r"corpus\.dump\.1\.txt: unknown key; allowed: text"),
         ({"dump": ["sample", 3]}, r"corpus\.dump\.1 = 3: allowed: a valid string"),
         ({"dump": ["sample", {"text": "a"}], "parts": 5001}, r"corpus\.parts: 2 sources of 5001 parts are more"),
+        ({"dump": "wiki.json"}, r"corpus\.dump: .*wiki\.json is no \.xml .* as \{text: .*wiki\.json\}"),
         ({"dump": {"text": 3}}, r"corpus\.dump\.text = 3: allowed: a valid string"),
         ({"dump": {"text": "a.txt"}, "extractor": "throughline"}, r"corpus\.extractor: text files hold no wikitext"),
     ],

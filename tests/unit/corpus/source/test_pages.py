@@ -93,8 +93,8 @@ def test_the_day_of_the_run_is_in_no_text() -> None:
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (page().replace(b"<id>7</id>", b"").replace(b"<id>8</id>", b""), "it has no id or no title"),
-        (page().replace(b"<title>", b"<titel>"), "it has no id or no title"),
+        (page().replace(b"<id>7</id>", b"").replace(b"<id>8</id>", b""), "it has no id"),
+        (page().replace(b"<title>", b"<titel>"), "it has no title"),
         (page().replace(b"<revision>", b"<revision><revision>"), "it has several revisions"),
         (page().replace(b">Text</text>", b' bytes="12" />'), "its text is left out"),
         (page("T", "a <b>c</b>"), "markup inside its text"),
@@ -105,6 +105,9 @@ def test_the_day_of_the_run_is_in_no_text() -> None:
 def test_pages_that_are_refused(changed: bytes, message: str) -> None:
     with pytest.raises(UserError, match=rf"(?s)page 1 .*is not from a pages-articles dump.*{message}"):
         pages.parse(changed, OLD, "page 1")
+    with pytest.raises(UserError, match=r"page 1 \(id 7\) is not from"):
+        pages.parse(page().replace(b"<title>", b"<titel>"), OLD, "page 1")
+    assert pages.parse(page().replace(b"<title>Title</title>", b"<title />"), OLD, "page 1").title == b""
     with pytest.raises(UserError, match="it has no <ns>, and the dump has no <siteinfo>"):
         kind(NEW)
 
