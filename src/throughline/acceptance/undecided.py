@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from throughline import outliers, statistics
-from throughline.acceptance.causes import UNSURE
+from throughline.acceptance.findings import UNSURE
 from throughline.acceptance.measured import Measured
 from throughline.outliers import LEAST_PARTS
 from throughline.records.acceptance import Finding, FleetFigure, Standing, first_of
