@@ -124,7 +124,7 @@ def _check_room(record: Path, ranks: int, rank_bytes: int) -> None:
     """
     each = max(WORKER_BYTES, rank_bytes)
     known = f"{gib(each)} each, as " + ("the earlier repeats took" if each > WORKER_BYTES else "their libraries take")
-    free = _free_memory_bytes()
+    free = environment.free_memory_bytes()
     if free is not None and free < ranks * each:
         raise UserError(
             f"too little memory: {gib(free)} are free here, and {ranks} ranks need {gib(ranks * each)}",
@@ -148,20 +148,6 @@ def _check_room(record: Path, ranks: int, rank_bytes: int) -> None:
                 why="its record, log and telemetry would not fit",
                 next_step="make room, and run snakemake again",
             )
-
-
-def _free_memory_bytes() -> int | None:
-    """Return the memory that is free without swapping, within the limit of the control group; None if unknown."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        free = next(int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable"))
-    except (OSError, ValueError, StopIteration):
-        return None
-    with contextlib.suppress(OSError, ValueError):  # there is no control group, or its limit is the word `max`
-        group = Path("/sys/fs/cgroup")
-        most, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
-        return min(free, max(0, most - used))
-    return free
 
 
 def needs_compiler(spec: RunSpec) -> bool:

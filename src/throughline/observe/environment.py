@@ -9,9 +9,9 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from throughline import frameworks, gpus, sources, workloads
 from throughline.files import scrub
@@ -151,25 +151,50 @@ def cpu_has_fp16() -> bool | None:
 
 
 def _cpu_quota_cores(root: Path = Path("/")) -> float | None:
-    """Return how many cores this process's control groups may use on average; None without a limit.
-
-    The group and all groups above it count (cgroups(7): version 2 has one tree, version 1 has one for processors).
-    """
+    """Return how many cores this process's control groups may use on average; None without a limit."""
     quotas = []
+    for path, version in _control_groups("cpu", root):
+        if version == 1:
+            limits = [_line(path / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
+        else:
+            limits = (_line(path / "cpu.max") or "").split()
+        if limits and all(number.isdigit() for number in limits):
+            quotas.append(int(limits[0]) / int(limits[1]))
+    return min(quotas, default=None)
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int | None:
+    """Return the memory that is free without swapping, within the limits of all control groups; None if unknown.
+
+    The kernel takes back files that a group read and no longer uses (`inactive_file`), so they count as free.
+    """
+    available = _first(r"^MemAvailable:\s*(\d+) kB$", _line(root / "proc/meminfo"))
+    if available is None:
+        return None
+    free = [int(available) << 10]
+    for path, version in _control_groups("memory", root):
+        names = ("limit_in_bytes", "usage_in_bytes") if version == 1 else ("max", "current")
+        most, used = (_line(path / f"memory.{name}") or "" for name in names)
+        key = "total_inactive_file" if version == 1 else "inactive_file"
+        cached = _first(rf"^{key} (\d+)$", _line(path / "memory.stat")) or "0"
+        if most.isdigit() and used.isdigit():
+            free.append(max(0, int(most) - max(0, int(used) - int(cached))))
+    return min(free)
+
+
+def _control_groups(kind: Literal["cpu", "memory"], root: Path) -> Iterator[tuple[Path, Literal[1, 2]]]:
+    """Yield this process's control group of a kind and all groups above it, each with its version (cgroups(7)).
+
+    Version 2 has one tree, version 1 one for each kind. In a container, the tree may begin at the process's own group.
+    """
     for line in (_line(root / "proc/self/cgroup") or "").splitlines():
         _, kinds, group = line.split(":", 2)
-        if kinds and "cpu" not in kinds.split(","):
+        if kinds and kind not in kinds.split(","):
             continue
-        top = root / "sys/fs/cgroup" / ("cpu" if kinds else "")
+        top = root / "sys/fs/cgroup" / (kind if kinds else "")
         here = top / group.lstrip("/")
         for path in filter(lambda path: path.is_relative_to(top), (here, *here.parents)):
-            if kinds:
-                limits = [_line(path / f"cpu.cfs_{name}_us") or "" for name in ("quota", "period")]
-            else:
-                limits = (_line(path / "cpu.max") or "").split()
-            if limits and all(number.isdigit() for number in limits):
-                quotas.append(int(limits[0]) / int(limits[1]))
-    return min(quotas, default=None)
+            yield path, 1 if kinds else 2
 
 
 def _cpuinfo(key: str) -> str | None:

@@ -220,13 +220,60 @@ def test_variables_that_change_speed_are_recorded_and_reach_ranks_on_other_machi
 def test_the_quota_of_the_control_groups(
     tmp_path: Path, groups: str, files: dict[str, str], cores: float | None
 ) -> None:
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/cgroup").write_text(groups)
+    write_groups(tmp_path, groups, files)
+    assert environment._cpu_quota_cores(tmp_path) == cores
+
+
+CACHE = "anon 3\ninactive_file 60\nactive_file 9\n"
+
+
+@pytest.mark.parametrize(
+    ("groups", "files", "free"),
+    [
+        ("0::/job", {"job/memory.max": "80", "job/memory.current": "79", "job/memory.stat": CACHE}, 61),
+        ("0::/job", {"job/memory.max": "80", "job/memory.current": "79"}, 1),
+        ("0::/job", {"job/memory.max": "max", "job/memory.current": "79"}, 2048),
+        (
+            "0::/system.slice/slurmstepd.scope/job_17/step_0",
+            {
+                "system.slice/slurmstepd.scope/job_17/memory.max": "700",
+                "system.slice/slurmstepd.scope/job_17/memory.current": "300",
+                "system.slice/slurmstepd.scope/job_17/step_0/memory.max": "max",
+                "system.slice/slurmstepd.scope/job_17/step_0/memory.current": "300",
+            },
+            400,
+        ),
+        (
+            "5:cpu:/\n4:memory:/slurm/uid_0/job_17",
+            {
+                "memory/slurm/uid_0/job_17/memory.limit_in_bytes": "700",
+                "memory/slurm/uid_0/job_17/memory.usage_in_bytes": "500",
+                "memory/slurm/uid_0/job_17/memory.stat": "inactive_file 7\ntotal_inactive_file 100",
+                "memory/memory.limit_in_bytes": "9223372036854771712",
+                "memory/memory.usage_in_bytes": "500",
+            },
+            300,
+        ),
+        ("", {}, 2048),
+    ],
+)
+def test_the_free_memory_within_all_control_groups(
+    tmp_path: Path, groups: str, files: dict[str, str], free: int
+) -> None:
+    write_groups(tmp_path, groups, files)
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       9 kB\nMemAvailable:       2 kB\n")
+    assert environment.free_memory_bytes(tmp_path) == free
+    (tmp_path / "proc/meminfo").unlink()
+    assert environment.free_memory_bytes(tmp_path) is None
+
+
+def write_groups(root: Path, groups: str, files: dict[str, str]) -> None:
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text(groups)
     for name, text in files.items():
-        path = tmp_path / "sys/fs/cgroup" / name
+        path = root / "sys/fs/cgroup" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert environment._cpu_quota_cores(tmp_path) == cores
 
 
 @pytest.mark.parametrize(
