@@ -32,20 +32,7 @@ from typing import Any
 
 from throughline import files, frameworks, messages, processes, temporary
 from throughline.frameworks.starters import WORKER
-from throughline.messages import (
-    Alive,
-    Beat,
-    Finish,
-    GpuFault,
-    LaunchPlan,
-    NodeReady,
-    NoTelemetry,
-    RankEnded,
-    RankProgress,
-    Refusal,
-    Stacks,
-    Start,
-)
+from throughline.messages import Beat, GpuFault, LaunchPlan
 from throughline.rank import heartbeat, ranks
 
 RUNNER = "throughline.launch.program_runner"
@@ -65,7 +52,7 @@ class Agent:
         self.path, self.node, self.folder, self.plan = path, node, folder, plan
         self.ranks = plan.ranks_of(node)
         self.loop = asyncio.get_running_loop()
-        self.start: asyncio.Future[Start] = self.loop.create_future()
+        self.start: asyncio.Future[messages.Start] = self.loop.create_future()
         self.finish = asyncio.Event()
         self.children: list[asyncio.subprocess.Process] = []
         self.outputs: list[Task[None]] = []
@@ -109,7 +96,7 @@ class Agent:
         if self.plan.telemetry:
             threading.Thread(target=self.sample, name="sampler", daemon=True).start()
             if faults := await self.faults():
-                _tell(Refusal(self.node, faults))
+                _tell(messages.Refusal(self.node, faults))
                 self.failed = True
                 return
         if self.plan.program:
@@ -122,7 +109,7 @@ class Agent:
             return
         ranks.folder_file(self.path.parent, self.node).write_text(str(self.folder))
         watched = [create_task(self.watch(rank)) for rank in self.ranks]
-        _tell(NodeReady(self.node, []))
+        _tell(messages.NodeReady(self.node, []))
         await self.start
         if self.node == 0:
             command = starter.command(spec, self.plan, str(self.path), str(self.folder))
@@ -143,7 +130,7 @@ class Agent:
     async def start_programs(self) -> None:
         """Start the runners of a program. The run ends with that of rank 0, which then ends all others."""
         ends = await self.spawn_ranks(self.plan.workflow_python, RUNNER)
-        first = ends.pop(0, None) or create_task(self.finished())
+        first: asyncio.Future[Any] = ends.pop(0) if 0 in ends else create_task(self.finish.wait())
         waiting: set[asyncio.Future[Any]] = {first, *ends.values()}
         while not (self.failed or first.done()):
             _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
@@ -152,9 +139,6 @@ class Agent:
                 with contextlib.suppress(ProcessLookupError):
                     child.terminate()
             await asyncio.wait(ends.values(), timeout=PROGRAMS_S)
-
-    async def finished(self) -> None:
-        await self.finish.wait()
 
     async def spawn_ranks(self, python: str, module: str) -> dict[int, Task[None]]:
         """Start a process for each rank of this node when all nodes are ready. Map each rank to its end.
@@ -165,7 +149,7 @@ class Agent:
         ports = [reserved_port() for _ in self.ranks]
         for port in ports:
             self.pipes.enter_context(port)
-        _tell(NodeReady(self.node, [port.getsockname()[1] for port in ports]))
+        _tell(messages.NodeReady(self.node, [port.getsockname()[1] for port in ports]))
         start = await self.start
         ends = {}
         for rank in self.plan.processes_of(self.node):
@@ -251,7 +235,7 @@ class Agent:
         if not self.checked.done():
             self.checked.set_result(None)
         self.no_telemetry = reason
-        _tell(NoTelemetry(self.node, reason))
+        _tell(messages.NoTelemetry(self.node, reason))
 
     async def faults(self) -> list[GpuFault]:
         """Return the faults of this node's GPUs. With `strict`, it is a fault if they could not be checked."""
@@ -299,11 +283,11 @@ class Agent:
         rest[:] = last
         for line in lines:
             match messages.heard(line.decode()):
-                case Start() as start:
+                case messages.Start() as start:
                     self.start.set_result(start)
-                case Finish():
+                case messages.Finish():
                     self.finish.set()
-                case Stacks():
+                case messages.Stacks():
                     for pid in self.rank_processes():  # they handle the signal since before their first heartbeat
                         os.kill(pid, signal.SIGUSR1)
 
@@ -319,13 +303,13 @@ class Agent:
         for rank in self.ranks:
             if (beat := heartbeat.read(self.beat(rank))) != self.beats.get(rank):
                 self.beats[rank] = beat
-                _tell(RankProgress(rank, beat))
-        _tell(Alive(self.node, over))
+                _tell(messages.RankProgress(rank, beat))
+        _tell(messages.Alive(self.node, over))
 
     def tell_end(self, rank: int, status: int | None) -> None:
         if not self.ending:  # otherwise the agent itself has ended the rank
             self.tell_progress()
-            _tell(RankEnded(rank, status))
+            _tell(messages.RankEnded(rank, status))
 
     async def end_all(self) -> None:
         """Kill all descendants of this process, however they were started, and the ranks of a starter."""

@@ -19,21 +19,7 @@ from throughline import files, frameworks, handover, messages
 from throughline.files import UserError
 from throughline.launch import nodes, outcome
 from throughline.launch.request import RunRequest
-from throughline.messages import (
-    Alive,
-    Beat,
-    Finish,
-    GpuFault,
-    LaunchPlan,
-    NodeReady,
-    NoTelemetry,
-    RankEnded,
-    RankProgress,
-    RankReport,
-    Refusal,
-    Stacks,
-    Start,
-)
+from throughline.messages import Beat, GpuFault, LaunchPlan, RankReport, Refusal
 from throughline.processes import Child, Parent, die_with_parent, wait_until
 from throughline.spec import RunSpec
 
@@ -199,23 +185,23 @@ class Agents:
         match messages.heard(line):
             case Refusal() as refusal:
                 self.refusal = self.refusal or refusal
-            case Alive(node, over):
+            case messages.Alive(node, over):
                 self.heard_at[node] = time.monotonic()
                 if over:
                     self.over.add(node)
                 if over and node == 0 and self.one_leads:
-                    self._tell(Finish())
-            case NoTelemetry(node, reason):
+                    self._tell(messages.Finish())
+            case messages.NoTelemetry(node, reason):
                 self.no_telemetry[node] = reason
                 self.log(f"node {node}: {reason}")
-            case NodeReady(node, ports):
+            case messages.NodeReady(node, ports):
                 with self.guard:
                     self.ports[node] = ports
                     if len(self.ports) == self.plan.agents:
-                        self._tell(Start(self._addresses()))
-            case RankProgress(rank, beat):
+                        self._tell(messages.Start(self._addresses()))
+            case messages.RankProgress(rank, beat):
                 self.beats[rank] = beat
-            case RankEnded(rank, status):
+            case messages.RankEnded(rank, status):
                 self.ended[rank] = status
 
     def _addresses(self) -> list[str]:
@@ -265,7 +251,7 @@ class Agents:
 
     def write_stacks(self) -> None:
         """Make every rank write the stacks of its threads to the log."""
-        self._tell(Stacks())
+        self._tell(messages.Stacks())
         time.sleep(STACKS_S)
 
     def end(self) -> None:
