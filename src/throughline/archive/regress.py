@@ -51,10 +51,9 @@ def _of_archive(archive: ComparedArchive, limit: float) -> Iterator[Judged]:
     accepted = archive.acceptance
     for cell in (*archive.cells, *(accepted.kinds if accepted else ())):
         why = f"{cell.words}, {cell.because}"
-        if cell.tested_ratio and cell.corrected_at_least and cell.corrected_at_most:
-            ends = cell.tested_ratio, cell.corrected_at_least, cell.corrected_at_most
-            change, low, high = (end - 1 for end in ends)
-            why = f"{100 * change:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %), {why}"
+        if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most:  # the interval that decides
+            change, low, high = (end - 1 for end in (cell.tested_ratio, cell.tested_at_least, cell.tested_at_most))
+            why = f"{100 * change:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %, 90 % interval), {why}"
         yield Judged(archive.name, cell.name, _decision(cell, limit), why)
     for name in (*archive.only_there, *(accepted.only_there if accepted else ())):
         why = ": ".join(filter(None, [GONE, archive.failed.get(name)]))
