@@ -43,18 +43,12 @@ you leave out has a default. Editors that know JSON schemas check and complete `
 
 This page is generated from the models of the sections in `src/throughline/study/`
 (`python -m throughline.study.config_reference`).
-
-| asked most | in short |
-|---|---|
-| Which model, how many GPUs, which batch? | `model`, `topologies` and `batch` of a block ([more](#benchmarks)) |
-| How often is it repeated, and on which device? | `runs.repeats` and `runs.device` ([more](#runs)) |
-| How do I switch AMP or the compiler on? | AMP: a key of `batch`; others: `options` ([more](#benchmarks)) |
-| Where do prices and goals go? | `prices` and `goals` ([more](#prices)) |
-| Which text is it trained on? | `corpus.dump` ([more](#corpus)) |
 """
 TABLE = """| key | what it is | allowed | default |
 |---|---|---|---|
 """
+PLAIN = {int: "integer", float: "number", str: "text"}
+"""Map the types of single values to what the page calls them."""
 OWN_KEYS = """
 ## Keys of a model
 
@@ -119,13 +113,18 @@ def _allowed(annotation: Any, is_inner: bool = False) -> str:
     if origin is typing.Literal:
         return " or ".join(map(str, arguments))
     if origin is dict:
-        return f"map of {_allowed(arguments[0], True)}: {_allowed(arguments[1], True)}"
+        return f"map of {_allowed(arguments[0], True)}: {_inner(arguments[1])}"
     if origin in (list, tuple):
-        return "a list" if is_inner else f"list of {_allowed(arguments[0], True)}"
+        inner = _inner(arguments[0])
+        return "list" if is_inner else f"list of {inner}{'s' if inner in (*PLAIN.values(), 'map') else ''}"
     if is_model(plain):
         return "{" + ", ".join(fields_of(plain)) + "}" if is_inner else "map"
-    names = {type(None): "null", bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-    return names.get(plain, str(plain))
+    return {type(None): "null", bool: "true or false", **PLAIN}.get(plain, str(plain))
+
+
+def _inner(annotation: Any) -> str:
+    """Return which values a map or a list has. The keys of a section have rows of their own."""
+    return "map" if is_model(strip(annotation)) else _allowed(annotation, True)
 
 
 def _default(field: FieldInfo, is_map: bool) -> str:
