@@ -5,13 +5,17 @@ Repeats are pooled only if both are the same. No path and no line of the code en
 
 import hashlib
 import json
+import os
 import platform
 import subprocess
 from pathlib import Path
 
+from throughline import files
 from throughline.messages import ProgramPlan, Software
 from throughline.spec import RunSpec
 
+CODE_BYTES = 64 << 20
+"""A larger file that a command names holds data."""
 PACKAGES = (
     "import importlib.metadata as m, json, platform; "
     "print(json.dumps([platform.python_version(), {d.metadata['Name']: d.version for d in m.distributions()}]))"
@@ -28,13 +32,14 @@ def of(spec: RunSpec, plan: ProgramPlan) -> Software:
 def code(folder: Path, patterns: list[str], command: tuple[str, ...]) -> str:
     """Return the state of a program's code in words: commit, uncommitted changes, and the digest of further files.
 
-    Outside git, the files that the command names count, so that a changed script is noticed.
+    The files that the command names count too, so that a changed script is noticed that git does not have.
     """
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     changes = _git(folder, "diff", "HEAD") if commit else ""
-    named = [] if commit else [folder / word for word in command]
-    paths = sorted({*(path for pattern in patterns for path in folder.glob(pattern)), *named})
-    found = {str(path.relative_to(folder)): _digest(path.read_bytes()) for path in paths if _inside(path, folder)}
+    named = [path for word in command if _is_code(path := folder / word)]
+    listed = [path for pattern in patterns for path in folder.glob(pattern) if path.is_file()]
+    paths = sorted(path for path in {*listed, *named} if path.is_relative_to(folder))
+    found = {str(path.relative_to(folder)): files.sha256(path)[:12] for path in paths}
     parts = [
         f"commit {commit}" if commit else "",
         f"changes {_digest(changes.encode())}" if changes else "",
@@ -43,8 +48,9 @@ def code(folder: Path, patterns: list[str], command: tuple[str, ...]) -> str:
     return ", ".join(filter(None, parts)) or "unknown: no git checkout, and no files are named"
 
 
-def _inside(path: Path, folder: Path) -> bool:
-    return path.is_file() and path.is_relative_to(folder)
+def _is_code(path: Path) -> bool:
+    """True for a file that is not large. A word of a command may be too long for a path."""
+    return os.path.isfile(path) and path.stat().st_size <= CODE_BYTES
 
 
 def _digest(content: bytes) -> str:
