@@ -22,8 +22,8 @@ from throughline.study.runs import expand
 from throughline.workloads import Workload
 
 PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
-COUNTED = ("flops", "bandwidth", "bytes")
-"""The conventions of a workload that the page has. A record has all of them (`work.convention`)."""
+COUNTED = {"flops": "how FLOPs count", "bandwidth": "how bandwidth counts", "bytes": "bytes"}
+"""Map the conventions of a workload that the page has to their names. A record has all of them (`work.convention`)."""
 LATENCY = "latency"
 """The figure that every workload has that trains."""
 
@@ -31,9 +31,9 @@ HEADER = """# Workloads
 
 What can be trained, with which keys. [frameworks.md](frameworks.md) says which framework has which
 feature of a workload, [hugging-face.md](hugging-face.md) how any `config.json` is trained, and
-[add-a-workload.md](add-a-workload.md) how to add your own. A model that is `unsupported` in a
-framework has a row *not in*. Every workload that trains has a latency ([method.md](method.md)). This
-page is generated (`python -m throughline.checks.workloads_page`).
+[add-a-workload.md](add-a-workload.md) how to add your own. The row *not in ...* says why a library
+has no such model. Every workload that trains has a latency too ([method.md](method.md)). This page
+is generated (`python -m throughline.checks.workloads_page`).
 """
 
 
@@ -60,7 +60,7 @@ def _section(folder: str) -> str:
         **({"figures of its own": "; ".join(figures)} if figures else {}),
         **({"figures of held-out data": ", ".join(map("`{}`".format, workload.held_out))} if workload.held_out else {}),
         **({"loss": _learns(workload)} if workload.trains else {}),
-        **{name: convention[name] for name in COUNTED if name in convention},
+        **{words: convention[name] for name, words in COUNTED.items() if name in convention},
     }
     rows = [[name, text] for name, text in facts.items()]
     keys = of_workload(Benchmark.of(folder))
