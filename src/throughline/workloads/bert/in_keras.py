@@ -14,17 +14,9 @@ from keras import ops
 from keras_hub.models import BertBackbone
 
 from throughline.spec import RunSpec
-from throughline.workloads import Values
+from throughline.workloads import Values, in_keras_form
 from throughline.workloads.bert import POSITIONS, SHAPES, Parameters, padded
-from throughline.workloads.in_keras_form import (
-    KerasForm,
-    attention_in_words,
-    counted,
-    gelu,
-    of_layer,
-    of_transformer_layer,
-    through,
-)
+from throughline.workloads.in_keras_form import KerasForm, gelu, through
 
 EPSILON = 1e-12
 PARTS = [
@@ -120,10 +112,10 @@ class BertForPretraining(keras.Layer):  # type: ignore[misc]
             "following": self.following,
         }
         for name, layer in layers.items():
-            weights |= of_layer(name, layer)
+            weights |= in_keras_form.of_layer(name, layer)
         for number, layer in enumerate(bert.transformer_layers):
             names = [f"bert.encoder.layer.{number}.{part}" for part in PARTS]
-            weights |= of_transformer_layer(names, layer)
+            weights |= in_keras_form.of_transformer_layer(names, layer)
         return weights
 
 
@@ -141,12 +133,12 @@ class BertInKeras(KerasForm[Parameters, BertForPretraining]):
         first = network.bert.transformer_layers[0]
         return {
             "predictions": network.predictions,
-            "parameters": counted(network),
+            "parameters": in_keras_form.counted(network),
             "vocabulary_rows": network.bert.token_embedding.input_dim,
             "vocabulary_head": "masked positions, sharing the word embeddings",
             "gelu": "erf" if first._feedforward_intermediate_dense.activation is gelu else "tanh",
             "norm_epsilon": first.layer_norm_epsilon,
-            "attention": attention_in_words(first.dropout),
+            "attention": in_keras_form.attention_in_words(first.dropout),
             "dropout": [first.dropout, first._self_attention_layer.dropout],
             "loss": "mean over masked tokens + mean over next-sentence labels, of each rank",
         }

@@ -14,14 +14,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, linear, normalize
 
+from throughline.workloads import in_torch_tensor_parallel as parallel
 from throughline.workloads.faces import MARGINS, SCALE, Parameters, first_classes, sampled_classes
-from throughline.workloads.in_torch_tensor_parallel import (
-    CROSS_ENTROPY,
-    EXCHANGE,
-    TensorGroup,
-    all_gathered,
-    reduce_scattered,
-)
+from throughline.workloads.in_torch_tensor_parallel import TensorGroup
 
 INITIAL = 0.01
 """Standard deviation of the initial vectors of classes."""
@@ -67,7 +62,7 @@ class Classifier(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor, half: torch.dtype | None = None) -> Tensor:
         if self.ranks:
-            embeddings = EXCHANGE(embeddings, all_gathered, scattered_sum, self.ranks.group)
+            embeddings = parallel.EXCHANGE(embeddings, parallel.all_gathered, scattered_sum, self.ranks.group)
             labels = self.ranks.whole(labels, 0)
         local = labels - self.first
         others = (local < 0) | (local >= len(self.weight))
@@ -83,7 +78,7 @@ class Classifier(nn.Module):
         scores = scores.scatter(1, local[:, None], with_margin)
         if self.ranks is None:
             return cross_entropy(scores, local)
-        return CROSS_ENTROPY(scores, local, others, scores.dtype, self.ranks).mean()
+        return parallel.CROSS_ENTROPY(scores, local, others, scores.dtype, self.ranks).mean()
 
     def sampled(self, local: Tensor, others: Tensor) -> tuple[Tensor, Tensor]:
         """Return the classes of this rank with which a step computes, in their order, and the places of the labels
@@ -114,4 +109,4 @@ def scattered_sum(gradient: Tensor, group: dist.ProcessGroup) -> Tensor:
     The loss is already a mean over all ranks, but the framework averages the gradients of the network for embeddings
     over the ranks once more.
     """
-    return reduce_scattered(gradient, group) * group.size()
+    return parallel.reduce_scattered(gradient, group) * group.size()

@@ -16,18 +16,9 @@ from keras import ops
 from keras_hub.models import GPT2Backbone
 
 from throughline.spec import RunSpec
-from throughline.workloads import Values
+from throughline.workloads import Values, in_keras_form
 from throughline.workloads.gpt2 import POSITIONS, SHAPES, Parameters, Shape, padded
-from throughline.workloads.in_keras_form import (
-    KerasForm,
-    attention_in_words,
-    counted,
-    gelu,
-    has_causal_kernel,
-    of_layer,
-    of_transformer_layer,
-    through,
-)
+from throughline.workloads.in_keras_form import KerasForm, gelu, through
 
 DEVIATION = 0.02
 """Standard deviation of the initial weights."""
@@ -106,10 +97,10 @@ class Gpt2(keras.Layer):  # type: ignore[misc]
         weights = {
             "tokens.weight": gpt2.token_embedding.embeddings,
             "positions.weight": gpt2.position_embedding.position_embeddings,
-            **of_layer("norm", gpt2.layer_norm),
+            **in_keras_form.of_layer("norm", gpt2.layer_norm),
         }
         for number, layer in enumerate(gpt2.transformer_layers):
-            weights |= of_transformer_layer([f"layers.{number}.{part}" for part in PARTS], layer)
+            weights |= in_keras_form.of_transformer_layer([f"layers.{number}.{part}" for part in PARTS], layer)
         return weights
 
 
@@ -123,7 +114,7 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
     def build(self, spec: RunSpec[Parameters], facts: Values, at: str = "float32") -> Gpt2:
         given, options = spec.parameters, spec.options
         rows = padded(facts["vocabulary"])
-        causal = has_causal_kernel()
+        causal = in_keras_form.has_causal_kernel()
         recomputes = bool(options.activation_checkpointing)
         return Gpt2(SHAPES[spec.model], rows, given, options.dropout, recomputes, at, causal)
 
@@ -132,12 +123,12 @@ class Gpt2InKeras(KerasForm[Parameters, Gpt2]):
         first = gpt2.transformer_layers[0]
         activation = first._feedforward_intermediate_dense.activation
         return {
-            "parameters": counted(network),
+            "parameters": in_keras_form.counted(network),
             "vocabulary_rows": gpt2.token_embedding.input_dim,
             "vocabulary_head": "all positions, sharing the token embeddings",
             "gelu": next(name for name, function in GELU.items() if function is activation),
             "norm_epsilon": first.layer_norm_epsilon,
-            "attention": attention_in_words(first.dropout) + ", causal" * network.causal,
+            "attention": in_keras_form.attention_in_words(first.dropout) + ", causal" * network.causal,
             "dropout": [gpt2.embeddings_dropout.rate, first._self_attention_layer.dropout, first.dropout],
             "loss": "mean over all tokens, of each replica",
         }

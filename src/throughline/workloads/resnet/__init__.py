@@ -79,12 +79,6 @@ LACKS = {
     "tensor_parallel": "each device holds the whole resnet",
 }
 """What no implementation has, and why."""
-BUILT = {
-    "normalization": "of bytes, on the device",
-    "dropout": list[float](),
-    "loss": "mean over all pictures, of each replica",
-}
-"""The settings of every implementation."""
 ALL = frozenset({"devices", "nodes", "amp", "gradient_accumulation", "clipping"})
 """The features of every implementation."""
 MODERN = ALL | {"bf16", "compile"}

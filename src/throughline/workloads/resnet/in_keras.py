@@ -13,18 +13,7 @@ from keras import ops
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.in_keras_form import KerasForm, counted, of_layer
-from throughline.workloads.resnet import (
-    BUILT,
-    DEVIATION,
-    EPSILON,
-    LACKS,
-    MEAN,
-    MOMENTUM,
-    SHAPES,
-    Block,
-    Parameters,
-    Shape,
-)
+from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 
 class Convolution(keras.Layer):  # type: ignore[misc]
@@ -130,12 +119,14 @@ class ResNetInKeras(KerasForm[Parameters, ResNet]):
         norm = network.stem.norm
         constants = f"epsilon {norm.epsilon:g}, momentum {1 - norm.momentum:g}"
         return {
-            **BUILT,
             "parameters": counted(network),
+            "normalization": "of bytes, on the device",
             "batch_norm": f"{constants}, over the pictures of each replica",
             "label_smoothing": network.smoothing,
             "memory_format": "channels last",
             "convolutions": f"those of {keras.backend.backend()}",
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
         }
 
 

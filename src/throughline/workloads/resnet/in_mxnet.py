@@ -15,18 +15,7 @@ from mxnet import gluon
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
 from throughline.workloads.in_mxnet_form import MxnetForm
-from throughline.workloads.resnet import (
-    BUILT,
-    DEVIATION,
-    EPSILON,
-    LACKS,
-    MEAN,
-    MOMENTUM,
-    SHAPES,
-    Block,
-    Parameters,
-    Shape,
-)
+from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 
 class Convolution(gluon.HybridBlock):  # type: ignore[misc]
@@ -138,12 +127,14 @@ class ResNetInMxnet(MxnetForm[Parameters, ResNet]):
         parameters = [parameter for _, parameter in network.named_parameters()]
         is_cuda = parameters[0].list_ctx()[0].device_type == "gpu"
         return {
-            **BUILT,
             "parameters": sum(parameter.data().size for parameter in parameters),
+            "normalization": "of bytes, on the device",
             "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
             "label_smoothing": network.smoothing,
             "memory_format": "channels first",
             "convolutions": "cuDNN's kernels" if is_cuda else "oneDNN's kernels",
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
         }
 
 

@@ -20,7 +20,7 @@ from paddle.vision.models.resnet import BasicBlock, BottleneckBlock, ResNet
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Values
 from throughline.workloads.in_paddle_form import PaddleForm, on_gpu, trained
-from throughline.workloads.resnet import BUILT, DEVIATION, LACKS, MEAN, SHAPES, Parameters, Shape
+from throughline.workloads.resnet import DEVIATION, LACKS, MEAN, SHAPES, Parameters, Shape
 
 NAMES: dict[str, str | Callable[[re.Match[str]], str]] = {
     r"^stem\.weight": "conv1.weight",
@@ -94,12 +94,14 @@ class ResNetInPaddle(PaddleForm[Parameters, Network]):
         norm, on_gpu = network.bn1, "gpu" in str(network.conv1.weight.place)
         share = round(1 - norm._momentum, 6)  # Paddle's momentum is the share of the old statistics
         return {
-            **BUILT,
             "parameters": sum(parameter.size for parameter in trained(network).values()),
+            "normalization": "of bytes, on the device",
             "batch_norm": f"epsilon {norm._epsilon:g}, momentum {share:g}, over the pictures of each replica",
             "label_smoothing": network.smoothing,
             "memory_format": "channels last" if network.conv1._data_format == "NHWC" else "channels first",
             "convolutions": "cuDNN's kernels" if on_gpu else "Paddle's own: a matrix product of what each output sees",
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
         }
 
 

@@ -11,18 +11,7 @@ from torch.nn.functional import batch_norm, conv2d, cross_entropy, linear, max_p
 from throughline.spec import RunSpec
 from throughline.workloads import Values
 from throughline.workloads.in_torch_form import Network, TorchForm
-from throughline.workloads.resnet import (
-    BUILT,
-    DEVIATION,
-    EPSILON,
-    LACKS,
-    MEAN,
-    MOMENTUM,
-    SHAPES,
-    Block,
-    Parameters,
-    Shape,
-)
+from throughline.workloads.resnet import DEVIATION, EPSILON, LACKS, MEAN, MOMENTUM, SHAPES, Block, Parameters, Shape
 
 MANY = 512
 """On a CPU, a 3x3 convolution with this many channels or more is computed as one matrix product.
@@ -163,12 +152,14 @@ class ResNetInTorch(TorchForm[Parameters, ResNet]):
         if network.channels_last:
             onednn += f"; matrix products for those of 1x1 and for {MANY} channels and more"
         return {
-            **BUILT,
             "parameters": self.parameters(network),
+            "normalization": "of bytes, on the device",
             "batch_norm": f"epsilon {EPSILON:g}, momentum {MOMENTUM:g}, over the pictures of each replica",
             "label_smoothing": network.label_smoothing,
             "memory_format": "channels last" if stem.stride(1) == 1 else "channels first",
             "convolutions": cudnn if stem.is_cuda else onednn,
+            "dropout": [],
+            "loss": "mean over all pictures, of each replica",
         }
 
     def predicted(self, network: ResNet, batch: dict[str, Tensor]) -> dict[str, Tensor]:
