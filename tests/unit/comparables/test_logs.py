@@ -310,6 +310,8 @@ def test_every_kind_is_tested_and_documented() -> None:
     assert {kind.title for kind in log_kinds.find_all()} == tested
     for name in tested:
         assert name.replace("Face ", "Face's ") in page
+    programs = (root / "docs" / "measure-your-own-program.md").read_text(encoding="utf-8")
+    assert [name for name in log_kinds.timed() if f"`{name}`" not in programs] == []
 
 
 BAD: dict[str, tuple[bytes | str, str]] = {
