@@ -8,11 +8,13 @@ import csv
 import re
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from throughline.files import resource
 
 FILE = resource("gpus.csv")
+NO_DEVICE = ("", "-1", "NoDevFiles")
 MODELS = Path("/proc/driver/nvidia/gpus")
 """NVIDIA's driver has a folder here for each GPU. No program has to be started to read its name."""
 
@@ -63,6 +65,17 @@ def driver() -> str | None:
         return None
     version = re.search(r"\b(\d{3}\.\d+(?:\.\d+)?)\b", text)
     return version[1] if version else None
+
+
+def visible_devices(names: str | None) -> list[str] | None:
+    """Return the devices that a variable such as CUDA_VISIBLE_DEVICES names: indices, UUIDs, or slices of MIG.
+
+    None if the variable is not set: then all are visible. As for CUDA, an empty text hides all devices, and a name that
+    stands for none hides those behind it.
+    """
+    if names is None:
+        return None
+    return list(takewhile(lambda name: name not in NO_DEVICE, (name.strip() for name in names.split(","))))
 
 
 def _plain(name: str) -> str:

@@ -129,6 +129,14 @@ def descendants(*ancestors: int) -> list[int]:
     return pids[len(ancestors) :]
 
 
+def interrupt_group() -> None:
+    """Send SIGINT to all descendants in the group of this process, as Ctrl-C does and `kill -INT` does not."""
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(pid) == os.getpgrp():
+                os.kill(pid, signal.SIGINT)
+
+
 def stat(pid: int) -> list[str] | None:
     """Return the fields of /proc/<pid>/stat from the state on; None if there is no such process.
 

@@ -10,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import pytest
+
 from process_helpers import until
 
 from .conftest import Clone
@@ -102,14 +104,15 @@ def test_an_error_tells_its_cause_at_once(clone: Callable[[str], Clone]) -> None
     assert "The plan:" not in failed.stdout
 
 
-def test_ctrl_c_ends_it(clone: Callable[[str], Clone]) -> None:
+@pytest.mark.parametrize("send", [os.killpg, os.kill], ids=["Ctrl-C", "kill -INT"])
+def test_an_interruption_ends_it(clone: Callable[[str], Clone], send: Callable[[int, int], None]) -> None:
     begun = clone(LONG)
     process = begun.start("results/quick/bz4_fp32.json", before=["setsid"], **begun.console)
     log = begun.path / "results/quick/bz4_fp32/torch/1n1g/run1.log"
     try:
         until(lambda: log.exists() and "device: " in log.read_text())
-        os.killpg(process.pid, signal.SIGINT)
-        printed, _ = process.communicate(timeout=120)
+        send(process.pid, signal.SIGINT)
+        printed, _ = process.communicate(timeout=60)  # the run has 300 s
     finally:
         process.kill()
     assert process.returncode == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from snakemake.exceptions import WorkflowError
 
 from clones import ROOT
+from process_helpers import until
 from throughline.workflow.inside import TRIED_WITH, take
 
 ASKS = """
@@ -77,6 +79,18 @@ rule summary:
 """
 
 
+INTERRUPTED = """
+from throughline.workflow.inside import Inside
+inside = Inside(workflow)
+
+rule made:
+    output: "made"
+    shell: "trap '' INT; touch begun; sleep 2; echo done > {output}"
+
+onerror: inside.count_finished()
+"""
+
+
 def asked(folder: Path, *words: str) -> dict[str, object]:
     command = [sys.executable, "-m", "snakemake", "--cores", "1", "made", *words]
     variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(folder)}
@@ -111,6 +125,18 @@ def test_everything_is_there_and_says_what_the_user_asked_for(tmp_path: Path) ->
         "root": root, "module": True, "console": False, "snakefile": None, "configuration": [[], {"key": "1"}],
         "unmade": [[], ["inner_run"]],
     }  # fmt: skip
+
+
+def test_a_job_that_ends_well_after_an_interruption_counts_as_finished(tmp_path: Path) -> None:
+    (tmp_path / "Snakefile").write_text(INTERRUPTED)
+    command = [sys.executable, "-m", "snakemake", "--cores", "1", "made"]
+    variables = {"PYTHONPATH": str(ROOT / "src"), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    with subprocess.Popen(command, cwd=tmp_path, env=variables, stderr=subprocess.DEVNULL) as process:
+        until(lambda: (tmp_path / "begun").exists())
+        process.send_signal(signal.SIGINT)
+    assert process.returncode and (tmp_path / "made").read_text() == "done\n"
+    again = subprocess.run(command, cwd=tmp_path, env=variables, capture_output=True, text=True)
+    assert again.returncode == 0 and "Nothing to be done" in again.stderr
 
 
 def test_this_is_the_version_that_the_workflow_was_tried_with() -> None:

@@ -19,7 +19,7 @@ from snakemake.common import NOTHING_TO_BE_DONE_MSG
 from snakemake.logging import logger
 from snakemake_interface_logger_plugins.common import LogEvent
 
-from throughline import handover
+from throughline import handover, processes
 from throughline.console.plan import Plan, repeated
 from throughline.files import UserError
 from throughline.progress import duration
@@ -166,6 +166,7 @@ class Console(logging.Handler):
             self._slurm = text.removeprefix("SLURM run ID: ")
         elif text.startswith("Terminating processes on user request"):
             self._stopping = True
+            processes.interrupt_group()
             self.say("Stopping: running jobs are being ended.")
         elif text == NOTHING_TO_BE_DONE_MSG or "/snakemake/deployment/" in record.pathname:  # conda, containers
             self.say(text)

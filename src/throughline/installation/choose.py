@@ -20,14 +20,13 @@ from pathlib import Path
 
 from throughline import handover
 from throughline.files import UserError
+from throughline.gpus import visible_devices
 from throughline.installation import horovod
 from throughline.installation.recipe import READY, Build, Recipe, package, read
 
 WANTED = "THROUGHLINE_GPU"
 """The variable with the user's choice. Without it, the file `gpu` in the environment has what `make GPU=...` wrote."""
 CHOICE = re.compile(r"auto|none|cuda1[123]\d?")
-HIDDEN = ("", "-1", "NoDevFiles")
-"""Values of CUDA_VISIBLE_DEVICES with which no framework sees a GPU."""
 CPU_TORCH = "the workflow's PyTorch is a CPU build; make run GPU=auto installs the one for this machine"
 
 
@@ -190,7 +189,7 @@ def unused_gpus() -> Facts | None:
     GPUs that no build of PyTorch runs on do not count.
     """
     here = facts()
-    if not here.cards or os.environ.get("CUDA_VISIBLE_DEVICES", "0") in HIDDEN or wanted() == "none":
+    if not here.cards or visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES")) == [] or wanted() == "none":
         return None
     return here if any(not unfit(build, here) for build in read("torch").builds) else None
 

@@ -32,6 +32,7 @@ from typing import Any
 
 from throughline import files, frameworks, messages, processes, temporary
 from throughline.frameworks.starters import WORKER
+from throughline.gpus import visible_devices
 from throughline.messages import Beat, GpuFault, LaunchPlan
 from throughline.rank import heartbeat, ranks
 
@@ -335,8 +336,8 @@ def reserved_port() -> socket.socket:
 
 def gpus_of(plan: LaunchPlan, node: int) -> Sequence[str]:
     """Return those GPUs of this machine that belong to the agent of a simulated node."""
-    count, visible = plan.devices, os.environ.get("CUDA_VISIBLE_DEVICES")
-    indices = visible.split(",") if visible else [str(number) for number in range(plan.world)]
+    count, visible = plan.devices, visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    indices = [str(number) for number in range(plan.world)] if visible is None else visible
     return indices[node * count : (node + 1) * count]
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from throughline import frameworks, handover
 from throughline.files import UserError
+from throughline.gpus import visible_devices
 from throughline.installation import choose, recipe
 from throughline.launch import lock, machine, seen_devices, survey
 from throughline.spec import RunSpec
@@ -67,8 +68,8 @@ def _needed(spec: RunSpec) -> int:
 
 def _check_builds(largest: Mapping[str, RunSpec], gpus: choose.Facts) -> list[str]:
     """Return the lines of `check_here`, and raise its errors, as far as they follow from what the driver says."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    count = len(gpus.cards) if visible is None else len([number for number in visible.split(",") if number.strip()])
+    visible = visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    count = len(gpus.cards) if visible is None else len(visible)
     lines = []
     for framework, spec in largest.items():
         build, reason = choose.build_of(framework)

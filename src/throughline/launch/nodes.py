@@ -86,8 +86,9 @@ def find(
     if len(names) != topology.nodes:
         raise UserError(
             f"topology {topology} needs {topology.nodes} nodes, and the Slurm job has {len(names)}",
-            why="the rule's resources `nodes` and `tasks` decide that",
-            next_step="leave both as they are (workflow/training_jobs.py sets them)",
+            why="Snakemake runs inside the allocation (salloc, sbatch), and a run there takes all of its nodes",
+            next_step="outside of it: snakemake --profile slurm, which asks for the nodes of each run; or inside: "
+            f"topologies of {len(names)} nodes, or an allocation with --nodes={topology.nodes}",
         )
     cores = _output(["squeue", "--noheader", "--jobs", variables["SLURM_JOB_ID"], "--Format", "cpus-per-task"])
     return Nodes("slurm", names, int(cores))

@@ -8,6 +8,7 @@ import os
 from collections.abc import Collection, Mapping, MutableMapping
 
 from throughline import handover
+from throughline.gpus import visible_devices
 from throughline.installation import choose
 from throughline.launch import slurm_partition
 from throughline.study.benchmark import Benchmark
@@ -42,5 +43,5 @@ def _here(on_slurm: bool, partition: str | None, variables: Mapping[str, str]) -
     """Return the kind of the devices on which runs with `device: auto` take place."""
     if on_slurm:
         return slurm_partition.device(partition)[0]
-    hidden = variables.get("CUDA_VISIBLE_DEVICES") in choose.HIDDEN
+    hidden = visible_devices(variables.get("CUDA_VISIBLE_DEVICES")) == []
     return "cuda" if choose.facts().cards and not hidden and choose.wanted() != "none" else "cpu"

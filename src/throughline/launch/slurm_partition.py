@@ -67,8 +67,7 @@ def nodes_now(partition: str | None) -> tuple[SlurmNode, ...]:
     for line in lines:
         name, partition_name, state, resources, cpus, features = line.split("|")
         if partition or partition_name.endswith("*"):
-            gpus = sum(int(count) for count in re.findall(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)", resources))
-            listed.append(SlurmNode(name, state, gpus, int(cpus), frozenset(features.split(","))))
+            listed.append(SlurmNode(name, state, _gpus(resources), int(cpus), frozenset(features.split(","))))
     if not listed:
         raise UserError(
             f"Slurm names no node of {_named(partition)}",
@@ -77,6 +76,15 @@ def nodes_now(partition: str | None) -> tuple[SlurmNode, ...]:
             "name the topologies, set runs.device, and use --set-resources run:cpus_per_task=<cores of a node>",
         )
     return tuple(sorted(listed, key=lambda node: files.natural(Path(node.name))))
+
+
+def _gpus(resources: str) -> int:
+    """Return the GPUs among a node's generic resources, such as `gpu:a100:no_consume:4(S:0,2),nvme:1`.
+
+    The last word is the number, and without it there is one. The type and flags may stand before it.
+    """
+    words = [entry.split(":")[-1] for entry in re.findall(r"(?:^|,)(gpu(?::[^:,()]+)*)(?=[,(]|$)", resources)]
+    return sum(int(word) if word.isdigit() else 1 for word in words)
 
 
 def device(partition: str | None) -> tuple[str, str]:

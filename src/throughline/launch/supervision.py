@@ -46,6 +46,9 @@ A rank that waits for another rank may be several phases ahead of it, such as wh
 """
 
 
+STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
 class Interrupted(Exception):
     """The run was interrupted from outside."""
 
@@ -67,13 +70,15 @@ def interruptible() -> Iterator[Parent]:
     """Raise Interrupted in the main thread on Ctrl-C, SIGTERM, SIGHUP and the end of the parent."""
 
     def stop(number: int, frame: FrameType | None) -> None:
+        for repeated in STOP:  # Ctrl-C and Snakemake may both send one, and cleaning up takes time
+            signal.signal(repeated, signal.SIG_IGN)
         raise Interrupted
 
     parent = Parent()
     if threading.current_thread() is not threading.main_thread():
         yield parent
         return
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.signal(number, stop) for number in STOP}
     die_with_parent(os.getppid(), signal.SIGTERM)
     try:
         yield parent

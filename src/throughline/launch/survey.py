@@ -12,6 +12,7 @@ from typing import Any
 
 from throughline import files, frameworks
 from throughline.files import UserError
+from throughline.gpus import visible_devices
 from throughline.installation.choose import torch_cuda
 from throughline.launch import machine, nodes
 from throughline.launch.nodes import Nodes
@@ -194,14 +195,14 @@ def only_devices(devices: Sequence[int] | None, given: Mapping[str, str]) -> dic
         return {}
     variables = {}
     for name in [name for name in VISIBLE if given.get(name)] or VISIBLE[:1]:
-        seen = given[name].split(",") if given.get(name) else None
+        seen = visible_devices(given.get(name))
         if seen is not None and max(devices) >= len(seen):
             raise UserError(
                 f"GPU {max(devices)} is to be measured, and this process sees {len(seen)}",
                 why=f"{name} is {given[name]}",
                 next_step="let it see all GPUs, or measure fewer (accept.devices)",
             )
-        variables[name] = ",".join(str(device) if seen is None else seen[device].strip() for device in devices)
+        variables[name] = ",".join(str(device) if seen is None else seen[device] for device in devices)
     return variables
 
 

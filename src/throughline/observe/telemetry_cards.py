@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from throughline.gpus import visible_devices
 from throughline.memory import gib
 from throughline.messages import GpuFault, LaunchPlan
 
@@ -249,8 +250,8 @@ def _handles(count: int) -> list[Any]:
 
     Ranks run with CUDA_DEVICE_ORDER=PCI_BUS_ID, so CUDA and NVML number the devices in the same way.
     """
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = [name.strip() for name in visible.split(",")] if visible else map(str, range(nvml.nvmlDeviceGetCount()))
+    visible = visible_devices(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    names = map(str, range(nvml.nvmlDeviceGetCount())) if visible is None else visible
     by_index, by_uuid = nvml.nvmlDeviceGetHandleByIndex, nvml.nvmlDeviceGetHandleByUUID
     return [_of(name, by_index(int(name)) if name.isdigit() else by_uuid(name)) for name in list(names)[:count]]
 

@@ -86,6 +86,7 @@ class Handlers:
 
         So a job that failed costs its own figures only.
         """
+        _attempt(self.inside.count_finished)
         jobs = self.inside.jobs(finished=False)
         _attempt(self._write_report)
         if any(acceptance.RESULT in job.output for job in jobs):

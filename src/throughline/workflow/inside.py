@@ -103,6 +103,16 @@ class Inside:
         jobs = take(self._workflow, "dag.needrun_jobs")(exclude_finished=not finished)
         return [job for job in jobs if take(job, "output")]
 
+    def count_finished(self) -> None:
+        """Let Snakemake register the jobs that ended well after it was interrupted. Otherwise it would make them again.
+
+        Its scheduler registers jobs in a loop, which the interruption ends before the last jobs do.
+        """
+        scheduler = take(self._workflow, "scheduler")
+        if scheduler is not None and not self.submits:
+            with take(scheduler, "_lock"):
+                take(scheduler, "_finish_jobs")()
+
     @property
     def target_files(self) -> set[Any]:
         """The files that this call has to make. The graph of jobs has to be there."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import training_fixtures
+from throughline import gpus as cards
 from throughline.files import UserError
 from throughline.launch import machine, survey
 from throughline.messages import Gpus, Question
@@ -87,6 +88,23 @@ def test_a_run_sees_only_its_devices(
     assert survey.only_devices(devices, given) == variables
     with pytest.raises(UserError, match="GPU 2 is to be measured, and this process sees 2"):
         survey.only_devices((2,), {"CUDA_VISIBLE_DEVICES": "0,1"})
+    with pytest.raises(UserError, match="GPU 0 is to be measured, and this process sees 0"):
+        survey.only_devices((0,), {"CUDA_VISIBLE_DEVICES": ""})
+
+
+@pytest.mark.parametrize(
+    ("names", "visible"),
+    [
+        (None, None),
+        ("", []),
+        ("NoDevFiles", []),
+        ("2, 0", ["2", "0"]),
+        ("1,-1,0", ["1"]),
+        ("GPU-8932f937,MIG-8f21a", ["GPU-8932f937", "MIG-8f21a"]),
+    ],
+)
+def test_visible_devices(names: str | None, visible: list[str] | None) -> None:
+    assert cards.visible_devices(names) == visible
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,24 @@ def test_nodes_are_sorted_by_number_and_have_all_their_gpus(sinfo: Callable[[str
 
 
 @pytest.mark.parametrize(
+    ("resources", "gpus"),
+    [
+        ("gpu:k80:no_consume:4", 4),
+        ("gpu:a100:4(S:0,2),nvme:1", 4),
+        ("shard:8,gpu:a100_3g.39gb:2(S:0-1),gpu:1g.5gb:7", 9),
+        ("gpu:0", 0),
+        ("gpu", 1),
+        ("gpu:a100", 1),
+        ("gpumem:80,mps:400", 0),
+        ("(null)", 0),
+    ],
+)
+def test_the_gpus_among_generic_resources(sinfo: Callable[[str], str], resources: str, gpus: int) -> None:
+    sinfo(printed(f"gpu*|idle|{resources}|64"))
+    assert [node.gpus for node in slurm_partition.nodes(None)] == [gpus]
+
+
+@pytest.mark.parametrize(
     ("groups", "partition", "expected"),
     [
         (

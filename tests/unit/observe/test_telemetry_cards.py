@@ -170,7 +170,9 @@ def test_a_broken_gpu_is_told_from_a_busy_one() -> None:
 def test_a_slice_of_a_card_is_watched_and_not_the_card(
     library: Path, monkeypatch: pytest.MonkeyPatch, visible: str | None, answers: dict[str, float], names: list[str]
 ) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible or "")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     refused, marked, facts, *_, why = asked(library, **answers)
     assert (refused, marked, why, [card["name"] for card in facts]) == ([], [], None, names)
 
