@@ -284,12 +284,12 @@ def test_out_of_memory_that_a_program_survives(measured: Callable[..., Measured]
 
 def test_memory_that_the_control_group_does_not_give(measured: Callable[..., Measured], tmp_path: Path) -> None:
     """The system kills the program with SIGKILL, and nothing else says that memory ran out."""
-    group = control_group(400 << 20)
+    group = control_group(800 << 20)
     needs(group is not None, "root and a control group for memory")
     assert group
     try:
         run = measured(
-            "train(5)\nheld = bytearray(1 << 30)", before=lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
+            "train(5)\nheld = bytearray(2 << 30)", before=lambda: (group / "cgroup.procs").write_text(str(os.getpid()))
         )
         record = run.result()
         assert record.status == "oom" and "the system has killed a process of this control group" in str(record.reason)
