@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 from throughline.acceptance import facts
 from throughline.acceptance.explanations import FACTS
 from throughline.acceptance.measured import Measured
-from throughline.records.acceptance import NAMES, Cause, DifferingFact, Finding, FleetFigure, SlowFigure, Standing
+from throughline.records.acceptance import (
+    NAMES,
+    Cause,
+    DifferingFact,
+    Finding,
+    FleetFigure,
+    PlacedFigure,
+    SlowFigure,
+    Standing,
+)
 from throughline.records.visit import Broken
 from throughline.study.acceptance import Place
 
@@ -58,19 +68,12 @@ def refused(broken: Iterable[Broken], nodes: int) -> list[Finding]:
 
 
 def _slow(figure: FleetFigure) -> Iterator[SlowFigure]:
-    for standing in figure.standings:
-        if standing.slow:
-            yield SlowFigure(
-                what=figure.what,
-                figure=figure.figure,
-                size=figure.size,
-                kind=figure.kind,
-                place=standing.place,
-                distance=standing.distance or 0.0,
-                others=standing.others,
-                others_low=standing.others_low or 0.0,
-                others_high=standing.others_high or 0.0,
-            )
+    about: dict[str, Any] = {name: getattr(figure, name) for name in PlacedFigure.model_fields}
+    for standing in (standing for standing in figure.standings if standing.slow):
+        distances: dict[str, Any] = {
+            name: getattr(standing, name) or 0.0 for name in ("distance", "others_low", "others_high")
+        }
+        yield SlowFigure(**about, **distances, place=standing.place, others=standing.others)
 
 
 def _groups(slow: Iterable[SlowFigure], figures: Sequence[FleetFigure]) -> dict[Place, list[SlowFigure]]:

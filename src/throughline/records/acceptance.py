@@ -77,26 +77,31 @@ class Standing(Entry):
         return -(self.distance or 0.0)
 
 
-class FleetFigure(Entry):
-    """One figure of all places of a kind. size: rows, elements or bytes; judged: these places are peers.
-
-    limit: what the hardware can reach at most, with its source, where this is known.
-    """
+class PlacedFigure(Entry):
+    """A figure of a measurement at a kind of place. size: rows, elements or bytes."""
 
     what: str
     figure: str
     size: Count | None
     kind: PlaceKind
+
+    @property
+    def words(self) -> str:
+        return name_of(self.what, self.figure)
+
+
+class FleetFigure(PlacedFigure):
+    """One figure of all places of a kind. judged: these places are peers.
+
+    limit: what the hardware can reach at most, with its source, where this is known.
+    """
+
     unit: str
     better: Literal["more", "less"]
     judged: bool = False
     limit: Positive | None = None
     limit_source: str | None = None
     standings: list[Standing] = Field(default_factory=list)
-
-    @property
-    def words(self) -> str:
-        return name_of(self.what, self.figure)
 
 
 class DifferingFact(Entry):
@@ -108,22 +113,14 @@ class DifferingFact(Entry):
     why: str | None
 
 
-class SlowFigure(Entry):
+class SlowFigure(PlacedFigure):
     """A figure in which a place is slow: its share behind the others, and their range."""
 
-    what: str
-    figure: str
-    size: Count | None
-    kind: PlaceKind
     place: PlaceEntry
     distance: float
     others: Whole
     others_low: float
     others_high: float
-
-    @property
-    def words(self) -> str:
-        return name_of(self.what, self.figure)
 
 
 class Finding(Entry):

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 from textwrap import shorten
@@ -17,7 +18,7 @@ from throughline.numbers import reading
 from throughline.records.imported import Imported, ImportedRun
 from throughline.report.render import plots, table_files, tables
 from throughline.report.render.plots import LIGHT, PAGE, Point, Series, Theme, inline
-from throughline.report.render.tables import TEXT, Entry, Table
+from throughline.report.render.tables import TEXT, Column, Entry, Table
 from throughline.report.topic import Drawing, Topic
 from throughline.spec import Topology
 
@@ -130,7 +131,8 @@ def section(imported: Imported) -> dict[str, Any]:
 def write(imported: Imported, folder: Path) -> None:
     """Write tables and plots into `folder`."""
     listed, whole = rows(imported), ("batch_size_per_device", "gradient_accumulation", "devices", "nodes")
-    table_files.write_csv(tables.records(listed, whole), folder / "throughput.csv")
+    columns = [Column(key, read=itemgetter(key), whole=key in whole) for key in (listed[0] if listed else ())]
+    table_files.write_csv(Table.of(listed, columns), folder / "throughput.csv")
     heading, notes = f"{imported.name}, {IMPORTED}", [INTRO, imported.outcome]
     text = replace(table(listed), heading=heading, notes=notes, forms=(TEXT,))
     write_text(folder / "throughput.md", table_files.markdown(text))

@@ -249,16 +249,6 @@ def interval(read: Callable[[Any], str]) -> Column:
     return Column(heading="interval", small=f"{percent(1 - ratios.SURE)}, corrected", read=read, forms=(PAGE,))
 
 
-def records(rows: Sequence[Mapping[str, float | str | None]], whole: Collection[str] = ()) -> Table:
-    """Return a table for the CSV only, of rows that map each key to its value.
-
-    A key that only some rows have is a column, too. whole: the keys of whole numbers.
-    """
-    columns = [Column(key, whole=key in whole) for key in dict.fromkeys(key for row in rows for key in row)]
-    lines = [Line([Entry("", row.get(column.key)) for column in columns]) for row in rows]
-    return Table(columns, lines, forms=(CSV,))
-
-
 def texts(rows: Sequence[Mapping[str, str | Entry | None]], style: str = "grid words") -> Table | None:
     """Return a table of words for the page, of rows that map each heading to its text; None without rows."""
 
