@@ -33,6 +33,11 @@ class Network(nn.Module):
     ranks: TensorGroup | None = None
     """The ranks that share this replica, if each holds a part of it (`Form.split`)."""
 
+    @property
+    def cut_by(self) -> TensorGroup | None:
+        """The ranks that each hold parts of some parameters; None if this rank holds whole ones."""
+        return self.ranks
+
     def autocast(self) -> AbstractContextManager[Any]:
         """Return the context in which layers compute."""
         return torch.autocast(next(self.parameters()).device.type, self.half_type) if self.half_type else nullcontext()
@@ -79,8 +84,8 @@ class TorchForm(Form[P, N]):
     """A workload in PyTorch. The implementations in all other libraries use its names of parameters."""
 
     def weights(self, network: N) -> Arrays:
-        """If ranks share a replica, all of them have to call this together."""
-        if ranks := getattr(network, "ranks", None):
+        """If each rank holds a part of some parameters, all of them have to call this together."""
+        if ranks := getattr(network, "cut_by", None):
             whole: Arrays = ranks.whole_arrays(network)
             return whole
         return {name: parameter.detach().cpu().numpy() for name, parameter in network.named_parameters()}
@@ -91,7 +96,7 @@ class TorchForm(Form[P, N]):
     def load(self, network: N, weights: Arrays) -> None:
         parameters = dict(network.named_parameters())
         same_names(parameters, weights)
-        if ranks := getattr(network, "ranks", None):
+        if ranks := getattr(network, "cut_by", None):
             weights = ranks.own_arrays(weights)
         for name, parameter in parameters.items():
             put(parameter, torch.from_numpy(weights[name]))

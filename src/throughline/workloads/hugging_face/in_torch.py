@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from throughline.spec import RunSpec
-from throughline.workloads import Arrays, Unsupported, Values
+from throughline.workloads import Unsupported, Values
 from throughline.workloads.hugging_face import WORKLOAD, Parameters, in_torch_flex, in_torch_fp8
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import Block, Norm
@@ -85,7 +85,6 @@ class Decoder(Network):
 
     @property
     def cut_by(self) -> TensorGroup | None:
-        """The ranks that each hold parts of some parameters; None if this rank holds whole ones."""
         return self.ranks or self.holders
 
     def parts(self) -> list[tuple[nn.Module, str]]:
@@ -235,13 +234,6 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             if hasattr(module, "holders"):
                 module.holders = ranks  # type: ignore[assignment]
         return frozenset(ranks.dimensions)
-
-    def weights(self, network: Decoder) -> Arrays:
-        """If each rank holds a part of some parameters, all of them have to call this together."""
-        return network.cut_by.whole_arrays(network) if network.cut_by else super().weights(network)
-
-    def load(self, network: Decoder, weights: Arrays) -> None:
-        super().load(network, network.holders.own_arrays(weights) if network.holders else weights)
 
     def settings(self, network: Decoder) -> dict[str, Any]:
         made, tied = network.made, network.made.tied
