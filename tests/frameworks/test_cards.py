@@ -75,7 +75,7 @@ def test_a_run_on_cards_has_all_that_they_tell(first: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "answers", "said"),
     [
-        ((), {"pid": 4242}, "GPU 0 is used by another process (4242, 3.0 GiB)"),
+        ((), {"pid": 4194304, "gpu": 63}, "GPU 0 is used by another process (4194304, 3.0 GiB)"),
         ((), {"uncorrected": 2}, "GPU 0 has 2 uncorrected ECC errors"),
         (("--strict",), {"limit": 300}, "GPU 0: power_limit_w was 700.0 for an earlier repeat and is 300.0"),
     ],

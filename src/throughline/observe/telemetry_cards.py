@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import psutil
+
 from throughline.gpus import visible_devices
 from throughline.memory import gib
 from throughline.messages import GpuFault, LaunchPlan
@@ -43,7 +45,7 @@ GPM = {
 """Map each of our counters to NVML's metric (percent or MiB/s between two samples) and the factor to our unit."""
 GPM_LEAST_S = 0.1
 GPU_BUSY = 0.1
-"""From this share of time or memory on, we say that a GPU that should be idle is in use."""
+"""From this share of time or memory on, a GPU that should be idle is in use, and a run is refused."""
 LIMITS = ("power_limit_w", "power_limit_enforced_w", "sm_clock_set_mhz", "memory_clock_set_mhz", "ecc", "mig")
 """Settings of a GPU that affect a run's speed and that NVML can report. NVML cannot report a locked clock."""
 
@@ -220,11 +222,15 @@ def faults_of(
     refused: list[GpuFault] = []
     marked: list[str] = []
     name = f"GPU {index}"
-    for pid, held in state["processes"] or []:
-        size = f", {gib(held)}" if held else ""
-        refused.append(GpuFault(f"{name} is used by another process ({pid}{size})", index))
     total, used, busy = facts.get("memory_bytes"), state["memory_used_bytes"] or 0, state["utilization"] or 0.0
-    if not refused and (busy > GPU_BUSY or (total and used > GPU_BUSY * total)):
+    is_used = busy > GPU_BUSY or bool(total and used > GPU_BUSY * total)
+    for pid, held in state["processes"] or []:
+        process = ", ".join(filter(None, [_name(pid), str(pid), gib(held) if held else ""]))
+        if is_used:
+            refused.append(GpuFault(f"{name} is used by another process ({process})", index))
+        else:  # such as a display server or a monitor
+            marked.append(f"{name}: another process ({process}) holds memory and computes nothing now")
+    if is_used and not refused:
         used_now = f"{name} is in use ({busy:.0%} of the time, {gib(used)} of its memory)"
         refused.append(GpuFault(f"{used_now}, though the driver names no process here", index))
     broken = []
@@ -243,6 +249,14 @@ def faults_of(
         if None not in (earlier.get(key), facts.get(key)) and earlier[key] != facts[key]
     ]
     return refused, marked
+
+
+def _name(pid: int) -> str:
+    """Return the name of a process; empty if it is not known here, as in a container."""
+    try:
+        return str(psutil.Process(pid).name())
+    except psutil.Error:
+        return ""
 
 
 def _handles(count: int) -> list[Any]:

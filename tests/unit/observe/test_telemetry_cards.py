@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pynvml
 import pytest
 
@@ -93,7 +95,8 @@ def test_without_a_driver_there_is_a_reason(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answers", "refused"),
     [
-        ({"pid": 4242}, "GPU 0 is used by another process (4242, 3.0 GiB)"),
+        ({"pid": 4194304, "gpu": 63}, "GPU 0 is used by another process (4194304, 3.0 GiB)"),
+        ({"pid": 4194304, "used": 30e9}, "GPU 0 is used by another process (4194304, 3.0 GiB)"),
         ({"gpu": 63}, "GPU 0 is in use (63% of the time"),
         ({"used": 30e9}, "27.9 GiB of its memory"),
         ({"uncorrected": 2}, "GPU 0 has 2 uncorrected ECC errors"),
@@ -102,6 +105,13 @@ def test_without_a_driver_there_is_a_reason(tmp_path: Path) -> None:
 def test_a_busy_or_faulty_card_is_refused(library: Path, answers: dict[str, float], refused: str) -> None:
     refusals, _, *_ = asked(library, **answers)
     assert any(refused in text for text in refusals)
+
+
+def test_a_process_that_only_holds_memory_is_named_in_a_warning(library: Path) -> None:
+    refused, marked, *_ = asked(library, pid=os.getpid())
+    process = f"{psutil.Process().name()}, {os.getpid()}, 3.0 GiB"
+    assert refused == []
+    assert marked == [f"GPU 0: another process ({process}) holds memory and computes nothing now"]
 
 
 def test_limits_that_differ_and_errors_that_were_mended_are_marked(library: Path) -> None:
@@ -146,7 +156,12 @@ def test_what_is_not_known_is_no_fault() -> None:
 
 def test_a_broken_gpu_is_told_from_a_busy_one() -> None:
     keys = ("processes", "utilization", "memory_used_bytes", "ecc_uncorrected", "ecc_corrected", "rows_pending")
-    state = dict.fromkeys(keys) | {"rows_failed": True, "ecc_uncorrected": 3, "processes": [(17, None)]}
+    state = dict.fromkeys(keys) | {
+        "rows_failed": True,
+        "ecc_uncorrected": 3,
+        "processes": [(17, None)],
+        "utilization": 0.5,
+    }
     refused, _ = telemetry_cards.faults_of(5, state, {}, {})
     assert [(fault.gpu, fault.broken) for fault in refused] == [
         (5, None),
@@ -197,9 +212,10 @@ def test_an_agent_refuses_before_any_rank_starts(library: Path, tmp_path: Path) 
     messages.write(plan, tmp_path / "launch_plan.json")
     agent = subprocess.Popen(
         [sys.executable, "-m", "throughline.launch.agent", str(tmp_path / "launch_plan.json"), "0"],
-        env=nvml_double.variables(library, pid=4242), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=nvml_double.variables(library, pid=4194304, gpu=63), stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert agent.wait(60) == 1 and agent.stdout is not None
     told = [messages.heard(line) for line in agent.stdout if line.startswith(messages.MARK)]
-    assert Refusal(0, [GpuFault("GPU 0 is used by another process (4242, 3.0 GiB)", 0)]) in told
+    assert Refusal(0, [GpuFault("GPU 0 is used by another process (4194304, 3.0 GiB)", 0)]) in told
     assert not list(tmp_path.glob("rank_*")) and not list(tmp_path.glob("throughline-*"))
