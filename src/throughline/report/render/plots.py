@@ -5,7 +5,7 @@ The same figure gives the same bytes of SVG every time.
 
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from matplotlib.transforms import offset_copy
 
 from throughline.files import atomic
 from throughline.numbers import reading
-from throughline.report.analysis.cells import Cell, Group
 from throughline.spec import Topology
 
 CROWDED = 8  # with more device counts than this, the ticks have no names of topologies
@@ -135,15 +134,6 @@ def inline(drawn: Plot, identity: str, title: str) -> Markup:
     name = Markup('<title id="{}-title">{} (the tables hold its numbers)</title>').format(identity, title)
     start = f'<svg class="plot" role="img" {view} aria-labelledby="{identity}-title">'
     return Markup(start) + name + Markup(text[text.index(">") + 1 :])
-
-
-def series(group: Group, framework: str, value: Callable[[Cell], float | None] | None = None, name: str = "") -> Series:
-    """Return the measured cells of one framework as points: their throughputs, or a `value`; None leaves a cell out."""
-    cells = group.series(framework)
-    if value is None:
-        return Series(name or framework, tuple(Point(cell.topology, cell.median, cell.repeats) for cell in cells))
-    known = ((cell.topology, value(cell)) for cell in cells)
-    return Series(name or framework, tuple(Point(topology, found) for topology, found in known if found))
 
 
 def blank(theme: Theme, heading: str, unit: str) -> tuple[Plot, Axes]:

@@ -22,7 +22,7 @@ from throughline.report.analysis.notes import not_compiled, notes
 from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.cell_columns import Link
-from throughline.report.render.plots import MEASURED, Series, Theme
+from throughline.report.render.plots import MEASURED, Point, Series, Theme
 from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import numerical_equivalence
@@ -153,7 +153,10 @@ def plot(
     labels name the source. `predicted`: predictions, which are crosses on a dashed line in a band.
     """
     figure, axes = plots.blank(theme, f"{group.benchmark}: throughput, {group.settings}", group.unit)
-    here = [plots.series(group, name) for name in group.frameworks]
+    here = [
+        Series(name, tuple(Point(cell.topology, cell.median, cell.repeats) for cell in group.series(name)))
+        for name in group.frameworks
+    ]
     every = [series for series in [*here, *elsewhere] if series.points]
     labels: list[plots.Label] = []
     beyond = {series.framework: series for series in predicted if series.predicted}
@@ -207,9 +210,9 @@ def speedup(group: Group, theme: Theme) -> Plot:
     figure, axes = plots.blank(theme, f"{group.benchmark}: speedup, {group.settings}", unit)
     labels, topologies = [], []
     for index, framework in enumerate(group.frameworks):
-        series, colour = plots.series(group, framework, lambda cell: cell.record.speedup), theme.colour(index)
-        cells = [cell for cell in group.series(framework) if cell.record.speedup]
+        cells, colour = [cell for cell in group.series(framework) if cell.record.speedup], theme.colour(index)
         if cells:
+            series = Series(framework, tuple(Point(cell.topology, cell.record.speedup or 0.0) for cell in cells))
             text = f"{series.points[-1].median:.2f}× ({percent(cells[-1].record.efficiency)})"
             labels.append(plots.line(axes, series, colour, theme, theme.marker(index), text))
             topologies += [cell.topology for cell in cells]
