@@ -173,7 +173,7 @@ def since_resumed(log: Log, lines: Lines, facts: dict[str, Any]) -> Rule:
 TRAINER = Kind(
     title="Hugging Face Trainer",
     line=r"""\{'loss': .*'learning_rate': |"log_history": """,
-    end=rf"""['"]train_samples_per_second['"]: '?(?P<per_s>{NUMBER})""",
+    end=rf"""\btrain_samples_per_second(?:['"]: '?| += +)(?P<per_s>{NUMBER})""",
     unless=DEEPSPEED.line,
     unit="samples/s",
     rule=since_resumed,

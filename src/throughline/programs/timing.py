@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from throughline.log_kinds.log import plain
 from throughline.spec.options import Steps
 from throughline.spec.program import TIMES, Program
 
@@ -68,9 +69,11 @@ class Lines:
     def point(self, line: str, at_s: float) -> Point | None:
         """Return the point of a line. Raise Unreadable if a figure is no number.
 
-        None if the line is no step, or its time or throughput is not above 0, as in the first lines of some logs.
+        What a launcher adds before the line does not matter. None if the line is no step, or its time or throughput is
+        not above 0, as in the first lines of some logs.
         """
-        found = self.pattern.search(COLOURS.sub("", line))
+        line = COLOURS.sub("", line)
+        found = self.pattern.search(line) or self.pattern.search(plain(line))
         if not found:
             return None
         named = found.groupdict()

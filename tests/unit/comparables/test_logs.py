@@ -158,6 +158,91 @@ KERAS = "".join(
     for epoch, ms in ((1, 20), (2, 30))
 )
 
+MAXTEXT = "I0811 max_utils.py:100] Num devices: 8\n" + "".join(
+    f"I0811 21:55 1 metric_logger.py:226] completed step: {i}, seconds: 1.5, TFLOP/s/device: {rate}, Tokens/s/device: "
+    f"{rate}, total_weights: 9, loss: 8.500\n"
+    for i, rate in enumerate((1.5, 99999.0, 99999.0, 99999.0, 99999.0, 100.0, 102.5, 105.0))
+)
+MAXTEXT_OLD = "".join(
+    f"completed step: {i}, seconds: {s}, TFLOP/s: 36.771, loss: 2.173\n"
+    for i, s in enumerate((9.0, 0.001, 0.001, 0.001, 0.001, 2.0, 2.0, 9.0))
+)
+NEMO = "All distributed processes registered. Starting with 8 processes\n" + "".join(
+    f"Training epoch 0, iteration {i}/9 | lr: 7e-06 | global_batch_size: 128 | global_step: {i} | reduced_train_loss: "
+    f"11.96 | train_step_timing in s: {s} | TFLOPS_per_GPU: 1.2e+03 | consumed_samples: 5888 | val_loss: 2.8\n"
+    for i, s in enumerate((99.0, 2.0, 6.0))
+)
+NEMO_BAR = "precision=bf16-mixed\nglobal_batch_size: 8\n" + "".join(
+    f"Epoch 0: : 10%|# | {i}/9 [00:20<00:10, v_num=x, reduced_train_loss=8.1, global_step={i}.0, consumed_samples=9.0, "
+    f"train_step_timing in s={s}]\r"
+    for i, s in enumerate((99.0, 2.0, 6.0))
+)
+LIGHTNING = "".join(
+    f"Epoch 0: {i}%|#  | {i}/100 [00:02<00:00, {rate:.2f}it/s, v_num=0, train_loss=1.23]\r"
+    for i, rate in ((0, 0.0), (5, 9999.0), (100, 12.5))
+)
+LIGHTNING_RICH = "Epoch 0/1  ━━━━ 100/100 0:00:05 • 0:00:00 12.50it/s v_num: 0 train_loss: 1.2\n"
+NANOCHAT = (
+    "Tokens / micro-batch / rank: 32 x 2048 = 65,536\nTokens / micro-batch: 524,288\n"
+    "Total batch size 524,288 => gradient accumulation steps: 1\n"
+) + "".join(
+    f"step {i:05d}/21400 (0.05%) | loss: 8.123456 | lrm: 1.00 | dt: 1234.56ms | tok/sec: {rate:,} | bf16_mfu: 48.00\n"
+    for i, rate in ((10, 999_999), (11, 300_000), (12, 600_000))
+)
+BUILD_NANOGPT = "".join(
+    f"step {i:5d} | loss: 9.5 | lr 1.2e-05 | norm: 9.9 | dt: 340.23ms | tok/sec: {rate:.2f}\n"
+    for i, rate in ((0, 9.0), (11, 1_540_000.5))
+)
+MODDED = "".join(
+    f"step:{i}/1750 {loss} train_time:{i * 60}ms step_avg:{mean}ms\n"
+    for i, loss, mean in (
+        (0, "val_loss:10.8", "0.00"), (1, "train_loss:9.9", "nan"), (125, "val_loss:4.1", "999.00"),
+        (126, "train_loss:4.0", "50.00"),
+    )
+)  # fmt: skip
+LLM_C = (
+    "| device                | NVIDIA H100 80GB HBM3                |\n| precision             | BF16      |\n"
+    "| micro batch size B    | 64     |\n| total batch size      | 1000   |\n| num_processes         | 8      |\n"
+) + "".join(
+    f"step {i:4d}/18865 | loss 7.1234 (+nanz)| norm 12.3 (+nanz)| lr 8e-06 | {ms:.2f} ms | 48.9% bf16 MFU | 9 tok/s\n"
+    for i, ms in ((1, 99999.0), (2, 100.0), (3, 300.0))
+)
+
+
+def prefixed(prefix: str, text: str = MEGATRON) -> str:
+    return "".join(f"{prefix}{line}" for line in text.splitlines(keepends=True))
+
+
+def mllog(key: str, seconds: int = 0, value: object = None, samples: int | None = None) -> str:
+    """Return a line of MLPerf's log, behind the prefix of a rank and a second time, as two ranks write it."""
+    entry = {"time_ms": 1000 * seconds, "key": key, "value": value, "metadata": {"samples_count": samples}}
+    return "".join(f"{rank}: :::MLLOG {json.dumps(entry)}\n" for rank in (0, 1))
+
+
+MLPERF = (
+    mllog("submission_benchmark", value="llama31_8b") + mllog("submission_platform", value="4xB200")
+    + mllog("global_batch_size", value=32) + mllog("gradient_accumulation_steps", value=2)
+    + mllog("micro_batch_size", value=2) + mllog("tensor_parallelism", value=2)
+    + mllog("lowest_numerical_precision_linear", value="mxfp4")
+    + mllog("block_start", 100, samples=0) + mllog("block_stop", 110, samples=1000)
+    + mllog("eval_start", 110, samples=1000) + mllog("eval_stop", 990, samples=1000)
+    + mllog("block_start", 1000, samples=1000) + mllog("block_stop", 1030, samples=2000)
+    + mllog("block_stop", 9999, samples=3000) + mllog("run_stop", 9999, samples=3000)
+)  # fmt: skip
+NCCL_ROW = "  {:>12}  {:>12}     float     sum      -1    20.00    0.05    {}      0    20.00    0.05    9.99    N/A\n"
+NCCL = (
+    "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 8 minBytes 8 maxBytes 1024 step: 2(factor)\n"
+    "#  Rank  0 Group  0 Pid  14926 on node0 device  0 [0x00] NVIDIA H100 80GB HBM3\n"
+    + NCCL_ROW.format(512, 128, 0.09) + NCCL_ROW.format(1024, 256, 699.35) + "# Avg bus bandwidth    : 95.3\n"
+)  # fmt: skip
+NCCL_JSON = json.dumps(
+    {
+        "identifier": "nccl-tests structured output",
+        "version": "2.26.6",
+        "benchmark": [{"512": {"oop_busbw": 1.5, "ip_busbw": 9.0}, "1024": {"oop_busbw": 19.5, "ip_busbw": 9.0}}],
+    }
+)
+
 BERT_16 = ("bert-base", "fp16")
 LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
     # name of the file: its text, its kind, the value by its rule, and (model, precision, batch per device, devices)
@@ -188,6 +273,26 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
     "w.log": (LITGPT_FINETUNE, "LitGPT", 250.0, ("EleutherAI/pythia-14m", "fp32", 1, 2)),
     "x.log": (TRAINER_PRINTS, "Hugging Face Trainer", 11.43, (None, None, None, None)),
     "y.log": (KERAS, "Keras", 40.0, (None, None, None, None)),
+    "za.log": (MAXTEXT, "MaxText", 8 * 102.5, (None, None, None, 8)),
+    "zb.log": (MAXTEXT_OLD, "MaxText", 0.5, (None, None, None, None)),
+    "zc.log": (NEMO, "NeMo", 32.0, (None, None, None, 8)),
+    "zd.log": (NEMO_BAR, "NeMo", 2.0, (None, "bf16", None, None)),
+    "ze.log": (LIGHTNING, "Lightning", 12.5, (None, None, None, None)),
+    "zf.log": (LIGHTNING_RICH, "Lightning", 12.5, (None, None, None, None)),
+    "zg.log": (NANOCHAT, "nanochat", 400_000.0, (None, None, 32, 8)),
+    "zh.log": (BUILD_NANOGPT, "nanochat", 1_540_000.5, (None, None, None, None)),
+    "zi.log": (MODDED, "modded-nanogpt", 20.0, (None, None, None, None)),
+    "zj.log": (LLM_C, "llm.c", 5000.0, (None, "bf16", 64, 8)),
+    "zk.log": (MLPERF, "MLPerf (MLLOG)", 2000 / 40, ("llama31_8b", "fp4", 2, 16)),
+    "zl.log": (NCCL, "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
+    "zm.log": (prefixed("[1,0]<stdout>:", NCCL), "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
+    "zn.json": (NCCL_JSON, "nccl-tests", 19.5, (None, None, None, None)),
+    "zo.log": (
+        TRAINER_PRINTS + "  train_samples_per_second =      11.43\n",
+        "Hugging Face Trainer",
+        11.43,
+        (None, None, None, None),
+    ),
 }
 
 
@@ -204,10 +309,6 @@ TITAN_MESH = (
 GROWING = MEGATRON.rpartition(" iteration")[0] + MEGATRON[MEGATRON.index(" iteration      300") :].replace(
     "600.0", "1200.0"
 ).replace("batch size:    64", "batch size:   256")
-
-
-def prefixed(prefix: str, text: str = MEGATRON) -> str:
-    return "".join(f"{prefix}{line}" for line in text.splitlines(keepends=True))
 
 
 VARIANTS: dict[str, tuple[str, float, tuple[Any, ...]]] = {
@@ -290,6 +391,10 @@ TIMED = {
     "torchtitan": (TORCHTITAN, {"step": "10", "loss": "8.0", "per_s": "1"}),
     "megatron-lm": (MEGATRON, {"step": "100", "loss": "9.0E+00", "ms": "99999.0", "samples": "64"}),
     "deepspeed": (DEEPSPEED, {"step": "10", "per_s": "1.0"}),
+    "maxtext": (MAXTEXT, {"step": "0", "loss": "8.500", "per_s": "1.5"}),
+    "nemo": (NEMO, {"step": "0", "loss": "11.96", "s": "99.0", "samples": "128"}),
+    "nanochat": (NANOCHAT, {"step": "00010", "loss": "8.123456", "per_s": "999,999"}),
+    "llm-c": (LLM_C, {"step": "1", "loss": "7.1234", "ms": "99999.00"}),
     "litgpt": (LITGPT, {"step": "1", "loss": "10.958", "ms": "100.00"}),
     "ngc-pytorch": (BERT_TORCH, {"step": "7", "loss": "8.0078125", "clock": "10:00:00.123456"}),
     "gluonnlp": (DLPERF, {"step": "0", "loss": "9.24962", "ms": "1"}),
@@ -333,6 +438,8 @@ BAD: dict[str, tuple[bytes | str, str]] = {
     "half_a_state": (TRAINER[:-40], "cut_off Hugging Face Trainer"),
     "litgpt": (LITGPT.partition("| Perf")[0], "cut_off LitGPT"),
     "nanogpt": (NANOGPT.partition("iter 3")[0], "cut_off nanoGPT"),
+    "maxtext": (MAXTEXT.partition("step: 5")[0], "cut_off MaxText"),
+    "mllog": (MLPERF.partition("block_stop")[0], "cut_off MLPerf (MLLOG): it has no block"),
     "torchtitan": (TORCHTITAN.partition("step: 90")[0], "cut_off torchtitan"),
     "index": ('{"FINAL_RESULT": 0, "model_name": "x", "gpu_num": 1, "JOB_FAIL_FLAG": 1}', "cut_off Paddle's index"),
     "index_of_words": ('{"FINAL_RESULT": "many", "model_name": "x", "gpu_num": 1}', "broken Paddle's index"),
@@ -373,7 +480,7 @@ def test_bad_files_say_why_and_the_others_are_read(tmp_path: Path) -> None:
     assert {name: why[: len(expected[name])] for name, why in bad.items()} == expected
     assert [run.file for run in read.read] == ["damaged.log", "packed.log.gz", "two.log", "two.log"]
     assert [row.origin for row in read.results().values()] == ["imported"] * 4
-    assert "others: 34 of 37 files were not read: 3 foreign (its kind is not known), " in read.outcome
+    assert "others: 36 of 39 files were not read: 3 foreign (its kind is not known), " in read.outcome
 
 
 def test_one_file_is_an_import(tmp_path: Path) -> None:

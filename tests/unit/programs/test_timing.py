@@ -34,6 +34,7 @@ def marks(*times: float, first: int = 0, every: int = 1, samples: float = 512) -
     [
         ("iter 1,200: 95.5ms", 95.5, None),
         ("\x1b[1m[rank0]: iter 1200: loss 2.75, 95.5ms\x1b[0m", 95.5, 2.75),
+        ("3: [default0]:iter 1200: loss 2.75, 95.5ms", 95.5, 2.75),
         ("iter 1200: loss nan, 1,095.5ms", 1095.5, math.nan),
     ],
 )
