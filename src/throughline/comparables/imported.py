@@ -23,6 +23,8 @@ CONTROL, ODD_AT_MOST = bytes(set(range(32)) - set(b"\t\n\r\f\b\x1b")), 0.1
 ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
 MODEL = re.compile(r"[A-Za-z][\w .,+-]*(?:/[\w.+-]+)?")
 """The form of a model's name. A path on somebody's machine does not match it."""
+RANDOM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""The form of a UUID in a file's name, in which `b816` is no batch."""
 NODES, EACH = (
     rf"(?<![a-z0-9])n?{pair}g?(?![a-z0-9])" for pair in (r"([1-9]\d*)[nc][1-9]\d*", r"[1-9]\d*[nc]([1-9]\d*)")
 )
@@ -76,7 +78,7 @@ def of_file(path: Path, name: str) -> Iterator[ImportedRun]:
         if run.model and not MODEL.fullmatch(run.model):
             facts["model"] = None
         missing = [key for key, fact in facts.items() if fact is None and key in IN_NAMES]
-        in_name = {key: fact_of(key, IN_NAMES[key], Log(name.lower(), "")) for key in missing}
+        in_name = {key: fact_of(key, IN_NAMES[key], Log(RANDOM.sub("", name.lower()), "")) for key in missing}
         from_name = {key: fact for key, fact in in_name.items() if fact}
         facts |= from_name
         whole = {

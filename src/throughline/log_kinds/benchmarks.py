@@ -85,5 +85,5 @@ NCCL_TESTS = Kind(
     rule=LARGEST,
     model=r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|gather|scatter)_perf\b",
     devices=nccl_ranks,
-    hardware=r"# +Rank .*\[\w+(?::\w+)*\] (\S.*\S)",
+    hardware=r"# +Rank .*\[[\w:.]+\] (\S.*\S)",
 )

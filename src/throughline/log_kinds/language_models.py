@@ -6,7 +6,8 @@
   only, whose time includes the start.
 * *Lightning* prints the mean rate since the start of an epoch (its bar does not smooth). We take that of the last line.
 * *nanochat*'s base_train.py counts no time before step 11, and so do we, also for the lines of build-nanogpt.
-* *modded-nanogpt* prints the mean time of its steps, without evaluations (and in older versions without the first 10).
+* *modded-nanogpt* prints the mean time of steps, without evaluations: of all steps, in older versions without the first
+  10, and in some variants of those since the line before. We take that of the last line.
 * *llm.c* leaves the first step out of the average that it prints at its end.
 """
 
@@ -84,21 +85,21 @@ MODDED_NANOGPT = Kind(
     line=rf"step:(?P<step>\d+)/\d+ .*?train_time:[\d.]+m?s step_avg:(?!0\.00ms)(?P<ms>{NUMBER})ms",
     unit="tokens/s",
     rule=Rule(
-        "the tokens of a step over step_avg of the last line: the mean of all steps without evaluations",
+        "the tokens of a step over step_avg of the last line, a mean without evaluations",
         average=lambda means: means[-1],
     ),
     or_steps=True,
-    devices=r"world_size[=:] ?(\d+)",
+    devices=r"(?m)\bworld_size[=:] ?(\d+)$",
 )
 LLM_C = Kind(
     title="llm.c",
     step=rf"step +(?P<step>\d+)/ *\d+ \| (?:train )?loss (?P<loss>{NUMBER}).*?\| \(?(?P<ms>{NUMBER}) ms \|",
     unit="tokens/s",
     rule=Rule("the tokens of a step over the mean time of all steps after the first", drop=1),
-    per_step=r"\| total batch size +\| (\d+)",
+    per_step=r"\btotal_batch_size=(\d+)",
     or_steps=True,
     precision=r"\| precision +\| (\w+)",
-    batch_size_per_device=r"\| micro batch size B +\| (\d+)",
-    devices=r"\| num_processes +\| (\d+)",
+    batch_size_per_device=r"\bbatch_size B=(\d+)",
+    devices=(r"\| num_processes +\| (\d+)", r"\bnum_processes=(\d+)"),
     hardware=r"\| device +\| (.+?) +\|",
 )

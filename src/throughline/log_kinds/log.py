@@ -1,5 +1,6 @@
 """The text of a log, and what all kinds of logs need of it."""
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ LAUNCHERS = (
 )
 """What a launcher writes before each line. A log may have such lines without a launcher, but not most of them."""
 TORCHRUN = re.compile(r"(?m)^\[(?:default|rank|trainer|worker)\d+\]:")
+DLLL = re.compile(r'DLLL (\{.*"datetime": .*\})')
 COLOURS = re.compile(r"\[\d{1,3}(?:;\d+)*m")  # the rest of a colour code without its escape character
 NUMBER = r"[-+]?[\d.]+(?:[eE][-+]?\d+)?"
 
@@ -62,8 +64,25 @@ class Log:
         return match[1] if match else None
 
 
+def dllogger(line: re.Match[str]) -> str:
+    """Return a line of DLLogger's JSON as DLLogger prints it: the step, and the figures with their names."""
+    entry = json.loads(line[1])
+    step, data = entry["step"], entry["data"]
+    names = ("Training Epoch", "Training Iteration") if "step_loss" in data else ("Epoch", "Iteration")
+    if isinstance(step, str):
+        words = step
+    else:
+        words = " ".join(f"{name}: {number}" for name, number in zip(names, step, strict=False)) or "Summary:"
+    return f"DLL {entry['datetime']} - {words} {' '.join(f'{name} : {value} ' for name, value in data.items())}"
+
+
 def plain(text: str) -> str:
-    """Return a log's text without colours and without what launchers add, which the patterns of kinds do not have."""
+    """Return a log's text without colours and without what launchers add, which the patterns of kinds do not have.
+
+    Lines of DLLogger's JSON become those that it prints.
+    """
+    if "DLLL {" in text:
+        text = DLLL.sub(dllogger, text)
     text = MPIRUN.sub("", text) if "]<std" in text else text
     text = COLOURS.sub("", text.replace("\x1b", "")).replace("\r", "\n")
     lines = len(re.findall(r"(?m)^.*\S", text))

@@ -202,7 +202,7 @@ MODDED = "".join(
 )  # fmt: skip
 LLM_C = (
     "| device                | NVIDIA H100 80GB HBM3                |\n| precision             | BF16      |\n"
-    "| micro batch size B    | 64     |\n| total batch size      | 1000   |\n| num_processes         | 8      |\n"
+    "| num_processes         | 8      |\nbatch_size B=64 * seq_len T=1 * num_processes=8 and total_batch_size=1000\n"
 ) + "".join(
     f"step {i:4d}/18865 | loss 7.1234 (+nanz)| norm 12.3 (+nanz)| lr 8e-06 | {ms:.2f} ms | 48.9% bf16 MFU | 9 tok/s\n"
     for i, ms in ((1, 99999.0), (2, 100.0), (3, 300.0))
@@ -232,7 +232,7 @@ MLPERF = (
 NCCL_ROW = "  {:>12}  {:>12}     float     sum      -1    20.00    0.05    {}      0    20.00    0.05    9.99    N/A\n"
 NCCL = (
     "# Collective test starting: all_reduce_perf\n# nThread 1 nGpus 8 minBytes 8 maxBytes 1024 step: 2(factor)\n"
-    "#  Rank  0 Group  0 Pid  14926 on node0 device  0 [0x00] NVIDIA H100 80GB HBM3\n"
+    "#  Rank  0 Group  0 Pid  14926 on node0 device  0 [000f:01:00.0] NVIDIA H100 80GB HBM3\n"
     + NCCL_ROW.format(512, 128, 0.09) + NCCL_ROW.format(1024, 256, 699.35) + "# Avg bus bandwidth    : 95.3\n"
 )  # fmt: skip
 NCCL_JSON = json.dumps(
@@ -282,6 +282,7 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
     "zg.log": (NANOCHAT, "nanochat", 400_000.0, (None, None, 32, 8)),
     "zh.log": (BUILD_NANOGPT, "nanochat", 1_540_000.5, (None, None, None, None)),
     "zi.log": (MODDED, "modded-nanogpt", 20.0, (None, None, None, None)),
+    "e4b5a644-b816-4c86-8311-fa6352289e71.txt": (MODDED, "modded-nanogpt", 20.0, (None, None, None, None)),
     "zj.log": (LLM_C, "llm.c", 5000.0, (None, "bf16", 64, 8)),
     "zk.log": (MLPERF, "MLPerf (MLLOG)", 2000 / 40, ("llama31_8b", "fp4", 2, 16)),
     "zl.log": (NCCL, "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
@@ -334,6 +335,18 @@ VARIANTS: dict[str, tuple[str, float, tuple[Any, ...]]] = {
     "a state that was resumed": (
         TRAINER.replace("]}", ', {"step": 512, "train_runtime": 100.0, "train_samples_per_second": 80.0}]}'),
         40.0, (None, None, 8, None),
+    ),
+    "DLLogger's JSON": (
+        "".join(
+            f"DLLL {json.dumps({'datetime': '2023-06-01 10:00:00.12', 'type': 'LOG', 'step': step, 'data': data})}\n"
+            for step, data in (
+                ("PARAMETER", {"Config": ["Namespace(config_file='bert_config_base.json', fp16=True)"]}),
+                ("PARAMETER", {"batch_size_per_gpu": 32}),
+                ([0, 7], {"average_loss": 7.9, "step_loss": 8.0}),
+                ([], {"training_sequences_per_second": 250.5, "final_loss": 10.0}),
+            )
+        ),
+        250.5, ("bert-base", "fp16", 32, None),
     ),
     "a console that was resumed": (
         "  Total optimization steps = 1,000\n  Continuing training from global step 750\n" + TRAINER_PRINTS,
