@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from matplotlib.figure import Figure as Plot
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.ticker import EngFormatter, FuncFormatter, NullLocator
 
 from throughline.numbers import reading
 from throughline.report.analysis.cells import Cell, Group
@@ -121,17 +121,9 @@ def draw(sweep: Sweep, heading: str, unit: str, read: Read, theme: Theme) -> Plo
         axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.4g}"))
     every = sorted(ticks)[:: 1 if len(ticks) <= CROWDED else 2]
-    axes.set_xticks(every, [_short(value) for value in every])
+    axes.set_xticks(every, list(map(EngFormatter(sep=""), every)))
     axes.xaxis.set_minor_locator(NullLocator())
     return draws.finish(plot, axes, labels, theme, f"{sweep.words}; less is better")
-
-
-def _short(value: float) -> str:
-    """Return a number in short form, such as `3.2M` for 3,200,000."""
-    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:.3g}{letter}"
-    return f"{value:g}"
 
 
 TOPIC = Topic("sweeps", "Latency and memory over size", order=70, drawings=drawings)
