@@ -48,7 +48,7 @@ def specs(path: Path) -> list[RunSpec]:
             "per_step = '{batch} / 2': '{batch} / 2' is no whole number",
         ),
         ("command: train, timing: marks, per_step: 0", "programs.own.per_step"),
-        ("command: train, timing: nanogptt, per_step: 1", "did you mean nanogpt?"),
+        ("command: train, timing: nanogptt, per_step: 1", "did you mean nanogpt or nanochat?"),
         ("command: train, timing: {pattern: 'iter (?P<ms>.*)'}, per_step: 1", "its groups: ms"),
         ("command: train, timing: {pattern: 'iter .*'}, per_step: 1", "needs the groups (?P<step>...) and one of"),
         ("command: train, timing: {pattern: '(?P<step>.) (?P<ms>.) (?P<s>.)'}, per_step: 1", "its groups: step, ms, s"),

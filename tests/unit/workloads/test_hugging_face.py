@@ -107,6 +107,13 @@ def test_a_shape_has_the_parameters_that_are_published(model: str, monkeypatch: 
     assert (configuration.RESOURCES / f"{model}.json").is_file()
 
 
+def test_the_kinds_of_relative_attention_are_a_list_or_a_text() -> None:
+    deberta = {"model_type": "deberta-v2", **TINY["deberta-v2"]}
+    listed = work.forward(deberta, "mlm", 32, 4).layers
+    assert work.forward(deberta | {"pos_att_type": "p2c|c2p"}, "mlm", 32, 4).layers == listed
+    assert work.forward(deberta | {"pos_att_type": "p2c"}, "mlm", 32, 4).layers < listed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(work.GATED | work.PLAIN | set(architecture.KINDS)))
 def test_flops_are_what_torch_counts(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +228,13 @@ GOOD = {"model_type": "llama", **TINY["llama"]}
         ([], {}, "names no model_type"),
         ({"hidden_size": 3}, {}, "names no model_type"),
         ({"model_type": "llama"}, {}, "has no vocab_size"),
-        (GOOD | {"auto_map": {"AutoModel": "mine.Model"}}, {}, "has auto_map, which names code"),
+        (GOOD | {"auto_map": {"AutoModel": "mine.Model"}}, {}, "take the key out if transformers itself has llama"),
         (GOOD | {"text_config": {"vocab_size": 9, "auto_map": {}}}, {}, "such code is never run"),
         (GOOD | {"_attn_implementation": "someone/kernel"}, {}, "has _attn_implementation, which names code"),
+        (GOOD | {"num_hidden_layers": "4"}, {}, "num_hidden_layers = '4', and a whole number above 0 is needed"),
+        (GOOD | {"num_hidden_layers": 0}, {}, "num_hidden_layers = 0, and a whole number above 0 is needed"),
+        (GOOD | {"num_attention_heads": 5}, {}, "is no multiple of num_attention_heads = 5"),
+        (GOOD | {"num_key_value_heads": 3}, {}, "is no multiple of num_key_value_heads = 3"),
         (GOOD, {"sequence_length": 65}, "sequence_length = 65: transformers:tiny is made for 64 tokens at most"),
         (GOOD, {"model": {"transformers": "tiny.json"}}, "{transformers: FILE, task: mlm | clm}"),
         (GOOD, {"model": {"transformers": "tiny.json", "task": "nsp"}}, "{transformers: FILE, task: mlm | clm}"),
@@ -250,7 +261,7 @@ def test_a_file_that_cannot_be_used_is_a_mistake_of_the_configuration(
         ({"model_type": "gpt2", **TINY["gpt2"]}, "mlm", "cannot be trained with task mlm.*set task: clm"),
         ({"model_type": "bert", **SIZES}, "clm", "cannot be trained with task clm.*set task: mlm"),
         ({"model_type": "vit", "vocab_size": 9}, "clm", "no task of a language model"),
-        (GOOD | {"hidden_size": "wide"}, "clm", "transformers cannot read its config.json"),
+        (GOOD | {"rms_norm_eps": "wide"}, "clm", "transformers cannot read its config.json"),
     ],
 )
 def test_what_only_the_library_knows_is_said_before_anything_is_built(

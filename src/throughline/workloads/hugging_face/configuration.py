@@ -21,6 +21,10 @@ KEY = "transformers"
 """The key of a map that a block has as its `model`. The names of such models begin with this key and a colon."""
 TASKS = ("mlm", "clm")
 RESOURCES = resource("shapes")
+COUNTS = (
+    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+    "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_inner", "n_positions",
+)  # fmt: skip
 
 
 class NotOurs(ValueError):
@@ -103,10 +107,31 @@ def read(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise ValueError(f"{path} names no model_type: it is no config.json of a model")
     if named := _code(content):
-        raise ValueError(f"{path} has {named}, which names code beside the library's own: such code is never run")
+        raise ValueError(
+            f"{path} has {named}, which names code beside the library's own: such code is never run; take the key out "
+            f"if transformers itself has {content['model_type']}"
+        )
     if vocabulary(content) is None:
         raise ValueError(f"{path} has no vocab_size: it is no language model's")
+    if mistake := _misfit(text(content)):
+        raise ValueError(f"{path}: {mistake}")
     return content
+
+
+def _misfit(content: Mapping[str, Any]) -> str | None:
+    """Return which number of a config.json is none, or does not fit another one."""
+    for key in COUNTS:
+        value = content.get(key)
+        if value is None or isinstance(value, list):  # some architectures have a number for each layer
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            return f"{key} = {value!r}, and a whole number above 0 is needed"
+    width, heads, groups = (content.get(key) for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
+    if isinstance(heads, int) and width and not content.get("head_dim") and width % heads:
+        return f"hidden_size = {width} is no multiple of num_attention_heads = {heads}"
+    if isinstance(heads, int) and isinstance(groups, int) and heads % groups:
+        return f"num_attention_heads = {heads} is no multiple of num_key_value_heads = {groups}"
+    return None
 
 
 def _code(value: Any) -> str | None:

@@ -93,9 +93,11 @@ def _from_numbers(content: Content, task: str, length: int, batch: int) -> Decod
     matrices = layers * hidden * (2 * queries + 2 * keys + inner * (3 if content["model_type"] in GATED else 2))
     products: float = 2 * length * matrices
     if content["model_type"] == "deberta-v2" and content.get("relative_attention"):
-        buckets = content.get("position_buckets", -1)
-        table = 2 * (buckets if buckets > 0 else content["max_position_embeddings"])
-        products += layers * len(content["pos_att_type"]) * 2 * table * hidden * (length + hidden / batch)
+        sizes = (content.get("position_buckets", -1), content.get("max_relative_positions", -1))
+        table = 2 * next((size for size in sizes if size > 0), content["max_position_embeddings"])
+        kinds = content["pos_att_type"]  # a list, or as published `p2c|c2p`
+        count = len(kinds.split("|")) if isinstance(kinds, str) else len(kinds)
+        products += layers * count * 2 * table * hidden * (length + hidden / batch)
     vocabulary = hidden * int(content["vocab_size"])
     return Decoder(
         layers=products,
