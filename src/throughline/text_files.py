@@ -23,9 +23,10 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def is_json_lines(path: str | Path) -> bool:
-    """Return whether each line of a file is a JSON object. Its first letters tell it, or the name of an absent file."""
+    """Return whether each line of a file is a JSON object. Its first letters tell it; without any, the name does."""
     try:
         with opened(Path(path)) as stream:
-            return _OBJECT.match(stream.read(4096)) is not None
+            start = stream.read(4096)
     except UNREADABLE:
-        return _NAMES.search(str(path)) is not None
+        start = b""
+    return (_OBJECT.match(start) if start else _NAMES.search(str(path))) is not None
