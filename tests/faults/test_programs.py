@@ -10,10 +10,12 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import training_fixtures
@@ -79,10 +81,14 @@ class Measured:
             stderr=(folder / "errors").open("wb"),
             preexec_fn=before,
         )
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = self.status = os.waitstatus_to_exitcode(status)
+        self.peak_memory_bytes, started = 0, psutil.Process(process.pid)
+        while process.poll() is None:  # ru_maxrss would have the memory of this test's own process before exec
+            with contextlib.suppress(psutil.Error):
+                each = [one.memory_info().rss for one in [started, *started.children(recursive=True)]]
+                self.peak_memory_bytes = max(self.peak_memory_bytes, *each)
+            time.sleep(0.02)
+        self.status = process.returncode
         self.errors = (folder / "errors").read_text()
-        self.peak_memory_bytes = used.ru_maxrss << 10
 
     @property
     def log(self) -> str:

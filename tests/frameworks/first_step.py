@@ -40,8 +40,8 @@ def started(name: str, case: dict[str, Any], seed: int = 1) -> Any:
     if case.get("shape"):
         resnet.SHAPES[spec.model] = resnet.Shape(*case["shape"])
     if case.get("causal"):  # only now, because Keras reads the backend from `load`
-        in_keras = importlib.import_module("throughline.workloads.gpt2.in_keras")
-        in_keras.has_causal_kernel = lambda: True  # type: ignore[attr-defined]
+        in_keras_form = importlib.import_module("throughline.workloads.in_keras_form")
+        in_keras_form.has_causal_kernel = lambda: True  # type: ignore[attr-defined]
     rank.model(case["facts"])
     return rank
 

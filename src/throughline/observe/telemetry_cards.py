@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import psutil
-
 from throughline.gpus import visible_devices
 from throughline.memory import gib
 from throughline.messages import GpuFault, LaunchPlan
@@ -253,6 +251,8 @@ def faults_of(
 
 def _name(pid: int) -> str:
     """Return the name of a process; empty if it is not known here, as in a container."""
+    import psutil  # as late as this, because a sampler that fails costs a run its telemetry only
+
     try:
         return str(psutil.Process(pid).name())
     except psutil.Error:
