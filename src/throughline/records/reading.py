@@ -53,8 +53,8 @@ def read_run_of(path: str | Path, spec: RunSpec) -> RunRecord:
 def stored_run(path: Path) -> RunRecord | None:
     """Return the record in a file; None if there is no such file, or if it is no record that this version reads."""
     try:
-        return _validated(RunRecord, path)
-    except (UserError, OSError):
+        return RunRecord.model_validate_json(path.read_bytes())  # twice as fast as `_validated`; a page reads thousands
+    except (ValidationError, OSError):
         return None
 
 
