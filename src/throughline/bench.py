@@ -24,6 +24,7 @@ from throughline.report.analysis.cells import Cell
 from throughline.report.analysis.comparison import Pair, places, would_tell
 from throughline.spec.run import NAME
 from throughline.study import presets
+from throughline.study.section import PATTERNS
 
 REPORT = "results/report.html"
 
@@ -77,8 +78,7 @@ class Bench:
     def run(self, setup: str | None, exports: Mapping[str, Path], dry_run: bool) -> int:
         """Measure, print the figures and verdicts, and return the exit status of Snakemake."""
         if not re.fullmatch(NAME, self.name):
-            why = "a name has lower-case letters, digits and _, and begins with a letter"
-            raise UserError(f"--name {self.name}: {why}", next_step="choose another name")
+            raise UserError(f"--name {self.name}: {PATTERNS[f'^{NAME}$']}", next_step="choose another name")
         if setup and not dry_run and (status := subprocess.run(["bash", "-c", setup], check=False).returncode):
             raise UserError(f"--setup ended with status {status}", next_step=f"try it alone: {setup}")
         workflow = presets.WORKFLOW

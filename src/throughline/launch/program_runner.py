@@ -25,7 +25,7 @@ from typing import Literal, NoReturn
 from throughline import frameworks, memory, messages, processes
 from throughline.messages import LaunchPlan, Measured, Memory, ProgramRun, RankReport
 from throughline.messages import Window as Timed
-from throughline.observe import program_software
+from throughline.observe import environment, program_software
 from throughline.programs import timing, words
 from throughline.programs.timing import Lines, Point, Unreadable
 from throughline.rank import ranks
@@ -74,9 +74,9 @@ class Runner:
         self.points: list[Point] = []
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self.looked_like: deque[str] = deque(maxlen=1000)
-        self.rest = b""
+        self.rest, self.phase = b"", ""
         self.said = self.passed_on = 0
-        self.killed_before = _oom_kills()
+        self.killed_before = environment.oom_kills()
         self.child: subprocess.Popen[bytes] | None = None
 
     @property
@@ -231,7 +231,7 @@ class Runner:
         return shorter
 
     def enter(self, phase: str, done: int, steps: int) -> None:
-        if getattr(self, "phase", None) != phase:
+        if self.phase != phase:
             self.phase = phase
             self.heart.phase(phase, steps)
         self.heart.step(done)
@@ -240,7 +240,7 @@ class Runner:
         """Raise Ended: the program has ended by itself before the window was full."""
         if status and (refused := next((line for line in self.last_lines if memory.is_refusal(line)), None)):
             raise Ended("oom", refused)
-        if status and _oom_kills() > self.killed_before:
+        if status and environment.oom_kills() > self.killed_before:
             raise Ended("oom", "the system has killed a process of this control group, because memory ran out")
         how = f"signal {-status}" if status < 0 else f"exit status {status}"
         if not self.times:
@@ -328,21 +328,6 @@ class _Marks:
         """Return the complete lines since the last call."""
         *lines, self.rest = (self.rest + self.file.read()).split("\n")
         return lines
-
-
-def _oom_kills() -> int:
-    """Return how many processes the system has killed in this control group because memory ran out; 0 if unknown.
-
-    Version 2 of control groups has one tree, version 1 has one for memory (cgroups(7)).
-    """
-    count, files = 0, {"": "{}/memory.events", "memory": "/memory{}/memory.oom_control"}
-    with suppress(OSError):
-        for line in Path("/proc/self/cgroup").read_text().splitlines():
-            _, kinds, group = line.split(":", 2)
-            with suppress(OSError, KeyError):
-                text = Path("/sys/fs/cgroup" + files[kinds].format(group)).read_text()
-                count += sum(map(int, re.findall(r"^oom_kill (\d+)", text, re.MULTILINE)))
-    return count
 
 
 def main() -> int:

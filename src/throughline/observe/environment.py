@@ -182,6 +182,15 @@ def free_memory_bytes(root: Path = Path("/")) -> int | None:
     return min(free)
 
 
+def oom_kills(root: Path = Path("/")) -> int:
+    """Return how many processes the system has killed in this control group because memory ran out; 0 if unknown."""
+    for path, version in _control_groups("memory", root):
+        text = _line(path / ("memory.oom_control" if version == 1 else "memory.events"))
+        if killed := _first(r"^oom_kill (\d+)$", text):
+            return int(killed)
+    return 0
+
+
 def _control_groups(kind: Literal["cpu", "memory"], root: Path) -> Iterator[tuple[Path, Literal[1, 2]]]:
     """Yield this process's control group of a kind and all groups above it, each with its version (cgroups(7)).
 

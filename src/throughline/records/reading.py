@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,8 +54,8 @@ def read_run_of(path: str | Path, spec: RunSpec) -> RunRecord:
 def stored_run(path: Path) -> RunRecord | None:
     """Return the record in a file; None if there is no such file, or if it is no record that this version reads."""
     try:
-        return RunRecord.model_validate_json(path.read_bytes())  # twice as fast as `_validated`; a page reads thousands
-    except (ValidationError, OSError):
+        return _validated(RunRecord, path)
+    except (UserError, OSError):
         return None
 
 
@@ -100,6 +101,8 @@ def _refuse_others(value: Any, path: str | Path) -> None:
 
 
 def _validated(model: type[Kind], path: str | Path) -> Kind:
+    with suppress(ValidationError, OSError):  # twice as fast; what is wrong is found out below
+        return model.model_validate_json(Path(path).read_bytes())
     value = read_json(path)
     _refuse_others(value, path)
     try:
