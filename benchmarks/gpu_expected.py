@@ -1,9 +1,9 @@
 """What a card is expected to reach in the rows of gpu.py, and what to look at where it falls short.
 
 All figures are estimates, in samples/s, of a compiled step. Those of an H100 come from the sizes of a step's matrix
-products and of its passes over memory, those of an H200 from a roofline. docs/performance.md has what an H200 reached
-in three of these rows. `known` is the best figure that somebody published for the card. A card that is not here has no
-expectation: we never guess one.
+products and of its passes over memory, those of an H200 from a roofline.
+docs/reference/performance.md has what an H200 reached in three of these rows. `known` is the best figure that
+somebody published for the card. A card that is not here has no expectation: we never guess one.
 """
 
 from __future__ import annotations

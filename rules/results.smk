@@ -5,7 +5,7 @@
 #        results/report.html
 # These rules take seconds. So the modules that they run are inputs, and a change in the analysis runs them again.
 # On a cluster they run on the host where Snakemake runs.
-# `snakemake --report report.zip` makes another page, which shows how Snakemake made the results (docs/elsewhere.md).
+# `snakemake --report report.zip` makes another page, which shows how Snakemake made the results (docs/how-to/elsewhere.md).
 
 
 report: "../report/workflow.rst"

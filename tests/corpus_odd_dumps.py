@@ -1,6 +1,6 @@
 """Dumps in old and unusual forms, built from real pages of the sample, each with its number of articles.
 
-python tests/corpus_odd_dumps.py        print the table of docs/method-sources.md
+python tests/corpus_odd_dumps.py        print the table of docs/explanation/method-sources.md
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ FORM = """    libraries = {
 
 
 def register(root: Path) -> None:
-    """Add the framework `fake` to a copy of the library, as docs/add-a-framework.md says.
+    """Add the framework `fake` to a copy of the library, as docs/contributing/add-a-framework.md says.
 
     It needs a folder, a list of packages (here only numpy), and the form of a workload in its library, which the
     workload's `libraries` names.

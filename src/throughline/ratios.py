@@ -2,7 +2,7 @@
 
 All tests are t-tests on natural logarithms, because noise multiplies a throughput. Which test it is follows from how
 the repeats were made, never from their values: `paired` if repeat k of both sides ran in the same round, otherwise
-Welch's test (Welch 1947), which lets the variances differ. docs/method-verdicts.md gives the reasons.
+Welch's test (Welch 1947), which lets the variances differ. docs/explanation/method-verdicts.md gives the reasons.
 """
 
 import math

@@ -1,4 +1,6 @@
-"""Statistics of the repeats of one configuration, and of the steps of one run. docs/method.md gives the reasons.
+"""Statistics of the repeats of one configuration, and of the steps of one run.
+
+docs/explanation/method.md gives the reasons.
 
 A value is a throughput in samples per second. The caller leaves out repeats without a throughput (out of memory,
 invalid). Without any value, every figure is None, never 0 and never a default.

@@ -1,4 +1,4 @@
-"""Frameworks that are added as docs/add-a-framework.md says go through the whole graph, together with `torch`."""
+"""Frameworks that are added as add-a-framework.md says go through the whole graph, together with `torch`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from throughline.records import read_equivalence, read_summary
 
 from .conftest import ROOT, Clone, job_counts
 
+README, FRAMEWORKS = "README.md", "docs/reference/frameworks.md"
 TOY = ROOT / "tests/toy_framework"
 CONFIGURATION = """
 corpus: {name: little, parts: 2, shards: {training: 2, test: 1}, sequences: {32: 5}}
@@ -117,14 +118,14 @@ def test_generated_pages_and_environments_know_a_new_framework(clone: Callable[[
     before = digests(made.path)
     called(made, "throughline.study.config_reference")
     called(made, "throughline.frameworks.reference")
-    texts = {name: (made.path / name).read_text(encoding="utf-8") for name in ("README.md", "docs/frameworks.md")}
+    texts = {name: (made.path / name).read_text(encoding="utf-8") for name in (README, FRAMEWORKS)}
     assert all("| torch-horovod | toy |" in text for text in texts.values())
-    assert "| `toy` | several devices | an abacus computes alone |" in texts["docs/frameworks.md"]
-    reference = (made.path / "docs/configuration.md").read_text(encoding="utf-8")
+    assert "| `toy` | several devices | an abacus computes alone |" in texts[FRAMEWORKS]
+    reference = (made.path / "docs/reference/configuration.md").read_text(encoding="utf-8")
     assert "options.pause_ms` | milliseconds that the toy framework rests before each step" in reference
     assert "| auto or cuda or abacus or cpu |" in reference
     changed = {name for name, digest in digests(made.path).items() if before.get(name) != digest}
-    assert changed == {*texts, "docs/configuration.md", "resources/config.schema.json"}
+    assert changed == {*texts, "docs/reference/configuration.md", "resources/config.schema.json"}
 
     (made.path / "envs/toy.toml").write_text('python = "3.11"\ncheck = ["json"]\n')
     (made.path / "envs/toy.txt").write_text("")

@@ -1,4 +1,4 @@
-"""A workload that is added as docs/add-a-workload.md says, by its folder alone, works from a preset to the report."""
+"""A workload that is added as add-a-workload.md says, by its folder alone, works from a preset to the report."""
 
 from __future__ import annotations
 

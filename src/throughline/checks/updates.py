@@ -15,8 +15,8 @@ TOLERANCE = {"adam": 5e-4, "adamw": 5e-4, "bertadam": 5e-4, "lamb": 2e-3, "sgd":
 """The largest difference of an update that is allowed in fp32 with each optimizer, apart from the rounding of the
 weights.
 
-docs/method-numerical-equivalence.md has what we measured: honest runs are at least five times below, products that are
-rounded to TF32 at least twice above.
+docs/explanation/method-numerical-equivalence.md has what we measured: honest runs are at least five times below,
+products that are rounded to TF32 at least twice above.
 """
 LOWER = {"tf32": 0.5, "fp16": 0.5, "bf16": 0.7, "fp8": 0.7}
 """The same in lower precisions, with every optimizer.

@@ -1,4 +1,4 @@
-"""Generate docs/workloads.md from the workloads and their keys.
+"""Generate docs/reference/workloads.md from the workloads and their keys.
 
 `python -m throughline.checks.workloads_page` writes it. A test fails if it is out of date.
 """
@@ -21,7 +21,7 @@ from throughline.study.config_reference import of_workload
 from throughline.study.runs import expand
 from throughline.workloads import Workload
 
-PAGE = Path(__file__).parents[3] / "docs" / "workloads.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "workloads.md"
 COUNTED = {"flops": "how FLOPs count", "bandwidth": "how bandwidth counts", "bytes": "bytes"}
 """Map the conventions of a workload that the page has to their names. A record has all of them (`work.convention`)."""
 LATENCY = "latency"
@@ -30,9 +30,9 @@ LATENCY = "latency"
 HEADER = """# Workloads
 
 What can be trained, with which keys. [frameworks.md](frameworks.md) says which framework has which
-feature of a workload, [hugging-face.md](hugging-face.md) how any `config.json` is trained, and
-[add-a-workload.md](add-a-workload.md) how to add your own. The row *not in ...* says why a library
-has no such model. Every workload that trains has a latency too ([method.md](method.md)). This page
+feature of a workload, [hugging-face.md](../how-to/hugging-face.md) how any `config.json` is trained, and
+[add-a-workload.md](../contributing/add-a-workload.md) how to add your own. The row *not in ...* says why a library
+has no such model. Every workload that trains has a latency too ([method.md](../explanation/method.md)). This page
 is generated (`python -m throughline.checks.workloads_page`).
 """
 

@@ -45,7 +45,7 @@ def read(path: Path) -> Iterator[Result]:
             next_step="name a CSV file with the columns of resources/published.csv",
         ) from None
     if not lines:
-        raise UserError(f"{path} has no rows", next_step="docs/compare.md describes the columns")
+        raise UserError(f"{path} has no rows", next_step="docs/how-to/compare.md describes the columns")
     for number, row in enumerate(lines, start=2):
         try:
             yield Result.model_validate(_values({key: text for key, text in row.items() if text}))
@@ -55,7 +55,7 @@ def read(path: Path) -> Iterator[Result]:
             raise UserError(
                 f"{path}, line {number} is no published result",
                 why=reason,
-                next_step="correct the line; docs/compare.md describes the columns",
+                next_step="correct the line; docs/how-to/compare.md describes the columns",
             ) from None
 
 

@@ -4,8 +4,8 @@ The `__init__.py` of a folder describes its framework to the rest of the program
 standard library. It names the class that trains in a rank (`rank.py`). This class contains only the mechanics of
 training. The model and its shapes belong to the workload, whose implementation in the framework's library the class
 gets. The classes of all frameworks have the same methods in the same order. The files in this package import the single
-files of the lowest layer and the workloads, but no run, launcher or report. docs/add-a-framework.md explains
-everything.
+files of the lowest layer and the workloads, but no run, launcher or report.
+docs/contributing/add-a-framework.md explains everything.
 """
 
 import importlib

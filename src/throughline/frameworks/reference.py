@@ -1,6 +1,7 @@
-"""The tables of docs/frameworks.md, and README's table of what is supported, made from frameworks, workloads and pins.
+"""The tables of docs/reference/frameworks.md, and README's table of what is supported.
 
-`python -m throughline.frameworks.reference` writes them into both pages. A test fails if one of them is out of date.
+They are made from frameworks, workloads and pins. `python -m throughline.frameworks.reference` writes both pages.
+A test fails if one of them is out of date.
 """
 
 import ast
@@ -12,7 +13,7 @@ from throughline.frameworks.description import FEATURES, Framework
 from throughline.installation import recipe
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT.parents[1] / "docs" / "frameworks.md"
+PAGE = ROOT.parents[1] / "docs" / "reference" / "frameworks.md"
 README = ROOT.parents[1] / "README.md"
 
 
@@ -39,7 +40,7 @@ def _supported() -> str:
     for folder in workloads.FOLDERS:
         models = [model for model, home in workloads.models().items() if home == folder]
         cells = ("yes" if frameworks.features(name, models[0]) else "" for name in frameworks.NAMES)
-        rows.append([f"[{folder}](docs/workloads.md#{folder})", f"`{models[0]}` ({len(models)})", *cells])
+        rows.append([f"[{folder}](docs/reference/workloads.md#{folder})", f"`{models[0]}` ({len(models)})", *cells])
     return table(["workload", "models", *frameworks.NAMES], rows)
 
 

@@ -1,7 +1,7 @@
 """Which environment does a framework get on this machine: for CPUs, or a build for GPUs? And why?
 
 What the user wants (`wanted`), the GPUs of the machine (`facts`), and for all that is on PyTorch the build of the
-workflow's torch decide. docs/frameworks.md explains the choice to users. Standard library only.
+workflow's torch decide. docs/reference/frameworks.md explains the choice to users. Standard library only.
 """
 
 from __future__ import annotations

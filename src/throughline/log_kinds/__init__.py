@@ -1,7 +1,7 @@
 """The kinds of logs of other programs: declarations, and the code that reads a log by its declaration.
 
 An import reads finished logs by them, and `throughline bench` the log of a program that runs. No rule of a kind uses a
-published figure. docs/add-a-kind-of-log.md explains the parts of a declaration. No room above is needed.
+published figure. docs/contributing/add-a-kind-of-log.md explains the parts of a declaration. No room above is needed.
 """
 
 from throughline.log_kinds.kind import Kind

@@ -2,7 +2,7 @@
 
 `step.py` has the seconds of a step as a sum of terms, and fits their constants to the measured points. `answer.py`
 predicts a topology, says how far the prediction may be off and what else is questionable, or why there is none.
-docs/method-prediction.md has the formula, and how well it did on published results.
+docs/explanation/method-prediction.md has the formula, and how well it did on published results.
 """
 
 from throughline.prediction.answer import FAR, LEVEL, predict

@@ -5,7 +5,7 @@
 Each term is a known column times a constant. Two forms of the exchange bracket what libraries do. `hierarchical`: first
 inside each node, then between the nodes; with k parts, an all-reduce moves (k-1)/k of the bytes twice through the
 slowest link. `ring`: one ring over all ranks, as fast as its slowest link, so beyond one node only the links between
-nodes count. docs/method-prediction.md names the sources.
+nodes count. docs/explanation/method-prediction.md names the sources.
 """
 
 import itertools

@@ -135,7 +135,8 @@ class NodeHardware(Entry):
     """What may explain a slow node: clocks, limits, links and faults of its parts. They were read after the window.
 
     `devices` are the run's GPUs in the node, in the order of its ranks. `reasons` says why a fact is None: by
-    `machine.<fact>`, `devices.<index>.<fact>`, or `devices` if there are none. docs/outputs.md names the facts.
+    `machine.<fact>`, `devices.<index>.<fact>`, or `devices` if there are none.
+    docs/reference/outputs.md names the facts.
     """
 
     node: Whole

@@ -303,7 +303,7 @@ class Benchmark(Runs):
             return workloads.of_map(model)
         name: str = handler(model)
         if name not in (*workloads.models(), DECIDES):
-            raise ValueError(allowed(name, list(workloads.models()), "docs/workloads.md"))
+            raise ValueError(allowed(name, list(workloads.models()), "docs/reference/workloads.md"))
         return name
 
     @field_validator("frameworks", "programs", "topologies", "predict", "extras", "batch")

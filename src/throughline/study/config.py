@@ -1,7 +1,7 @@
 """Read config.yaml into a Config: which files are read, how they are merged, and where the sections are.
 
 Defaults are written only in the models of the sections. `python -m throughline.study.config_reference` generates
-docs/configuration.md and resources/config.schema.json from these models.
+docs/reference/configuration.md and resources/config.schema.json from these models.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -224,5 +224,5 @@ def _error(mistakes: Sequence[str], lost: Sequence[str] = ()) -> ConfigError:
     return ConfigError(
         f"the configuration has {count}:\n  " + "\n  ".join(mistakes),
         why="; ".join(lost) or None,
-        next_step="correct it; docs/configuration.md describes every key",
+        next_step="correct it; docs/reference/configuration.md describes every key",
     )

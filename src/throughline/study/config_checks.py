@@ -41,7 +41,8 @@ def mistakes(config: Config) -> Iterator[str]:
         if "__" in name:
             yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
         if block.model == DECIDES and not block.programs:
-            yield f"{where}.model = {DECIDES!r}: {allowed(DECIDES, list(workloads.models()), 'docs/workloads.md')}"
+            models = allowed(DECIDES, list(workloads.models()), "docs/reference/workloads.md")
+            yield f"{where}.model = {DECIDES!r}: {models}"
             continue
         for check in (_model, _options, _frameworks, _sizes):
             yield from (f"{where}.{mistake}" for mistake in check(block))

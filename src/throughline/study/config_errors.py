@@ -87,14 +87,14 @@ def _names_at(annotation: Any, keys: Sequence[Any], value: Any) -> list[str]:
 
 def _unknown(keys: Sequence[Any], raw: Any, root: type[Section]) -> str:
     if new := renamed.of_key(keys):
-        return f"since 0.4 this key is {new} (docs/from-0.3-to-0.4.md)"
+        return f"since 0.4 this key is {new} (docs/reference/from-0.3-to-0.4.md)"
     return root.hint(keys, raw) or f"unknown key; {allowed(keys[-1], _names_at(root, keys[:-1], raw))}"
 
 
 def _wrong(keys: Sequence[Any], value: Any, problems: Sequence[Any]) -> str:
     """Return what is wrong with a value, in pydantic's words if it allows no choice."""
     if new := renamed.of_value(keys, value):
-        return f"since 0.4 this value is {new} (docs/from-0.3-to-0.4.md)"
+        return f"since 0.4 this value is {new} (docs/reference/from-0.3-to-0.4.md)"
     choices: list[str] = []
     for problem in problems:
         message = re.sub("a (valid )?dictionary.*", "a map of keys, such as {key: value}", problem["msg"])
@@ -112,7 +112,7 @@ def _wrong(keys: Sequence[Any], value: Any, problems: Sequence[Any]) -> str:
     return allowed(value, list(dict.fromkeys(choices))) if len(choices) > 1 else message
 
 
-def allowed(value: Any, choices: Sequence[Any], page: str = "docs/configuration.md") -> str:
+def allowed(value: Any, choices: Sequence[Any], page: str = "docs/reference/configuration.md") -> str:
     """Return a text with the allowed choices and, if some are similar to `value`, a suggestion.
 
     Of many choices, it names the similar ones and `page`, which lists the others.

@@ -1,4 +1,4 @@
-"""Generate docs/configuration.md and the JSON schema from the sections' models and the workloads' parameters.
+"""Generate docs/reference/configuration.md and the JSON schema from the sections' models and the workloads' parameters.
 
 `python -m throughline.study.config_reference` writes both. A test fails if one of them is out of date.
 """
@@ -22,7 +22,7 @@ from throughline.study.config import Config
 from throughline.study.section import branches, fields_of, is_model, is_union, strip
 
 ROOT = Path(__file__).parents[3]
-REFERENCE = ROOT / "docs" / "configuration.md"
+REFERENCE = ROOT / "docs" / "reference" / "configuration.md"
 SCHEMA = ROOT / "resources" / "config.schema.json"
 BLOCK = "benchmarks.<name>."
 

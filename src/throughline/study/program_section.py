@@ -96,7 +96,7 @@ class ProgramSection(Section):
     @classmethod
     def _is_known(cls, timing: str | Pattern) -> str | Pattern:
         if isinstance(timing, str) and timing not in (MARKS_KIND, *timed()):
-            page = "docs/measure-your-own-program.md"
+            page = "docs/how-to/measure-your-own-program.md"
             raise ValueError(allowed(timing, [MARKS_KIND, *sorted(timed())], page))
         return timing
 

@@ -1,5 +1,5 @@
 """The keys of version 0.3 that have another name since 0.4.0, or are gone: what an error says, and
-docs/from-0.3-to-0.4.md.
+docs/reference/from-0.3-to-0.4.md.
 
 `python -m throughline.study.renamed` writes the page. A test fails if the page is out of date.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from throughline.files import write_text
 
-PAGE = Path(__file__).parents[3] / "docs" / "from-0.3-to-0.4.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "from-0.3-to-0.4.md"
 BLOCK = "benchmarks.<name>"
 NAMED = ("benchmarks", "prices")
 """Sections whose keys are names that the user chooses."""
@@ -47,7 +47,7 @@ GONE: Mapping[str, Mapping[str, str]] = {
         "malformed_at_most": "logs of which at most 1 % of the lines are malformed",
     },
     "corpus": {
-        "keep": "nothing: articles and tokens of a finished corpus may be removed (docs/method-corpus.md)",
+        "keep": "nothing: articles and tokens of a finished corpus may be removed (docs/explanation/method-corpus.md)",
         "memory_mb": "nothing: a job holds at most 256 MB of text and tokens",
         "unpacked": "nothing: shards are compressed, and training reads them faster than a GPU needs them",
     },

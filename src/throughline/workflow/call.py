@@ -23,7 +23,7 @@ from throughline.workflow.inside import Inside
 
 OTHERS = ("results/report.html", "results/compare.json", "results/compare.html", "results/archive.zip")
 """The results that belong to no benchmark."""
-LIST = "docs/outputs.md lists the files, and snakemake --list-target-rules the other targets"
+LIST = "docs/reference/outputs.md lists the files, and snakemake --list-target-rules the other targets"
 Answer = TypeVar("Answer")
 
 

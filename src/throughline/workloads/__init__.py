@@ -8,7 +8,7 @@ subclass of `Form` (`form.py`) with the name FORM.
 
 To add a workload, it is enough to add a folder: other code finds it with `of` and `form`. Workloads import only basic
 modules of Throughline, such as files.py and spec/, and an implementation also imports its library. They never import a
-framework, a run or a report. docs/add-a-workload.md explains each part.
+framework, a run or a report. docs/contributing/add-a-workload.md explains each part.
 """
 
 import importlib

@@ -1,5 +1,5 @@
 """`fake`: a synthetic framework in numpy. Copy this folder to begin a framework of your own
-(docs/add-a-framework.md)."""
+(docs/contributing/add-a-framework.md)."""
 
 from __future__ import annotations
 

@@ -387,7 +387,7 @@ def test_a_kind_is_known_by_its_content_and_has_its_rule(name: str, tmp_path: Pa
 
 def test_the_page_about_a_new_kind_is_true(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page's code is a kind as soon as its file is where kinds are, and reads the page's log by its rule."""
-    page = (Path(__file__).parents[3] / "docs" / "add-a-kind-of-log.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "contributing" / "add-a-kind-of-log.md").read_text(encoding="utf-8")
     (log,) = re.findall(r"```text\n(.*?)```", page, re.S)
     (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
     (tmp_path / "toytrain.py").write_text(code, encoding="utf-8")
@@ -423,12 +423,12 @@ def test_lines_of_timed_kinds_have_a_step_and_its_time() -> None:
 
 def test_every_kind_is_tested_and_documented() -> None:
     root = Path(__file__).parents[3]
-    page = (root / "docs" / "compare.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
     tested = {kind for _, kind, *_ in LOGS.values()} | {"DLPerf's result", "Paddle's index"}
     assert {kind.title for kind in log_kinds.find_all()} == tested
     for name in tested:
         assert name.replace("Face ", "Face's ") in page
-    programs = (root / "docs" / "measure-your-own-program.md").read_text(encoding="utf-8")
+    programs = (root / "docs" / "how-to" / "measure-your-own-program.md").read_text(encoding="utf-8")
     assert [name for name in log_kinds.timed() if f"`{name}`" not in programs] == []
 
 

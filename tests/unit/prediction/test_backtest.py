@@ -38,15 +38,15 @@ def test_the_last_line_is_within_the_aim_and_better_than_every_other_law() -> No
 
 
 def test_what_was_never_seen_came_out_as_the_page_says() -> None:
-    """Its coverage is below 90 %: 4 of 19 predictions are outside, and docs/method-prediction.md says which."""
+    """Its coverage is below 90 %: 4 of 19 predictions are outside, and method-prediction.md says which."""
     judged = found()["never seen: H100 and A100", benchmark.OURS]
     assert (judged.answers, round(judged.coverage * 19)) == (19, 15) and judged.median < 0.015
 
 
 def test_the_page_has_the_table() -> None:
-    page = (sources.ROOT.parents[1] / "docs/method-prediction.md").read_text(encoding="utf-8")
+    page = (sources.ROOT.parents[1] / "docs/explanation/method-prediction.md").read_text(encoding="utf-8")
     missing = [line for line in benchmark.table(found()).splitlines() if line not in page]
-    assert not missing, "copy the table of benchmarks/prediction.py to docs/method-prediction.md"
+    assert not missing, "copy the table of benchmarks/prediction.py to docs/explanation/method-prediction.md"
 
 
 def test_a_judged_source_is_in_no_calibration() -> None:

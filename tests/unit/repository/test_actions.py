@@ -1,4 +1,4 @@
-"""The workflow for GitHub that docs/regressions.md shows runs commands that exist."""
+"""The workflow for GitHub that docs/how-to/regressions.md shows runs commands that exist."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from throughline.commands import NAMES
 
 
 def test_the_workflow_that_watches_for_regressions_has_commands_that_exist() -> None:
-    page = (ROOT / "docs/regressions.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/regressions.md").read_text(encoding="utf-8")
     (text,) = [block.content for block in MarkdownIt().parse(page) if block.info == "yml"]
     workflow = YAML(typ="safe").load(text)
     assert workflow["on"] == {"push": {"branches": ["main"]}}

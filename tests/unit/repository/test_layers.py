@@ -60,7 +60,7 @@ SHOWN = {
     "forms": "workloads/<name>/in_<library>.py",
     "mechanics": "frameworks/<name>/rank.py",
 }
-"""How docs/architecture.md calls rooms that are not one folder or file."""
+"""How docs/contributing/architecture.md calls rooms that are not one folder or file."""
 IN_A_RANK = [
     "rank",
     "frameworks",
@@ -104,7 +104,7 @@ def test_nothing_looks_upwards(path: Path) -> None:
 
 
 def test_the_page_of_the_architecture_has_every_room_on_its_floor() -> None:
-    text = (SOURCES.parents[1] / "docs/architecture.md").read_text(encoding="utf-8")
+    text = (SOURCES.parents[1] / "docs/contributing/architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (\d+) \| ([^|]+) \|", text, re.MULTILINE)
     shown = {name.removesuffix("/"): int(number) for number, names in rows for name in re.findall("`([^`]+)`", names)}
     assert shown == {SHOWN.get(name, name): number for number, rooms in enumerate(ORDER, 1) for name in rooms}

@@ -35,8 +35,8 @@ def test_an_old_key_is_one_mistake_that_says_the_new_key(section: tuple[str, ...
     place = ".".join((*section, old))
     assert str(caught.value).splitlines() == [
         "the configuration has one mistake:",
-        f"  {place}: since 0.4 this key is {new} (docs/from-0.3-to-0.4.md)",
-        "  next: correct it; docs/configuration.md describes every key",
+        f"  {place}: since 0.4 this key is {new} (docs/reference/from-0.3-to-0.4.md)",
+        "  next: correct it; docs/reference/configuration.md describes every key",
     ]
     with pytest.raises(config.ConfigError) as wrong:  # the new key exists: the value is what is wrong
         loaded((*section, new), "no such value")
@@ -48,7 +48,7 @@ def test_a_key_that_is_gone_is_a_mistake_that_says_what_to_use() -> None:
         for old, use in names.items():
             with pytest.raises(config.ConfigError) as caught:
                 loaded((*filter(None, section.replace("<name>", "b").split(".")), old), 1)
-            assert f"{old}: since 0.4 this key is gone; use {use} (docs/from-0.3-to-0.4.md)" in str(caught.value)
+            assert f"{old}: since 0.4 this key is gone; use {use} (docs/reference/from-0" in str(caught.value)
 
 
 @pytest.mark.parametrize(("key", "old", "new"), VALUES)

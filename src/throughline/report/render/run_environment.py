@@ -160,7 +160,7 @@ def frameworks(summaries: Iterable[Summary]) -> Table | None:
                     "version": ", ".join(f"{key} {value}" for key, value in packages.items() if value) or "n/a",
                     "built for": ", ".join(built) or ("CPUs" if stated else "n/a"),
                     "environment": _pins(name),
-                    "source of its models": source or f"see docs/workloads.md#{folder}",
+                    "source of its models": source or f"see docs/reference/workloads.md#{folder}",
                     "features": ", ".join(key for key in FEATURES if key in has),
                 }
                 rows[tuple(row.values())] = row

@@ -6,7 +6,7 @@
 
 Differences are taken between repeats of the same number. These ran one after the other, so that a slow hour affects
 both. The median of the differences is the figure, and their range is its noise.
-docs/method-memory-and-time.md says what this assumes.
+docs/explanation/method-memory-and-time.md says what this assumes.
 
 A second table has a step's exchange beside the same messages alone, which ranks send after the window:
 

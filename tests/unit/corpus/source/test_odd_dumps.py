@@ -8,7 +8,7 @@ import pytest
 
 from corpus_odd_dumps import ARTICLES, ODD, Odd, articles
 
-METHOD = Path(__file__).parents[4] / "docs" / "method-sources.md"
+METHOD = Path(__file__).parents[4] / "docs" / "explanation" / "method-sources.md"
 TEXT_DIFFERS = {"a title that begins with `Template`": 0, "uncompressed, a flipped bit in a text": 1}
 
 
