@@ -275,7 +275,7 @@ def test_a_warning_of_several_cells_is_told_once(tmp_path: Path) -> None:
     [place] = write_summaries(tmp_path, {"bz32_fp32": runs}, repeats=5)
     [group] = cells.groups([read_summary(place)])
     assert [(note.where, note.text) for note in notes.notes(group)] == [
-        ("torch 1n1g, 1n2g, 1n4g", "others use 2 of 2 cores"),
+        ("torch 1n1g, 1n2g, 1n4g", "others use 2 of 2 cores (numbers of torch 1n4g)"),
         ("torch 1n1g, 1n2g, 1n4g", "driver 5.4.1 is old"),
         *((f"torch {topology}", f"made for {topology}") for topology in ("1n1g", "1n2g", "1n4g")),
     ]

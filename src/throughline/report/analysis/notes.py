@@ -47,7 +47,10 @@ class Note:
 
 
 def notes(group: Group) -> list[Note]:
-    """Return the reasons and warnings of all cells, after a note for each baseline that is not one device."""
+    """Return the reasons and warnings of all cells, after a note for each baseline that is not one device.
+
+    Texts that differ only in their numbers are one note, which says whose numbers it has.
+    """
     told: dict[tuple[str, str], list[tuple[Cell, str]]] = {}
     for cell in group.cells:
         for kind, texts in (("reason", cell.record.reasons), ("warning", cell.record.warnings)):
@@ -58,10 +61,16 @@ def notes(group: Group) -> list[Note]:
     return [
         *(Note(name, text.format(base), "reason") for name, base in moved.items()),
         *(
-            Note(_place(group, [cell for cell, _ in same]), _largest(text for _, text in same), kind)
+            Note(_place(group, [cell for cell, _ in same]), _told(group, same), kind)
             for (kind, _), same in told.items()
         ),
     ]
+
+
+def _told(group: Group, same: Sequence[tuple[Cell, str]]) -> str:
+    largest = _largest(text for _, text in same)
+    cells = [cell for cell, text in same if text == largest]
+    return largest if len(cells) == len(same) else f"{largest} (numbers of {_place(group, cells)})"
 
 
 def _place(group: Group, cells: Sequence[Cell]) -> str:
