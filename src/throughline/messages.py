@@ -233,6 +233,18 @@ class Proven(Message):
     reason: str | None
 
 
+class StartUp(Message):
+    """How a rank came to the end of its first step.
+
+    began: when its process began (`time.time()`); seconds: those of each part from then on; from_cache: whether all
+    compiled code came from the compiler's cache, None if nothing is compiled or the library does not say.
+    """
+
+    began: float
+    seconds: dict[str, float]
+    from_cache: bool | None = None
+
+
 class Measured(Message):
     """The measurements of a rank.
 
@@ -262,6 +274,7 @@ class Measured(Message):
     batches_ahead: int = 0
     rounding: Rounding | None = None
     proof: Proven | None = None
+    start_up: StartUp | None = None
 
 
 class Trained(Message):

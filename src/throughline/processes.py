@@ -34,6 +34,14 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def age_s() -> float:
+    """Return how many seconds ago the kernel started this process, to a hundredth (Linux; elsewhere 0)."""
+    if sys.platform != "linux":
+        return 0.0
+    ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK"))
+
+
 class Child:
     """A process in its own session. We pass each line of its output to `hear`.
 

@@ -137,6 +137,7 @@ def test_a_full_window(measured: Callable[..., Measured], body: str) -> None:
     assert (record.status, record.steps_timed, record.warmup_steps, record.unit) == ("ok", 10, 3, "steps/s")
     assert record.program and record.program.points.step[:14] == list(range(14))
     assert record.window_s == pytest.approx(record.program.points.at_s[13] - record.program.points.at_s[3])
+    assert record.start_up and 0 < record.start_up.first_step_s < record.start_up.total_s < 60
 
 
 def test_lines_of_a_log_that_are_no_text(measured: Callable[..., Measured]) -> None:

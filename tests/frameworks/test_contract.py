@@ -41,6 +41,8 @@ def test_a_new_framework_on_two_devices(lab: Lab) -> None:
     assert record.data is not None and record.data.rows == 120
     assert record.work is not None and record.work.matmul_flops_per_s is None
     assert "does not measure it" in record.work.reasons["matmul_flops_per_s"]
+    start = record.start_up
+    assert start and start.imports_s and start.imports_s > 0.05 and 0 < start.first_step_s < start.total_s < 60
 
 
 @pytest.mark.alone

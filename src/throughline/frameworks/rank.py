@@ -268,6 +268,10 @@ class Rank(ABC):
         """Return the number of threads that compute on a CPU. The launcher sets OMP_NUM_THREADS."""
         return self.spec.threads
 
+    def from_cache(self) -> bool | None:
+        """True if all compiled code came from the compiler's cache; None if nothing is compiled or nobody knows."""
+        return None
+
     @abstractmethod
     def versions(self) -> dict[str, str | None]:
         """Return the versions of the framework and of what it runs on."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
-from throughline.launch import lock, nodes, outcome, program_outcome
+from throughline.launch import lock, nodes, outcome, program_outcome, start_up
 from throughline.launch.request import Log, RunRequest, lacks_environment
 from throughline.launch.supervision import Agents, Interrupted, Progress, interruptible, supervise
 from throughline.launch.survey import IN_WORDS, THREADS, Survey, final_warnings, host_names, survey_nodes
@@ -38,7 +38,8 @@ class Stopped(UserError):
 class FinishedRun:
     """A run whose ranks have ended with a measured outcome: their reports, the survey, and the observations.
 
-    data: the identity of the data, None for synthetic data; environment: as the record has it.
+    data: the identity of the data, None for synthetic data; environment: as the record has it; began: `time.time()`
+    when the run got the lock.
     """
 
     reports: dict[int, RankReport]
@@ -49,6 +50,7 @@ class FinishedRun:
     environment: dict[str, Any]
     started: str
     ended: str
+    began: float
 
     @property
     def device(self) -> dict[str, Any]:
@@ -159,7 +161,8 @@ def _attempt(request: RunRequest, turn: Turn) -> FinishedRun:
     if manifest:
         _check_rest(request.spec, manifest, reports)
     facts = _environment(request.spec, reports, survey, observations)
-    return FinishedRun(reports, plan, survey, observations, data, facts, started, now())
+    began = time.time() - (time.monotonic() - turn.since)
+    return FinishedRun(reports, plan, survey, observations, data, facts, started, now(), began)
 
 
 def _read(manifest: Manifest) -> dict[str, Any]:
@@ -303,6 +306,8 @@ def _record(request: RunRequest, ended: FinishedRun) -> dict[str, Any]:
     record["warnings"] = ended.survey.warnings + record["warnings"]
     if request.spec.program:
         record["program"] = program_outcome.part(reports)
+    if seconds := start_up.of(reports, ended.began):
+        record["start_up"] = seconds
     record |= telemetry_record.parts(request.spec, plan, reports, ended.observations, record)
     records.RunRecord.model_validate(record)
     return record

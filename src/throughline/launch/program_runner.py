@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from throughline import frameworks, memory, messages, processes
-from throughline.messages import LaunchPlan, Measured, Memory, ProgramRun, RankReport
+from throughline.messages import LaunchPlan, Measured, Memory, ProgramRun, RankReport, StartUp
 from throughline.messages import Window as Timed
 from throughline.observe import environment, program_software
 from throughline.programs import timing, words
@@ -78,6 +78,7 @@ class Runner:
         self.said = self.passed_on = 0
         self.killed_before = environment.oom_kills()
         self.child: subprocess.Popen[bytes] | None = None
+        self.began = math.nan
 
     @property
     def times(self) -> bool:
@@ -114,6 +115,7 @@ class Runner:
     def start(self) -> None:
         command = self.filled(self.program.command)
         print(f"starts: {shlex.join(command)}", flush=True)
+        self.began = time.monotonic()
         try:
             self.child = subprocess.Popen(
                 command,
@@ -301,6 +303,10 @@ class Runner:
             memory=Memory(None, None, NO_MEMORY),
             network=None,
             min_window_seconds=self.ours.min_window_seconds,
+            start_up=StartUp(
+                began=time.time() - (time.monotonic() - self.began),
+                seconds={"first_step": self.points[0].at_s - self.began},
+            ),
         )
 
     def end(self) -> None:

@@ -12,13 +12,14 @@ import time
 from pathlib import Path
 
 from throughline.messages import Beat
+from throughline.processes import age_s
 
 LAYOUT = struct.Struct("<32sqqq")
 STEP = struct.Struct("<q")
 
 
 class Heart:
-    """Writes the progress of one rank.
+    """Writes the progress of one rank. `began`: when its process began, on the monotonic clock.
 
     The phases are start, join, device, model, data, optimizer, warm-up, training and end. A convergence check
     alternates between evaluation, training and checkpoint.
@@ -28,8 +29,8 @@ class Heart:
         path.write_bytes(bytes(LAYOUT.size))
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), LAYOUT.size)
-        self._entered: list[tuple[str, float]] = []
-        self.phase("start")
+        self.began = time.monotonic() - age_s()
+        self._entered = [("start", self.began)]
 
     def phase(self, name: str, steps: int = 0) -> None:
         """Enter a phase of `steps` steps, with 0 of them done."""

@@ -13,9 +13,9 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Any
 
-from throughline.messages import Measured, Memory, Network, Proven, Window
+from throughline.messages import Measured, Memory, Network, Proven, StartUp, Window
 from throughline.rank import report, rounding
-from throughline.rank.run import Run
+from throughline.rank.run import STAGES, Run
 from throughline.spec.job import figures
 
 MATMUL_S = 1.0
@@ -131,6 +131,7 @@ class Measurement:
         # A job and an equivalence check have steps of their own.
         free = run.trains and not run.job and not run.plan.weights
         self.shortest_s = run.steps.shortest_s(run.plan.kind) if free else 0.0
+        self.first_step_s: float | None = None
 
     def measure(self) -> Measured:
         """Warm up, time the window, and read all results after it."""
@@ -139,6 +140,7 @@ class Measurement:
         warmup, timed = done.warmup, len(done.marks) - 1
         step_seconds = framework.seconds(done.marks)
         losses = framework.losses(done.losses) if run.trains else None
+        start_up = self._start_up(step_seconds)
         memory = Memory(**framework.memory())  # read it now, because the measurements below need memory too
         flops_per_s, reason = self._matmul(done.window.seconds)
         return Measured(
@@ -162,6 +164,7 @@ class Measurement:
             matmul_flops_per_s=flops_per_s,
             work_reasons={"matmul_flops_per_s": reason} if reason else {},
             proof=self._proven(done.skipped_at),
+            start_up=start_up,
         )
 
     def _proven(self, skipped_at: list[int]) -> Proven | None:
@@ -220,6 +223,14 @@ class Measurement:
         gc.enable()
         heart.phase("end")
         return Timed(losses, warmup, marks, Window(start, end), cpu, skipped, stalled, skipped_at)
+
+    def _start_up(self, step_seconds: list[float]) -> StartUp:
+        """Return the seconds until the end of the first step, which is in the window if there is no warm-up."""
+        taken = self.heart.durations()
+        seconds = {"imports": taken["start"], **{part: taken[part] for part in STAGES if part in taken}}
+        seconds["first_step"] = step_seconds[0] if self.first_step_s is None else self.first_step_s
+        began = time.time() - (time.monotonic() - self.heart.began)
+        return StartUp(began, seconds, self.framework.from_cache())
 
     def _figures(self) -> list[dict[str, Any]]:
         """Return the figures beside throughput that the implementation measures after the window, if declared."""
@@ -285,14 +296,17 @@ class Measurement:
             framework.sync()
             return time.monotonic() - start
 
-        if cap is None and not self.shortest_s:
+        as_asked, began = cap is None and not self.shortest_s, time.monotonic()
+        if requested or not as_asked:
+            yield from steps(LEAST_WARMUP - 1)
+            self.first_step_s = time.monotonic() - began
+        if as_asked:
             yield from steps(requested)
             return losses, requested, timed
         # The first step does not count: some libraries compile in it, and their window would be shorter than that of
         # others. The next ones show the speed. Rank 0 decides the numbers of steps for all ranks.
         most = math.inf if cap is None else cap
         surely = self.run.plan.kind != "cpu" or bool(self.run.options.compile)
-        yield from steps(LEAST_WARMUP - 1)
         looks = Looks(((yield from steps(LEAST_WARMUP)),))
         while framework.broadcast(int(not looks.are_enough(requested, timed, most, surely))):
             looks = Looks((*looks.seconds, (yield from steps(len(losses) + 1))))

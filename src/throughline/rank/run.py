@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from throughline.rank.updates import Expected
 
 
+STAGES = ("join", "device", "model", "data", "optimizer")
+"""What a rank does before its first step, in this order. A call trains nothing, so it needs the first three only."""
+
+
 class Run:
     """One rank of one run, with its framework, workload and data."""
 
@@ -50,18 +54,10 @@ class Run:
 
     def build(self) -> None:
         """Do everything that comes before the first step."""
-        stages = {
-            "join": self.framework.join,
-            "device": self.framework.device,
-            "model": self._model,
-            "data": self._open,
-            "optimizer": self.framework.optimizer,
-        }
-        if not self.trains:
-            del stages["data"], stages["optimizer"]
-        for name, stage in stages.items():
+        ours = {"model": self._model, "data": self._open}
+        for name in STAGES if self.trains else STAGES[:3]:
             self.heart.phase(name)
-            stage()
+            (ours.get(name) or getattr(self.framework, name))()
 
     def _model(self) -> None:
         report.limit_memory(self.options.memory_limit_mb)

@@ -52,6 +52,7 @@ from throughline.records.run import (
     Rank,
     RunRecord,
     Series,
+    StartUp,
     Utilization,
     Work,
 )
@@ -62,7 +63,7 @@ __all__ = [
     "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun",
     "Largest", "LeftOut", "Look", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
     "NodeHardware", "NodeTelemetry", "NotPredicted", "PredictedCell", "PredictedSeries", "Predictions", "Rank",
-    "RankFigures", "Result", "RunRecord", "Series", "Summary", "Use", "Utilization", "Work", "ends",
+    "RankFigures", "Result", "RunRecord", "Series", "StartUp", "Summary", "Use", "Utilization", "Work", "ends",
     "leave_newer", "read_acceptance", "read_compared", "read_curve", "read_equivalence", "read_imported",
     "read_max_batch", "read_predictions", "read_run", "read_run_of", "read_summary", "read_unfinished", "read_verdict",
     "stored_run", "write",

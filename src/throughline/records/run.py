@@ -212,6 +212,28 @@ class Points(Entry):
     loss: list[float | None]
 
 
+class StartUp(Entry):
+    """The seconds from a run's command to the end of its first step, of rank 0, by part.
+
+    launch_s: until the rank's process begins, without waiting for the devices: questions to the nodes, a check of the
+    shards, agents. imports_s: the interpreter, our modules and the framework. first_step_s compiles where something is
+    compiled, and is in the window if there is no warm-up; of a program, it is the time until its first mark or line.
+    from_cache: whether all compiled code came from the compiler's cache. `reasons` says why a part is None.
+    """
+
+    total_s: NonNegative
+    launch_s: NonNegative
+    imports_s: NonNegative | None
+    join_s: NonNegative | None
+    device_s: NonNegative | None
+    model_s: NonNegative | None
+    data_s: NonNegative | None
+    optimizer_s: NonNegative | None
+    first_step_s: NonNegative
+    from_cache: bool | None
+    reasons: dict[str, str]
+
+
 class ProgramRun(Entry):
     """What a run of a program was: the command that started it, and the times that it stated."""
 
@@ -256,6 +278,7 @@ class RunRecord(TrainingFile):
     equivalence: OfProof | None = Field(None, exclude_if=lambda value: value is None)
     hardware: list[NodeHardware] | None = Field(None, exclude_if=lambda value: value is None)
     program: ProgramRun | None = Field(None, exclude_if=lambda value: value is None)
+    start_up: StartUp | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _status_and_number_agree(self) -> Self:

@@ -18,7 +18,7 @@ from throughline.records.entry import (
     Whole,
     WorkloadFile,
 )
-from throughline.records.run import Memory, Network, Series, Utilization, Work
+from throughline.records.run import Memory, Network, Series, StartUp, Utilization, Work
 from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps
 from throughline.study.benchmark import Options
 from throughline.study.section import Share
@@ -104,8 +104,8 @@ class CellRecord(Entry):
     other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
     of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
     the repeats behind the figures. These three are None without such a repeat, as are utilization, memory, use and
-    work. starts, steps_timed: the start and the timed steps of each repeat in `values`. ranks: what each of several
-    ranks did by itself; None if the runs do not tell.
+    work. starts, steps_timed, start_up: of each repeat in `values` the start, the timed steps, and the seconds to its
+    first step. ranks: what each of several ranks did by itself. These two are None if the runs do not tell.
     """
 
     values: list[Positive | None]
@@ -150,6 +150,7 @@ class CellRecord(Entry):
     ended: str | None
     starts: list[str | None]
     ranks: list[RankFigures] | None = Field(None, exclude_if=lambda value: value is None)
+    start_up: list[StartUp | None] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Summary(WorkloadFile):

@@ -240,6 +240,9 @@ class Jax(Rank):
     def threads(self) -> int:
         return int(os.environ["NPROC"])
 
+    def from_cache(self) -> bool | None:
+        return None if jax.config.jax_compilation_cache_dir else False  # without a folder, nothing is kept
+
     def versions(self) -> dict[str, str | None]:
         return {
             "jax": jax.__version__,

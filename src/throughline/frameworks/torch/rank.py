@@ -293,6 +293,15 @@ class TorchRank(Rank):
     def threads(self) -> int:
         return torch.get_num_threads()
 
+    def from_cache(self) -> bool | None:
+        if not self.options.compile:
+            return None
+        from torch._dynamo.utils import counters  # only here, because it takes a second
+
+        seen = counters["inductor"]
+        missed = seen["fxgraph_cache_miss"] + seen["fxgraph_cache_bypass"]
+        return bool(seen["fxgraph_cache_hit"]) and not missed if seen["fxgraph_cache_hit"] + missed else None
+
     def versions(self) -> dict[str, str | None]:
         cuda = self.kind == "cuda"
         libraries: Any = torch  # the functions for their versions have no types

@@ -104,6 +104,11 @@ class Cell:
         return {repeat: self.record.global_batch / value for repeat, value in enumerate(self.record.values, 1) if value}
 
     @property
+    def start_seconds(self) -> dict[int, float]:
+        """The seconds from the command to the end of the first step, of each valid repeat that tells them."""
+        return {repeat: part.total_s for repeat, part in enumerate(self.record.start_up or (), 1) if part}
+
+    @property
     def status(self) -> str:
         """`ok` if at least one repeat is ok; else the status of most repeats; `failed` without a record."""
         statuses = self.record.statuses

@@ -307,6 +307,7 @@ def _cell(
         starts=[run.started if run else None for run in timed],
         steps_timed=[run.steps_timed if run else None for run in timed],
         ranks=hardware_totals.of_ranks(runs, n),
+        start_up=[run.start_up if run else None for run in timed] if any(r and r.start_up for r in timed) else None,
         ran_in=ran_in if ok else None,
         started=min((run.started for run in ok), default=None),
         ended=max((run.ended for run in ok), default=None),
