@@ -1,7 +1,4 @@
-"""Dumps in old and unusual forms, built from real pages of the sample, each with its number of articles.
-
-python tests/corpus_odd_dumps.py        print the table of docs/explanation/method-sources.md
-"""
+"""Dumps in old and unusual forms, built from real pages of the sample, each with its number of articles."""
 
 from __future__ import annotations
 
@@ -180,9 +177,3 @@ def articles(odd: Odd, folder: Path, parts: int = 2) -> dict[int, str]:
         assert len(mine) == files.read_json(counts)["articles"]
         found |= {int(article["id"]): article["text"] for article in mine}
     return found
-
-
-if __name__ == "__main__":
-    print("| dump | articles |\n|---|---|")
-    for odd in ODD:
-        print(f"| {odd.what} | {odd.articles} |")

@@ -18,7 +18,7 @@ def main(words: Sequence[str] | None = None) -> None:
     """Run the command that the first word names, with the other words as its arguments."""
     name, *others = list(sys.argv[1:] if words is None else words) or ["--help"]
     if name in ("--help", "-h"):
-        print(f"usage: throughline [--help | --version | COMMAND ...]\n\ncommands:\n{_explained()}")
+        print(usage())
     elif name == "--version":
         print(f"throughline {__version__}")
     elif name in NAMES:
@@ -27,7 +27,8 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit(f"error: throughline has no command {name}\n  next: throughline --help lists them: {', '.join(NAMES)}")
 
 
-def _explained() -> str:
-    """Return a line for each command: what it does."""
+def usage() -> str:
+    """Return what --help prints: a line for each command, with what it does."""
     documents = {name: str(import_module(f"{__name__}.{name}").__doc__) for name in NAMES}
-    return "\n".join(f"  {name:<12} {document.splitlines()[0]}" for name, document in documents.items())
+    lines = (f"  {name:<12} {document.splitlines()[0]}" for name, document in documents.items())
+    return "\n".join(["usage: throughline [--help | --version | COMMAND ...]\n\ncommands:", *lines])

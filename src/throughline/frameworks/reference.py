@@ -5,6 +5,7 @@ A test fails if one of them is out of date.
 """
 
 import ast
+from collections.abc import Iterable
 from pathlib import Path
 
 from throughline import frameworks, workloads
@@ -125,7 +126,7 @@ def _pins(name: str) -> str:
     return ", ".join(pin.replace("==", " ") for pin in pins if pin.partition("==")[0] in shown)
 
 
-def table(header: list[str], rows: list[list[str]]) -> str:
+def table(header: list[str], rows: Iterable[list[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in (header, ["---"] * len(header), *rows))
 
 

@@ -7,6 +7,15 @@ from pydantic import Field, model_validator
 from throughline.records.entry import Count, Entry, Figure, NonNegative, Positive, TrainingFile, Whole
 from throughline.spec import Precision
 
+STATUSES = {
+    "ok": "the run has a throughput. Only such runs enter a median",
+    "oom": "an allocator refused memory on any rank",
+    "unsupported": "the framework or the device cannot do this, such as TF32 on a CPU; the cell says n/a",
+    "invalid": "a loss is not finite (warm-up included), steps are missing without a cap, the loss scaler skipped over "
+    "1 % of the timed steps, the loss does not fall, or products are rounded more than the precision says",
+}
+"""Map each status of a record to its meaning. A run that failed has no record."""
+
 
 class Rank(Entry):
     """One rank's window and figures. Seconds count from the first start of a window among the ranks of its node.
@@ -41,7 +50,11 @@ class Series(Entry):
 
 
 class DeviceTelemetry(Entry):
-    """One device over the window. Figures that it does not provide are None, and `NodeTelemetry.reasons` says why."""
+    """One device over the window. Figures that it does not provide are None, and `NodeTelemetry.reasons` says why.
+
+    `utilization` is the share of time with a kernel running, `energy_j` the difference of the card's counter. Only
+    Hopper and newer have `sm_active`, `tensor_active`, `dram_active` and `nvlink_bytes_per_s` (both directions).
+    """
 
     index: Whole
     utilization: Series | None = None
@@ -62,7 +75,9 @@ class NodeTelemetry(Entry):
     """The telemetry of one node over the window: the whole machine, the run's own processes and the run's devices.
 
     `cost_cpu_share` is the sampler's own CPU seconds divided by the window's seconds. `reasons` says for every figure
-    that is None why it is unknown.
+    that is None why it is unknown. `machine` has shares of all cores: `cpu_share`, `cpu_others_share` (not used by the
+    run) and `cpu_steal_share` (taken by the host). `disk_busy_share` and `network_busy_share` are those of the busiest
+    disk and link; network rates leave loopback out.
     """
 
     node: Whole

@@ -101,6 +101,11 @@ class RankFigures(Entry):
 class CellRecord(Entry):
     """All repeats of one framework on one topology, and the figures from them.
 
+    values: the throughput of each repeat, None if it is not ok, is left out, or has no record. n, n_ok: repeats asked
+    for, and in the figures. range_coverage: the probability that `min` to `max` contains the true median.
+    speedup_range: from `min` over the baseline's `max` to `max` over its `min`, which covers the true ratio with at
+    least `speedup_coverage`. efficiency: the speedup over the devices, counted in those of the baseline. utilization,
+    loader_stall_share: shares of the window. energy_j_per_sample: of all devices; None if one did not tell.
     other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
     of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
     the repeats behind the figures. These three are None without such a repeat, as are utilization, memory, use and

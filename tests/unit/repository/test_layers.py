@@ -49,7 +49,7 @@ ORDER = [
     {"launch"},
     {"checks", "report", "console", "acceptance"},
     {"archive"},
-    {"workflow", "snakemake_command", "bench", "commands"},
+    {"workflow", "snakemake_command", "bench", "commands", "reference_pages"},
 ]
 """The floors of rooms, from the ground up. A room may import from its own floor and from those below. `forms` are the
 workloads' files for one library, and `mechanics` the frameworks' files for ranks. The rooms `workloads` and

@@ -1,0 +1,110 @@
+"""The parts of the reference that the code states: commands, presets, files of results, warnings, tested faults.
+
+`python -m throughline.reference_pages` writes them into their pages, each between `<!-- name -->` and `<!-- end -->`.
+A test fails if one of them is out of date.
+"""
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from throughline import commands, sources
+from throughline.files import write_text
+from throughline.frameworks.reference import filled, table
+from throughline.numbers import percent
+from throughline.observe.telemetry_record import STEAL
+from throughline.records import checks, imported, run, summary
+from throughline.records.entry import Entry, TrainingFile
+from throughline.report.analysis import advice
+from throughline.spec.options import SETTLED_S
+from throughline.study.config import load
+from throughline.study.presets import Preset, presets
+
+ROOT = sources.ROOT.parents[1]
+PAGES = ROOT / "docs" / "reference"
+FILES: dict[str, tuple[type[Entry], ...]] = {
+    "the record": (run.RunRecord, TrainingFile, run.Rank, run.NodeTelemetry, run.DeviceTelemetry, run.Memory, run.Work,
+                   run.Network, run.Rounding, run.NodeHardware, run.StartUp),
+    "the summary": (summary.Summary, summary.CellRecord, summary.LeftOut, summary.Use, summary.Cost, summary.Goal,
+                    summary.RankFigures),
+}  # fmt: skip
+"""The classes of the two files that people read most, each with its parts."""
+WARNINGS = {
+    "the repeats lie ... apart": f"highest - lowest is over {percent(advice.SPREAD)} of the median",
+    "the first repeat is ... slower": f"over {percent(advice.FIRST)}, while the others agree",
+    "steps get ... within the window": f"the medians of its first and last third differ by over "
+    f"{percent(advice.DRIFT)}, rank test p < {percent(advice.SURE_DRIFT)}, 50 steps and more",
+    "the steps' times have two modes": f"dip test (Hartigan and Hartigan 1985) p < {percent(advice.SURE_DRIFT)}, modes "
+    f"over {percent(advice.APART)} apart, each with {percent(advice.LEAST_SHARE)} of the steps, 50 steps and more",
+    "the ... of GPU ... ran at": f"mean SM or memory clocks of two repeats on a GPU differ by over "
+    f"{percent(advice.SLOWER)}: a lock, a power cap or heat",
+    "other processes": "they left fewer cores than the ranks need",
+    "its host took": f"over {percent(STEAL)} of the processors' time (steal)",
+    "is not like node 0": "nodes differ in system, processor, driver or GPUs",
+    "the repeats will not be pooled": "the machine or the data changed since the latest repeat",
+    "ran in another environment than": "the digest of a repeat's environment differs",
+    "steps were timed": "`max_total_seconds` cut the window",
+    "the window of": f"it is below {SETTLED_S:.0f} s on a GPU: clocks and power had hardly settled",
+    "devices can give": "the whole range of a speedup is above the number of devices, or it has a single repeat",
+    "would compare unlike things": "a cell and its baseline ran in different environments",
+    "they do not do the same work": "two frameworks state different settings",
+    "the others do": "`equivalence.json` says why; tables mark it `(unequal)` or `(unchecked)`",
+    "trains otherwise": "the loss of a repeat or topology of your own program is outside the range of the others",
+}
+"""Map words of each warning to what it means. A test looks for the words in the code."""
+FAULTS = ("faults/test_*_faults.py", "faults/test_p*.py", "slurm/test_faults.py")
+"""The tests whose names say what a fault leads to."""
+
+
+def places() -> dict[Path, dict[str, str]]:
+    """Map each page to its places, and each place to the text that belongs there."""
+    return {
+        PAGES / "commands.md": {"help": f"```text\n{commands.usage()}\n```\n"},
+        PAGES / "presets.md": {"presets": table(["preset", "device", "what it measures"], map(_preset, presets(ROOT)))},
+        PAGES / "outputs.md": {name: "\n".join(map(_class, entries)) for name, entries in FILES.items()},
+        PAGES / "warnings.md": {
+            "warnings": table(["words of the warning", "when"], ([*row] for row in WARNINGS.items())),
+            "runs": _meanings(run.STATUSES),
+            "equivalence": _meanings(checks.PROOF_VERDICTS),
+            "imports": _meanings(imported.OUTCOMES),
+        },
+        PAGES / "faults.md": {"faults": "\n".join(_faults())},
+    }
+
+
+def _preset(preset: Preset) -> list[str]:
+    config = load([preset.path])
+    kinds = {block.device for block in config.benchmarks.values()} or {config.accept.device}
+    star = " *" if "corpus.contact" in preset.path.read_text(encoding="utf-8") else ""
+    words = {"auto": "any", "cuda": "GPU", "cpu": "CPU"}
+    return [f"`{preset.name}`{star}", ", ".join(sorted(words[kind] for kind in kinds)), preset.about]
+
+
+def _class(entry: type[Entry]) -> str:
+    """Return what a class says, and its keys."""
+    about = " ".join(re.sub(r"results/\S+: ", "", entry.__doc__ or "", count=1).split())
+    names = (name.rstrip("_") for name in entry.__annotations__ if name != "model_config")
+    text = f"**{entry.__name__}**: {about} Keys: {', '.join(map('`{}`'.format, names))}.".replace(" None", " null")
+    return textwrap.fill(text, 98, break_on_hyphens=False, break_long_words=False) + "\n"
+
+
+def _meanings(meanings: Mapping[Any, str]) -> str:
+    return table(["status", "meaning"], ([f"`{status}`", text] for status, text in meanings.items()))
+
+
+def _faults() -> Iterator[str]:
+    """Yield for each file of tests what its docstring says, and the names of its tests as a sentence."""
+    for path in (path for pattern in FAULTS for path in sorted((ROOT / "tests").glob(pattern))):
+        module = ast.parse(path.read_text(encoding="utf-8"))
+        names = [part.name for part in module.body if isinstance(part, ast.FunctionDef) if part.name[:5] == "test_"]
+        tried = "; ".join(name.removeprefix("test_").replace("_", " ") for name in names)
+        about = " ".join((ast.get_docstring(module) or "").split())
+        yield textwrap.fill(f"**{about}** `{path.name}`: {tried}.", 98, break_on_hyphens=False) + "\n"
+
+
+if __name__ == "__main__":
+    for page, texts in places().items():
+        write_text(page, filled(page, texts))
