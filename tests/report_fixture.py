@@ -76,6 +76,8 @@ def spec(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
     for key, change in changes.items():
         value[key] = {**value[key], **change} if isinstance(change, dict) and key in value else change
+    if str(value["model"]).startswith("gpt2"):
+        del value["predictions"]  # only BERT has this key
     return value
 
 

@@ -8,6 +8,7 @@ by: what counts as slower, such as 2%
 """
 
 import sys
+import zipfile
 from pathlib import Path
 
 
@@ -17,6 +18,12 @@ def main(file: Path, /, by: str = "2%") -> int:
     from throughline.records import read_compared
 
     try:
+        if zipfile.is_zipfile(file):
+            raise UserError(
+                f"{file} is an archive, and regress reads a comparison, results/compare.json",
+                next_step=f"snakemake compare --config 'compare={{against: [{file}]}}', then "
+                "throughline regress results/compare.json",
+            )
         judged = regress.judge(read_compared(file), regress.share(by))
     except (UserError, OSError, RecursionError) as error:  # not 1, because nothing is known to be slower
         print(f"error: {error}", file=sys.stderr)

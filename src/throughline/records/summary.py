@@ -51,12 +51,14 @@ class Use(Entry):
 class Cost(Entry):
     """The cost of a cell's throughput, from `price_per_device_hour` and the number of devices.
 
-    `reasons` says why a figure is None.
+    monthly_price_per_device_hour: of a node that is paid by the month and never idle, if the configuration has both
+    prices. `reasons` says why a figure is None.
     """
 
     price_per_device_hour: Positive | None
     currency: str | None
     price_source: str | None
+    monthly_price_per_device_hour: Positive | None = Field(None, exclude_if=lambda value: value is None)
     per_million_samples: Positive | None
     samples_per_currency_unit: Positive | None
     total_samples: Count | None

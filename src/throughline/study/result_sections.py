@@ -59,7 +59,8 @@ class Goals(Section):
 class Price(Section):
     per_hour: PositiveFloat | None = Field(None, description="price of one device for an hour")
     per_month: PositiveFloat | None = Field(
-        None, description="price of a node for a month of 720 hours; instead of per_hour"
+        None,
+        description="price of a node for a month of 720 hours; beside per_hour, the table of costs has both",
     )
     devices: PositiveInt | None = Field(None, description="devices of that node; with per_month, or with purchase")
     purchase: PositiveFloat | None = Field(
@@ -74,11 +75,14 @@ class Price(Section):
     currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = Field(description="three capital letters, such as EUR")
 
     @model_validator(mode="after")
-    def _one_way(self) -> Price:
-        if [self.per_hour, self.per_month, self.purchase].count(None) != 2:
-            raise ValueError("one of per_hour, per_month and purchase is needed, and only one")
-        if (self.per_month is not None and self.devices is None) or (self.per_hour is not None and self.devices):
-            raise ValueError("devices, the devices of that node, goes with per_month or purchase")
+    def _complete(self) -> Price:
+        rented = self.per_hour is not None or self.per_month is not None
+        if rented == (self.purchase is not None):
+            raise ValueError("one of per_hour, per_month and purchase is needed; purchase goes with no other price")
+        if self.per_month is not None and self.devices is None:
+            raise ValueError("devices, the devices of that node, is needed with per_month")
+        if self.per_hour is not None and self.per_month is None and self.devices:
+            raise ValueError("devices, the devices of a node, goes with per_month or purchase")
         if (self.purchase is None) != (self.years is None):
             raise ValueError("purchase and years go together: the price is spread over the years of use")
         return self

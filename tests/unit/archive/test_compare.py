@@ -123,6 +123,13 @@ def ended(*words: str) -> Any:
     return end.value.code
 
 
+def test_regress_says_what_it_expects_in_place_of_an_archive(capsys: pytest.CaptureFixture[str]) -> None:
+    archive("old.zip", lambda summary: None)
+    assert ended("old.zip") == 2
+    said = capsys.readouterr().err
+    assert "old.zip is an archive" in said and "--config 'compare={against: [old.zip]}'" in said
+
+
 def test_what_differs_is_named_in_the_order_in_which_it_matters() -> None:
     def older(summary: Any) -> None:
         summary["environment"]["torch"] |= {"driver": "535.1", "framework": {"torch": "2.12.0"}}

@@ -77,7 +77,26 @@ def test_published_rows_have_their_doubts() -> None:
     assert any("printed speedup 27.33: 14822.31 / 544.31 = 27.23" in text for text in written)
     assert not any(one.model == "iresnet100" and "TFLOPS" in one.implausible for one in rows)
     assert len(rows) > 1000 and all(one.place and one.framework for one in rows)
-    assert all(one.samples_per_s or one.printed or one.unit == "TFLOPS" for one in rows)
+    empty = [one for one in rows if not (one.samples_per_s or one.printed or one.unit == "TFLOPS")]
+    assert [(one.source, one.batch, one.convention.partition(";")[0]) for one in empty] == [
+        ("DLPerf MXNet BERT", 96, "out of memory")
+    ]
+
+
+def test_memory_of_each_batch_and_the_samples_of_a_step_are_as_their_sources_print_them() -> None:
+    """Each of the 32 GPUs of NVIDIA's BERT took 8,448 sequences: 50 steps in 3384.2276 s are 3994.0576 sequences/s."""
+    mxnet = [one for one in published.rows() if one.source == "DLPerf MXNet BERT" and one.value is None]
+    assert [(one.batch, one.printed.get("memory_mib")) for one in mxnet] == [
+        (32, "10317"), (48, "14021"), (64, "14959"), (96, None),
+    ]  # fmt: skip
+    nvidia = [
+        one for one in published.rows()
+        if one.source.startswith("PaddlePaddle/Perf") and (one.framework, one.model) == ("NGC PyTorch", "bert-base")
+    ]  # fmt: skip
+    steps = {(one.devices, one.global_batch) for one in nvidia}
+    assert steps == {(1, 67584), (8, 67584), (32, 270336)} and round(50 * 270336 / 3384.2276067733765, 4) == 3994.0576
+    for one in nvidia:
+        assert (one.batch or 0) * (one.gradient_accumulation or 0) * (one.devices or 0) == one.global_batch
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ from throughline.report.render import page, table_files, tables
 from throughline.report.topic import Scope
 from throughline.report.topics import TOPICS, comparisons, write_tables
 from throughline.report.topics.comparisons import TOPIC
+from throughline.study.result_sections import Price
 
 COMPILED: dict[str, Any] = {"options": {"compile": True}}
 
@@ -208,7 +209,8 @@ def test_cells_of_one_summary_that_ran_in_two_environments_have_no_verdict(tmp_p
 def test_unequal_frameworks_are_ranked_nowhere(tmp_path: Path) -> None:
     """The faster framework does not compute the same. Derived runs have no separate equivalence check."""
     speeds = {"mxnet-horovod": 200.0, "torch": 100.0}
-    both, derived = (summarized(tmp_path, speeds, benchmark=name) for name in ("both", "both__synthetic"))
+    terms = summary.Terms(prices={"V100": Price(per_hour=5.3, currency="CNY")})
+    both, derived = (summarized(tmp_path, speeds, 5, terms, benchmark=name) for name in ("both", "both__synthetic"))
     both = checked(both, **{"torch": "equal", "mxnet-horovod": "different"})
     groups = cells.groups([both, derived])
     for here in (groups[:1], groups[1:]):

@@ -91,6 +91,11 @@ def test_published_jobs_stand_beside_ours(summaries: dict[str, dict[str, Summary
     rows = [row for row in beside if row["name"] == "V100_4gpu_8" and row["fp16"] == "FALSE"]
     assert [row["measured_by"] for row in rows] == ["measured here", "Beijing supercomputing centre"]
     assert rows[0]["train/train_runtime"] == rows[1]["train/train_runtime"] == "203.6953"
+    for row in rows:
+        assert float(row["price"]) == pytest.approx(float(row["hours"]) * 4 * 5.3) and row["currency"] == "CNY"
+    priced = [(row["hours"] * 3600, row["price"] / row["hours"]) for row in ours]
+    costs = [(told(row)["train_runtime"], place(row)[1] * CARDS[place(row)[0]][1]) for row in ROWS]
+    assert len(priced) == 19 and priced == [pytest.approx(cost) for cost in costs]
     assert not any(result.other.is_job for _, result in scope.similar)
     assert whole_jobs.beside(scoped(*summaries["V100"].values())) is None  # a model without such rows
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from report_fixture import (
     CPU,
@@ -15,6 +16,7 @@ from report_fixture import (
     group_of,
     observed,
     record,
+    scoped,
     spec,
     summarized,
     write_failed,
@@ -26,6 +28,8 @@ from throughline.records import Cost, Device, Summary
 from throughline.report.analysis import cells, cost, summary
 from throughline.report.analysis import goals as goals_of
 from throughline.report.analysis.summary import Terms
+from throughline.report.render.tables import PAGE
+from throughline.report.topics import cost as cost_topic
 from throughline.study.result_sections import Goals, Price
 
 NO_20_NODES = "no topology has 20 nodes and more"
@@ -205,6 +209,20 @@ def test_what_a_task_costs(tmp_path: Path) -> None:
     assert found.per_million_samples == pytest.approx(212 / 36)
     assert found.samples_per_currency_unit == pytest.approx(36e6 / 212)
     assert (found.currency, found.reasons) == ("CNY", {})
+
+
+def test_a_machine_has_a_price_by_the_hour_and_by_the_month_at_once(tmp_path: Path) -> None:
+    """A blog's A100: 9.3 an hour, and a node of 8 for 50,112 a month, which is 8.70 an hour."""
+    prices = {"A100": Price(per_hour=9.3, per_month=50112, devices=8, currency="CNY")}
+    device = {**V100, "name": "NVIDIA A100-PCIE-40GB"}
+    made = summarized(tmp_path, {"1n4g": [100.0]}, 1, Terms(prices=prices), device_found=device)
+    found = made.frameworks["torch"]["1n4g"].cost
+    assert (found.price_per_device_hour, found.monthly_price_per_device_hour) == (9.3, pytest.approx(8.7))
+    shown = cost_topic.table(scoped(made)).in_form(PAGE)
+    assert [column.name for column in shown.columns[3:5]] == ["device hour (price)", "device hour (by the month)"]
+    assert [entry.text for entry in shown.lines[0].entries[3:5]] == ["9.3 CNY", "8.7 CNY"]
+    with pytest.raises(ValidationError, match="devices of that node, is needed"):
+        Price(per_hour=9.3, per_month=50112, currency="CNY")
 
 
 def test_a_missing_price_is_no_zero(tmp_path: Path) -> None:

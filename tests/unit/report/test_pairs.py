@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from report_fixture import CPU, frame, group_of, read_csv, scoped, summarized
-from throughline import workloads
 from throughline.numbers import MIB
 from throughline.records import Summary
 from throughline.report.analysis import cells, judged_pairs
@@ -102,15 +101,15 @@ def block(root: Path, name: str, memory: int, speeds: dict[str, float], **change
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Summary]:
-    """Two blocks that only differ in sharding, and one block with tensor parallelism, of a model that has both."""
-    bert = workloads.of("bert-base")
-    monkeypatch.setattr(type(bert), "libraries", {"torch": bert.libraries["torch"] | {"tensor_parallel"}})
-    speeds = {"1n2g": 190.0, "2n2g": 330.0}
+def measured(tmp_path: Path) -> list[Summary]:
+    """Two blocks of GPT-2 that only differ in sharding, one with tensor parallelism, and one of another model."""
+    speeds, gpt2 = {"1n2g": 190.0, "2n2g": 330.0}, "gpt2-small"
+    wide = {"options": {"tensor_parallel": 2}, "device_found": CPU}
     return [
-        block(tmp_path, "plain", 9000, {"1n1g": 100.0, **speeds}, complete=True),
-        block(tmp_path, "split", 8000, speeds, complete=True, options={"sharding": "zero1"}),
-        block(tmp_path, "wide", 5000, {"2n2g": 80.0}, options={"tensor_parallel": 2}, device_found=CPU),
+        block(tmp_path, "plain", 9000, {"1n1g": 100.0, **speeds}, complete=True, model=gpt2),
+        block(tmp_path, "split", 8000, speeds, complete=True, model=gpt2, options={"sharding": "zero1"}),
+        block(tmp_path, "wide", 5000, {"2n2g": 80.0}, model=gpt2, **wide),
+        block(tmp_path, "bert", 9000, speeds),
     ]
 
 
@@ -126,6 +125,7 @@ def test_files_and_page_of_a_pair(tmp_path: Path, measured: list[Summary]) -> No
     for row, held in ((first, GPT2_SMALL / 2), (second, GPT2_SMALL * 3 / 4)):
         assert float(row["saved_bytes_per_parameter"]) == pytest.approx(1050 * MIB / held)
     assert (first["utilization_share_change"], first["samples_per_s_change"]) == ("0.0", "0.0")
+    assert not (tmp_path / "bert/cases.csv").exists()
     plain, split, (wide,) = (read_csv(tmp_path / name / "cases.csv") for name in ("plain", "split", "wide"))
     assert [case["case"] for case in plain] == ["1n_1g_dp_32bs", "1n_2g_dp_32bs", "2n_2g_dp_32bs"]
     assert [(case["test_num"], case["test_desc"], case["gpu_mem(MiB)"]) for case in split[:2]] == [

@@ -23,8 +23,6 @@ GOALS = {"goals": {"efficiency": {"from_nodes": 1, "at_least": 0.95}}}
 def place(root: Path, **changes: object) -> Path:
     """Write the summary of one repeat on each topology; return its path."""
     made = [record(spec(topology=name, **changes), speed) for name, speed in SPEEDS.items()]
-    for one in made if "model" in changes else ():
-        del one["spec"]["predictions"]  # only BERT has this key
     terms = summary.read_terms(runs.canonical(GOALS))
     return write_summary([write_record(root, one) for one in made], repeats=1, terms=terms)
 

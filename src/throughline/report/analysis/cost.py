@@ -14,11 +14,12 @@ HOURS_A_MONTH, HOURS_A_YEAR = 720, 8760
 
 @dataclass(frozen=True)
 class Rate:
-    """The price of one device for an hour, and its source."""
+    """The price of one device for an hour, and its source. monthly: the same, if the node is paid by the month."""
 
     per_hour: float
     currency: str
     source: str
+    monthly: float | None = None
 
 
 def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
@@ -30,14 +31,14 @@ def rate(device: Device | None, prices: Mapping[str, Price]) -> Rate | str:
     if fitting:
         key = max(fitting, key=len)
         price, source = prices[key], f"prices.{key} of the configuration"
+        monthly = price.per_month and price.per_month / (price.devices or 1) / HOURS_A_MONTH
         if price.per_hour is not None:
-            return Rate(price.per_hour, price.currency, source)
+            return Rate(price.per_hour, price.currency, source, monthly)
         if price.purchase is not None and price.years is not None:
             hours = f"{price.years:g} years of {HOURS_A_YEAR} hours (assumed: never idle)"
             per_hour = price.purchase / (price.devices or 1) / (price.years * HOURS_A_YEAR)
             return Rate(per_hour, price.currency, f"{source}, bought: {hours}; energy and housing are not in it")
-        per_hour = (price.per_month or 0.0) / (price.devices or 1) / HOURS_A_MONTH
-        return Rate(per_hour, price.currency, f"{source}, a month of {HOURS_A_MONTH} hours")
+        return Rate(monthly or 0.0, price.currency, f"{source}, a month of {HOURS_A_MONTH} hours")
     gpu = gpus.find(name) if device.kind == "cuda" else None
     if gpu and gpu.price_per_hour and gpu.currency:
         return Rate(gpu.price_per_hour, gpu.currency, f"resources/gpus.csv: {gpu.price_source}")
@@ -63,6 +64,7 @@ def of(samples_per_s: float | None, world: int, rated: Rate | str, total_samples
         price_per_device_hour=known.per_hour if known else None,
         currency=known.currency if known else None,
         price_source=known.source if known else None,
+        monthly_price_per_device_hour=known.monthly if known else None,
         total_samples=total_samples,
         reasons=reasons,
         **figures,

@@ -17,14 +17,16 @@ def _figure(key: str, name: str, heading: str, small: str, money: bool = False) 
         cost = cell.record.cost
         reason = cost.reasons.get(name) or cost.reasons.get("per_million_samples")
         text = f"{{}} {cost.currency}" if money else "{}"
-        shown = reading if name != "price_per_device_hour" else "{:g}".format
+        shown = reading if "per_device_hour" not in name else "{:g}".format
         return Entry.of(getattr(cost, name), lambda value: text.format(shown(value)), reason)
 
-    return Column(key, heading, small, read)
+    return Column(key, heading, small, read, optional=key == MONTHLY)
 
 
+MONTHLY = "monthly_price_per_device_hour"
 COLUMNS = (
     _figure("price_per_device_hour", "price_per_device_hour", "device hour", "price", money=True),
+    _figure(MONTHLY, MONTHLY, "device hour", "by the month", money=True),
     _figure("price_per_million_samples", "per_million_samples", "price", "million samples", money=True),
     _figure("samples_per_currency_unit", "samples_per_currency_unit", "samples", "per unit of money"),
     _figure("task_hours", "task_hours", "hours", "task"),
@@ -51,8 +53,9 @@ def table(scope: Scope) -> Table:
     lines = list(shown.lines)
     for index, line in enumerate(lines):
         if line.cell is best[0] and len(best) == 1:
-            hour, price, *others = line.entries
-            lines[index] = replace(line, entries=[hour, replace(price, kind="best"), *others])
+            at = [column.key for column in shown.columns].index("price_per_million_samples")
+            marked = [replace(entry, kind="best") if i == at else entry for i, entry in enumerate(line.entries)]
+            lines[index] = replace(line, entries=marked)
     return replace(shown, lines=lines, notes=notes)
 
 

@@ -1,6 +1,6 @@
 """Cells with an option off and on: memory, utilization and throughput, and how they change.
 
-A second table has the cells of models that tensor parallelism can split as OneFlow's study of GPT-2 prints them.
+A second table has the cells of GPT-2 as OneFlow's study of GPT-2 prints them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -175,15 +175,14 @@ class Case:
 
 
 def cases(cells: Iterable[Cell], pairs: Iterable[Pair]) -> list[Case]:
-    """Return the measured cells of models that tensor parallelism can split, sorted by topology, then by batch.
+    """Return the measured cells of GPT-2, sorted by topology, then by batch. One with sharding follows the one without.
 
-    A cell with sharding follows the cell without.
+    Other models have no such cases: the form is that of a study of GPT-2.
     """
     without = {pair.other: pair.base for pair in switched(pairs) if _is_sharding(pair)}
     listed = []
     for cell in cells:
-        libraries = workloads.of(cell.group.summary.model).libraries
-        if any("tensor_parallel" in features for features in libraries.values()):
+        if workloads.folder(cell.group.summary.model) == "gpt2":
             off = without.get(cell)
             listed += [_case(off), _case(cell, figures(off.record))] if off else [_case(cell)]
     return sorted(listed, key=lambda case: (case.topology.world, case.topology, case.batch))
@@ -221,7 +220,7 @@ def printed(cases: Iterable[Case]) -> Table:
 
 
 def in_cases(scope: Scope) -> Table | None:
-    """Return the table of this benchmark; None if its model cannot be split, or nothing was measured."""
+    """Return the table of this benchmark; None if its model is not GPT-2, or nothing was measured."""
     found = cases(scope.measured, scope.pairs)
     return printed(found) if found else None
 

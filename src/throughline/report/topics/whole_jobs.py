@@ -94,8 +94,14 @@ def table(scope: Scope) -> Table | None:
 JOBS = Topic("jobs", "Whole jobs", INTRO, order=20, table=table)
 
 
+def money(runtime_s: float | None, devices: int, per_hour: float | None, currency: str | None) -> dict[str, Any]:
+    """Return the hours of a job and the price of all its devices. per_hour: the price of one device."""
+    hours = runtime_s / 3600 if runtime_s else None
+    return {"hours": hours, "price": hours * devices * per_hour if hours and per_hour else None, "currency": currency}
+
+
 WHO = {"measured_by": "measured by", "framework": "framework"}
-KEYS = ["name", *WHO, *list(READ)[1:]]
+KEYS = ["name", *WHO, *list(READ)[1:], "hours", "price", "currency"]
 COLUMNS = [Column(key, WHO.get(key, key), read=itemgetter(key), show=digits) for key in KEYS]
 
 
@@ -105,7 +111,9 @@ def beside(scope: Scope) -> Table | None:
     for cell in filter(is_job, scope.measured):
         who: dict[str, Any] = {"measured_by": "measured here", "framework": cell.shown}
         place = cell.topology.world, cell.group.batch, PRECISIONS.index(cell.group.precision)
-        ours.append((place, who | {key: read(cell) for key, read in READ.items()}))
+        cost, runtime = cell.record.cost, _figure("train_runtime", cell)
+        paid = money(runtime, cell.topology.world, cost.price_per_device_hour, cost.currency)
+        ours.append((place, who | {key: read(cell) for key, read in READ.items()} | paid))
     for model in dict.fromkeys(group.summary.model for group in scope.groups):
         for result in published.jobs(model):
             place = result.devices or 0, result.batch or 0, PRECISIONS.index(result.precision or "fp32")
@@ -119,6 +127,7 @@ def row(result: Result) -> dict[str, Any]:
     """Return the row of a published job, whose figures have all printed digits."""
     assert result.devices and result.batch and result.value
     printed = {**dict[str, str](result.printed.items()), "train_samples_per_second": result.value}
+    price = (result.gpu.price_per_hour, result.gpu.currency) if result.gpu else (None, None)
     kind = (result.gpu.kind if result.gpu else result.device or "device").replace(" ", "-")
     return {
         "name": f"{kind}_{result.devices}gpu_{result.batch}",
@@ -128,11 +137,13 @@ def row(result: Result) -> dict[str, Any]:
         "train_bs": result.devices * result.batch,
         "total_train_bs": result.global_batch,
         **{heading: float(printed[figure]) for figure, heading in FIGURES.items()},
+        **money(float(printed["train_runtime"]), result.devices, *price),
     }
 
 
 WITH_PUBLISHED = (
     "Our jobs, and those that others have published for the same model, by devices, batch and precision. The columns "
-    "have the Trainer's own definitions. A published job may differ in software, sequence and samples as well."
+    "have the Trainer's own definitions. A published job may differ in software, sequence and samples as well. The "
+    "price is that of all devices for the hours of train_runtime. Published jobs have the prices of resources/gpus.csv."
 )
 BESIDE = Topic("jobs_beside", "Whole jobs beside published ones", WITH_PUBLISHED, order=25, table=beside)
