@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from throughline.report.analysis.cells import Cell, Group
 
 NAMED = 6
-"""A warning about all cells of a table names no cell if the table has more than these."""
+"""A warning about more cells than these names none of them."""
 NUMBER = re.compile(r"(?<![\w.-])\d+(?:\.\d+)?(?!\w|\.\d|-\d)")
 """A number that is a word of its own: no part of a version, a date, a topology or a name."""
 
@@ -70,17 +70,17 @@ def notes(group: Group) -> list[Note]:
 def _told(group: Group, same: Sequence[tuple[Cell, str]]) -> str:
     largest = _largest(text for _, text in same)
     cells = [cell for cell, text in same if text == largest]
-    return largest if len(cells) == len(same) else f"{largest} (numbers of {_place(group, cells)})"
+    return largest if len(cells) == len(same) else f"{largest} (numbers of {_place(group, cells[:1])})"
 
 
 def _place(group: Group, cells: Sequence[Cell]) -> str:
-    """Name these cells, such as `torch 1n1g, 1n2g; jax 1n1g`; if they are all of a large table, say how many."""
+    """Name these cells, such as `torch 1n1g, 1n2g; jax 1n1g`; of many, say how many."""
     by_framework: dict[str, dict[str, None]] = {}
     for cell in cells:
         by_framework.setdefault(cell.framework, {})[str(cell.topology)] = None
-    recorded = sum(bool(cell.record.statuses) for cell in group.cells)
-    if sum(map(len, by_framework.values())) == recorded > NAMED:
-        return f"all {recorded} cells"
+    named, total = sum(map(len, by_framework.values())), sum(bool(cell.record.statuses) for cell in group.cells)
+    if named > NAMED:
+        return f"all {total} cells" if named == total else f"{named} of {total} cells"
     return "; ".join(f"{framework} {', '.join(topologies)}" for framework, topologies in by_framework.items())
 
 

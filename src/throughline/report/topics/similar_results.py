@@ -101,10 +101,12 @@ def implausible(scope: Scope) -> Table | None:
 
 
 def notes(scope: Scope, group: Group) -> Iterator[Note]:
-    """Yield a warning for each of the group's rows that is implausible."""
-    for doubt, where in _about_ours(scope):
-        if doubt.row.source == f"{group.benchmark} {group.name}":
-            yield Note(where, f"implausible: {doubt.rule} (see Implausible figures)", "warning")
+    """Yield a warning for each rule that one of the group's rows breaks."""
+    yield from dict.fromkeys(
+        Note(where, f"implausible: {doubt.rule} (see Implausible figures)", "warning")
+        for doubt, where in _about_ours(scope)
+        if doubt.row.source == f"{group.benchmark} {group.name}"
+    )
 
 
 RULES = (
