@@ -253,7 +253,7 @@ def test_kill_9_of_a_download(tmp_path: Path) -> None:
         process.kill()
         process.communicate()
         kept = part.stat().st_size
-        assert sorted(file.suffix for file in part.parent.iterdir()) == [".json", ".lock", ".part"]
+        assert sorted(file.suffix for file in part.parent.iterdir()) == [".lock", ".part"]
         ended(started(*words, folder=tmp_path, official=server.address))
         assert server.asked(path)[-1]["Range"] == f"bytes={kept}-"
     assert sorted(file.name for file in part.parent.iterdir()) == [f"{NAME}-{SINGLE}", f"{NAME}.json"]

@@ -5,7 +5,6 @@ This module runs in a framework's own environment and needs only numpy and h5py.
 
 import mmap
 from collections.abc import Iterable, Mapping
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -138,12 +137,6 @@ def _elements(data: bytes | memoryview, kind: np.dtype) -> np.ndarray:
 
 def _chunks(dataset: h5py.Dataset, first: int, last: int) -> list[Any]:
     """Return HDF5's information about the chunks that hold the rows [first, last)."""
-    height, width = dataset.chunks[0], dataset.chunks[1:]
     chunks: list[Any] = []
-    if first == 0 and last == len(dataset):
-        dataset.id.chunk_iter(chunks.append)
-        return chunks
-    across = [range(0, size, step) for size, step in zip(dataset.shape[1:], width, strict=True)]
-    for offset in product(range(first // height * height, last, height), *across):
-        chunks.append(dataset.id.get_chunk_info_by_coord(offset))
-    return [chunk for chunk in chunks if chunk.byte_offset is not None]
+    dataset.id.chunk_iter(chunks.append)
+    return [chunk for chunk in chunks if first - dataset.chunks[0] < chunk.chunk_offset[0] < last]

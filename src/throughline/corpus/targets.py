@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -150,12 +151,10 @@ def finished_shards(corpus: Corpus, needed: Collection[str]) -> dict[str, dict[s
             next_step="give the text as corpus.dump; or leave that benchmark out: benchmarks: {NAME: null}, in a "
             "second configuration file",
         )
-    by_folder: dict[Path, list[Path]] = {}
-    for path in sorted(shard_files(corpus.dump.shards), key=files.natural):
-        by_folder.setdefault(path.parent, []).append(path)
     shards: dict[str, dict[str, Path]] = {}
     seen: Counter[tuple[int, int]] = Counter()
-    for paths in by_folder.values():
+    for _, folder in groupby(sorted(shard_files(corpus.dump.shards), key=files.natural), lambda path: path.parent):
+        paths = list(folder)
         _, length, predictions = layout.size(paths[0])
         seen[length, predictions] += len(paths)
         if corpus.sequences.get(length) == predictions:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from throughline import files
 from throughline.corpus.source import streams
-from throughline.corpus.source.pages import Site, parse, tag, unusable
+from throughline.corpus.source.pages import parse, tag, unusable
 from throughline.corpus.source.streams import CLOSING, DumpFile, damaged
 from throughline.datasets.shards import installed_file
 from throughline.files import UserError
@@ -84,10 +84,9 @@ def cut(paths: Sequence[Path], parts: int) -> Cut:
 
 def check_articles(dump: Cut) -> None:
     """Read a dump up to its first article; UserError if it has none."""
-    site = Site.from_header(dump.header)
     for part in range(len(dump.parts)):
         for number, page in enumerate(pages(dump, part), 1):
-            if parse(page, site, f"page {number} of part {part}").kind == "article":
+            if parse(page, f"page {number} of part {part}").kind == "article":
                 return
     raise UserError(
         f"no page of {', '.join(file.path for file in dump.files)} is an article",

@@ -1,9 +1,9 @@
 """Download files from the web. A file is whole and right, or it is absent.
 
-An unfinished download is `<name>.part`, and `<name>.part.json` has its address and version. Both survive a kill, and
-the next call asks for the rest only. A server may cut the connection, be slow, ask us to wait, not support ranges, or
-hold a different file than before. Each case ends with the right file, or with an error that has every host's answer.
-The client tells each server who asks (`corpus.contact`) and limits the number of requests.
+An unfinished download is `<name>.part`. It survives a kill, and the next call asks for the rest only. A server may cut
+the connection, be slow, ask us to wait, not support ranges, or hold a different file than before, which the checksum
+shows. Each case ends with the right file, or with an error that has every host's answer. The client tells each server
+who asks (`corpus.contact`) and limits the number of requests.
 """
 
 import errno
@@ -17,11 +17,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote, urljoin
 
 import urllib3
@@ -30,7 +30,6 @@ from urllib3.exceptions import HTTPError, SSLError
 from urllib3.util import Retry, make_headers, parse_url
 
 import throughline
-from throughline import files
 from throughline.files import UserError
 from throughline.progress import Progress
 
@@ -110,7 +109,6 @@ class Client:
                 with part.open("rb") as stream:
                     os.fsync(stream.fileno())
                 os.replace(part, path)
-                _note(part).unlink(missing_ok=True)
                 return
         raise _nowhere(path.name, answers, part)
 
@@ -125,7 +123,6 @@ class Client:
             if actual == checksum:
                 return
             part.unlink()
-            _note(part).unlink(missing_ok=True)
             if last or not resumed:
                 raise ElsewhereError(f"it gives a file with {actual}, and should give {checksum}")
             _say(f"{part.name}: the resumed download is wrong ({actual}); it starts again from the beginning")
@@ -162,19 +159,13 @@ class Client:
         have = arrived(part)
         if have and have == size:
             return True
-        note: dict[str, Any] = {}
-        with suppress(UserError):
-            note = files.read_json(_note(part))
-        version = note.get("version") if note.get("url") == url else None
-        headers = {"Range": f"bytes={have}-", **({"If-Range": version} if version else {})} if have else {}
-        with self._opened(url, headers, part) as response:
+        with self._opened(url, {"Range": f"bytes={have}-"} if have else {}, part) as response:
             begin, total = _extent(response, have)
             if size is not None and total is not None and total != size:
                 raise ElsewhereError(f"the file there has {total} bytes, and {size} are published")
             total = size if total is None else total
             if have and not begin:
-                _say(f"{part.name}: the file changed, or the server cannot resume it; it starts from the beginning")
-            files.write_json(_note(part), {"url": url, "version": _version(response) or version})
+                _say(f"{part.name}: the server cannot resume it; it starts from the beginning")
             if total is not None:
                 check_space(part.parent, total - begin)
             _copy(response, part, begin, total)
@@ -265,12 +256,6 @@ def _extent(response: BaseHTTPResponse, have: int) -> tuple[int, int | None]:
     return have, None if stated[2] == "*" else int(stated[2])
 
 
-def _version(response: BaseHTTPResponse) -> str | None:
-    """Return a validator for If-Range that identifies this version of the file: a strong ETag, or a date."""
-    tag = response.headers.get("ETag", "W/")
-    return response.headers.get("Last-Modified") if tag.startswith("W/") else tag
-
-
 def _copy(response: BaseHTTPResponse, part: Path, begin: int, total: int | None) -> None:
     """Write the body to `part` from byte `begin` on, up to its length `total`. On a full disk, what came stays."""
     progress = Progress(f"downloading {part.name.removesuffix('.part')}", total or 0, done=begin)
@@ -289,10 +274,6 @@ def _copy(response: BaseHTTPResponse, part: Path, begin: int, total: int | None)
         ) from None
     if total is not None and arrived(part) < total:
         raise LaterError(f"the connection was cut after {arrived(part)} of {total} bytes")
-
-
-def _note(part: Path) -> Path:
-    return part.with_name(part.name + ".json")
 
 
 def _checksum(path: Path, like: str) -> str:

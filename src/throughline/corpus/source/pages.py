@@ -1,8 +1,7 @@
-"""Tell articles, redirects and pages of other namespaces apart, in every form that dumps have had since 2005.
+"""Tell articles, redirects and pages of other namespaces apart.
 
-Since export schema 0.6 (2012), `<ns>` gives the namespace. In older dumps we look up the title's prefix in <siteinfo>.
-Since schema 0.4 (2009), `<redirect>` marks a redirect. In older dumps a redirect has a text that begins like
-`#REDIRECT [[...]]`, in any language. Text stays escaped as in the dump, and no template is expanded.
+`<ns>` gives a page's namespace, as in all dumps since 2012 (export schema 0.6), and `<redirect>` marks a redirect. Text
+stays escaped as in the dump, and no template is expanded.
 """
 
 from __future__ import annotations
@@ -22,33 +21,24 @@ _TEXT = re.compile(rb"<text\b([^>]*)>")
 _TIME = re.compile(rb"<timestamp>(\d{4})-(\d\d)-(\d\d)T((\d\d):\d\d:\d\d)Z</timestamp>")
 _BYTES = re.compile(rb'\bbytes="0*[1-9]')
 _NAMES = re.compile(rb'<namespace\s[^>]*?key="(-?\d+)"[^>]*>([^<]*)</namespace>')
-_VERSION = re.compile(rb'<mediawiki\s[^>]*?\bversion="(\d+)\.(\d+)"')
-# In all of MediaWiki's languages the word follows the # at once. In a numbered list, a blank or a link follows it.
-_REDIRECT = re.compile(rb"\s*#[^\s#*:;<>\[\]{}|=]{2,120}\s*:?\s*\[\[[^\[\]\n]+\]\]")
 _NOW = re.compile(rb"\{\{\s*current(year|month|day|hour|time)\s*(?:\|[^{}]*)?\}\}", re.IGNORECASE)
 _PARTS_OF_TIME = (b"", b"year", b"month", b"day", b"time", b"hour")  # in the order of the groups of _TIME
-_SILENT = (-2, 6, 14)
+_SILENT = (b"-2", b"6", b"14")  # media, files, categories
 
 
 @dataclass(frozen=True)
 class Site:
-    """What a dump's header says: the names of all namespaces but that of articles, and if `<redirect>` is in use."""
+    """What a dump's header says: the wiki's address, and the namespaces whose links show no text, in small letters."""
 
-    other_namespaces: frozenset[str]
-    marks_redirects: bool
     base: str | None
-    silent_namespaces: frozenset[str] = frozenset()  # in small letters; links to media, files, categories show no text
+    silent_namespaces: frozenset[str]
 
     @classmethod
     def from_header(cls, header: str) -> Site:
         """Return the site that this XML, from `<mediawiki` to `</siteinfo>`, describes."""
         data = header.encode()
-        named = [(int(key), html.unescape(name.decode())) for key, name in _NAMES.findall(data) if key != b"0"]
-        version = _VERSION.match(data)
-        marks = version is not None and (int(version[1]), int(version[2])) >= (0, 4)
-        names = frozenset(name for _, name in named)
-        silent = frozenset(name.lower() for key, name in named if key in _SILENT)
-        return cls(names, marks, tag(data, "base"), silent)
+        names = (html.unescape(name.decode()) for key, name in _NAMES.findall(data) if key in _SILENT)
+        return cls(tag(data, "base"), frozenset(map(str.lower, names)))
 
 
 @dataclass(frozen=True)
@@ -62,28 +52,26 @@ class Page:
     text: bytes
 
 
-def parse(page: bytes, site: Site, where: str) -> Page:
+def parse(page: bytes, where: str) -> Page:
     """Parse the XML of a page. Only an article's text is read. `where` names the page in errors.
 
-    A title may be empty. UserError if the page has no id or title, if nothing tells its namespace, or if it cannot come
-    from a pages-articles dump: it has several revisions, its text is left out, or there is markup inside its text.
+    A title may be empty. UserError if the page has no id, title or namespace, or if it cannot come from a
+    pages-articles dump: it has several revisions, its text is left out, or there is markup inside its text.
     """
     begin = page.find(b"<text")
     head = page if begin < 0 else page[:begin]
-    number, found = _ID.search(head), _TITLE.search(head)
+    number, title, namespace = _ID.search(head), _TITLE.search(head), _NAMESPACE.search(head)
     where = f"{where} (id {int(number[1])})" if number else where
-    if number is None or found is None:
-        raise unusable(where, "it has no title" if number else "it has no id")
-    title, revision = found[1] or b"", _REVISION.search(head)
-    main = _is_main(head, title, site, where)
-    kind = "other" if not main else "redirect" if b"<redirect" in head else "article"
+    if number is None or title is None or namespace is None:
+        lacks = "id" if number is None else "title" if title is None else "<ns>, which dumps have since 2012"
+        raise unusable(where, f"it has no {lacks}")
+    kind = "other" if int(namespace[1]) else "redirect" if b"<redirect" in head else "article"
     text = _text(page, begin, where) if kind == "article" else b""
-    if kind == "article" and not site.marks_redirects and _REDIRECT.match(text):
-        kind, text = "redirect", b""
-    if kind == "article" and b"{{" in text:  # use the revision's date; wikiextractor would use today's
+    if b"{{" in text:  # use the revision's date; wikiextractor would use today's
         time = _TIME.search(head)
         text = _NOW.sub(lambda match: time[_PARTS_OF_TIME.index(match[1].lower())] if time else b"", text)
-    return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title, text)
+    revision = _REVISION.search(head)
+    return Page(kind, int(number[1]), int(revision[1]) if revision else 0, title[1] or b"", text)
 
 
 def unusable(where: str | Path, why: str) -> UserError:
@@ -107,16 +95,6 @@ def unescaped(text: bytes) -> str:
     for entity, character in ((b"&lt;", b"<"), (b"&gt;", b">"), (b"&quot;", b'"'), (b"&amp;", b"&")):
         text = text.replace(entity, character)
     return text.decode()
-
-
-def _is_main(head: bytes, title: bytes, site: Site, where: str) -> bool:
-    if namespace := _NAMESPACE.search(head):
-        return int(namespace[1]) == 0
-    if not site.other_namespaces:
-        why = "it has no <ns>, and the dump has no <siteinfo> with the names of the namespaces"
-        raise unusable(where, f"{why}: nothing says which pages are articles")
-    prefix, colon, _ = html.unescape(title.decode(errors="replace")).partition(":")
-    return not colon or prefix not in site.other_namespaces
 
 
 def _text(page: bytes, begin: int, where: str) -> bytes:

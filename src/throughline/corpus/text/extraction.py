@@ -71,7 +71,7 @@ def extract(
         ids: list[int] = []
         if dump.parts[number]:
             site = pages.Site.from_header(dump.header)
-            found = _articles_of(dump, number, site, seen, expected)
+            found = _articles_of(dump, number, seen, expected)
             for article in _by_us(found, site) if extractor == "throughline" else _by_program(found, site, stall_s):
                 ids.append(int(article["id"]))
                 yield {**article, "id": str(ids[-1] + raised)}
@@ -96,13 +96,11 @@ def write(
         files.write_json(counts, {"schema": 1, "part": part, **counted})
 
 
-def _articles_of(
-    dump: dumps.Cut, part: int, site: pages.Site, seen: Counter[str], ids: list[int]
-) -> Iterator[pages.Page]:
+def _articles_of(dump: dumps.Cut, part: int, seen: Counter[str], ids: list[int]) -> Iterator[pages.Page]:
     """Yield the part's articles. Appends their ids to `ids`, and counts the kinds of pages in `seen`."""
     for page in dumps.pages(dump, part):
         seen["pages"] += 1
-        parsed = pages.parse(page, site, f"page {seen['pages']} of part {part}")
+        parsed = pages.parse(page, f"page {seen['pages']} of part {part}")
         if parsed.kind != "article":
             seen["redirects" if parsed.kind == "redirect" else "other_namespaces"] += 1
         elif ids and ids[-1] == parsed.id:

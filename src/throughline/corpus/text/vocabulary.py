@@ -107,12 +107,11 @@ def _check_case(path: str | Path, vocabulary: Vocabulary, lower_case: bool) -> N
     capitals = sum(word != word.lower() for word in words)
     cased = capitals > letters / 100
     if cased if lower_case else not cased and letters > len(words) / 2:
-        keeps = "keeps" if cased else "loses"
-        wrong, right = ("cased", "false, or name an uncased") if cased else ("uncased", "true, or name a cased")
+        kind, wrong, right = ("cased", "true", "false") if cased else ("uncased", "false", "true")
         raise UserError(
-            f"the vocabulary {path} is {wrong}, and corpus.vocabulary.lower_case is {str(lower_case).lower()}",
-            why=f"{capitals} of its {len(words)} words have capitals: it is for text that {keeps} them",
-            next_step=f"set corpus.vocabulary.lower_case: {right} vocabulary",
+            f"the vocabulary {path} is {kind}, and corpus.vocabulary.lower_case is {wrong}",
+            why=f"{capitals} of its {len(words)} words have capitals",
+            next_step=f"set corpus.vocabulary.lower_case: {right}, or name another vocabulary",
         )
 
 

@@ -1,4 +1,4 @@
-"""Any dump of the last 20 years gives all its articles."""
+"""Dumps in unusual forms give all their articles."""
 
 from __future__ import annotations
 
