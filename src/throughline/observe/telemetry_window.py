@@ -174,7 +174,7 @@ def condensed(
     if reason is None and window is None:
         reason = "no timed window"
     if reason is None and sampled and window and window.seconds < sampled.interval_s:
-        reason = f"the window of {window.seconds:.2f} s is shorter than the sampling interval"
+        reason = "the window is shorter than the sampling interval"
     entry: dict[str, Any] = {"node": node, "interval_s": 1.0, "samples": 0, "cost_cpu_share": None}
     if reason or not sampled or not window:
         nothing = {kind: dict.fromkeys([*rates_of(kind), *GAUGES[kind]]) for kind in ("machine", "processes")}

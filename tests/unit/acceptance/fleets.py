@@ -144,5 +144,5 @@ def _no_telemetry(node: int) -> dict[str, Any]:
     return {
         "node": node, "interval_s": 1.0, "samples": 0, "cost_cpu_share": None,
         "machine": {"cpu_others_share": None}, "processes": {}, "devices": [],
-        "reasons": {"telemetry": "the window of 0.10 s is shorter than the sampling interval"},
+        "reasons": {"telemetry": "the window is shorter than the sampling interval"},
     }  # fmt: skip
