@@ -26,7 +26,7 @@ import numpy as np
 import tiktoken
 from tiktoken_ext.openai_public import r50k_pat_str
 
-from throughline.corpus.bpe import making, vocabulary
+from throughline.corpus.bpe import shards, vocabulary
 from throughline.corpus.bpe.vocabulary import Vocabulary
 from throughline.corpus.source import dumps
 from throughline.corpus.text import extraction
@@ -45,13 +45,13 @@ def sample(folder: Path) -> Path:
 
 
 def ours(words: Vocabulary) -> Encode:
-    encode = making.Encoder(words).encode
+    encode = shards.Encoder(words).encode
     encode(["é"])  # the first text beyond ASCII builds the encoder for such chunks
     return encode
 
 
 def package(words: Vocabulary) -> Encode:
-    tokenizer = making._tokenizer(words)
+    tokenizer = shards._tokenizer(words)
     return lambda texts: [
         np.array(encoded.ids, np.uint16) for encoded in tokenizer.encode_batch_fast(texts, add_special_tokens=False)
     ]

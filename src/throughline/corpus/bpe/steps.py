@@ -24,9 +24,9 @@ def tokenize(articles: Path, vocabulary: Path, output: Path) -> None:
 
     articles: articles as JSON lines
     """
-    from throughline.corpus.bpe import making
+    from throughline.corpus.bpe import shards
 
-    making.tokenize(articles, vocabulary, output)
+    shards.tokenize(articles, vocabulary, output)
 
 
 def shard(parts: list[Path], position: int, shards: int, digest: str, output: Path) -> None:
@@ -35,24 +35,18 @@ def shard(parts: list[Path], position: int, shards: int, digest: str, output: Pa
     position: of the shard among all shards, training shards first
     shards: number of shards
     """
-    from throughline.corpus.bpe import making
+    from throughline.corpus.bpe.shards import gather
 
-    making.gather(parts, position, shards, digest, output)
+    gather(parts, position, shards, digest, output)
 
 
 def verify(shard: Path, vocabulary: Path, digest: str, output: Path) -> None:
     """Check one shard of GPT-2's tokens, and write its digests."""
-    from throughline.corpus.bpe import verification
-    from throughline.corpus.bpe.vocabulary import read
-    from throughline.corpus.text.tokenization import OwnTokenizer
+    from throughline.corpus.bpe import shards
     from throughline.files import write_json
 
-    if vocabulary.is_file():
-        result = verification.verify_own(shard, OwnTokenizer(vocabulary), digest)
-        proven = f"{result['texts_proven']} of {result['texts_decoded']} are decoded to their article's text"
-    else:
-        result, proven = verification.verify(shard, read(vocabulary), digest), "each is its article's text"
-    print(f"{result['file']}: {result['tokens']:,} tokens in {result['documents']:,} documents checked; {proven}")
+    result = shards.verify(shard, vocabulary, digest)
+    print(f"{result['file']}: {result['tokens']:,} tokens in {result['documents']:,} documents checked")
     write_json(output, result)
 
 

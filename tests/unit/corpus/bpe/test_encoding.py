@@ -14,8 +14,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from throughline.corpus.bpe import making, vocabulary
-from throughline.corpus.bpe.making import Encoder
+from throughline.corpus.bpe import shards, vocabulary
+from throughline.corpus.bpe.shards import Encoder
 from throughline.corpus.bpe.vocabulary import Vocabulary
 from throughline.corpus.source import dumps
 from throughline.corpus.text import extraction
@@ -152,5 +152,5 @@ def test_a_small_vocabulary_with_pairs_of_blanks(texts: list[str]) -> None:
     pairs += [(b"\xe2\x81\x9f", b" ")]
     tokens = (*(bytes([byte]) for byte in vocabulary.CHARACTERS), *(left + right for left, right in pairs))
     words = Vocabulary(tokens, tuple((vocabulary.printed(left), vocabulary.printed(right)) for left, right in pairs))
-    theirs = making._tokenizer(words)
+    theirs = shards._tokenizer(words)
     assert ids_of(Encoder(words), texts) == [theirs.encode(text).ids for text in texts]

@@ -17,7 +17,7 @@ import pytest
 from corpus_helpers import content, same
 from throughline import files, workloads
 from throughline.corpus import manifest
-from throughline.corpus.bpe import END_OF_TEXT, making, verification, vocabulary
+from throughline.corpus.bpe import END_OF_TEXT, shards, vocabulary
 from throughline.files import UserError
 from throughline.rank.data import Manifest, batches
 from throughline.workloads import gpt2
@@ -50,13 +50,13 @@ def made(folder: Path, words: Path, texts: dict[int, str], parts: int, memory_by
         articles = folder / f"part_{part}.jsonl"
         articles.write_text("".join(json.dumps({"id": str(number), "text": text}) + "\n" for number, text in mine))
         every.append(folder / "tokens" / f"part_{part}.hdf5")
-        making.tokenize(articles, words, every[-1], memory_bytes=memory_bytes)
-    verified, known = [], vocabulary.read(words)
+        shards.tokenize(articles, words, every[-1], memory_bytes=memory_bytes)
+    verified = []
     for at, (split, number) in enumerate(SHARDS):
         path = folder / "bpe" / f"{split}_{number:04d}.hdf5"
-        making.gather(every, at, len(SHARDS), DIGEST, path, memory_bytes=memory_bytes)
+        shards.gather(every, at, len(SHARDS), DIGEST, path, memory_bytes=memory_bytes)
         verified.append(folder / "verified" / f"{path.stem}.json")
-        files.write_json(verified[-1], verification.verify(path, known, DIGEST))
+        files.write_json(verified[-1], shards.verify(path, words, DIGEST))
     manifest.merge_tokens("sample", verified, {"protocol": 1}, folder / "bpe" / "manifest.json")
     return folder / "bpe" / "manifest.json"
 
@@ -139,23 +139,22 @@ def test_a_fault_in_a_shard_is_found(tmp_path: Path, one: Path, words: Path, fau
     with h5py.File(path, "a") as stream:
         fault(stream)
     with pytest.raises(UserError, match=message):
-        verification.verify(path, vocabulary.read(words), DIGEST)
+        shards.verify(path, words, DIGEST)
 
 
 def test_ids_that_decode_to_the_text_and_are_not_its_encoding(
     tmp_path: Path, words: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """` the` written as a blank and `the` is the same text, but with more tokens than its encoding."""
-    known = vocabulary.read(words)
-    by_bytes = {token: number for number, token in enumerate(known.tokens)}
+    by_bytes = {token: number for number, token in enumerate(vocabulary.read(words).tokens)}
     ids = [np.array([by_bytes[b"a"], by_bytes[b" "], by_bytes[b"the"]], np.uint16)]
-    monkeypatch.setattr(making.Encoder, "encode", lambda self, texts: ids)
+    monkeypatch.setattr(shards.Encoder, "encode", lambda self, texts: ids)
     (tmp_path / "a.jsonl").write_text('{"id": "5", "text": "a the"}\n')
-    making.tokenize(tmp_path / "a.jsonl", words, tmp_path / "part.hdf5")
-    making.gather([tmp_path / "part.hdf5"], 0, 1, DIGEST, tmp_path / "shard.hdf5")
+    shards.tokenize(tmp_path / "a.jsonl", words, tmp_path / "part.hdf5")
+    shards.gather([tmp_path / "part.hdf5"], 0, 1, DIGEST, tmp_path / "shard.hdf5")
     monkeypatch.undo()
     with pytest.raises(UserError, match="other ids than the article 5"):
-        verification.verify(tmp_path / "shard.hdf5", known, DIGEST)
+        shards.verify(tmp_path / "shard.hdf5", words, DIGEST)
 
 
 def test_nothing_to_train_on(tmp_path: Path, words: Path) -> None:

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from throughline import files
 from throughline.corpus import manifest
-from throughline.corpus.bpe import making, verification
+from throughline.corpus.bpe import shards
 from throughline.corpus.text import tokens, vocabulary
 from throughline.corpus.text.tokenization import OwnTokenizer
 from throughline.files import UserError
@@ -50,11 +50,11 @@ def articles(folder: Path) -> Path:
 
 def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
     path = trained(tmp_path / "tokenizer.json", ["<|endoftext|>"])
-    making.tokenize(articles(tmp_path), path, tmp_path / "part.hdf5")
+    shards.tokenize(articles(tmp_path), path, tmp_path / "part.hdf5")
     shard = tmp_path / "training_0000.hdf5"
-    making.gather([tmp_path / "part.hdf5"], 0, 1, DIGEST, shard)
+    shards.gather([tmp_path / "part.hdf5"], 0, 1, DIGEST, shard)
     own = OwnTokenizer(path)
-    result = verification.verify_own(shard, own, DIGEST)
+    result = shards.verify(shard, path, DIGEST)
     assert (result["documents"], result["texts_proven"], result["texts_decoded"]) == (2, 2, 2)
     with h5py.File(shard) as stream:
         ids = stream["tokens"][...]
@@ -68,7 +68,7 @@ def test_running_text_is_encoded_with_it_and_given_back(tmp_path: Path) -> None:
     with h5py.File(shard, "a") as stream:
         stream["tokens"][0] = len(own.facts)
     with pytest.raises(UserError, match="the vocabulary ends at"):
-        verification.verify_own(shard, own, DIGEST)
+        shards.verify(shard, path, DIGEST)
 
 
 def test_sentences_are_encoded_with_it_and_the_manifest_names_it(tmp_path: Path) -> None:
