@@ -26,7 +26,8 @@ class Gpu:
     peak_flops_per_s: by precision, None if the device has no units for it; matmul_flops_per_s: by precision, the
     fastest matrix product that somebody published for the device; nvlink_bytes_per_s: what a device sends to the others
     of its node at most, over all of its links (half of what datasheets state, which is the sum of both directions),
-    None without NVLink, and where it joins pairs; price_per_hour: of one device, in `currency`.
+    None without NVLink, and where it joins pairs; price_per_hour: of one device, in `currency`;
+    purchase_usd: about what one cost to buy in 2022.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Gpu:
     price_per_hour: float | None
     currency: str | None
     price_source: str | None
+    purchase_usd: float | None
     source: str
 
 
@@ -107,6 +109,7 @@ def _all() -> dict[str, Gpu]:
                 price_per_hour=float(row["price_per_hour"]) if row["price_per_hour"] else None,
                 currency=row["currency"] or None,
                 price_source=row["price_source"] or None,
+                purchase_usd=float(row["purchase_usd"]) if row["purchase_usd"] else None,
                 source=f"{row['source']} ({row['confidence']})",
             )
             known |= {_plain(name): gpu for name in row["reported_name"].split("|")}

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from throughline import frameworks, gpus, sources, workloads
 from throughline.files import scrub
+from throughline.observe import container
 from throughline.variables import VARIABLES
 
 DECIDES = (
@@ -31,7 +32,7 @@ BINDERS = frozenset({"OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AF
 
 def describe(framework: str, model: str) -> dict[str, Any]:
     """Return the parts of a record's `environment` that describe the machine and our code. Unknown values are None."""
-    changes = _output("git", "status", "--porcelain")
+    changes, image = _output("git", "status", "--porcelain"), container.image(os.environ)
     return {
         **machine(),
         "driver": gpus.driver(),
@@ -40,6 +41,7 @@ def describe(framework: str, model: str) -> dict[str, Any]:
         "code": code(framework, model),
         "commit": _output("git", "rev-parse", "HEAD"),
         "tree_clean": None if changes is None else not changes,
+        **({"container": scrub(image)} if image else {}),
     }
 
 

@@ -17,7 +17,7 @@ from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.render.tables import PAGE
 from throughline.report.topic import Scope
-from throughline.report.topics import write_plots, write_tables
+from throughline.report.topics import published_calls, write_plots, write_tables
 from throughline.report.topics.single_calls import beside_layers, best, device, parts, reached, rooflines
 from throughline.study.runs import read_spec
 
@@ -150,3 +150,22 @@ def test_a_step_beside_its_layers(groups: list[cells.Group], tmp_path: Path) -> 
 )
 def test_what_is_unlike_is_not_compared(groups: list[cells.Group], tmp_path: Path, changes: dict[str, Any]) -> None:
     assert not parts([trained(tmp_path, **changes)], groups)
+
+
+def test_a_device_stands_beside_the_published_ones(groups: list[cells.Group]) -> None:
+    """The columns A100, A6000, V100 and 3090 Ti have the digits of Mu Li's table, and ours those of our runs."""
+    shown = published_calls.table(Scope(of(groups, "matmul"), groups))
+    assert published_calls.table(Scope(of(groups, "vector"), groups)) is None
+    assert shown and [column.heading for column in shown.columns] == [
+        "call", "A100", "RTX A6000", "V100", "RTX 3090 Ti", "RTX 4090", "A100-SXM4-80GB",
+    ]  # fmt: skip
+    rows = {line.entries[0].text: [entry.text for entry in line.entries[1:]] for line in shown.lines}
+    assert len(rows) == 4 + 11
+    assert rows["memory, GB / bandwidth, GB/s"][:4] == ["80 / 2039", "48 / 768", "32 / 900", "24 / 1008"]
+    assert rows["price to buy, USD"][:4] == ["16,000", "4,000", "3,500", "1,500"]
+    assert rows["theory, TF32 (else fp32) / fp16, TFLOPS"][0] == "156 / 312"
+    assert rows["matmul, fp16, TFLOPS"] == ["230", "95", "95", "81", "172", "230"]
+    assert rows["vector, fp32, TFLOPS"] == ["0.202", "0.082", "0.098", "0.107", "0.117", "0.202"]
+    assert rows["bert-layer, forward backward, fp16, TFLOPS"] == ["136", "70", "64", "62", "109", "136"]
+    assert rows["t5-decoder-layer, forward, fp16, TFLOPS"] == ["38", "28", "26", "30", "38", "n/a"]
+    assert rows["matmul, fp32, TFLOPS"][-1] == "n/a"

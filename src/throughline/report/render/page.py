@@ -165,7 +165,7 @@ def render(
             overview=cell_columns.overview,
             traces=logs.step_times,
             unreadable=results.unreadable,
-            environments=run_environment.environments(summaries),
+            environments=run_environment.environments(summaries, here),
             data=run_environment.data(manifests),
             span=run_environment.span(here),
             configurations=run_environment.configurations(here),

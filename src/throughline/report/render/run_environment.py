@@ -4,13 +4,13 @@ import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from throughline import frameworks as every_framework
-from throughline import statistics, workloads
+from throughline import gpus, statistics, workloads
 from throughline.corpus import manifest as corpus_manifest
 from throughline.frameworks import reference
 from throughline.frameworks.description import FEATURES
@@ -84,18 +84,20 @@ def programs(runs: Iterable[RunRecord]) -> Table | None:
     return tables.texts(list(rows.values()), style="words")
 
 
-def environments(summaries: Iterable[Summary]) -> Table | None:
-    """Return a row for each fact of the environments; None without any fact.
+def environments(summaries: Iterable[Summary], runs: Iterable[RunRecord] = ()) -> Table | None:
+    """Return a row for each fact of the environments; None without any fact. runs: those whose links are facts too.
 
     A fact that is not the same in all of them has a row for each value, which says where it holds.
     """
     places: dict[Place, None] = {}
     facts: dict[str, dict[str, dict[Place, None]]] = {}
+    largest = {(run.spec.benchmark, run.spec.framework): run for run in sorted(runs, key=lambda run: run.spec.topology)}
     for summary in summaries:
         for framework, environment in summary.environment.items():
             place = summary.benchmark, framework
             places[place] = None
-            for key, text in _facts(summary, environment).items():
+            found = _facts(summary, environment)
+            for key, text in (found | _links(largest[place]) if place in largest else found).items():
                 facts.setdefault(key, {}).setdefault(text, {})[place] = None
     return tables.texts(
         [
@@ -125,6 +127,37 @@ def _facts(summary: Summary, environment: Any) -> dict[str, str]:
     return texts | ({"not known": lacking} if lacking else {})
 
 
+def _links(run: RunRecord) -> dict[str, str]:
+    """Return the links of a run's nodes and GPUs from its telemetry, and the rates of the GPU's datasheet."""
+    gpu, nodes = gpus.find(run.device.name) if run.device else None, run.hardware or []
+    texts = {}
+    if gpu and gpu.memory_bytes_per_s:
+        texts["memory bandwidth of a GPU"] = f"{gpu.memory_bytes_per_s / 1e9:g} GB/s (datasheet)"
+    if gpu and gpu.nvlink_bytes_per_s:
+        texts["NVLink of a GPU"] = f"{gpu.nvlink_bytes_per_s * 2 / 1e9:g} GB/s, both directions together (datasheet)"
+    links = [link for node in nodes for card in node.devices if isinstance(link := card.get("nvlinks"), list)]
+    states = [f"{sum(link)} of {len(link)} are active" for link in links]
+    texts |= {"NVLinks": _counted(states)} if states else {}
+    names: dict[Literal["network", "infiniband"], str] = {
+        "network": "network interfaces",
+        "infiniband": "InfiniBand and RoCE",
+    }
+    for fact, name in names.items():
+        ports = [
+            ", ".join(part for part in (each.name, speed, each.link_layer, each.state) if part)
+            for node in nodes
+            for each in node.interfaces(fact)
+            for speed in ["speed not stated" if each.gbit_per_s is None else f"{each.gbit_per_s:g} Gbit/s"]
+        ]
+        texts |= {name: _counted(ports)} if ports else {}
+    return texts
+
+
+def _counted(texts: Sequence[str]) -> str:
+    """Return each text once, with how often it stands there."""
+    return "; ".join(f"{texts.count(text)} × ({text})" for text in dict.fromkeys(texts))
+
+
 def _name(key: str) -> str:
     """Return a key in words; names of packages and variables stay as they are."""
     part, _, rest = key.partition(".")
@@ -138,7 +171,7 @@ def _text(key: str, value: Any) -> str:
         return f"{value / 2**30:.1f} GiB"
     if key == "gpus" and isinstance(value, list):
         cards = [", ".join(f"{name} {fact}" for name, fact in card.items() if fact is not None) for card in value]
-        return "; ".join(f"{cards.count(card)} × ({card})" for card in dict.fromkeys(cards))
+        return _counted(cards)
     return str(value)[:12] if key == "commit" else str(value)
 
 
@@ -160,6 +193,7 @@ def frameworks(summaries: Iterable[Summary]) -> Table | None:
                     "version": ", ".join(f"{key} {value}" for key, value in packages.items() if value) or "n/a",
                     "built for": ", ".join(built) or ("CPUs" if stated else "n/a"),
                     "environment": _pins(name),
+                    "container": environment.get("container") or "none",
                     "source of its models": source or f"see docs/reference/workloads.md#{folder}",
                     "features": ", ".join(key for key in FEATURES if key in has),
                 }

@@ -152,13 +152,13 @@ def table(scope: Scope) -> Table | None:
 
 def device(scope: Scope) -> Table | None:
     """Return one line for each test, over all benchmarks."""
-    calls = best(reached(scope.everything)) if _is_first(scope) else []
+    calls = best(reached(scope.everything)) if is_first(scope) else []
     name = Column(heading="device", read=lambda call: call.device)
     shown = [name, *(column for column in COLUMNS if PAGE in column.forms)]
     return Table.of(calls, shown, forms=(PAGE,)) if calls else None
 
 
-def _is_first(scope: Scope) -> bool:
+def is_first(scope: Scope) -> bool:
     """True for the first benchmark that trains nothing. The facts about a device stand only there."""
     first = next((group.benchmark for group in scope.everything if not group.trains), None)
     return first is not None and first == scope.benchmark
@@ -201,7 +201,7 @@ def draw(every: Sequence[Reached], heading: str, theme: Theme) -> Plot:
 
 def rooflines(scope: Scope) -> Iterator[Drawing]:
     """Yield a roofline for each device whose memory was measured, with the first benchmark that trains nothing."""
-    every = reached(scope.everything) if _is_first(scope) else []
+    every = reached(scope.everything) if is_first(scope) else []
     for number, name in enumerate(dict.fromkeys(call.device for call in every)):
         here = [call for call in every if call.device == name]
         if any(call.intensity for call in here) and any(call.peak == "memory" for call in here):
