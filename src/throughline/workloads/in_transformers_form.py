@@ -21,6 +21,8 @@ class Pretrained(nn.Module):
     """The framework enters autocast."""
     predictions: int | None = None
     """In BERT: the most masked tokens that a sample has."""
+    unused: str | None = None
+    """What the training leaves out of a config.json."""
 
     def __init__(self, model: Any, inputs: Callable[..., dict[str, Tensor]], activation_checkpointing: bool) -> None:
         super().__init__()

@@ -18,6 +18,7 @@ from throughline.spec import Options, Part, RunSpec, key
 from throughline.workloads import Arrays, Values, Workload, bert, gpt2
 from throughline.workloads.hugging_face import architecture, configuration, memory, work
 from throughline.workloads.hugging_face.architecture import Architecture
+from throughline.workloads.hugging_face.library import part
 from throughline.workloads.workload import Decoder, Memory
 
 DROPOUTS = ("attention_dropout", "resid_pdrop", "embd_pdrop")
@@ -142,13 +143,12 @@ class HuggingFace(Workload[Parameters]):
 
     def lacks_form(self, spec: RunSpec[Parameters], library: str) -> str | None:
         if library != "torch":
-            together = spec.parameters.attention == "document" and self.content(spec)["model_type"] not in MASKED
+            kind = part(self.content(spec))["model_type"]
+            together = spec.parameters.attention == "document" and kind not in MASKED
             unknown = "transformers' model of this architecture is not known to keep documents apart"
             return unknown if together else super().lacks_form(spec, library)
         try:
             self._ours(spec)
-        except configuration.NotStated as name:
-            return f"its config.json does not state {name}"
         except configuration.NotOurs as reason:
             return f"our own step does not have {reason}; hf-loop and hf-trainer train transformers' own model"
         return None
@@ -157,7 +157,7 @@ class HuggingFace(Workload[Parameters]):
         """Return what our own step trains; NotOurs if it does not train this model."""
         if spec.parameters.task != "clm":
             raise configuration.NotOurs("masked words as its task")
-        content, made = self.content(spec), self.architecture(spec)
+        content, made = part(self.content(spec)), self.architecture(spec)
         rates = {name: content[name] for name in DROPOUTS if content.get(name)}
         if rates and spec.options.dropout:
             raise configuration.NotOurs(f"dropout ({', '.join(rates)}) without `options.dropout: 0`")

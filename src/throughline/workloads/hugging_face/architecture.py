@@ -1,7 +1,7 @@
 """The architecture of a decoder, from its config.json: what each layer computes, and the names and shapes of its
 parameters, which are those of transformers.
 
-Where a file leaves out a number, transformers has a default for it. The defaults here are the same.
+Where a file leaves out a number, `library.py` knows the default of transformers.
 """
 
 from __future__ import annotations
@@ -11,61 +11,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from throughline.workloads.hugging_face import rotary
-from throughline.workloads.hugging_face.configuration import NotOurs, NotStated
+from throughline.workloads.hugging_face import library, rotary
+from throughline.workloads.hugging_face.configuration import NotOurs
 
 Content = Mapping[str, Any]
 Shapes = dict[str, tuple[int, ...]]
 Norms = Literal["before", "after", "both"]
 HeadNorms = Literal["none", "each", "all"]
 
-COMMON: dict[str, Any] = {
-    "hidden_act": "silu", "rms_norm_eps": 1e-6, "initializer_range": 0.02, "tie_word_embeddings": False,
-    "attention_bias": False, "mlp_bias": False, "num_key_value_heads": None, "head_dim": None, "sliding_window": None,
-}  # fmt: skip
-GEMMA = {
-    "hidden_act": "gelu_pytorch_tanh", "tie_word_embeddings": True, "head_dim": 256, "num_key_value_heads": 4,
-    "query_pre_attn_scalar": 256, "sliding_window": 4096, "pad_token_id": 0,
-}  # fmt: skip
-QWEN = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28}
-QWEN_MIXTURE = QWEN | {"decoder_sparse_step": 1, "norm_topk_prob": False}
-OSS_ROTARY = {
-    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
-    "original_max_position_embeddings": 4096,
-}  # fmt: skip
-KINDS: dict[str, dict[str, Any]] = {
-    "llama": {},
-    "mistral": {"num_key_value_heads": 8, "sliding_window": 4096},
-    "qwen2": QWEN,
-    "qwen2_moe": QWEN_MIXTURE
-    | {"num_key_value_heads": 16, "qkv_bias": True, "num_experts": 60, "num_experts_per_tok": 4}
-    | {"moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632},
-    "qwen3": QWEN | {"head_dim": 128},
-    "qwen3_moe": QWEN_MIXTURE
-    | {"num_key_value_heads": 4, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
-    "mixtral": {"rms_norm_eps": 1e-5, "num_key_value_heads": 8, "num_experts": 8, "num_experts_per_tok": 2}
-    | {"rope_theta": 1e6},
-    "gemma2": GEMMA | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
-    "gemma3_text": GEMMA | {"sliding_window_pattern": 6},
-    "olmo2": {"rms_norm_eps": 1e-5, "pad_token_id": 1},
-    "phi3": {"rms_norm_eps": 1e-5, "pad_token_id": 32000},
-    "gpt_oss": {"rms_norm_eps": 1e-5, "num_key_value_heads": 8, "head_dim": 64, "attention_bias": True}
-    | {"sliding_window": 128, "num_experts": 128, "num_experts_per_tok": 4, "rope_theta": 150000.0}
-    | {"swiglu_alpha": 1.702, "swiglu_limit": 7.0, "rope_default": OSS_ROTARY},
-}
-"""Map each architecture (`model_type`) that our own step trains to those defaults that are not COMMON's."""
+KINDS = (
+    "llama", "mistral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mixtral", "gemma2", "gemma3_text", "olmo2", "phi3",
+    "gpt_oss",
+)  # fmt: skip
+"""The architectures (`model_type`) that our own step trains."""
 SLIDES_EVERYWHERE = {"mistral", "mixtral", "phi3", "qwen3_moe"}
 """Architectures whose layers all have a sliding window, if the file states its width."""
 SLIDES: dict[str, Callable[[Content, int], bool]] = {
     "gemma2": lambda given, number: number % 2 == 0,
     "gpt_oss": lambda given, number: number % 2 == 0,
-    "gemma3_text": lambda given, number: bool((number + 1) % given["sliding_window_pattern"]),
+    "gemma3_text": lambda given, number: bool((number + 1) % given.get("sliding_window_pattern", 6)),
     "qwen2": lambda given, number: number >= given["max_window_layers"],
     "qwen3": lambda given, number: number >= given["max_window_layers"],
     "qwen2_moe": lambda given, number: number % 2 == 0 and number < given["max_window_layers"],
+    "smollm3": lambda given, number: not _rotates(given, number),
 }
 """Map an architecture to the rule by which a layer of this number has a sliding window, where `layer_types` does not
-say it."""
+say it. A test holds the rules against transformers."""
 NORMS_AT: dict[str, Norms] = {"gemma2": "both", "gemma3_text": "both", "olmo2": "after"}
 HEAD_NORMS: dict[str, HeadNorms] = {"qwen3": "each", "qwen3_moe": "each", "gemma3_text": "each", "olmo2": "all"}
 ACTIVATIONS = {
@@ -251,50 +222,51 @@ class Architecture:
 
 
 def from_config(content: Content, sequence_length: int) -> Architecture:
-    """Return the architecture for samples of this length. Raise NotOurs if our own step does not train it, NotStated if
-    the file lacks a number."""
-    kind = content["model_type"]
+    """Return the architecture for samples of this length. Raise NotOurs if our own step does not train it."""
+    given = library.language_model(content)
+    kind = given["model_type"]
     if kind not in KINDS:
         raise NotOurs(f"the architecture {kind!r}")
-    given = {**COMMON, **KINDS[kind], **content}
-    try:
-        _refuse(given)
-        layers = [_layer(given, number, sequence_length) for number in range(given["num_hidden_layers"])]
-        equal = {layer: layer for layer in layers}  # equal layers are one object
-        head_dim = int(given["head_dim"] or given["hidden_size"] // given["num_attention_heads"])
-        gemma = kind.startswith("gemma")
-        return Architecture(
-            kind=kind,
-            vocabulary=given["vocab_size"],
-            hidden=given["hidden_size"],
-            layers=tuple(equal[layer] for layer in layers),
-            tables=rotary.tables(given, sequence_length, head_dim),
-            epsilon=given["rms_norm_eps"],
-            deviation=given["initializer_range"],
-            tied=bool(given["tie_word_embeddings"]),
-            unit_offset=gemma,
-            scale=given["hidden_size"] ** 0.5 if gemma else 1.0,
-            softcap=given.get("final_logit_softcapping"),
-            padding=given.get("pad_token_id"),
-        )
-    except KeyError as error:
-        raise NotStated(error.args[0]) from None
+    _refuse(given)
+    layers = [_layer(given, number, sequence_length) for number in range(given["num_hidden_layers"])]
+    equal = {layer: layer for layer in layers}  # equal layers are one object
+    gemma = kind.startswith("gemma")
+    return Architecture(
+        kind=kind,
+        vocabulary=given["vocab_size"],
+        hidden=given["hidden_size"],
+        layers=tuple(equal[layer] for layer in layers),
+        tables=rotary.tables(given, sequence_length, head_dim(given)),
+        epsilon=given["rms_norm_eps"],
+        deviation=given["initializer_range"],
+        tied=given["tie_word_embeddings"],
+        unit_offset=gemma,
+        scale=given["hidden_size"] ** 0.5 if gemma else 1.0,
+        softcap=given.get("final_logit_softcapping"),
+        padding=given.get("pad_token_id"),
+    )
+
+
+def _rotates(given: Content, number: int) -> bool:
+    """Return whether a layer of SmolLM3 has rotary positions."""
+    listed = given.get("no_rope_layers")  # 1 for a layer that has them, in spite of the name
+    return bool(listed[number] if listed else (number + 1) % given["no_rope_layer_interval"])
+
+
+def head_dim(given: Content) -> int:
+    return int(given.get("head_dim") or given["hidden_size"] // given["num_attention_heads"])
 
 
 def _refuse(given: Content) -> None:
     """Raise NotOurs if the file asks for something that our own step does not compute."""
-    activation, types = _activation(given), given.get("layer_types") or ()
-    quantized = "quantization_config" in given and given["model_type"] != "gpt_oss"
-    other_types = set(types) - {"full_attention", "sliding_attention"}
+    activation = _activation(given)
+    other_types = set(given.get("layer_types") or ()) - {"full_attention", "sliding_attention"}
     reasons = {
         f"the activation {activation!r}": activation not in ACTIVATIONS,
         "attention in both directions": given.get("use_bidirectional_attention"),
         "a loss that balances experts (output_router_logits)": given.get("output_router_logits"),
         "noise in its router (router_jitter_noise)": given.get("router_jitter_noise"),
         "layers of another type than full or sliding attention (layer_types)": other_types,
-        "fewer types of layers (layer_types) than layers": 0 < len(types) < given["num_hidden_layers"],
-        "layers of several widths (intermediate_size)": isinstance(given.get("intermediate_size"), list),
-        "quantized weights (quantization_config)": quantized,
     }
     for what, holds in reasons.items():
         if holds:
@@ -305,33 +277,33 @@ def _activation(given: Content) -> str:
     return str(given.get("hidden_activation") or given["hidden_act"])
 
 
-def _slides(given: Content, number: int) -> bool:
+def slides(given: Content, number: int) -> bool:
     """Return whether a layer has a sliding window."""
-    kind, types = given["model_type"], given.get("layer_types") or ()
-    used = bool(given["sliding_window"]) and (bool(given.get("use_sliding_window")) or not kind.startswith("qwen"))
+    kind, types = given["model_type"], given.get("layer_types")
+    switched = kind.startswith(("qwen", "smollm3"))
+    used = bool(given.get("sliding_window")) and bool(given.get("use_sliding_window") or not switched)
     if kind not in SLIDES:
         return used and kind in SLIDES_EVERYWHERE
     if used:
         return types[number] == "sliding_attention" if types else SLIDES[kind](given, number)
-    if "sliding_attention" in types:
+    if "sliding_attention" in (types or ()):
         raise NotOurs("layers with a sliding window (layer_types) whose width it does not state (sliding_window)")
     return False
 
 
 def _layer(given: Content, number: int, sequence_length: int) -> Layer:
-    kind, heads, slides = given["model_type"], given["num_attention_heads"], _slides(given, number)
-    gemma, window = kind.startswith("gemma"), given["sliding_window"]
-    head_dim = int(given["head_dim"] or given["hidden_size"] // heads)
+    kind, heads, width = given["model_type"], given["num_attention_heads"], head_dim(given)
+    gemma, window = kind.startswith("gemma"), given["sliding_window"] if slides(given, number) else None
     return Layer(
         hidden=given["hidden_size"],
         heads=heads,
         kv_heads=given["num_key_value_heads"] or heads,
-        head_dim=head_dim,
+        head_dim=width,
         intermediate=given["intermediate_size"],
-        scale=(given["query_pre_attn_scalar"] if gemma else head_dim) ** -0.5,
+        scale=(given["query_pre_attn_scalar"] if gemma else width) ** -0.5,
         epsilon=given["rms_norm_eps"],
         activation=ACTIVATIONS[_activation(given)],
-        window=window if slides and window < sequence_length else None,
+        window=window if window and window < sequence_length else None,
         softcap=given.get("attn_logit_softcapping") if kind == "gemma2" else None,
         sinks=kind == "gpt_oss",
         unit_offset=gemma,
@@ -340,7 +312,7 @@ def _layer(given: Content, number: int, sequence_length: int) -> Layer:
         packed=kind == "phi3",
         biased=_biased(given),
         experts=_experts(given, number),
-        rotary=int(slides and kind == "gemma3_text"),
+        rotary=int(window is not None and kind == "gemma3_text"),
     )
 
 

@@ -16,23 +16,16 @@ from typing import Any
 from throughline import handover
 from throughline.files import UserError, resource
 from throughline.workloads import Described
+from throughline.workloads.hugging_face import library
 
 KEY = "transformers"
 """The key of a map that a block has as its `model`. The names of such models begin with this key and a colon."""
 TASKS = ("mlm", "clm")
 RESOURCES = resource("shapes")
-COUNTS = (
-    "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
-    "max_position_embeddings", "n_embd", "n_layer", "n_head", "n_inner", "n_positions",
-)  # fmt: skip
 
 
 class NotOurs(ValueError):
     """Our own step does not train this model. The text names what it lacks."""
-
-
-class NotStated(NotOurs):
-    """Like NotOurs, because config.json lacks a number. The text is the number's name."""
 
 
 class Model(Described):
@@ -101,65 +94,53 @@ def of_map(values: Mapping[str, Any]) -> Model:
 def read(path: Path) -> dict[str, Any]:
     """Return the content of a config.json; ValueError if it is not that of a language model that we can train."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path} is no JSON: {error}") from None
     if not isinstance(content, dict) or not isinstance(content.get("model_type"), str):
         raise ValueError(f"{path} names no model_type: it is no config.json of a model")
-    if named := _code(content):
-        raise ValueError(
-            f"{path} has {named}, which names code beside the library's own: such code is never run; take the key out "
-            f"if transformers itself has {content['model_type']}"
-        )
+    _refuse_code(path, content)
+    if mistake := library.mistake(content):
+        raise ValueError(f"{path}: {mistake}")
     if vocabulary(content) is None:
         raise ValueError(f"{path} has no vocab_size: it is no language model's")
-    if mistake := _misfit(text(content)):
-        raise ValueError(f"{path}: {mistake}")
     return content
 
 
-def _misfit(content: Mapping[str, Any]) -> str | None:
-    """Return which number of a config.json is none, or does not fit another one."""
-    for key in COUNTS:
-        value = content.get(key)
-        if value is None or isinstance(value, list):  # some architectures have a number for each layer
-            continue
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            return f"{key} = {value!r}, and a whole number above 0 is needed"
-    width, heads, groups = (content.get(key) for key in ("hidden_size", "num_attention_heads", "num_key_value_heads"))
-    if isinstance(heads, int) and width and not content.get("head_dim") and width % heads:
-        return f"hidden_size = {width} is no multiple of num_attention_heads = {heads}"
-    if isinstance(heads, int) and isinstance(groups, int) and heads % groups:
-        return f"num_attention_heads = {heads} is no multiple of num_key_value_heads = {groups}"
-    return None
+def _refuse_code(path: Path, content: Mapping[str, Any]) -> None:
+    """Raise ValueError if the file names code that the training would need or run. `auto_map` is left out where
+    transformers has the architecture itself."""
+    kind, named = content["model_type"], _code(content)
+    known = library.architecture(kind) is not None
+    if refused := sorted(named - {"auto_map"} if known else named):
+        has = "this architecture: take the key out" if known else f"no architecture {kind!r}"
+        raise ValueError(
+            f"{path} has {refused[0]}, which names code beside the library's own; such code is never run. "
+            f"transformers {library.version()} has {has}"
+        )
 
 
-def _code(value: Any) -> str | None:
-    """Return the first key, at any depth, that names code: classes of a repository, or a kernel to download."""
+def _code(value: Any) -> set[str]:
+    """Return the keys, at any depth, that name code: classes of a repository, or a kernel to download."""
     if isinstance(value, list):
-        return next(filter(None, map(_code, value)), None)
+        return set().union(*map(_code, value))
     if not isinstance(value, dict):
-        return None
-    here = [key for key, inner in value.items() if key == "auto_map" or ("attn_impl" in key and "/" in str(inner))]
-    return here[0] if here else next(filter(None, map(_code, value.values())), None)
+        return set()
+    here = {key for key, inner in value.items() if key == "auto_map" or ("attn_impl" in key and "/" in str(inner))}
+    return here.union(*map(_code, value.values()))
 
 
 def vocabulary(content: Mapping[str, Any]) -> int | None:
-    """Return the size of the model's vocabulary; None if the file does not state it."""
-    size = text(content).get("vocab_size")
-    return size if isinstance(size, int) and size > 0 else None
-
-
-def text(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a config.json that describes the language model, or all of it if it has one part."""
-    inner = content.get("text_config")
-    return inner if isinstance(inner, dict) else content
+    """Return the size of the model's vocabulary; None if it is no language model."""
+    size = library.language_model(content).get("vocab_size")
+    return size if isinstance(size, int) else None
 
 
 def positions(content: Mapping[str, Any]) -> int | None:
-    """Return the longest sample for which the model is made; None if the file does not state it."""
-    most = text(content).get("max_position_embeddings", content.get("n_positions"))
-    return most if isinstance(most, int) and most > 0 else None
+    """Return the longest sample for which the model is made; None if nothing states it."""
+    given = library.language_model(content)
+    most = given.get("max_position_embeddings", given.get("n_positions"))
+    return most if isinstance(most, int) else None
 
 
 def content(model: str, digest: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from torch.nn.functional import linear
 
 from throughline.spec import RunSpec
 from throughline.workloads import Unsupported, Values
-from throughline.workloads.hugging_face import WORKLOAD, Parameters, in_torch_flex, in_torch_fp8
+from throughline.workloads.hugging_face import WORKLOAD, Parameters, in_torch_flex, in_torch_fp8, library
 from throughline.workloads.hugging_face.architecture import Architecture, Layer
 from throughline.workloads.hugging_face.in_torch_layer import Block, Norm
 from throughline.workloads.in_torch_attention import HALF, Asked, Attention, pin
@@ -40,6 +40,8 @@ class Decoder(Network):
     """A decoder with its head and its loss. `forward` takes the tensors of a batch; the mean is over all predicted
     tokens."""
 
+    unused: str | None = None
+    """What the training leaves out of config.json."""
     holders: TensorGroup | None = None
     """The ranks that share the experts, if each holds a part of them."""
     attention: Attention | None = None
@@ -196,6 +198,7 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
         entries = made.vocabulary if (facts.get("vocabulary") or 0) > made.vocabulary else None
         with torch.device("meta"):
             network = Decoder(made, spec.parameters.sequence_length, entries, options.activation_checkpointing)
+        network.unused = library.unused(WORKLOAD.content(spec))
         if at is None or at.type != "meta":
             self.draw(network, spec, at)
         return network
@@ -257,6 +260,8 @@ class HuggingFaceInTorch(TorchForm[Parameters, Decoder]):
             settings["experts"] = travel
         if fp8 := made.layers[0].fp8:
             settings["products"] = in_torch_fp8.WORDS[fp8]
+        if network.unused:
+            settings["config_json"] = network.unused
         return settings
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,14 +12,16 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # the library reads it when it is imported: 
 import torch
 import transformers
 from torch import Tensor, nn
+from transformers.loss.loss_utils import ForCausalLMLoss
 from transformers.modeling_layers import GradientCheckpointingLayer
+from transformers.modeling_outputs import CausalLMOutput
 from transformers.models.auto import modeling_auto
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from throughline.files import UserError
 from throughline.spec import RunSpec
 from throughline.workloads import Arrays, Unsupported, Values
-from throughline.workloads.hugging_face import WORKLOAD, Parameters
+from throughline.workloads.hugging_face import WORKLOAD, Parameters, library
 from throughline.workloads.in_transformers_form import Pretrained, TransformersForm
 
 CLASSES: dict[str, Any] = {
@@ -41,33 +44,73 @@ def _config(spec: RunSpec[Parameters]) -> Any:
             why="config.json names it as model_type",
             next_step="correct model_type, or use a version of transformers that has it",
         )
+    used = {key: value for key, value in content.items() if key not in library.UNUSED}
     try:
-        return CONFIG_MAPPING[kind].from_dict({**content, "dtype": "float32", "use_cache": False})
+        return CONFIG_MAPPING[kind].from_dict({**used, "dtype": "float32", "use_cache": False})
     except Exception as error:  # the library's checks may raise any type
         raise UserError(
             f"{model}: transformers cannot read its config.json", why=" ".join(str(error).split())
         ) from None
 
 
-def _class(spec: RunSpec[Parameters], config: Any) -> Any:
-    """Return the model's class for the task; UserError if the architecture has none."""
-    task = spec.parameters.task
-    kinds = {name: classes.get(type(config), None) for name, classes in CLASSES.items()}
-    if task == "clm" and kinds["mlm"] and not getattr(config, "is_decoder", False):
-        kinds["clm"] = None  # an encoder: its positions would see the word that they predict
+def _trained(spec: RunSpec[Parameters], config: Any) -> tuple[Callable[[Any], Any], Any]:
+    """Return the class of the language model, and its part of the configuration; UserError if it has none for the
+    task."""
+    text, task = config.get_text_config(), spec.parameters.task
+    kinds = _kinds(text)
+    if text is not config and not kinds[task]:
+        kinds = {"clm": _with_head(config, text), "mlm": None}
     if kinds[task] is None:
         has = [name for name, kind in kinds.items() if kind]
         raise UserError(
-            f"{spec.model}: {config.model_type} of transformers cannot be trained with task {task}",
+            f"{spec.model}: {text.model_type} of transformers cannot be trained with task {task}",
             why=f"it has {' and '.join(has) or 'no task of a language model'}",
             next_step=f"set task: {has[0]}" if has else "choose another model",
         )
-    return kinds[task]
+    text.dtype, text.use_cache = torch.float32, False
+    return kinds[task], text
+
+
+def _kinds(config: Any) -> dict[str, Any]:
+    """Return the library's class for each task, or None."""
+    kinds = {name: classes.get(type(config), None) for name, classes in CLASSES.items()}
+    if kinds["mlm"] and not getattr(config, "is_decoder", False):
+        kinds["clm"] = None  # an encoder: its positions would see the word that they predict
+    return kinds
+
+
+def _with_head(config: Any, text: Any) -> Callable[[Any], Any] | None:
+    """Return what makes the language model of one for images and text, where it has no entry of its own."""
+    own = CLASSES["clm"].get(type(config), None)
+    if own and own.config_class is type(text):
+        return own  # type: ignore[no-any-return]
+    writes = modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING.get(type(config), None)
+    base = modeling_auto.MODEL_MAPPING.get(type(text), None)
+    return partial(WithHead, base) if writes and base else None
+
+
+class WithHead(nn.Module):
+    """The text part of a model, with a head over its vocabulary and the library's loss."""
+
+    def __init__(self, base: Any, config: Any) -> None:
+        super().__init__()
+        self.config, self.model = config, base(config)
+        self.name = f"{base.__name__} with a head"
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        nn.init.normal_(self.lm_head.weight, std=config.initializer_range)
+        if getattr(config, "tie_word_embeddings", False):
+            self.lm_head.weight = self.model.get_input_embeddings().weight
+        self.supports_gradient_checkpointing = self.model.supports_gradient_checkpointing
+        self.gradient_checkpointing_enable = self.model.gradient_checkpointing_enable
+
+    def forward(self, labels: Tensor, **given: Tensor) -> CausalLMOutput:
+        logits = self.lm_head(self.model(**given).last_hidden_state)
+        return CausalLMOutput(ForCausalLMLoss(logits, labels, self.config.vocab_size), logits)
 
 
 def _dropouts(config: Any) -> dict[str, float]:
     """Return the rates of dropout in a configuration, by the configuration's names."""
-    values = config.get_text_config().to_dict().items()
+    values = config.to_dict().items()
     ends = ("dropout", "dropout_prob", "_pdrop")
     return {name: value for name, value in values if name.endswith(ends) and isinstance(value, (int, float))}
 
@@ -97,20 +140,20 @@ class HuggingFaceInTransformers(TransformersForm[Parameters]):
             raise Unsupported(
                 "attention_kernel: transformers computes attention by PyTorch's kernels; torch has others"
             )
-        config = _config(spec)
+        kind, config = _trained(spec, _config(spec))
         if not spec.options.dropout:
             for name in _dropouts(config):
                 setattr(config, name, 0.0)
-        kind = _class(spec, config)
         with torch.device(at or "cpu"):
             model = kind(config)
         activation_checkpointing = bool(spec.options.activation_checkpointing)
         if activation_checkpointing and not model.supports_gradient_checkpointing:
-            raise Unsupported(f"{kind.__name__} of transformers cannot recompute activations")
-        language = config.get_text_config()
-        entries = language.vocab_size if (facts.get("vocabulary") or 0) > language.vocab_size else None
-        given = partial(inputs, entries, bool(getattr(language, "type_vocab_size", 0)))
-        return Pretrained(model.float(), given, activation_checkpointing)
+            raise Unsupported(f"{type(model).__name__} of transformers cannot recompute activations")
+        entries = config.vocab_size if (facts.get("vocabulary") or 0) > config.vocab_size else None
+        given = partial(inputs, entries, bool(getattr(config, "type_vocab_size", 0)))
+        network = Pretrained(model.float(), given, activation_checkpointing)
+        network.unused = library.unused(WORKLOAD.content(spec))
+        return network
 
     def blocks(self, network: Pretrained) -> list[nn.Module]:
         """Return the layers: the modules that the library marks for recomputation."""
@@ -125,10 +168,10 @@ class HuggingFaceInTransformers(TransformersForm[Parameters]):
     def settings(self, network: Pretrained) -> dict[str, Any]:
         return {
             **super().settings(network),
-            "architecture": type(network.model).__name__,
-            "vocabulary_rows": network.model.config.get_text_config().vocab_size,
+            "architecture": getattr(network.model, "name", type(network.model).__name__),
             "dropout": list(_dropouts(network.model.config).values()),
             "loss": "mean over the predicted words, of each replica",
+            **({"config_json": network.unused} if network.unused else {}),
         }
 
 

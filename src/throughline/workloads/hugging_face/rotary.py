@@ -31,7 +31,7 @@ class Frequencies:
 def tables(given: Content, sequence_length: int, width: int) -> tuple[Frequencies, ...]:
     """Return the frequencies of a model for heads of this width. Gemma 3 has others in layers with a sliding window,
     which come second."""
-    stated = given.get("rope_scaling") or given.get("rope_parameters") or given.get("rope_default") or PLAIN
+    stated = given.get("rope_scaling") or given.get("rope_parameters") or given.get("rotary_default") or PLAIN
     theta = given.get("rope_theta", THETA)
     if given["model_type"] != "gemma3_text":
         return (_frequencies({"rope_theta": theta, **stated}, given, sequence_length, width),)

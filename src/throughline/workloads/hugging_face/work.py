@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from throughline.workloads.hugging_face import architecture
+from throughline.workloads.hugging_face import architecture, library
 from throughline.workloads.hugging_face.architecture import causal_pairs
-from throughline.workloads.hugging_face.configuration import NotOurs, NotStated
+from throughline.workloads.hugging_face.configuration import NotOurs
 from throughline.workloads.workload import Decoder
 
 Content = Mapping[str, Any]
@@ -15,6 +15,8 @@ GATED = {"llama", "mistral", "qwen2", "qwen3", "gemma", "gemma3_text", "phi3", "
 """Architectures whose feed-forward part has three matrices."""
 PLAIN = {"gpt2", "bert", "roberta", "deberta-v2"}
 """Architectures whose feed-forward part has two matrices."""
+TRANSFORMED = {"bert", "roberta", "deberta-v2", "modernbert"}
+"""Architectures whose head has a square matrix before the vocabulary, as a decoder too."""
 
 
 class NotCounted(ValueError):
@@ -44,24 +46,19 @@ def decoder(content: Content, length: int) -> Decoder | None:
 
 def forward(content: Content, task: str, length: int, batch: int) -> Decoder:
     """Return the FLOPs of the forward pass on one sample, by parts. Raise NotCounted if they are not known."""
-    kind, types, layers = content["model_type"], content.get("layer_types"), content.get("num_hidden_layers", 0)
-    if types and len(types) < layers:
-        raise NotCounted(f"config.json states the types of {len(types)} layers (layer_types), and has {layers} layers")
-    if isinstance(content.get("intermediate_size"), list):
-        raise NotCounted("the FLOPs of layers with several widths (intermediate_size) are not known here")
-    try:
-        if task == "clm":
-            return of_parts(architecture.from_config(content, length), length)
-    except NotStated as name:
-        raise NotCounted(f"config.json does not state {name}") from None
-    except NotOurs:
-        pass  # the numbers of config.json can be enough
-    if kind not in GATED | PLAIN:
+    given = library.language_model(content)
+    kind = given["model_type"]
+    if kind not in GATED | PLAIN and kind not in architecture.KINDS:
         raise NotCounted(f"the FLOPs of the architecture {kind} are not known here")
     try:
-        return _from_numbers(content, task, length, batch)
-    except KeyError as error:
-        raise NotCounted(f"config.json does not state {error.args[0]}") from None
+        if task == "clm":
+            return of_parts(architecture.from_config(given, length), length)
+    except NotOurs as reason:
+        if kind not in GATED | PLAIN:
+            raise NotCounted(f"the FLOPs of {kind} are not known here with {reason}") from None
+    if task == "clm" and given.get("use_bidirectional_attention"):
+        raise NotCounted("the FLOPs of attention in both directions are not known here for a task of the next word")
+    return _from_numbers(given, task, length, batch)
 
 
 def of_parts(made: architecture.Architecture, length: int) -> Decoder:
@@ -83,42 +80,53 @@ def attention(made: architecture.Architecture, pairs: list[float]) -> float:
     return sum(4.0 * layer.query_width * count for layer, count in zip(made.layers, pairs, strict=True))
 
 
-def _from_numbers(content: Content, task: str, length: int, batch: int) -> Decoder:
-    hidden = _stated(content, "hidden_size", "n_embd")
-    layers = _stated(content, "num_hidden_layers", "n_layer")
-    heads = _stated(content, "num_attention_heads", "n_head")
-    head_dim = int(content.get("head_dim") or hidden // heads)
-    queries, keys = heads * head_dim, (content.get("num_key_value_heads") or heads) * head_dim
-    inner = content.get("intermediate_size") or content.get("n_inner") or 4 * hidden
-    matrices = layers * hidden * (2 * queries + 2 * keys + inner * (3 if content["model_type"] in GATED else 2))
-    products: float = 2 * length * matrices
-    if content["model_type"] == "deberta-v2" and content.get("relative_attention"):
-        sizes = (content.get("position_buckets", -1), content.get("max_relative_positions", -1))
-        table = 2 * next((size for size in sizes if size > 0), content["max_position_embeddings"])
-        kinds = content["pos_att_type"]  # a list, or as published `p2c|c2p`
-        count = len(kinds.split("|")) if isinstance(kinds, str) else len(kinds)
-        products += layers * count * 2 * table * hidden * (length + hidden / batch)
-    vocabulary = hidden * int(content["vocab_size"])
+def _from_numbers(given: Content, task: str, length: int, batch: int) -> Decoder:
+    """Return the FLOPs by the numbers of a file, with the library's defaults."""
+    kind, hidden, layers = (
+        given["model_type"],
+        _first(given, "hidden_size", "n_embd"),
+        _first(given, "num_hidden_layers", "n_layer"),
+    )
+    heads = _first(given, "num_attention_heads", "n_head")
+    head_dim = int(given.get("head_dim") or hidden // heads)
+    queries, keys = heads * head_dim, (given.get("num_key_value_heads") or heads) * head_dim
+    inner = _first(given, "intermediate_size", "n_inner") or 4 * hidden
+    matrices = layers * hidden * (2 * queries + 2 * keys + inner * (3 if kind in GATED else 2))
+    before = 0.0  # what a sample needs beside the layers' matrices
+    wide = hidden  # the width of the tokens' table
+    if kind == "deberta-v2":
+        wide = given.get("embedding_size") or hidden
+        before = _deberta(given, length, batch) + (2 * length * hidden * wide if wide != hidden else 0)
+    vocabulary = wide * int(given["vocab_size"])
+    windows = [given["sliding_window"] if architecture.slides(given, layer) else None for layer in range(layers)]
     return Decoder(
-        layers=products,
+        layers=2.0 * length * matrices + before,
         attention=4.0 * layers * length**2 * queries,
-        seen=4.0 * queries * sum(causal_pairs(length, window(content, layer)) for layer in range(layers)),
-        head=2.0 * length * (vocabulary + (hidden * hidden if task == "mlm" else 0)),
-        parameters=float(matrices + vocabulary * (1 if content.get("tie_word_embeddings", True) else 2)),
+        seen=4.0 * queries * sum(causal_pairs(length, window) for window in windows),
+        head=2.0 * length * (vocabulary + (hidden * wide if kind in TRANSFORMED else 0)),
+        parameters=float(matrices + vocabulary * (1 if given.get("tie_word_embeddings", True) else 2)),
     )
 
 
-def window(content: Content, layer: int) -> int | None:
-    """Return how many positions a position of this layer sees, including itself; None for all."""
-    width = content.get("sliding_window")
-    if not width or content.get("use_sliding_window") is False:
-        return None
-    if types := content.get("layer_types"):
-        return int(width) if types[layer] == "sliding_attention" else None
-    pattern = content.get("sliding_window_pattern")
-    return None if pattern and (layer + 1) % pattern == 0 else int(width)
+def _deberta(given: Content, length: int, batch: int) -> float:
+    """Return the FLOPs of DeBERTa's convolution and relative positions, forward (He et al. 2021).
+
+    A batch projects its table of positions once. The library projects it for both kinds of relative attention, also if
+    the model has only one: then the other is computed forward alone, a third of 3 x forward.
+    """
+    hidden, layers = given["hidden_size"], given["num_hidden_layers"]
+    kernel = given.get("conv_kernel_size") or 0
+    convolution: float = 2.0 * length * hidden * hidden * kernel / (given.get("conv_groups") or 1)
+    if not given["relative_attention"]:
+        return convolution
+    sizes = (given.get("position_buckets", -1), given["max_relative_positions"])
+    table = 2 * next((size for size in sizes if size > 0), given["max_position_embeddings"])
+    kinds = given.get("pos_att_type") or []  # a list, or as published `p2c|c2p`
+    count = len({"c2p", "p2c"} & set(kinds.split("|") if isinstance(kinds, str) else kinds))
+    projected = count + ((2 - count) / 3 if given.get("share_att_key") else 0)
+    return convolution + float(layers * 2 * table * hidden * (count * length + projected * hidden / batch))
 
 
-def _stated(content: Content, *names: str) -> int:
-    """Return the value of the first of these names that a config.json has; KeyError if it has none."""
-    return int(next((content[name] for name in names if name in content), None) or content[names[0]])
+def _first(given: Content, *names: str) -> int:
+    """Return the value of the first of these keys that is stated, or 0."""
+    return int(next((given[name] for name in names if given.get(name)), 0))
