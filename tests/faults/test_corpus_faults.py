@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -111,19 +109,13 @@ def values(path: Path) -> str:
     return content_digest(read_shard(path))
 
 
-def killed_while_writing(source: Path, folder: Path) -> Path:
-    """Kill a writer while it writes; return the hidden file that it left."""
-    process = shard(source, folder)
-    until(lambda: any(path.stat().st_size > 200_000 for path in hidden(folder)))
+def test_kill_9_of_the_shard_writer(source: Path, whole: bytes, tmp_path: Path) -> None:
+    process = shard(source, tmp_path)
+    until(lambda: any(path.stat().st_size > 200_000 for path in hidden(tmp_path)))
     process.kill()
     assert process.wait() == -signal.SIGKILL
     process.communicate()
-    (left,) = hidden(folder)
-    return left
-
-
-def test_kill_9_of_the_shard_writer(source: Path, whole: bytes, tmp_path: Path) -> None:
-    left = killed_while_writing(source, tmp_path)
+    (left,) = hidden(tmp_path)
     assert not (tmp_path / "data/training_0000.hdf5").exists() and left.name.startswith(".")
     ended(shard(source, tmp_path))
     (tmp_path / "whole.hdf5").write_bytes(whole)
@@ -138,40 +130,6 @@ def placed(whole: bytes, tmp_path: Path) -> Path:
     path.parent.mkdir()
     path.write_bytes(whole)
     return path
-
-
-def interrupted(stream: h5py.File) -> None:
-    """A careless writer would leave such a file: HDF5 opens it and finds rows of zeros."""
-    stream.attrs["complete"] = False
-
-
-def changed_by_hand(stream: h5py.File) -> None:
-    stream["input_ids"][77, 0] = 9
-
-
-@pytest.mark.parametrize(
-    ("damage", "says"),
-    [
-        (interrupted, "its writing was interrupted"),
-        (changed_by_hand, r"first in row 77"),
-        *((keep, r"data/training_0000\.hdf5 is no whole shard") for keep in (0, 5000, -1)),
-    ],
-)
-def test_a_damaged_shard(source: Path, placed: Path, tmp_path: Path, damage: Any, says: str) -> None:
-    if callable(damage):
-        with h5py.File(placed, "a") as stream:
-            damage(stream)
-    else:
-        placed.write_bytes(placed.read_bytes()[:damage])
-    output = verified(source, tmp_path, 1)
-    assert re.search(says, output) and "snakemake --force data/training_0000.hdf5" in output
-    assert not (tmp_path / "data/verified.json").exists()
-
-
-def test_a_half_flushed_shard_under_its_final_name(source: Path, placed: Path, tmp_path: Path) -> None:
-    placed.unlink()
-    killed_while_writing(source, tmp_path).replace(placed)
-    assert "is no whole shard" in verified(source, tmp_path, 1)
 
 
 def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, placed: Path, tmp_path: Path) -> None:

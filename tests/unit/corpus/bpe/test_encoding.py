@@ -133,10 +133,6 @@ def test_any_text_equals_tiktoken(encoder: Encoder, tiktoken: Any, texts: list[s
     assert ids_of(encoder, texts) == [tiktoken.encode_ordinary(text) for text in texts]
 
 
-def test_text_never_becomes_end_of_text(encoder: Encoder) -> None:
-    assert ids_of(encoder, ["<|endoftext|>"]) == [[27, 91, 437, 1659, 5239, 91, 29]]
-
-
 def test_a_short_memory_and_other_batches_change_nothing(folder: Path, encoder: Encoder) -> None:
     forgetful = Encoder(vocabulary.read(folder), remember_bytes=1)
     assert [ids_of(forgetful, [text])[0] for text in TRICKY] == ids_of(encoder, TRICKY)

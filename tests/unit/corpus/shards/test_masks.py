@@ -96,33 +96,6 @@ def restored(arrays: data.Rows) -> np.ndarray:
     return originals
 
 
-def test_shares_over_many_rows_are_those_of_finished_masks(words: Vocabulary) -> None:
-    chance = np.random.default_rng(0)
-    found = documents([chance.integers(1, 20, size=200).tolist() for _ in range(50)], words)
-    parameters = Parameters(64, 9, dupe_factor=1, dynamic=True)
-    plain, masking = all_rows(found, parameters, words), verification.masking_of(parameters, words)
-    epochs = [masking.masked(plain, masking.stream("training_0000", epoch)) for epoch in range(9)]
-    arrays = {name: np.concatenate([one[name] for one in epochs]) for name in layout.TYPES}
-    static = all_rows(found, replace(parameters, dynamic=False, dupe_factor=9), words)
-    counts, finished = (verification.check(Path("shard"), each, words, parameters) for each in (arrays, static))
-    verification._check_shares(Path("shard"), counts, words)
-    verification._check_shares(Path("shard"), finished, words)
-    assert abs(verification.shares(finished)["random_next_share"] - 0.5) < 0.05
-    for name in ("replaced_by_mask", "unchanged", "changed"):
-        share, other = counts[name] / counts["masked"], finished[name] / finished["masked"]
-        assert abs(share - other) < 5 * (share * (1 - share) * 2 / finished["masked"]) ** 0.5
-    used = arrays["masked_lm_ids"] != 0
-    full = arrays["input_mask"].sum(axis=1) == 64
-    chosen = np.bincount(arrays["masked_lm_positions"][full][used[full]], minlength=64)
-    text = plain["a_lengths"] + 1  # A's [SEP] is never masked; the positions around it are as likely as all others
-    free = 64 - 1 - np.bincount(np.tile(text, 9)[full], minlength=64)[1:63] / full.sum() * 63
-    expected = 9 / 61 * full.sum() * (free / 63)
-    assert chosen[0] == chosen[63] == 0 and (abs(chosen[1:63] - expected) < 5 * expected**0.5).all()
-    now, before = arrays["input_ids"], restored(arrays)
-    other_words = now[(now != words.mask) & (now != before)]
-    assert np.isin(other_words, words.words).all() and abs(other_words.mean() / words.words.mean() - 1) < 0.03
-
-
 @pytest.mark.parametrize(("candidates", "count"), [(1, 1), (2, 2), (5, 2), (6, 3), (4, 4)])
 def test_every_choice_is_as_likely(candidates: int, count: int) -> None:
     rows, most = 60_000, 4

@@ -14,7 +14,7 @@ from corpus_helpers import CLOSING, HEADER, page, streams
 from throughline import processes
 from throughline.corpus.source import dumps
 from throughline.corpus.text import extraction
-from throughline.files import UserError, read_json
+from throughline.files import UserError
 
 SAMPLE = dumps.find_sample()
 FORKS = "import os, time\nos.fork()\nopen({note!r}, 'a').write(f'{{os.getpid()}} ')\ntime.sleep(600)\n"
@@ -40,30 +40,6 @@ def test_the_sample_in_any_parts(tmp_path: Path) -> None:
     assert len(articles) == 106 and (articles[0]["title"], articles[0]["id"]) == ("Anarchism", "12")
     assert "&lt;" not in whole.decode()
     assert extracted([SAMPLE], 3, tmp_path) == whole
-
-
-def test_counts_and_parts_without_pages(tmp_path: Path) -> None:
-    cut = small(
-        tmp_path,
-        page(1, "An article about something."),
-        page(2, "#REDIRECT [[Page 1]]", redirect=True),
-        page(3, "Talk about it.", namespace=1),
-        page(7, "More talk.", namespace=1),
-        page(4, "", title="Nothing"),
-        page(5, "A method.", title="Template metaprogramming"),
-        page(6, "Literal &lt;page&gt; and &lt;ns&gt;1&lt;/ns&gt; and [SEP] in a text."),
-        parts=12,
-    )
-    found = []
-    for part in range(12):
-        extraction.extract(cut, part, tmp_path / "a.jsonl", tmp_path / "a.json")
-        found.append(read_json(tmp_path / "a.json"))
-        assert len((tmp_path / "a.jsonl").read_text().splitlines()) == found[-1]["articles"]
-    assert [count["part"] for count in found] == list(range(12)) and not all(count["pages"] for count in found)
-    summed = {
-        name: sum(count[name] for count in found) for name in ("pages", "articles", "redirects", "other_namespaces")
-    }
-    assert summed == {"pages": 7, "articles": 4, "redirects": 1, "other_namespaces": 2}
 
 
 PRINTED = 'import sys, json\nsys.stdin.read()\nprint(json.dumps({"id": "1", "text": "One."}))\n'
