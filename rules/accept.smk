@@ -3,9 +3,39 @@
 #   out: results/acceptance/<place>/visit<k>.json, and the records of that node job beside it; then the verdict:
 #        results/acceptance.json, .html, .txt and results/acceptance/tables/
 # One Snakemake job is one node job: it measures everything once at one place. Real names are in
-# results/acceptance.local.json alone.
+# results/acceptance.local.json and results/acceptance.exclude alone.
+# With accept.quick, one job lets all nodes check themselves. Then there are node jobs for the pairs that have passed.
 
 VISITS = TrainingJobs(NODE_JOBS.specs, SLURM)
+
+
+QUICK = TrainingJobs(NODE_JOBS.quick_specs, SLURM)
+
+
+def node_jobs_now(wildcards):
+    """The files of the node jobs that are wanted now. Which pairs are measured, a quick acceptance decides first."""
+    if CONFIG.accept.quick:
+        checkpoints.accept_quick.get()
+    return NODE_JOBS.visits_now(wildcards)
+
+
+checkpoint accept_quick:
+    input:
+        environments=QUICK.environments,
+    output:
+        acceptance.QUICK,
+    log:
+        "logs/acceptance/quick.log",
+    localrule: True
+    conda:
+        "../envs/main.yaml"
+    params:
+        acceptance=lambda wildcards: NODE_JOBS.asked.text,
+        away=lambda wildcards: NODE_JOBS.away,
+        srun=NODE_JOBS.srun,
+        environments=QUICK.environment_words,
+    shell:
+        command("accept_quick", "params.srun", "params.environments", away="params.away", srun=None)
 
 
 rule accept_visit:
@@ -32,7 +62,7 @@ rule accept_visit:
 # Cheap: it judges whatever records are there, and says which are missing. Another verdict follows if a node is away.
 rule accept_verdict:
     input:
-        NODE_JOBS.visits_now,
+        node_jobs_now,
         code=code_of("accept_verdict"),
     output:
         **acceptance.VERDICT,
@@ -51,4 +81,4 @@ rule accept_verdict:
 rule accept:
     input:
         rules.accept_verdict.output,
-        NODE_JOBS.visits_now,  # Snakemake makes a missing file again only if a target names it
+        node_jobs_now,  # Snakemake makes a missing file again only if a target names it

@@ -3,6 +3,7 @@
 visit: the measurements as a JSON list (study/acceptance.py)
 output: the node job's file, which is written when all measurements are there
 environment: the workers' environment, as FRAMEWORK=NAME; may be repeated
+hang_after_s: seconds without progress after which a run is ended
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from pathlib import Path
 from throughline.command import run
 
 
-def main(visit: str, output: Path, environment: Sequence[str] = ()) -> None:
+def main(visit: str, output: Path, environment: Sequence[str] = (), hang_after_s: float | None = None) -> None:
     from throughline import files
     from throughline.installation import recipe
     from throughline.launch import lock, node_job
@@ -19,7 +20,8 @@ def main(visit: str, output: Path, environment: Sequence[str] = ()) -> None:
 
     with lock.record(output):
         measured = acceptance.read_visit(visit)
-        files.write_json(output, node_job.measure_all(measured, output, recipe.pythons_of(environment)))
+        made = node_job.measure_all(measured, output, recipe.pythons_of(environment), hang_after_s)
+        files.write_json(output, made)
 
 
 if __name__ == "__main__":

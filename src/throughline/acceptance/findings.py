@@ -52,7 +52,7 @@ def refused(broken: Iterable[Broken], nodes: int) -> list[Finding]:
         place = Place("node" if entry.device is None else "device", (entry.node,), entry.device)
         faults.setdefault(place, []).append(entry.fault)
     lacking = [place for place in faults if place.device is None]
-    because = "it is the machine: a measurement there was refused"
+    because = "it is the machine: it could not be measured"
     return [
         Finding(
             place=place,

@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from throughline import records
+from throughline.acceptance import quick
 from throughline.files import UserError, read_json
 from throughline.records import RunRecord
 from throughline.records.acceptance import Missing
@@ -71,17 +72,20 @@ def read(asked: Plan, folder: Path, away: Mapping[int, str]) -> Measured:
     for visit, measurements in asked.visits().items():
         made, failed, nodes = _visited(folder / visit)
         measured.broken.extend(fault for failure in failed.values() for fault in failure.broken)
+        valid: list[Run] = []
         for measurement in measurements:
             place, record, reason = measurement.place, None, _not_made(measurement, folder, failed, away)
             if measurement.record in made and (folder / measurement.record).exists():
                 record, reason = _read(measurement, folder)
             if record:
                 in_order = nodes if sorted(nodes) == list(place.nodes) else place.nodes
-                measured.runs.append(Run(measurement, record, in_order))
+                valid.append(Run(measurement, record, in_order))
             else:
                 repeat, path = measurement.spec.repeat, measurement.record
                 gap = Missing(place=place, what=measurement.what, repeat=repeat, record=path, reason=reason)
                 measured.missing.append(gap)
+        is_whole_node = asked.quick and measurements[0].place.kind == "node"
+        measured.runs.extend(quick.views({run.measurement.what: run for run in valid}) if is_whole_node else valid)
     return measured
 
 

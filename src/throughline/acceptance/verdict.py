@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from throughline import records
-from throughline.acceptance import figures, findings, limits, undecided
+from throughline.acceptance import figures, findings, limits, quick, undecided
 from throughline.acceptance.measured import UNSUPPORTED, Measured, read
 from throughline.records.acceptance import (
     Acceptance,
@@ -55,6 +55,10 @@ def judge(asked: study.Plan, folder: Path = Path(), away: Mapping[int, str] = Ma
         remarks=[*undecided.remarks(peers, measured), *limits.remarks(judged)],
         figures=[undecided.with_doubts(figure, outliers, asked.tolerance) for figure in judged],
     )
+    if asked.quick:  # nobody measures a pair of a node that has not passed
+        bad = quick.not_passed(outcome).keys()
+        gaps_left = [run for run in outcome.missing if len(run.place.nodes) == 1 or not bad & set(run.place.nodes)]
+        outcome = outcome.model_copy(update={"missing": gaps_left})
     gaps = list(_gaps(outcome))
     is_unfit = bool(outliers) or any(figure.short for figure in expected)
     verdict: AcceptanceVerdict = "outliers" if is_unfit else "inconclusive" if gaps else "fit"

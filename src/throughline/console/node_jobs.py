@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from throughline.launch.quick_check import limit_s
 from throughline.records import stored_run
-from throughline.study.acceptance import Fleet, Measurement
+from throughline.study.acceptance import QUICK, Fleet, Measurement, Plan
 
 START_S = 8.0
 """Assumed seconds from a run's start to its first step (start processes, load a model), if none was measured yet."""
@@ -27,6 +28,15 @@ class NodeJobs:
     lines: Sequence[str]
     names: Mapping[str, str]
     expected_s: Mapping[str, float]
+
+
+def quick(asked: Plan) -> NodeJobs:
+    """Return what is known before the nodes have checked themselves: that they do so, and how long they may take."""
+    limit = limit_s(asked.fleet.kind)
+    pairs = " Then pairs of nodes that have passed are measured." if asked.rounds else ""
+    how = "all at once" if asked.fleet.hosts != "simulated" else "one after the other"
+    line = f"  quick acceptance: {len(asked.fleet.nodes)} nodes check themselves, {how}, in at most {limit:.0f} s each."
+    return NodeJobs([line + pairs], {QUICK: "all nodes, each alone"}, {QUICK: limit})
 
 
 def planned(

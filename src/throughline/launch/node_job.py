@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,15 @@ MOST = 300
 
 
 def measure_all(
-    measurements: Sequence[Measurement], output: Path, pythons: Mapping[str, str] | None = None
+    measurements: Sequence[Measurement],
+    output: Path,
+    pythons: Mapping[str, str] | None = None,
+    hang_after_s: float | None = None,
 ) -> dict[str, Any]:
     """Make the measurements of one node job, and return what its file holds. Raise UserError if one of them failed.
 
-    pythons: the interpreter of a framework's ranks, by framework, if it is not this one.
+    pythons: the interpreter of a framework's ranks, by framework, if it is not this one; hang_after_s: when a run
+    without progress is ended, if it is not the usual time. Then nothing else is measured after a failure.
     """
     started, note = now(), unfinished(output)
     made, failed = _made(note), dict[str, Failure]()
@@ -49,13 +54,16 @@ def measure_all(
             continue
         made = [record for record in made if record != measured.record]
         Path(measured.record).unlink(missing_ok=True)
-        failure = _measure(measured, output, pythons or {}, where)
+        request = replace(request_of(measured, output, pythons or {}), hang_after_s=hang_after_s)
+        failure = _measure(measured, request, where)
         if failure:
             failed[measured.record] = failure
         else:
             made.append(measured.record)
         unended = Unfinished(schema_=records.SCHEMA, records=made, failed=failed)
         files.write_json(note, unended.model_dump(by_alias=True))
+        if failure and hang_after_s:
+            break
     if failed:
         first, failure = next(iter(failed.items()))
         more = f", and so did {len(failed) - 1} more" if len(failed) > 1 else ""
@@ -77,9 +85,8 @@ def measure_all(
     }
 
 
-def _measure(measured: Measurement, output: Path, pythons: Mapping[str, str], where: str) -> Failure | None:
+def _measure(measured: Measurement, request: RunRequest, where: str) -> Failure | None:
     """Make one measurement, and say on the terminal how it ended. Return why it failed; None if it did not."""
-    request = request_of(measured, output, pythons)
     try:
         record = launcher.run(request)
     except launcher.Stopped:

@@ -176,6 +176,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
     run's window lasts from there to the latest end on any node.
     """
     first = ranks[0]
+    each_has_figures = workloads.of(spec.model).ranks_have_figures
     starts = [rank.window.start for rank in ranks]
     origins = [min(starts[node : node + per_node]) for node in range(0, len(ranks), per_node)]
     entries = [
@@ -189,6 +190,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
             loader_stall_s=rank.loader_stall_s,
             loss=_finite(rank.loss) if every_loss and rank.loss is not None else None,
             matmul_flops_per_s=rank.matmul_flops_per_s,
+            figures=_finite(figure["value"] for figure in rank.figures) if each_has_figures else None,
         )
         for number, rank in enumerate(ranks)
     ]

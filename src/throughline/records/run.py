@@ -20,7 +20,8 @@ STATUSES = {
 class Rank(Entry):
     """One rank's window and figures. Seconds count from the first start of a window among the ranks of its node.
 
-    `matmul_flops_per_s` is the rank's own matrix product after the window; None if it measured none.
+    `matmul_flops_per_s` is the rank's own matrix product after the window; None if it measured none. `figures` has its
+    values of the record's figures, in their order, where each rank measures its own device.
     """
 
     rank: Whole
@@ -32,6 +33,7 @@ class Rank(Entry):
     loader_stall_s: NonNegative | None
     loss: list[float | None] | None = None
     matmul_flops_per_s: Positive | None = Field(None, exclude_if=lambda value: value is None)
+    figures: list[float | None] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Utilization(Entry):

@@ -76,6 +76,11 @@ class OfProgram(Section):
 
 
 class Accept(Section):
+    quick: bool = Field(
+        False,
+        description="every node checks itself with all of its devices, all nodes at once, and on GPUs in at most 60 s. "
+        "A node that does not answer is named and not waited for. Pairs are measured among the nodes that passed",
+    )
     device: DeviceName = Field(
         "auto", description="as `runs.device`. On GPUs every GPU is measured alone; on a CPU the node is the device"
     )

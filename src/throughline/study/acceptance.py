@@ -17,6 +17,9 @@ translates their texts.
     copies       figures `host_to_device` and `device_to_host` (GB/s) by bytes; only where devices are accelerators
     all-reduce   figures `bus_bandwidth` and `algorithm_bandwidth` (GB/s) by bytes. The seconds of a small message are
                  its bytes / 1e9 / algorithm_bandwidth
+
+A quick acceptance measures a node in two runs with all of its devices at once: `step`, and `parts`, which has the
+figures of the four others several times over. Of all nodes together it measures nothing.
 """
 
 from __future__ import annotations
@@ -41,6 +44,9 @@ RESULT = "results/acceptance.json"
 LOCAL = "results/acceptance.local.json"
 STANDINGS = FOLDER + "/tables/standings.csv"
 PAIRS = FOLDER + "/tables/pairs.csv"
+EXCLUDE = "results/acceptance.exclude"
+QUICK = FOLDER + "/quick.json"
+"""Which nodes have not passed a quick acceptance, and why, by their numbers."""
 VISIT = FOLDER + "/{place}/visit{repeat}.json"
 VERDICT = {
     "output": RESULT,
@@ -48,6 +54,7 @@ VERDICT = {
     "page": "results/acceptance.html",
     "standings": STANDINGS,
     "pairs": PAIRS,
+    "exclude": EXCLUDE,
 }
 """The files that say whether the fleet is fit, by the arguments of workflow/scripts/accept_verdict.py."""
 RECORDED: dict[str, tuple[str, ...]] = {
@@ -56,8 +63,13 @@ RECORDED: dict[str, tuple[str, ...]] = {
     "memory": ("vector_memory",),
     "copies": ("host_to_device", "device_to_host"),
     "all-reduce": ("bus_bandwidth", "algorithm_bandwidth"),
+    "parts": ("matmul", "vector_memory"),
 }
 """Map each measurement to the figures of its records that are judged; a step is judged by `samples_per_s`."""
+ROUNDS = 3
+"""How often a quick acceptance measures each figure of a node."""
+Run = What | Literal["parts"]
+"""What a run measures."""
 PlaceKind = Literal["device", "node", "link", "pair", "all"]
 Spec = Annotated[RunSpec, BeforeValidator(runs.typed), PlainSerializer(RunSpec.changed)]
 """A specification in JSON without its defaults: the text of an acceptance is a word of a command line."""
@@ -116,7 +128,7 @@ class Measurement:
     """
 
     place: Place
-    what: What
+    what: Run
     spec: Spec
     record: str
     visible: tuple[int, ...] | None = None
@@ -152,15 +164,16 @@ class Fleet:
 @dataclass(frozen=True)
 class Plan:
     """Everything that an acceptance measures. specs: one for each measurement and topology, with repeat 1; rounds: of
-    pairs."""
+    pairs. quick: nodes are measured once, with all of their devices at once."""
 
     fleet: Fleet
     repeats: int
     rounds: int
-    specs: tuple[tuple[What, Spec], ...]
+    specs: tuple[tuple[Run, Spec], ...]
     expected: tuple[Expectation, ...] = ()
     published: tuple[Expectation, ...] = ()
     tolerance: float = 0.02
+    quick: bool = False
 
     @property
     def text(self) -> str:
@@ -195,21 +208,22 @@ class Plan:
     def places(self) -> Iterator[Place]:
         fleet = self.fleet
         for node in fleet.nodes:
-            if fleet.kind != "cpu":
+            if fleet.kind != "cpu" and not self.quick:
                 yield from (Place("device", (node,), device) for device in range(fleet.devices))
             yield Place("node", (node,))
         for pairs in rounds_of_pairs(fleet.nodes)[: self.rounds]:
             yield from (Place("pair", pair) for pair in pairs)
-        if len(fleet.nodes) > 2:  # two nodes are a pair
+        if len(fleet.nodes) > 2 and not self.quick:  # two nodes are a pair
             yield Place("all", fleet.nodes)
 
     def _at(self, place: Place) -> Iterator[Measurement]:
         """Yield the measurements at a place. A node whose processor is the device is measured like a device."""
         alone = ("step", "matmul", "memory", "copies")
         of_node = (*alone, "all-reduce") if self.fleet.kind == "cpu" else ("step", "all-reduce")
+        of_node = ("parts", "step") if self.quick else of_node
         whats = {"device": alone, "node": of_node, "pair": ("all-reduce",), "all": ("step", "all-reduce")}[place.kind]
         topology = Topology(len(place.nodes), 1 if place.kind == "device" else self.fleet.devices)
-        for repeat in range(1, self.repeats + 1):
+        for repeat in range(1, 1 + (1 if self.quick and place.kind == "node" else self.repeats)):
             for what, spec in self.specs:
                 if spec.topology == topology and what in whats:
                     record = f"{FOLDER}/{place.folder}/{what}/run{repeat}.json"
@@ -257,7 +271,7 @@ def asked(config: Config, fleet: Fleet) -> Plan:
     specs = [
         (what, spec)
         for what, block in _blocks(config, fleet).items()
-        if what in accept.measure
+        if what in (*accept.measure, "parts")
         for spec in runs.expand(_alone(config, what, {**block, "topologies": list(topologies)}))
         if what != "all-reduce" or spec.topology.world > 1
     ]
@@ -269,6 +283,7 @@ def asked(config: Config, fleet: Fleet) -> Plan:
         tuple(accept.expected),
         tuple(accept.published),
         accept.tolerance,
+        accept.quick,
     )
 
 
@@ -288,33 +303,35 @@ def rounds_of_pairs(nodes: Sequence[int]) -> list[list[tuple[int, int]]]:
     return rounds
 
 
-def _blocks(config: Config, fleet: Fleet) -> dict[What, dict[str, Any]]:
+def _blocks(config: Config, fleet: Fleet) -> dict[Run, dict[str, Any]]:
     """Return a block of config.yaml for each measurement, without its topologies."""
     accept, on_cpu = config.accept, fleet.kind == "cpu"
-    step_s, sizes = accept.step_s or (3.0 if on_cpu else 10.0), accept.sizes
-    exchanged = [1 << 10, 1 << 16, 1 << 22] if on_cpu else [1 << 10, 1 << 20, 1 << 30]
+    step_s, sizes = accept.step_s or (3.0 if on_cpu else 5.0 if accept.quick else 10.0), accept.sizes
+    exchanged = sizes.all_reduce or ([1 << 10, 1 << 16, 1 << 22] if on_cpu else [1 << 10, 1 << 20, 1 << 30])
     calls: dict[What, tuple[str, list[int]]] = {
         "matmul": ("matmul", sizes.matmul or [1024 if on_cpu else 8192]),
         "memory": ("vector", sizes.memory or [1 << 24 if on_cpu else 1 << 28]),
         "copies": ("copies", sizes.copies or [1 << 28]),
-        "all-reduce": ("all-reduce", sizes.all_reduce or exchanged),
+        "all-reduce": ("all-reduce", exchanged),
     }
     if on_cpu:
         del calls["copies"]
     common: dict[str, Any] = {"device": fleet.kind, "repeats": 1, "threads": fleet.threads, "network": False}
     common["hosts"] = [f"node{node}" for node in fleet.nodes] if fleet.hosts == "ssh" else fleet.hosts
     steps = {"warmup": 5, "timed": 1000, "max_total_seconds": step_s}
-    blocks: dict[What, dict[str, Any]] = {"step": {**_training(config, fleet), "steps": steps, **common}}
+    of_call = {"steps": {"warmup": 2, "timed": 10, "max_total_seconds": min(1.0, step_s)}, **common}
+    of_call["min_seconds"] = accept.min_seconds
+    precision = accept.precision or ("fp32" if on_cpu else "bf16")
+    blocks: dict[Run, dict[str, Any]] = {"step": {**_training(config, fleet), "steps": steps, **common}}
+    if accept.quick:
+        parts = {"rows": max(calls["matmul"][1]), "elements": max(calls["memory"][1]), "exchanged": exchanged}
+        parts |= {"copied": max(sizes.copies or [1 << 28]), "rounds": ROUNDS}
+        parts |= {"min_seconds": min(accept.min_seconds, 0.2), "batch": {precision: [1]}}
+        blocks = {"parts": {"model": "node-parts", **of_call, **parts}, "step": blocks["step"]}
+        calls = {"all-reduce": calls["all-reduce"]}
     for what, (model, asked) in calls.items():
-        precision = accept.precision or ("fp32" if on_cpu else "bf16") if what == "matmul" else "fp32"
-        blocks[what] = {
-            "model": model,
-            "sizes": asked,
-            "min_seconds": accept.min_seconds,
-            "batch": {precision: [1]},
-            "steps": {"warmup": 2, "timed": 10, "max_total_seconds": min(1.0, step_s)},
-            **common,
-        }
+        batch = {precision if what == "matmul" else "fp32": [1]}
+        blocks[what] = {"model": model, "sizes": asked, "batch": batch, **of_call}
     return blocks
 
 

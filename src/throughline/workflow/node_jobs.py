@@ -15,7 +15,8 @@ from typing import Any
 from snakemake.logging import logger
 
 from throughline.console import node_jobs
-from throughline.launch import fleet, slurm_partition
+from throughline.files import read_json
+from throughline.launch import fleet, quick_check, slurm_partition
 from throughline.spec import RunSpec
 from throughline.study import acceptance, result_sections
 from throughline.study.targets import pick
@@ -69,8 +70,16 @@ class NodeJobs:
         return sorted((measured.spec for measured in visit), key=lambda spec: shape(spec).devices)
 
     def visits_now(self, _: Any) -> list[str]:
-        """Return the files of all node jobs whose nodes are there. A later call makes those of nodes that are away."""
+        """Return the files of all node jobs whose nodes are there. A later call makes those of nodes that are away.
+
+        In a quick acceptance, which has checked the nodes, these are the pairs of nodes that have passed.
+        """
         visits = self.asked.visits().items()
+        if self.asked.quick:
+            bad = {int(node) for node in read_json(acceptance.QUICK)["not_passed"]}
+            places = {file: visit[0].place for file, visit in visits}
+            pairs = [name for name, place in places.items() if place.kind == "pair" and not bad & set(place.nodes)]
+            return [acceptance.QUICK, *pairs]
         files = [file for file, visit in visits if not self.fleet_nodes.away.keys() & set(visit[0].place.nodes)]
         if all(map(os.path.exists, files)):  # no plan is printed then, because there may be nothing to do
             _say_who_is_away(tuple(self.fleet_nodes.away.items()))
@@ -121,8 +130,29 @@ class NodeJobs:
         """Return the priority of a node job: higher the earlier it stands in the order of all node jobs."""
         return self.asked.priorities[acceptance.VISIT.format(**wildcards)]
 
+    def quick_specs(self, **_: str) -> list[RunSpec]:
+        """Return the runs of a quick acceptance on a node."""
+        (file, *_others) = self.asked.visits()
+        return [measured.spec for measured in self.asked.visits()[file]]
+
+    def srun(self, _: Any) -> list[str]:
+        """Return the options of srun for the quick check of a node, as arguments; none without Slurm."""
+        if not self.inside.submits:
+            return []
+        (place, *_others), repeat = self.asked.fleet.nodes, "1"
+        job = {"place": f"node{place}", "repeat": repeat}
+        spec = self.specs(**job)[-1]
+        account = next(filter(None, self.inside.resource("accept_visit", "slurm_account")), None)
+        words = self.slurm.options(spec)
+        options = quick_check.srun_options(
+            words, self.partition, account and str(account), self._cores(job), self.slurm.memory_mb(spec)
+        )
+        return [f"--srun={option}" for option in options]
+
     def plan(self, pending: set[str]) -> node_jobs.NodeJobs | None:
         """Return the node jobs among the files that this call makes; None if there are none."""
+        if acceptance.QUICK in pending:
+            return node_jobs.quick(self.asked)
         made = {file for file in pending if file.startswith(acceptance.FOLDER) and Path(file).name.startswith("visit")}
         if not made:
             return None

@@ -139,6 +139,8 @@ class Workload(ABC, Generic[P]):
     """True if a step trains the model. False: a step is one call of a test (`untrained.py`)."""
     has_batch: ClassVar[bool] = True
     """True if a step takes a batch of samples."""
+    ranks_have_figures: ClassVar[bool] = False
+    """True if a record keeps the figures of each rank, because each measures its own device."""
     described: ClassVar[Mapping[str, Any]] = {}
     """The keys of a map that describes a model in place of a name, with their JSON schemas. The first key tells which
     workload a map belongs to, and the model's name begins with it."""

@@ -226,7 +226,7 @@ def test_a_gpu_that_was_refused_for_its_faults_is_named(tmp_path: Path) -> None:
     found = verdict.judge(made, tmp_path)
     (finding,) = found.findings
     assert (STATUS[found.verdict], finding.cause) == (1, "machine")
-    assert finding.sentence == f"node 3, GPU 1 {fault}. It is the machine: a measurement there was refused."
+    assert finding.sentence == f"node 3, GPU 1 {fault}. It is the machine: it could not be measured."
     assert "broken: node 3, GPU 1; " in found.summary and "slow:" not in found.summary
     assert {run.reason for run in found.missing} == {reason} and fault in verdict.paragraph(found)
 

@@ -1,0 +1,94 @@
+"""A quick acceptance on a real Slurm cluster: a node that hangs, one that does not answer and one that is slow are named
+in time, and pairs are measured among the others only."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from slurm import slow
+from slurm.conftest import Cluster, Project, copied, workers
+from throughline.study import acceptance
+
+QUICK = """accept:
+  {quick: true, repeats: 1, threads: 1, min_seconds: 0.05, step_s: 1.5, device: cpu, pairs: PAIRS,
+   sizes: {matmul: [256], memory: [1048576], all_reduce: [1024, 1048576]}}
+"""
+HANGING, SLOW, SILENT = "try2", "try3", "try4"
+
+
+@pytest.fixture(scope="module")
+def project(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return copied(tmp_path_factory.mktemp("quick") / "project", cluster)
+
+
+@contextlib.contextmanager
+def hanging(cluster: Cluster, name: str) -> Iterator[None]:
+    """Stop the ranks of a node for ever, as a call that hangs in a driver does."""
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(0.2):
+            for worker in workers(cluster.processes(name)):
+                if worker.phase not in slow.STARTING:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(worker.pid, signal.SIGSTOP)
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+
+
+@contextlib.contextmanager
+def silent(cluster: Cluster, name: str) -> Iterator[None]:
+    """Stop the daemon of a node, so that it answers nobody. Slurm notices that much later."""
+    daemons = [pid for pid in cluster.processes(name) if Path(f"/proc/{pid}/comm").read_text() == "slurmd\n"]
+    assert daemons
+    for pid in daemons:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in daemons:
+            os.kill(pid, signal.SIGCONT)
+
+
+def accepted(project: Project, pairs: str) -> tuple[dict[str, str], str, float]:
+    """Measure everything again. Return who has not passed and why, the excluded nodes, and the seconds."""
+    (project.path / "quick.yaml").write_text(QUICK.replace("PAIRS", pairs))
+    start = time.monotonic()
+    project.run("accept", "--configfile", "quick.yaml", "--forcerun", "accept_quick")
+    seconds = time.monotonic() - start
+    bad = json.loads((project.path / acceptance.QUICK).read_text())["not_passed"]
+    return bad, (project.path / acceptance.EXCLUDE).read_text().strip(), seconds
+
+
+def test_a_node_that_hangs_and_one_that_is_slow_are_named(project: Project) -> None:
+    with hanging(project.cluster, HANGING), slow.node(project.cluster, SLOW):
+        bad, excluded, seconds = accepted(project, "all")
+    assert excluded == f"{HANGING},{SLOW}" and bad.keys() == {"1", "2"}
+    assert "has not ended its check" in bad["1"] and "no progress for 90 s" in bad["1"]
+    assert "slower than" in bad["2"]
+    pairs = {path.parent.name for path in (project.path / acceptance.FOLDER).glob("pair_*/visit1.json")}
+    assert pairs == {"pair_0_3"}
+    found = json.loads((project.path / acceptance.RESULT).read_text())
+    assert found["verdict"] == "outliers" and {tuple(run["place"]["nodes"]) for run in found["missing"]} == {(1,)}
+
+
+def test_a_node_that_does_not_answer_is_not_waited_for(project: Project) -> None:
+    with silent(project.cluster, SILENT):
+        bad, excluded, seconds = accepted(project, "none")
+    assert SILENT in excluded.split(",") and "has not ended its check" in bad["3"]
+    assert seconds < 300, "its check may take 180 s, and 30 s to start"
