@@ -1,5 +1,5 @@
-"""A quick acceptance on a real Slurm cluster: a node that hangs, one that does not answer and one that is slow are named
-in time, and pairs are measured among the others only."""
+"""A quick acceptance on a real Slurm cluster: a node that hangs, one that does not answer and one that is slow are
+named in time, and pairs are measured among the others only."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def accepted(project: Project, pairs: str) -> tuple[dict[str, str], str, float]:
 
 def test_a_node_that_hangs_and_one_that_is_slow_are_named(project: Project) -> None:
     with hanging(project.cluster, HANGING), slow.node(project.cluster, SLOW):
-        bad, excluded, seconds = accepted(project, "all")
+        bad, excluded, _ = accepted(project, "all")
     assert excluded == f"{HANGING},{SLOW}" and bad.keys() == {"1", "2"}
     assert "has not ended its check" in bad["1"] and "no progress for 90 s" in bad["1"]
     assert "slower than" in bad["2"]

@@ -5,19 +5,22 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from report_fixture import NO_MEMORY, NO_WORK
 from throughline.acceptance import verdict
+from throughline.acceptance.quick import ALONE
 from throughline.files import write_json
 from throughline.records import SCHEMA
 from throughline.records.acceptance import Acceptance
+from throughline.spec import RunSpec
 from throughline.study import acceptance
-from throughline.study.acceptance import Fleet, Measurement, Plan
+from throughline.study.acceptance import Fleet, Measurement, Place, Plan
 from throughline.study.config import load
 
-SPEEDS = {"step": 1000.0, "matmul": 700.0, "memory": 2900.0, "copies": 50.0, "all-reduce": 300.0}
+SPEEDS = {"step": 1000.0, "matmul": 700.0, "memory": 2900.0, "copies": 50.0, "all-reduce": 300.0, "parts": 1.0}
 """Samples per second, TFLOPS and GB/s."""
 Share = Callable[[Measurement], float]
 Change = Callable[[Measurement, dict[str, Any]], None]
@@ -37,6 +40,8 @@ def write(made: Plan, folder: Path, speed: Share = lambda _: 1.0, change: Change
     for measured in made.measurements():
         value = SPEEDS[measured.what] * speed(measured) * (1 + chance.gauss(0, 0.002))
         content = record(measured, value)
+        if measured.what == "parts":
+            content["figures"], content["ranks"] = parts(measured.spec, speed, measured)
         change(measured, content)
         path = folder / measured.record
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -110,6 +115,19 @@ def record(measured: Measurement, value: float) -> dict[str, Any]:
             for node in range(spec.topology.nodes)
         ],
     }  # fmt: skip
+
+
+def parts(spec: RunSpec, share: Share, measured: Measurement) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the figures and the ranks of a record of a node's parts. share: of a device's usual speed."""
+    chance, figures, ranks = random.Random(str(measured.place)), [], list[list[float]]()
+    for device in range(spec.topology.devices):
+        alone = [replace(measured, place=Place("device", measured.place.nodes, device), what=what) for what in ALONE]
+        figures = []
+        for one in [*alone, replace(measured, what="all-reduce")] * acceptance.ROUNDS:
+            figures += _figures(one, SPEEDS[one.what] * share(one) * (1 + chance.gauss(0, 0.002)))
+        ranks.append([figure["value"] for figure in figures])
+    times = {"window_start_s": 0, "window_end_s": 1, "peak_memory_bytes": None, "cpu_seconds": 1, "loader_stall_s": 0}
+    return figures, [{"rank": rank, "node": 0, **times, "figures": values} for rank, values in enumerate(ranks)]
 
 
 def _figures(measured: Measurement, value: float) -> list[dict[str, Any]]:

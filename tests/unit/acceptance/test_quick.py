@@ -1,0 +1,115 @@
+"""A quick acceptance: what its two records of a node say, who has not passed, and how often it is a false alarm."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from throughline import outliers, records
+from throughline.acceptance import quick, verdict
+from throughline.files import write_json
+from throughline.launch.quick_check import NodeCheck
+from throughline.outliers import Peers
+from throughline.records.acceptance import Acceptance
+from throughline.records.visit import unfinished
+from throughline.study.acceptance import Measurement, Plan
+from unit.acceptance import fleets
+from unit.acceptance.fleets import judged, slow
+
+NODES, DEVICES = 128, 8
+
+
+def asked(nodes: int = 4, **accept: Any) -> Plan:
+    return fleets.asked(nodes=nodes, quick=True, **accept)
+
+
+def test_equal_nodes_pass_and_everything_but_the_links_is_compared(tmp_path: Path) -> None:
+    found = judged(tmp_path, asked(pairs="none"))
+    assert found.summary == "The 4 nodes are fit: no device or node is slow; links were not compared."
+    assert {(figure.what, figure.kind, len(figure.standings)) for figure in found.figures if figure.judged} == {
+        ("matmul", "device", 8), ("memory", "device", 8), ("copies", "device", 8), ("step", "node", 4),
+        ("all-reduce", "node", 4),
+    }  # fmt: skip
+    assert {len(place.repeats) for figure in found.figures for place in figure.standings} == {3}
+    assert quick.not_passed(found) == {}
+
+
+@pytest.mark.parametrize(
+    ("speed", "place"), [(slow(3, 1, "matmul"), "node 3, GPU 1"), (slow(2, None, "step", "all-reduce"), "node 2")]
+)
+def test_a_slow_device_or_node_has_not_passed_by_so_much(tmp_path: Path, speed: fleets.Share, place: str) -> None:
+    found = judged(tmp_path, asked(), speed=speed)
+    assert [str(finding.place) for finding in found.findings] == [place]
+    ((node, why),) = quick.not_passed(found).items()
+    assert f"node {node}" in place and " slower than " in why and why.startswith(f"{place}: ")
+
+
+def test_a_lower_clock_while_training_explains_a_slow_device(tmp_path: Path) -> None:
+    def throttled(measured: Measurement, record: dict[str, Any]) -> None:
+        if measured.place.nodes == (3,) and measured.what == "step":
+            record["telemetry"][0]["devices"][1]["throttle_reasons"] = ["sw_power_cap"]
+
+    found = judged(tmp_path, asked(), speed=slow(3, 1, "matmul"), change=throttled)
+    assert "reason: power cap" in found.findings[0].sentence
+
+
+def without(made: Plan, folder: Path, *nodes: int) -> Acceptance:
+    """Judge nodes of which these have not answered."""
+    fleets.write(made, folder)
+    for file, visit in made.visits().items():
+        if set(visit[0].place.nodes) & set(nodes):
+            (folder / file).unlink()
+            if len(visit[0].place.nodes) == 1:
+                paths = [replace(one, record=str(folder / one.record)) for one in visit]
+                NodeCheck(paths, folder / file, (), 1.0).blame("no answer within 60 s")
+                note = records.read_unfinished(unfinished(folder / file))
+                failed = {one.record: note.failed[str(folder / one.record)] for one in visit}
+                write_json(
+                    unfinished(folder / file), note.model_copy(update={"failed": failed}).model_dump(by_alias=True)
+                )
+    return verdict.judge(made, folder)
+
+
+def test_a_node_that_does_not_answer_is_named_and_its_pairs_are_not_missing(tmp_path: Path) -> None:
+    found = without(asked(), tmp_path, 2)
+    told = "node 2 has not ended its check: no answer within 60 s. It is the machine: it could not be measured."
+    assert quick.not_passed(found) == {2: told}
+    assert found.verdict == "outliers" and {run.place.nodes for run in found.missing} == {(2,)}
+    assert "broken: node 2; 2 runs are missing (node 2)" in found.summary
+
+
+def test_if_half_of_the_nodes_do_not_answer_none_of_them_is_blamed(tmp_path: Path) -> None:
+    found = without(asked(pairs="none"), tmp_path, 1, 2)
+    assert (found.verdict, quick.not_passed(found)) == ("inconclusive", {})
+
+
+def whole(chance: np.random.Generator, heavy: bool) -> dict[str, Peers[tuple[int, int]]]:
+    """Return the figures of equal nodes in three rounds, with what differs between devices, between nodes and by
+    chance."""
+
+    def noise(shape: tuple[int, ...]) -> np.ndarray:
+        return chance.standard_t(3, shape) / math.sqrt(3) if heavy else chance.standard_normal(shape)
+
+    figures = {}
+    for name, devices in (*((f"device {n}", DEVICES) for n in range(4)), *((f"node {n}", 1) for n in range(3))):
+        logs = 0.006 * chance.standard_normal((NODES, devices, 1)) + 0.004 * chance.standard_normal((NODES, 1, 1))
+        speeds = np.exp(logs + 0.01 * noise((NODES, devices, 3)) + 0.01 * chance.standard_normal(3))
+        figures[name] = Peers(
+            {place: dict(enumerate(speeds[place].tolist(), start=1)) for place in np.ndindex(NODES, devices)}
+        )
+    return figures  # type: ignore[return-value]
+
+
+@pytest.mark.slow
+def test_equal_nodes_rarely_get_an_alarm() -> None:
+    """128 nodes with 8 devices each; the noise of every second acceptance has heavy tails. The seed is fixed."""
+    chance, acceptances, alarms = np.random.default_rng(1), 20, 0
+    for number in range(acceptances):
+        judged = outliers.judge(whole(chance, heavy=bool(number % 2)))
+        alarms += any(standing.slow for places in judged.values() for standing in places.values())
+    assert alarms <= 0.05 * acceptances
