@@ -111,3 +111,13 @@ def test_products_that_a_processor_rounds_to_bf16_are_no_fp32() -> None:
         torch.set_float32_matmul_precision(before)
     assert shown["highest"]["shows"] == "fp32" and judged.fault(shown["highest"]) is None
     assert shown["medium"]["shows"] == "bf16" and "fp32 was asked for" in str(judged.fault(shown["medium"]))
+
+
+def test_the_parts_of_a_node_are_measured_in_rounds_by_every_rank(tmp_path: Path) -> None:
+    sizes = {"rows": 64, "elements": 4096, "exchanged": [1024, 4096], "rounds": 2}
+    made = run(tmp_path, model="node-parts", **sizes)
+    both = [(name, at) for at in (1024, 4096) for name in ("algorithm_bandwidth", "bus_bandwidth")]
+    assert [(one.name, one.at) for one in made.figures] == [("matmul", 64), ("vector_memory", 4096), *both] * 2
+    values = [rank.figures for rank in made.ranks]
+    assert values[0] == [one.value for one in made.figures] and values[1] and values[1][0] != values[0][0]
+    assert values[1][2:6] == values[0][2:6], "an all-reduce has one figure"

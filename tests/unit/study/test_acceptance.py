@@ -81,6 +81,17 @@ def test_on_a_cpu_the_node_is_the_device_and_two_nodes_are_a_pair(config: Config
         assert {place.kind for place in acceptance.asked(config, Fleet(nodes, 1, "cpu")).places()} == kinds
 
 
+def test_a_quick_acceptance_measures_nodes_in_two_runs_and_pairs_as_usual(config: Config) -> None:
+    accept = Accept(quick=True, repeats=2, precision="fp16")
+    plan = acceptance.asked(config.model_copy(update={"accept": accept}), Fleet(tuple(range(128)), 8, "cuda"))
+    node, *others = plan.visits().values()
+    assert [(one.what, str(one.spec.topology), one.spec.precision) for one in node] == [
+        ("parts", "1n8g", "fp16"), ("step", "1n8g", "bf16")
+    ]  # fmt: skip
+    assert len(others) == 127 + 2 * 127 * 64 and {one.what for visit in others[127:] for one in visit} == {"all-reduce"}
+    assert acceptance.read_plan(plan.text) == plan and len(plan.text) < 20_000
+
+
 def test_an_acceptance_is_read_as_it_was_written(config: Config) -> None:
     made = acceptance.asked(config, Fleet(tuple(range(16)), 8, "cuda", hosts="ssh"))
     assert acceptance.read_plan(made.text) == made
