@@ -1,7 +1,7 @@
-"""What training_steps.py and gpu.py compare: steps of our frameworks, in turn, of one model on the same batches.
+"""What training_steps.py and tests/gpu/first_card.py compare: steps of one model on the same batches, in turn.
 
-`ours` is the framework `torch`. Others are `hf-trainer`, which is Hugging Face's Trainer, and `hf-loop`, a plain loop
-around transformers' model. Each contestant is a separate process. It is built and warmed up once, and then makes some
+`ours` is the framework `torch`. Others are `hf-trainer`, which is Hugging Face's Trainer, `hf-loop`, a plain loop
+around transformers' model, and a loop around PyTorch's own modules (loops/torch_modules.py). Each contestant is a separate process. It is built and warmed up once, and then makes some
 steps whenever it is its turn. While one computes, the others wait on their standard input.
 """
 
@@ -48,21 +48,20 @@ class Contestant:
         spec: RunSpec,
         turn: Path,
         *,
-        manifest: Path | None = None,
-        resident: bool = False,
+        modules: bool = False,
         clock: str = "seconds",
         program: Path = Path(__file__),
         end: float = float("inf"),
     ) -> None:
         """Start the process, which trains as `spec` says.
 
-        manifest: that of the shards, if the batches are real. resident: the first batches stay on the device. turn: a
-        file that all contestants share, so that only one at a time uses the device. We wait for no answer beyond `end`
+        modules: the model is made of PyTorch's own modules. turn: a file; of the contestants that share it, only one at
+        a time uses the device until it is warmed up. We wait for no answer beyond `end`
         (time.monotonic). `clock` counts the seconds of its steps. `program`: this file, here or in another clone.
         """
         self.label, self.clock, self.end = label, clock, end
         self.peak_memory_bytes: int | None = None
-        order = {"spec": spec.values(), "manifest": manifest and str(manifest.resolve()), "resident": resident}
+        order = {"spec": spec.values(), "modules": modules}
         variables = {"OMP_NUM_THREADS": str(spec.threads), "TOKENIZERS_PARALLELISM": "false", "HF_HUB_OFFLINE": "1"}
         # The Trainer would use every GPU that it sees.
         variables["CUDA_VISIBLE_DEVICES"] = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
@@ -149,7 +148,7 @@ def take_turns(
 
 
 Asked = dict[str, tuple["RunSpec", dict[str, Any]]]
-"""Label -> the specification of a contestant, and how it reads its data."""
+"""Label -> the specification of a contestant, and more arguments of its `Contestant`."""
 
 
 @dataclass
@@ -164,17 +163,23 @@ class Contest:
 
 
 def contest(
-    asked: Asked, tolerance: float, rounds: int, seconds: float, end: float = float("inf"), profile: bool = False
+    asked: Asked,
+    tolerance: float,
+    rounds: int,
+    seconds: float,
+    end: float = float("inf"),
+    profile: bool = False,
+    together: bool = False,
 ) -> Contest:
     """Measure all contestants of a row that get ready and compute the loss of `ours`, until `end` (time.monotonic).
 
-    A contestant that fails is refused, and the others go on. If `ours` is refused, nothing is measured.
+    together: they compile and warm up at the same time, which needs the memory of all. A contestant that fails is refused, and the others go on. If `ours` is refused, nothing is measured.
     """
     found = Contest({}, {}, [], {})
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         every = []
         for label, (spec, data) in asked.items():
-            every.append(Contestant(label, spec, Path(folder, "turn"), end=end, **data))
+            every.append(Contestant(label, spec, Path(folder, label if together else "turn"), end=end, **data))
             stack.callback(every[-1].close)
         for each in every:
             try:
@@ -205,14 +210,6 @@ def specification(model: str, batch: int, **given: Any) -> RunSpec:
     """Return a contestant's specification. ResNet is trained with SGD, as usual."""
     sgd = {"optimizer": {"name": "sgd", "learning_rate": 0.01}} if model.startswith("resnet") else {}
     return harness.specification(model, batch, **sgd, **given)
-
-
-def real_token_share(manifest: Path) -> float:
-    """Return the share of the first training shard's positions that are not padding."""
-    from throughline.rank.data import Manifest
-
-    shards = Manifest(manifest, "corpus")
-    return float(shards.reader.read(shards.shards[0], 0)["input_mask"].mean())
 
 
 # Everything below runs inside a contestant's process.
@@ -257,12 +254,16 @@ def built(kind: Any, spec: RunSpec, order: dict[str, Any]) -> tuple[Any, Callabl
     import torch
 
     from throughline import workloads
-    from throughline.rank.data import Loader, Manifest, batches
 
     torch._dynamo.config.recompile_limit = 64
-    workload, alien = workloads.of(spec.model), spec.framework != "torch"
-    manifest = Manifest.of_run(spec, order["manifest"]) if order["manifest"] else None
-    facts = workload.facts(manifest.content if manifest else None)
+    workload = workloads.of(spec.model)
+    arrays = [workload.synthetic(spec.batch_size, spec, seed) for seed in range(BATCHES)]
+    if order.get("modules"):
+        from loops.torch_modules import Rank
+
+        rank: Any = Rank(spec)
+        return rank, itertools.cycle([rank.batch(each) for each in arrays]).__next__, None
+    alien, facts = spec.framework != "torch", workload.facts(None)
     if alien and workloads.folder(spec.model) == "resnet":
         import resnet_in_transformers
 
@@ -275,16 +276,6 @@ def built(kind: Any, spec: RunSpec, order: dict[str, Any]) -> tuple[Any, Callabl
         same = workloads.form(spec.model, "torch")
         torch.manual_seed(spec.seed)
         rank.load(same.weights(same.build(spec, facts)))
-    if manifest and spec.options.data == "real":
-        source = batches(manifest, spec.seed, 0, 1, spec.batch_size)
-        loader = Loader(source, lambda rows: rank.data(workload.batch(rows, spec.options)))
-        rank.optimizer()
-        if not order["resident"]:
-            return rank, lambda: rank.deliver(loader.next()), None
-        made = [loader.next() for _ in range(BATCHES)]
-        loader.close()
-        return rank, itertools.cycle([rank.deliver(batch) for batch in made]).__next__, None
-    arrays = [workload.synthetic(spec.batch_size, spec, seed) for seed in range(BATCHES)]
     first = {name: torch.from_numpy(array).to(rank.at) for name, array in arrays[0].items()}
     loss = first_loss(rank, first)
     made = [rank.deliver(rank.data(each)) for each in arrays]
