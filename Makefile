@@ -5,6 +5,8 @@
 # make frameworks build the environments of all frameworks (minutes; `make run` needs none of them)
 # make doctor     show what this machine can do, what is missing, and how to get it
 # make demo-report  make docs/demo-report.html, an example of a report, from the records in docs/demo/
+# make first-card what a GPU gives in ten minutes, without a network (tests/gpu/README.md)
+# make wheels     fill wheels/ with the packages that `make first-card` needs there; VERSION=3.12: for that Python
 # make lock       write the locks in envs/lock/ and the files of conda again, after a change of pins
 # make test-gpu-dry  count what a step launches on GPUs, without a GPU (tests/gpu/README.md)
 # make clean      remove what the workflow made (data/, results/, logs/); the environment stays
@@ -14,7 +16,7 @@
 # GPU=cuda13                                               builds for GPUs, for a machine with driver 580 or newer
 # TORCH_INDEX=https://download.pytorch.org/whl/cpu         PyTorch's build of this index
 # FRAMEWORKS="jax paddle"                                  with `make frameworks`: only these
-# ARGUMENTS="--configfile mine.yaml"                       with `make run`: for snakemake
+# ARGUMENTS="--configfile mine.yaml"                       with `make run`: for snakemake; also with `make first-card`
 # UPDATE=1                                                 with `make test-gpu-dry`: write the table of counts again
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3.13 || echo python3.11)
 TORCH_INDEX ?=
@@ -31,10 +33,10 @@ LOCKED := $(UV) pip install --quiet --require-hashes --excludes envs/apart.txt -
 WORKERS ?= $(shell n=$$(nproc 2> /dev/null || getconf _NPROCESSORS_ONLN); echo $$((n < 8 ? n + 1 : 8)))
 RESULTS := logs/tests
 
-.PHONY: run submit test test-fast test-gpu-dry frameworks doctor demo-report lint format lock clean help always
+.PHONY: run submit test test-fast test-gpu-dry first-card wheels frameworks doctor demo-report lint format lock clean help always
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 19
+	@sed -n 's/^# \{0,1\}//p' Makefile | head -n 21
 
 run: $(VENV)/main.ready
 	@$(ACTIVATE) && snakemake $(ARGUMENTS)
@@ -68,6 +70,13 @@ test-fast: $(VENV)/test.ready
 test-gpu-dry: $(VENV)/test.ready
 	@$(ACTIVATE) && set -e; lane=$$(python tests/gpu/environment.py); eval "$$lane"; \
 	  GPU_DRY_UPDATE="$(UPDATE)" python -m pytest tests/gpu
+
+# It takes the Python that has the image's own torch: `python3`, or PYTHON=...
+first-card:
+	@$(if $(filter command line,$(origin PYTHON)),$(PYTHON),python3) tests/gpu/first_card.py $(ARGUMENTS)
+
+wheels: $(VENV)/test.ready
+	@$(VENV)/bin/python tests/gpu/wheels.py $(or $(VERSION),3.12)
 
 lint: $(VENV)/test.ready
 	@$(ACTIVATE) && ruff check . && ruff format --check . && mypy \

@@ -1,8 +1,9 @@
 """What training_steps.py and tests/gpu/first_card.py compare: steps of one model on the same batches, in turn.
 
 `ours` is the framework `torch`. Others are `hf-trainer`, which is Hugging Face's Trainer, `hf-loop`, a plain loop
-around transformers' model, and a loop around PyTorch's own modules (loops/torch_modules.py). Each contestant is a separate process. It is built and warmed up once, and then makes some
-steps whenever it is its turn. While one computes, the others wait on their standard input.
+around transformers' model, and a loop around PyTorch's own modules (loops/torch_modules.py). Each contestant is a
+separate process. It is built and warmed up once, and then makes some steps whenever it is its turn. While one computes,
+the others wait on their standard input.
 """
 
 from __future__ import annotations
@@ -173,7 +174,8 @@ def contest(
 ) -> Contest:
     """Measure all contestants of a row that get ready and compute the loss of `ours`, until `end` (time.monotonic).
 
-    together: they compile and warm up at the same time, which needs the memory of all. A contestant that fails is refused, and the others go on. If `ours` is refused, nothing is measured.
+    together: they compile and warm up at the same time, which needs the memory of all. A contestant that fails is
+    refused, and the others go on. If `ours` is refused, nothing is measured.
     """
     found = Contest({}, {}, [], {})
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:

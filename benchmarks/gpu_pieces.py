@@ -1,8 +1,10 @@
 """Pieces of a training step alone: attention by each of PyTorch's kernels, a vocabulary head's loss, and an update.
 
+    python benchmarks/gpu_pieces.py                  on a GPU, about a minute
+    python benchmarks/gpu_pieces.py --device cpu     tiny pieces, to try it
+
 They say which piece to look at if a whole step falls short. Attention and head are timed with their backward passes.
-Each piece states its FLOPs and the bytes that it has to read and write, so that the table can say how long the card's
-own fastest products and copies would take (gpu_table.py).
+The table has each piece's FLOPs, or the bytes that it has to read and write, per second.
 """
 
 from __future__ import annotations
@@ -11,6 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import harness
 
 SECONDS = 0.3
 """A piece is timed for about so long, after three calls that do not count."""
@@ -267,3 +271,24 @@ def _timed(call: Callable[[], Any], device: str) -> dict[str, Any]:
         return {"ms": None, "peak_memory_bytes": None, "reason": reason[:200]}
     peak = torch.cuda.max_memory_allocated() if gpu else None
     return {"ms": 1000 * seconds / calls, "peak_memory_bytes": peak, "reason": None}
+
+
+def main() -> None:
+    parser = harness.options(__doc__)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    device = parser.parse_args().device
+    table = harness.Table("piece", "what", "how", "ms", "TFLOP/s", "TB/s", "GB of memory", "", left=3)
+    found = []
+    for one in pieces(Pieces() if device == "cuda" else TINY, device):
+        found.append(one)
+        rates = [
+            f"{one[kind] / one['ms'] / 1e9:.3g}" if one["ms"] and one[kind] else "–" for kind in ("flops", "bytes")
+        ]
+        memory = f"{one['peak_memory_bytes'] / 1e9:.2f}" if one["peak_memory_bytes"] else "–"
+        taken = f"{one['ms']:.3f}" if one["ms"] else "–"
+        table.add(one["piece"], one["what"], one["how"], taken, *rates, memory, one["reason"] or "")
+    print(*slower(found), sep="\n")
+
+
+if __name__ == "__main__":
+    main()

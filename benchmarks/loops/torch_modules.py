@@ -35,9 +35,12 @@ class Language(nn.Module):
         """Map tokens [B, S] to states [B, S, H]. Without segments, no position sees a later one."""
         hidden = self.tokens(tokens) + self.places.weight[: tokens.shape[1]]
         if segments is not None:
-            return self.norm(self.encoder(hidden + self.segments(segments)))
-        mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], tokens.device)
-        return self.norm(self.encoder(hidden, mask, is_causal=True))
+            hidden = self.encoder(hidden + self.segments(segments))
+        else:
+            mask = nn.Transformer.generate_square_subsequent_mask(tokens.shape[1], tokens.device)
+            hidden = self.encoder(hidden, mask, is_causal=True)
+        normed: Tensor = self.norm(hidden)
+        return normed
 
 
 class Bert(Language):

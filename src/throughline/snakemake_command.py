@@ -1,5 +1,6 @@
 """The command of Snakemake that `throughline run` starts: its own words, with a preset and the right folder."""
 
+import importlib.util
 import os
 import shlex
 import subprocess
@@ -27,9 +28,9 @@ class SnakemakeCommand:
 
     def execute(self) -> None:
         """Become this command. UserError if this Python has no Snakemake."""
-        program = self._program()
+        words = self._in_this_python()
         os.chdir(self.folder)
-        os.execv(program, list(self.words))
+        os.execv(words[0], words)
 
     def call(self, begins: str = "") -> int:
         """Run this command to its end, and return its exit status. UserError if this Python has no Snakemake.
@@ -37,23 +38,23 @@ class SnakemakeCommand:
         begins: if the command ends well, only its output from these words on is printed.
         """
         output = subprocess.PIPE if begins else None
-        words: list[str | Path] = [self._program(), *self.words[1:]]
         done = subprocess.run(
-            words, cwd=self.folder, check=False, text=True, stdout=output, stderr=output and subprocess.STDOUT
-        )
+            self._in_this_python(), cwd=self.folder, check=False, text=True, stdout=output,
+            stderr=output and subprocess.STDOUT,
+        )  # fmt: skip
         if begins:
             _, found, rest = done.stdout.partition(begins)
             print(found + rest if found and not done.returncode else done.stdout, end="")
         return done.returncode
 
-    def _program(self) -> Path:
-        program = Path(sys.executable).with_name("snakemake")
-        if not program.exists():
+    def _in_this_python(self) -> list[str]:
+        """Return the words that start this Python's Snakemake. No module in the folder replaces another (`-P`)."""
+        if importlib.util.find_spec("snakemake") is None:
             raise UserError(
-                f"there is no Snakemake beside {sys.executable}",
+                f"{sys.executable} has no Snakemake",
                 next_step="activate the environment of the clone (. .venv/bin/activate); `make` there sets it up",
             )
-        return program
+        return [sys.executable, "-P", "-m", *self.words]
 
 
 def command(words: Sequence[str], preset: str | None = None) -> SnakemakeCommand:

@@ -45,6 +45,23 @@ def variables(**more: str) -> dict[str, str]:
     return {**os.environ, **ours, **more}
 
 
+def believe(source: Path, trusting: bool = True, probing: bool = False) -> None:
+    """Let a copy of src/throughline take the fake driver for a card.
+
+    This machine may have GPUs there. trusting: ranks do not say that they run on a fake driver, so what comes of real
+    cards can be seen whole. probing: ranks say how their products are rounded, which are nonsense here.
+    """
+    changes = [("launch/machine.py", '"/dev/nvidiactl"', '"/dev/null"')]
+    if trusting:
+        changes.append(("rank/report.py", "double_of_cuda=double_of_cuda()", "double_of_cuda=None"))
+    if not probing:
+        changes.append(("rank/measurement.py", "rounding=rounding.probe(framework)", "rounding=None"))
+    for name, there, instead in changes:
+        text = (source / name).read_text()
+        assert text.count(there) == 1
+        (source / name).write_text(text.replace(there, instead))
+
+
 def wrapper(folder: Path) -> Path:
     """Write a program that is the lane's interpreter on the fake driver. A run's ranks are started with it."""
     given = variables()

@@ -35,23 +35,13 @@ class Dry:
     """A copy of the sources in which this machine may have GPUs, and the interpreter of ranks that see the fake
     driver's.
 
-    trusting: in the copy, ranks do not say that they run on a fake driver. So what comes of real cards can be seen
-    whole. probing: ranks say how their products are rounded, which are nonsense here.
+    trusting, probing: see lane.believe.
     """
 
     def __init__(self, folder: Path, trusting: bool = True, probing: bool = False) -> None:
         self.lab, self.nvml, self.python = Lab(folder), nvml_double.build(folder / "nvml"), lane.wrapper(folder)
         shutil.copytree(ROOT / "resources", folder / "resources")
-        source = folder / "src/throughline"
-        changes = [("launch/machine.py", '"/dev/nvidiactl"', '"/dev/null"')]
-        if trusting:
-            changes.append(("rank/report.py", "double_of_cuda=double_of_cuda()", "double_of_cuda=None"))
-        if not probing:
-            changes.append(("rank/measurement.py", "rounding=rounding.probe(framework)", "rounding=None"))
-        for name, there, instead in changes:
-            text = (source / name).read_text()
-            assert text.count(there) == 1
-            (source / name).write_text(text.replace(there, instead))
+        lane.believe(folder / "src/throughline", trusting, probing)
 
     def variables(self, **more: str) -> dict[str, str]:
         locks = {"THROUGHLINE_LOCKS": str(self.lab.folder)}

@@ -54,14 +54,14 @@ def test_below_the_clone_it_works_in_the_clone_and_elsewhere_there(
 def test_it_becomes_the_command_that_it_prints(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    become: list[tuple[Path, list[str]]] = []
+    become: list[tuple[str, list[str]]] = []
     monkeypatch.chdir(ROOT / "docs")
     monkeypatch.setattr("os.execv", lambda program, words: become.append((program, words)))
     monkeypatch.setattr(sys, "__stdout__", sys.stdout)
     with pytest.raises(SystemExit) as left:
         commands.main(["run", "--cores", "1", TARGET, "--preset", "gpt2-cpu", "-n"])
     words = ["snakemake", "--cores", "1", TARGET, "-n", "--configfile", PRESET]
-    assert become == [(Path(sys.executable).with_name("snakemake"), words)]
+    assert become == [(sys.executable, [sys.executable, "-P", "-m", *words])]
     assert left.value.code == 0 and capsys.readouterr().out == f"cd .. && {' '.join(words)}\n"
     assert Path.cwd() == ROOT
 
