@@ -6,7 +6,7 @@ records: run<k>.json of every framework and topology
 asked: repeats that were asked for per cell
 output: the summary
 spec: specification of one of the runs, as JSON; records that do not fit it are refused
-remarks: text to show under the tables
+remarks: text to show under every table
 equivalence: equivalence.json, if the benchmark has one
 strict: fail on warnings instead of writing them down
 terms: goals, prices and total_samples, as JSON

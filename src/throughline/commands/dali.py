@@ -29,7 +29,7 @@ def main(framework: str, /) -> None:
 def command(framework: str) -> tuple[list[str], Path]:
     """Return the command that installs DALI for a framework, and the environment that it installs into.
 
-    Raise UserError if the framework is unknown, or its environment is not built.
+    An environment for CUDA 12 or older gets DALI for CUDA 12, which has code for older cards. Raise UserError if the framework is unknown, or its environment is not built.
     """
     if framework not in frameworks.NAMES:
         raise UserError(f"there is no framework {framework}", next_step=f"name one of {', '.join(frameworks.NAMES)}")
@@ -41,4 +41,6 @@ def command(framework: str) -> tuple[list[str], Path]:
     target = environment.folder if environment else Path(sys.prefix)
     locked = environment.constraints if environment else ["-c", str(recipe.PINS / "lock" / "main.txt")]
     install = uv.command("pip", "install", "--python", str(target / "bin" / "python"), *locked)
-    return [*install, "-r", str(recipe.PINS / "dali.txt")], target
+    cuda = choose.cuda_of(environment or recipe.read(framework)) or "13"
+    pins = "dali.txt" if int(cuda.partition(".")[0]) >= 13 else "dali.cuda12.txt"
+    return [*install, "-r", str(recipe.PINS / pins)], target

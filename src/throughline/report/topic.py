@@ -67,8 +67,9 @@ class Scope:
 
     @property
     def marks(self) -> list[str]:
-        """The lines below a table that say so."""
-        return [SYNTHETIC] if self.synthetic else []
+        """The lines below every table: the benchmark's remarks, and that the data are synthetic."""
+        remarks = dict.fromkeys(group.summary.remarks for group in self.groups if group.summary.remarks)
+        return [*remarks, *[SYNTHETIC] * self.synthetic]
 
     def predicted(self, group: Group) -> list[PredictedSeries]:
         """The predictions of a group's frameworks. They were never measured."""

@@ -208,7 +208,7 @@ class Benchmark(Runs):
         None,
         description="samples of the whole training that you plan; the report says how long it takes and what it costs",
     )
-    remarks: str | None = Field(None, description="text shown under the tables")
+    remarks: str | None = Field(None, description="text shown under every table")
 
     @classmethod
     def variant(cls, values: Mapping[str, Any]) -> type[Benchmark]:

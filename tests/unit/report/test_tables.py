@@ -49,7 +49,7 @@ def test_what_happened_to_a_cell_stands_in_every_form(folder: Path) -> None:
     """test_golden.py has all bytes of a simpler study."""
     text = (folder / "throughput.md").read_text(encoding="utf-8")
     for line in ("| mxnet-horovod | 4 | 32 | 3671.45 | 24.46 |", "| mxnet-horovod | 2 | 16 | 1845.65 | 12.30 |",
-                 "| 6/7 |", "| torch | 1 | 4 | n/a |", "| torch | 4 | 32 | failed |", "A remark."):  # fmt: skip
+                 "| 6/7 |", "| torch | 1 | 4 | n/a |", "| torch | 4 | 32 | failed |"):  # fmt: skip
         assert line in text
     found = read_csv(folder / "throughput.csv")
     by_cell = {(r["precision"], r["batch_size_per_device"], r["framework"], r["topology"]): r for r in found}
@@ -59,6 +59,13 @@ def test_what_happened_to_a_cell_stands_in_every_form(folder: Path) -> None:
     assert (alone["speedup"], alone["efficiency"]) == ("", ""), "it has no baseline"
     latex = (folder / "throughput.tex").read_text(encoding="utf-8")
     assert latex.count(r"\begin{table}") == latex.count(r"\end{table}") == 3
+
+
+def test_a_remark_stands_once_under_each_table(folder: Path) -> None:
+    for path in folder.glob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        tables = sum(line.startswith("**") for line in text.splitlines())
+        assert text.count("A remark.") == tables > 0, path.name
 
 
 def test_devices_on_a_cpu_are_not_called_gpus(tmp_path: Path) -> None:

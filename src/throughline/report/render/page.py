@@ -265,7 +265,6 @@ def _benchmark(scope: Scope, prefix: str) -> dict[str, Any]:
         "figures": answers.figures(scope.best),
         "goals": goals.over_groups(scope.groups),
         "settings": run_environment.setup(summaries[0], devices) if summaries else [],
-        "remarks": list(dict.fromkeys(summary.remarks for summary in summaries if summary.remarks)),
         "groups": [
             (group, plots(beside, group), [note for topic in TOPICS for note in topic.notes(scope, group)])
             for group in scope.groups

@@ -43,6 +43,8 @@ def _answer(largest: Largest, quantity: str) -> str:
 
 INTRO = (
     "The search doubles the batch until it does not fit, and then halves the interval. Each try is a run of a few "
-    "steps in new processes. These runs say nothing about speed."
+    "steps in new processes. These runs say nothing about speed. The largest batch need not be the best: large batches "
+    "converge slower, and fine-tuning wants small ones (a blog on the cost of training transformers; McCandlish et al. "
+    "2018 measure from which batch on)."
 )
 TOPIC = Topic("largest", "Largest batch", INTRO, order=210, table=table)

@@ -69,12 +69,11 @@ def _where_told(group: Group, heading: str, small: str = "") -> list[Column]:
 
 
 def table(group: Group) -> Table:
-    """Return a group's results as DLPerf prints them, with remarks and warnings. A cell without a figure says why."""
+    """Return a group's results as DLPerf prints them, with warnings. A cell without a figure says why."""
     device = group.summary.device
     kind = "gpu_num" if device and device.kind == "cuda" else "device_num"
     seen = dict.fromkeys(cell.status for cell in group.cells)
-    below = [group.summary.remarks] if group.summary.remarks else []
-    below += [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
+    below = [f"{STATUS_LABELS[status]}: {STATUS_MEANINGS[status]}" for status in seen if status in STATUS_MEANINGS]
     below += [f"{note.where}: {note.text}" for note in [*numerical_equivalence.proofs(group), *notes(group)]]
     columns = [
         Column(heading="framework", read=lambda cell: cell.shown),
