@@ -29,7 +29,8 @@ def main(framework: str, /) -> None:
 def command(framework: str) -> tuple[list[str], Path]:
     """Return the command that installs DALI for a framework, and the environment that it installs into.
 
-    An environment for CUDA 12 or older gets DALI for CUDA 12, which has code for older cards. Raise UserError if the framework is unknown, or its environment is not built.
+    An environment for CUDA 12 or older gets DALI for CUDA 12, which has code for older cards.
+    Raise UserError if the framework is unknown, or its environment is not built.
     """
     if framework not in frameworks.NAMES:
         raise UserError(f"there is no framework {framework}", next_step=f"name one of {', '.join(frameworks.NAMES)}")
