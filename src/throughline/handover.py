@@ -1,6 +1,7 @@
 """What one call of Snakemake hands to its jobs: a JSON document in the environment variable THROUGHLINE_CALL.
 
     hosts          benchmark -> the names in its runs.hosts
+    checkpoints    benchmark -> the folder of its runs.checkpoints
     strict         benchmarks with runs.strict
     programs       name -> folder, Python, variables and limits of a program (study/program_section.py)
     models         SHA-256 -> path of a model's config.json

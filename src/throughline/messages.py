@@ -13,7 +13,7 @@ key. Standard library only: ranks run in a framework's environment.
 
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform
 
@@ -100,7 +100,9 @@ class LaunchPlan(Message):
     this machine; weights: a file with the weights that the ranks start from; workflow: the launcher's interpreter, in
     whose environment agents and decoders run; telemetry: whether agents sample their nodes; earlier_gpus: facts about
     the first node's GPUs in an earlier repeat; updates: a file with what the reference of an equivalence check adds to
-    each weight in the run's steps, None if updates are not compared; program: None for a framework of ours.
+    each weight in the run's steps, None if updates are not compared; program: None for a framework of ours;
+    checkpoints: the folder for checkpoints, None if the run makes none; restart: begin again from the last one there,
+    make a step, and end.
     """
 
     spec: dict[str, Any]
@@ -122,6 +124,8 @@ class LaunchPlan(Message):
     convergence: Training | None
     updates: str | None = None
     program: ProgramPlan | None = None
+    checkpoints: str | None = None
+    restart: bool = False
 
     @property
     def world(self) -> int:
@@ -245,6 +249,33 @@ class StartUp(Message):
     from_cache: bool | None = None
 
 
+class Checkpointed(Message):
+    """What checkpoints cost a rank, in seconds of each (records/run.py's `Checkpoints`).
+
+    digest: the SHA-256 of what this rank holds of the last one; reason: why the figures are missing, None if they are
+    there.
+    """
+
+    bytes: int | None = None
+    file_system: str | None = None
+    equal: bool | None = None
+    save_s: list[float] = field(default_factory=list)
+    async_blocked_s: list[float] = field(default_factory=list)
+    async_written_s: list[float] = field(default_factory=list)
+    async_lost_s: list[float] = field(default_factory=list)
+    load_cold_s: list[float] = field(default_factory=list)
+    load_warm_s: list[float] = field(default_factory=list)
+    digest: str = ""
+    reason: str | None = None
+
+
+class Restarted(Message):
+    """A rank that began again from a checkpoint: when its first step had ended (`time.time()`), and what it loaded."""
+
+    at: float
+    digest: str
+
+
 class Measured(Message):
     """The measurements of a rank.
 
@@ -275,6 +306,7 @@ class Measured(Message):
     rounding: Rounding | None = None
     proof: Proven | None = None
     start_up: StartUp | None = None
+    checkpoints: Checkpointed | None = None
 
 
 class Trained(Message):
@@ -311,7 +343,8 @@ class ProgramRun(Message):
 class RankReport(Message):
     """How a rank ended, and when (at: `time.time()`).
 
-    With status ok, it has `software` and either `measured` or `trained`. With any other status, it has a `reason`.
+    With status ok, it has `software` and one of `measured`, `trained` and `restarted`. With any other status, it has a
+    `reason`.
     double_of_cuda: what a fake CUDA driver in the rank's process says of itself; None if there was none; program: only
     from the runner of a program.
     """
@@ -325,6 +358,13 @@ class RankReport(Message):
     software: Software | None = None
     double_of_cuda: str | None = None
     program: ProgramRun | None = None
+    restarted: Restarted | None = None
+
+    @property
+    def is_killed(self) -> bool:
+        """True if the rank has left a checkpoint and is killed after its report, so that new ranks begin from there."""
+        costs = self.measured and self.measured.checkpoints
+        return bool(costs and not costs.reason)
 
 
 class Beat(Message):

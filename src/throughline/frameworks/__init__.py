@@ -98,6 +98,9 @@ def refuse(spec: RunSpec[Any]) -> None:
     if spec.job and not framework.jobs:
         able = ", ".join(name for name in NAMES if of(name).jobs)
         raise Unsupported(f"{spec.framework} trains steps, and no whole jobs: {able} does")
+    if spec.options.checkpoint and not (framework.checkpoints and workload.trains):
+        able = ", ".join(name for name in NAMES if of(name).checkpoints)
+        raise Unsupported(f"{spec.framework} measures no checkpoints of {model}: {able} measures those of models")
     for feature in needs(spec):
         if feature not in offered:
             # The rank comes before the implementation, because it chooses the backend of a library that has several.

@@ -58,6 +58,7 @@ class Framework:
     * options: a dataclass of the options that only it has; several frameworks may share it
     * starter: its own launcher, which starts the ranks; None if the agent of each node starts them
     * calls: True if it can measure a workload that trains nothing
+    * checkpoints: True if it measures what checkpoints cost (options.checkpoint)
     * jobs: True if it trains whole jobs, with epochs and evaluations
     * on_gpus: takes the environment variables that the user has set, and returns those that ranks on GPUs get in
       addition: what the framework's own users set to be fast. It never changes a setting of the user. The record has
@@ -78,6 +79,7 @@ class Framework:
     starter: Starter | None = None
     calls: bool = False
     jobs: bool = False
+    checkpoints: bool = False
     compiles: bool = False
     not_compiled_with: Mapping[str, str] = field(default_factory=dict)
     needs_compiler: bool = False

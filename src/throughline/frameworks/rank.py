@@ -280,6 +280,13 @@ class Rank(ABC):
         """True if the error means that an allocator refused memory. It is not called for a MemoryError."""
         return memory.is_refusal(str(error))
 
+    def checkpoints(self) -> Any:
+        """Return what saves and loads the whole state as the framework's users do (frameworks/torch/checkpoint.py).
+
+        Only a framework with `checkpoints` has it. It is called after the first step.
+        """
+        raise NotImplementedError
+
     # The next three belong to the feature `convergence`. A check in a framework without it is refused before.
 
     def seed(self, value: int) -> None:

@@ -1,19 +1,20 @@
 """Measure one run: start its agents and ranks, supervise them, and make a record from their reports."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from throughline import files, frameworks, handover, records, temporary, workloads
 from throughline.files import UserError, now
-from throughline.launch import lock, nodes, outcome, program_outcome, start_up
+from throughline.launch import checkpoint_costs, lock, nodes, outcome, program_outcome, start_up
 from throughline.launch.request import Log, RunRequest, lacks_environment
 from throughline.launch.supervision import Agents, Interrupted, Progress, interruptible, supervise
 from throughline.launch.survey import IN_WORDS, THREADS, Survey, final_warnings, host_names, survey_nodes
@@ -24,6 +25,7 @@ from throughline.observe.telemetry_record import Observation
 from throughline.processes import Parent
 from throughline.rank.data import Manifest
 from throughline.spec import RunSpec
+from throughline.study.config import block_name
 from throughline.study.runs import unpacked
 
 AS_IT_IS = frozenset({"spec", "framework", "packages", "kernel", "driver", "mpi"})
@@ -80,8 +82,11 @@ def run(request: RunRequest) -> dict[str, Any]:
     Raise UserError if the run cannot start or does not end by itself. Then the log says why, and there is no record.
     """
     with _turn(request) as turn:
-        ended = _attempt(request, turn)
-        record = _record(request, ended)
+        with _checkpoint_folder(request) as folder:
+            request.checkpoints = folder
+            ended = _attempt(request, turn)
+            restarted = _restarted(request, turn, ended)
+        record = _record(request, ended, restarted)
         _write(request, record, ended)
         for warning in record["warnings"]:
             turn.log.write(f"warning: {warning}")
@@ -94,6 +99,23 @@ def run(request: RunRequest) -> dict[str, Any]:
             turn.log.write(f"next: {files.snakemake(request.spec.summary)} makes the medians of all its repeats")
         turn.progress.say(came_to)
         return record
+
+
+def _restarted(request: RunRequest, turn: Turn, ended: FinishedRun) -> checkpoint_costs.Restart | None:
+    """Start new ranks after the killed ones, which make a step from the last checkpoint; None if no rank was killed.
+
+    If that fails, the run counts, and the log and a warning say why there is no restart.
+    """
+    if not all(report.is_killed for report in ended.reports.values()):
+        return None
+    turn.log.write("all ranks were killed on purpose; new ones begin again from the last checkpoint")
+    began = time.time()
+    try:
+        again = _attempt(replace(request, restart=True, telemetry=False), turn)
+    except UserError as error:
+        ended.survey.warnings.append(f"no restart was measured: {error.what}")
+        return None
+    return checkpoint_costs.Restart(began, again.reports)
 
 
 def train(request: RunRequest) -> FinishedRun:
@@ -195,6 +217,8 @@ def _plan(request: RunRequest, survey: Survey) -> LaunchPlan:
         convergence=request.convergence,
         updates=str(request.updates.resolve()) if request.updates else None,
         program=_program(request, survey),
+        checkpoints=str(request.checkpoints) if request.checkpoints else None,
+        restart=request.restart,
     )
 
 
@@ -223,6 +247,27 @@ def _work_folder(request: RunRequest, distributed: bool) -> Iterator[Path]:
     beside = request.record.parent.resolve()
     with tempfile.TemporaryDirectory(prefix=start, dir=beside, ignore_cleanup_errors=True) as name:
         yield Path(name)
+
+
+@contextlib.contextmanager
+def _checkpoint_folder(request: RunRequest) -> Iterator[Path | None]:
+    """Yield the folder for the checkpoints of a run, in `runs.checkpoints` or beside the record; None if it makes none.
+
+    What a killed run has left there is removed first.
+    """
+    if not request.spec.options.checkpoint:
+        yield None
+        return
+    chosen = handover.get("checkpoints", {}).get(block_name(request.spec.benchmark))
+    parent = Path(chosen or request.record.parent).resolve()
+    parent.mkdir(parents=True, exist_ok=True)
+    folder = parent / f".{hashlib.sha256(str(request.record.resolve()).encode()).hexdigest()[:12]}.checkpoints"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _checked_data(request: RunRequest) -> Manifest | None:
@@ -278,7 +323,7 @@ def _environment(
     return {**facts, "reasons": environment.reasons(facts, survey.device.kind, cards)}
 
 
-def _record(request: RunRequest, ended: FinishedRun) -> dict[str, Any]:
+def _record(request: RunRequest, ended: FinishedRun, restarted: checkpoint_costs.Restart | None) -> dict[str, Any]:
     """Return the validated record of a measured run."""
     plan, reports = ended.plan, ended.reports
     settles = plan.kind != "cpu" and not request.part_of
@@ -308,6 +353,8 @@ def _record(request: RunRequest, ended: FinishedRun) -> dict[str, Any]:
         record["program"] = program_outcome.part(reports)
     if seconds := start_up.of(reports, ended.began):
         record["start_up"] = seconds
+    if costs := checkpoint_costs.of(reports, restarted):
+        record["checkpoints"] = costs
     record |= telemetry_record.parts(request.spec, plan, reports, ended.observations, record)
     records.RunRecord.model_validate(record)
     return record

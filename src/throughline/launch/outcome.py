@@ -68,7 +68,7 @@ def failure(
         first = min(failed, key=lambda report: report.at)
         return first.rank, str(first.reason)
     for rank in [*silent, *ranks]:  # a starter ends the others with SIGTERM
-        if ended.get(rank) or rank not in reports:
+        if rank not in reports or (ended.get(rank) and not reports[rank].is_killed):
             return rank, _ending(ended.get(rank))
     return None
 

@@ -25,7 +25,8 @@ class RunRequest:
     telemetry: off to measure what telemetry costs; strict: refuse the run if there is any warning before it;
     convergence: the training of a convergence check, without a measurement or a record; part_of: the file that
     Snakemake makes from this run and other runs; visible: the indices of the devices that it sees of its machine, None
-    for all; side_by_side: other runs may take place at the same time, on other hosts behind ssh.
+    for all; side_by_side: other runs may take place at the same time, on other hosts behind ssh;
+    checkpoints: the folder for checkpoints of options.checkpoint; restart: begin again from the last one there.
     """
 
     spec: RunSpec
@@ -44,6 +45,8 @@ class RunRequest:
     part_of: str | None = None
     visible: Sequence[int] | None = None
     side_by_side: bool = False
+    checkpoints: Path | None = None
+    restart: bool = False
 
     @property
     def target(self) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from throughline.messages import Measured, Memory, Network, Proven, StartUp, Window
-from throughline.rank import report, rounding
+from throughline.rank import checkpoint_costs, report, rounding
 from throughline.rank.run import STAGES, Run
 from throughline.spec.job import figures
 
@@ -165,6 +165,7 @@ class Measurement:
             work_reasons={"matmul_flops_per_s": reason} if reason else {},
             proof=self._proven(done.skipped_at),
             start_up=start_up,
+            checkpoints=checkpoint_costs.measure(run, done.window.seconds / timed),
         )
 
     def _proven(self, skipped_at: list[int]) -> Proven | None:

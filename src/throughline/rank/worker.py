@@ -19,7 +19,7 @@ from pathlib import Path
 from throughline import messages
 from throughline.messages import LaunchPlan, RankReport, Software
 from throughline.processes import die_with_parent
-from throughline.rank import convergence, ranks, report
+from throughline.rank import checkpoint_costs, convergence, ranks, report
 from throughline.rank.heartbeat import Heart
 from throughline.rank.measurement import Measurement
 from throughline.rank.run import Run
@@ -45,7 +45,8 @@ def main() -> int:
         gc.freeze()
         gc.enable()
         trained = convergence.train(run, plan.convergence) if plan.convergence else None
-        measured = None if plan.convergence else Measurement(run).measure()
+        restarted = checkpoint_costs.restart(run) if plan.restart else None
+        measured = None if plan.convergence or plan.restart else Measurement(run).measure()
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
         software = Software(
             platform.python_version(),
@@ -54,13 +55,16 @@ def main() -> int:
             run.settings(),
             report.bound(),
         )
-        end = RankReport(rank, time.time(), "ok", None, measured, trained, software)
+        end = RankReport(rank, time.time(), "ok", None, measured, trained, software, restarted=restarted)
     except BaseException as error:
         end = report.of_error(rank, error, run.framework if run else None)
         if end.status == "failed":
             traceback.print_exc()
     report.write(end, work)
     if end.status == "ok" and run is not None:
+        if end.is_killed:
+            run.framework.barrier()  # all reports are written
+            os.kill(os.getpid(), signal.SIGKILL)
         run.close()
     # Skip the interpreter's shutdown, because a rank that stops early must not wait for the other ranks.
     sys.stdout.flush()

@@ -44,6 +44,7 @@ from throughline.records.reading import (
 )
 from throughline.records.result import Result, ends
 from throughline.records.run import (
+    Checkpoints,
     DeviceTelemetry,
     Memory,
     Network,
@@ -59,8 +60,8 @@ from throughline.records.run import (
 from throughline.records.summary import CellRecord, Cost, Goal, LeftOut, RankFigures, Summary, Use
 
 __all__ = [
-    "SCHEMA", "CellRecord", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device", "DeviceTelemetry",
-    "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun",
+    "SCHEMA", "CellRecord", "Checkpoints", "Compared", "ConvergenceVerdict", "Cost", "Curve", "Data", "Device",
+    "DeviceTelemetry", "Equivalence", "EquivalenceVerdict", "Figure", "Goal", "Imported", "ImportedRun",
     "Largest", "LeftOut", "Look", "MaxBatch", "MeasuredPoint", "Memory", "Message", "Network",
     "NodeHardware", "NodeTelemetry", "NotPredicted", "PredictedCell", "PredictedSeries", "Predictions", "Rank",
     "RankFigures", "Result", "RunRecord", "Series", "StartUp", "Summary", "Use", "Utilization", "Work", "ends",

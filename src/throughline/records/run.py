@@ -251,6 +251,32 @@ class StartUp(Entry):
     reasons: dict[str, str]
 
 
+class Checkpoints(Entry):
+    """What checkpoints cost, in seconds of each that was made; `reason` says why there are no figures.
+
+    bytes: of one checkpoint, of all ranks; file_system: its type, of rank 0's node. equal: all ranks loaded what they
+    had saved. save_s: until it is on the disk, and the steps wait. In the background of steps: async_blocked_s, for
+    which the steps wait; async_written_s, until it is on the disk; async_lost_s, how much longer the steps until then
+    take than as many without it. load_cold_s: after the files were dropped from the page cache, empty where that does
+    not work; load_warm_s. restart_s: from the launch of new ranks, after all ranks were killed, to the end of their
+    first step from the last checkpoint, which is loaded (cold where possible); restart_equal: they loaded what was
+    saved.
+    """
+
+    bytes: Count | None
+    file_system: str | None
+    equal: bool | None
+    save_s: list[Positive]
+    async_blocked_s: list[Positive]
+    async_written_s: list[Positive]
+    async_lost_s: list[float]
+    load_cold_s: list[Positive]
+    load_warm_s: list[Positive]
+    restart_s: Positive | None
+    restart_equal: bool | None
+    reason: str | None
+
+
 class ProgramRun(Entry):
     """What a run of a program was: the command that started it, and the times that it stated."""
 
@@ -296,6 +322,7 @@ class RunRecord(TrainingFile):
     hardware: list[NodeHardware] | None = Field(None, exclude_if=lambda value: value is None)
     program: ProgramRun | None = Field(None, exclude_if=lambda value: value is None)
     start_up: StartUp | None = Field(None, exclude_if=lambda value: value is None)
+    checkpoints: Checkpoints | None = Field(None, exclude_if=lambda value: value is None)
 
     @model_validator(mode="after")
     def _status_and_number_agree(self) -> Self:

@@ -18,7 +18,7 @@ from throughline.records.entry import (
     Whole,
     WorkloadFile,
 )
-from throughline.records.run import Memory, Network, Series, StartUp, Utilization, Work
+from throughline.records.run import Checkpoints, Memory, Network, Series, StartUp, Utilization, Work
 from throughline.spec import EpochsJob, Optimizer, Precision, Scaling, Steps
 from throughline.study.benchmark import Options
 from throughline.study.section import Share
@@ -112,7 +112,8 @@ class CellRecord(Entry):
     of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
     the repeats behind the figures. These three are None without such a repeat, as are utilization, memory, use and
     work. starts, steps_timed, start_up: of each repeat in `values` the start, the timed steps, and the seconds to its
-    first step. ranks: what each of several ranks did by itself. These two are None if the runs do not tell.
+    first step; checkpoints: what checkpoints cost in each. ranks: what each of several ranks did by itself. These three
+    are None if the runs do not tell.
     """
 
     values: list[Positive | None]
@@ -158,6 +159,7 @@ class CellRecord(Entry):
     starts: list[str | None]
     ranks: list[RankFigures] | None = Field(None, exclude_if=lambda value: value is None)
     start_up: list[StartUp | None] | None = Field(None, exclude_if=lambda value: value is None)
+    checkpoints: list[Checkpoints | None] | None = Field(None, exclude_if=lambda value: value is None)
 
 
 class Summary(WorkloadFile):
@@ -168,6 +170,7 @@ class Summary(WorkloadFile):
     `reasons` says what it is. `global_batch` is the global batch of all cells if the block states it. Then the
     accumulation of each cell follows from it, and `options` states none. `baselines` has each framework's topology that
     its speedups are relative to. `margin` is the share by which configurations may differ that count as equal.
+    `mtbf_hours` is the mean time between failures of one device that the configuration states.
     """
 
     batch: BatchSize
@@ -190,6 +193,7 @@ class Summary(WorkloadFile):
     reasons: dict[str, str]
     baselines: dict[str, str]
     margin: Share
+    mtbf_hours: Positive | None = Field(None, exclude_if=lambda value: value is None)
     frameworks: dict[str, dict[str, CellRecord]]
 
     def cells(self) -> Iterator[tuple[str, str, CellRecord]]:

@@ -89,6 +89,11 @@ class Options(Part):
     gradient_sync: bool = key(
         "false: every rank keeps its own gradients, to show how much time their exchange takes", default=True
     )
+    checkpoint: bool = key(
+        "after the window, measure what checkpoints cost: saving, saving beside the steps, loading, and a restart of "
+        "killed ranks; `runs.checkpoints` says where they are written",
+        default=False,
+    )
     reduce_dtype: Literal["fp32", "bf16"] = key(
         "the type in which the replicas exchange gradients. bf16 sends half the bytes and rounds every gradient to "
         "8 bits before the sum; weights and updates stay in fp32",

@@ -87,6 +87,17 @@ class Runs(Section):
         description="where topologies of several nodes run. null: on the nodes of a Slurm job. A list of names: on "
         "these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
     )
+    checkpoints: FilePath | None = Field(
+        None,
+        description="the folder in which runs of the extra `checkpoint` write, which all nodes see. Give each file "
+        "system a block of its own to compare them: finished runs stay valid when it changes. null: beside the record",
+    )
+    mtbf_hours: Annotated[float, Field(gt=0)] | None = Field(
+        None,
+        description="hours between two failures of one device, on average; n devices fail n times as often. With the "
+        "extra `checkpoint`, the table `goodput` says how much of an hour trains, and how often to save. Finished runs "
+        "stay valid when it changes",
+    )
     nodes_at_most: PositiveInt = Field(
         8,
         description="the most nodes of a Slurm partition that `topologies: auto` takes. Without a limit it would take "
@@ -188,12 +199,13 @@ class Benchmark(Runs):
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
-    extras: list[Literal["aa", "synthetic", "no_gradient_sync", "max_batch", "max_classes"]] = Field(
+    extras: list[Literal["aa", "synthetic", "no_gradient_sync", "checkpoint", "max_batch", "max_classes"]] = Field(
         default_factory=list,
         description="more runs, derived from these. Each of the first three measures everything once more: `aa` (the "
         "same runs, which shows the noise), `synthetic` (synthetic batches), `no_gradient_sync` (ranks keep their "
-        "gradients; with `synthetic` it splits a step into compute, communication and input). `max_batch` searches "
-        "for the largest batch that fits, `max_classes` for the largest number of classes of a classifier",
+        "gradients; with `synthetic` it splits a step into compute, communication and input). `checkpoint` measures "
+        "what saving and loading cost, and a restart of killed ranks (`torch` alone). `max_batch` searches for the "
+        "largest batch that fits, `max_classes` for the largest number of classes of a classifier",
     )
     job: EpochsJob | None = Field(
         None,

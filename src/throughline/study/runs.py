@@ -17,6 +17,7 @@ from throughline.spec import RunSpec, Steps, Topology, canonical
 from throughline.spec.part import is_stated
 from throughline.study.benchmark import Benchmark, Options
 from throughline.study.config import Config, block_name
+from throughline.study.section import without_folders
 
 PROTOCOL = 3
 """A developer raises this number when the way of measuring changes. Every run is then made again.
@@ -29,6 +30,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "aa": {},
     "synthetic": {"data": "synthetic"},
     "no_gradient_sync": {"gradient_sync": False},
+    "checkpoint": {"checkpoint": True},
 }
 """Map each extra that adds runs to the options that these runs change. `aa` changes nothing."""
 
@@ -202,6 +204,7 @@ def packed(config: Config) -> str:
     for part in (value["runs"], *value["benchmarks"].values()):
         if isinstance(part["hosts"], list):
             part["hosts"] = f"{len(part['hosts'])} hosts"
+        part["checkpoints"] = without_folders(part["checkpoints"])
     return base64.b64encode(zlib.compress(canonical(value).encode())).decode()
 
 

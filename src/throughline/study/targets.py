@@ -112,7 +112,7 @@ class Targets:
 
     def extras(self, benchmark: str) -> list[str]:
         """Return the summaries of a benchmark's derived runs, which show where the time goes and how large noise is."""
-        names = [f"{benchmark}__{extra}" for extra in ("no_gradient_sync", "synthetic", "aa")]
+        names = [f"{benchmark}__{extra}" for extra in ("no_gradient_sync", "synthetic", "checkpoint", "aa")]
         return [summary for name in names for summary in self.by_benchmark.get(name, ())]
 
     def compared(self, benchmark: str) -> list[str]:
@@ -221,6 +221,8 @@ class Targets:
         }
         if block.margin != MARGIN:  # only then: a parameter that changes makes finished summaries again
             terms["margin"] = block.margin
+        if block.mtbf_hours is not None:
+            terms["mtbf_hours"] = block.mtbf_hours
         return terms
 
     def made(self) -> dict[str, Any]:

@@ -166,6 +166,7 @@ def hand_over(config: Config, inside: Inside) -> None:
     blocks = config.benchmarks.items()
     handover.add(
         hosts={name: block.hosts for name, block in blocks if isinstance(block.hosts, list)},
+        checkpoints={name: block.checkpoints for name, block in blocks if block.checkpoints},
         strict=[name for name, block in blocks if block.strict],
         programs={name: section.places() for name, section in config.programs.items()},
         models=config.model_files(),

@@ -26,6 +26,7 @@ ORDER = [
         "sources",
         "versions",
         "memory",
+        "page_cache",
         "numbers",
         "messages",
         "temporary",

@@ -16,5 +16,6 @@ FRAMEWORK = Framework(
     features=frozenset(FEATURES),
     gpus_only=frozenset({"fp8", "rowwise", "cuda_graph"}),
     calls=True,
+    checkpoints=True,
     needs_compiler=True,
 )

@@ -18,6 +18,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from throughline import workloads
 from throughline.frameworks.rank import refuse_if
 from throughline.frameworks.torch import recorded, sharding
+from throughline.frameworks.torch.checkpoint import Checkpoints
 from throughline.frameworks.torch.parallel import average_experts, norms_of_whole, refuse_experts
 from throughline.frameworks.torch.rank import HALF, TorchRank
 from throughline.frameworks.torch.recorded import Batch
@@ -182,6 +183,9 @@ class TorchDDP(TorchRank):
                 message.wait()
 
         return sizes, in_torch_timed.together(call, min_seconds, self.at)
+
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self)
 
     def update_settings(self) -> dict[str, Any]:
         half = {} if self.options.reduce_dtype == "fp32" else {"reduce_dtype": self.options.reduce_dtype}

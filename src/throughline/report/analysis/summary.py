@@ -45,6 +45,7 @@ class Terms(Section):
     prices: dict[str, Price] = Field(default_factory=dict)
     total_samples: int | None = None
     margin: Share = ratios.MARGIN
+    mtbf_hours: float | None = None
 
 
 def read_terms(text: str) -> Terms:
@@ -101,6 +102,7 @@ def summarize(
         goals=(goals.judge(cells, terms.goals, kind, baselines) or None) if terms.goals else None,
         baselines=baselines,
         margin=terms.margin,
+        mtbf_hours=terms.mtbf_hours,
         frameworks=cells,
     )
 
@@ -308,6 +310,7 @@ def _cell(
         steps_timed=[run.steps_timed if run else None for run in timed],
         ranks=hardware_totals.of_ranks(runs, n),
         start_up=[run.start_up if run else None for run in timed] if any(r and r.start_up for r in timed) else None,
+        checkpoints=[r.checkpoints if r else None for r in timed] if any(r and r.checkpoints for r in timed) else None,
         ran_in=ran_in if ok else None,
         started=min((run.started for run in ok), default=None),
         ended=max((run.ended for run in ok), default=None),
