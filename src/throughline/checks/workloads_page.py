@@ -12,7 +12,6 @@ from typing import Any
 
 from throughline import frameworks, workloads
 from throughline.files import write_text
-from throughline.frameworks.reference import table
 from throughline.numbers import scaled
 from throughline.spec import RunSpec
 from throughline.study.benchmark import Benchmark
@@ -22,18 +21,18 @@ from throughline.study.runs import expand
 from throughline.workloads import Workload
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "workloads.md"
-COUNTED = {"flops": "how FLOPs count", "bandwidth": "how bandwidth counts", "bytes": "bytes"}
+COUNTED = {"flops": "How FLOPs count", "bandwidth": "How bandwidth counts", "bytes": "Bytes"}
 """Map the conventions of a workload that the page has to their names. A record has all of them (`work.convention`)."""
 LATENCY = "latency"
 """The figure that every workload has that trains."""
 
 HEADER = """# Workloads
 
-What can be trained, with which keys. [frameworks.md](frameworks.md) says which framework has which
-feature of a workload, [hugging-face.md](../how-to/hugging-face.md) how any `config.json` is trained, and
-[add-a-workload.md](../contributing/add-a-workload.md) how to add your own. The row *not in ...* says why a library
-has no such model. Every workload that trains has a latency too ([method.md](../explanation/method.md)). This page
-is generated (`python -m throughline.checks.workloads_page`).
+What can be trained, with which keys of a benchmark. [frameworks](frameworks.md) says which
+framework has which feature of a workload, [hugging-face](../how-to/hugging-face.md) how any
+`config.json` is trained, and [add-a-workload](../contributing/add-a-workload.md) how to add your
+own. Behind a model stand the FLOPs of a sample with the default keys. `options.data: synthetic`
+needs no data. This page is generated (`python -m throughline.checks.workloads_page`).
 """
 
 
@@ -52,19 +51,16 @@ def _section(folder: str) -> str:
     figures = [f"{figure.name} ({figure.unit}): {figure.description}" for figure in own]
     convention = workload.convention(specs[0])
     facts = {
-        "models, with the FLOPs of a sample": _work(workload, specs),
-        "frameworks": ", ".join(f"`{name}`" for name in frameworks.NAMES if _trains(name, workload)),
-        **{f"not in {library}": reason for library, reason in workload.no_form.items()},
-        "throughput": ", ".join([f"`{workload.unit}/s`", *units]),
-        "data": _data(workload, parameters),
-        **({"figures of its own": "; ".join(figures)} if figures else {}),
-        **({"figures of held-out data": ", ".join(map("`{}`".format, workload.held_out))} if workload.held_out else {}),
-        **({"loss": _learns(workload)} if workload.trains else {}),
+        "Models": _work(workload, specs),
+        "Frameworks": ", ".join(f"`{name}`" for name in frameworks.NAMES if _trains(name, workload)),
+        "Throughput": ", ".join([f"`{workload.unit}/s`", *units]),
+        **({"Data": f"`data/<name>/{workload.folder(parameters)}/`"} if workload.data else {}),
+        **({"Figures of its own": "; ".join(figures)} if figures else {}),
+        **({"Figures of held-out data": ", ".join(map("`{}`".format, workload.held_out))} if workload.held_out else {}),
         **{words: convention[name] for name, words in COUNTED.items() if name in convention},
     }
-    rows = [[name, text] for name, text in facts.items()]
-    keys = of_workload(Benchmark.of(folder))
-    return f"\n## {folder}\n\n{_docstring(folder)}\n\n{table(['', 'what'], rows)}\n{keys}"
+    lines = "".join(f"* {name}: {text}\n" for name, text in facts.items())
+    return f"\n## {folder}\n\n{_docstring(folder)}\n\n{lines}\nKeys:\n\n{of_workload(Benchmark.of(folder))}"
 
 
 def _trains(framework: str, workload: Workload[Any]) -> bool:
@@ -90,19 +86,6 @@ def _default(model: str) -> RunSpec[Any]:
 def _flops(workload: Workload[Any], spec: RunSpec[Any], facts: dict[str, Any]) -> str:
     flops = workload.flops_per_sample(spec, facts, {})
     return flops if isinstance(flops, str) else scaled(flops)
-
-
-def _data(workload: Workload[Any], parameters: Any) -> str:
-    if workload.data is None:
-        return "only synthetic batches"
-    folder = f"data/<name>/{workload.folder(parameters)}/"
-    return f"`{workload.data}`, from `{folder}`; or synthetic batches (`options.data: synthetic`)"
-
-
-def _learns(workload: Workload[Any]) -> str:
-    if workload.learns_from is None:
-        return "losses are not judged"
-    return f"a run of {workload.learns_from} timed steps or more on real data is invalid if its loss does not fall"
 
 
 def _docstring(folder: str) -> str:

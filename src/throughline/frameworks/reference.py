@@ -5,6 +5,7 @@ A test fails if one of them is out of date.
 """
 
 import ast
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -19,9 +20,11 @@ README = ROOT.parents[1] / "README.md"
 
 
 def tables() -> dict[Path, dict[str, str]]:
-    """Map each page to its places, and each place to the table that belongs there."""
-    page = {"overview": _overview(), "features": _features(), "reasons": _reasons(), "facts": _facts()}
-    return {PAGE: page, README: {"supported": _supported()}}
+    """Map each page to its places, and each place to the text that belongs there."""
+    return {
+        PAGE: {"overview": _overview(), "features": _features(), "reasons": _reasons()},
+        README: {"supported": _supported()},
+    }
 
 
 def filled(page: Path, places: dict[str, str]) -> str:
@@ -36,25 +39,21 @@ def filled(page: Path, places: dict[str, str]) -> str:
 
 
 def _supported() -> str:
-    """Return the table of which framework trains which workload."""
-    rows = []
-    for folder in workloads.FOLDERS:
-        models = [model for model, home in workloads.models().items() if home == folder]
-        cells = ("yes" if frameworks.features(name, models[0]) else "" for name in frameworks.NAMES)
-        rows.append([f"[{folder}](docs/reference/workloads.md#{folder})", f"`{models[0]}` ({len(models)})", *cells])
-    return table(["workload", "models", *frameworks.NAMES], rows)
+    """Return the frameworks, and the workloads with their numbers of models."""
+    homes = list(workloads.models().values())
+    models = (f"[{name}](docs/reference/workloads.md#{name}) ({homes.count(name)})" for name in workloads.FOLDERS)
+    lines = (f"* Frameworks: {', '.join(map('`{}`'.format, frameworks.NAMES))}", f"* Workloads: {', '.join(models)}")
+    return "".join(f"{textwrap.fill(line, 98, subsequent_indent='  ', break_on_hyphens=False)}\n" for line in lines)
 
 
 def _overview() -> str:
-    """Return a row for each framework: version, environment, sources of its models."""
+    """Return a row for each framework: version, environment, and what starts its ranks."""
     rows = []
     for name in frameworks.NAMES:
-        environment = recipe.read(name)
-        library = frameworks.of(name).library
+        environment, starter = recipe.read(name), frameworks.of(name).starter
         pins = f"`envs/{environment.framework}.txt`" if environment.python else "the workflow's, `envs/torch.txt`"
-        sources = "; ".join(found for folder in ("bert", "gpt2", "resnet") if (found := source(folder, library)))
-        rows.append([f"`{name}`", _pins(name), pins, sources])
-    return table(["framework", "version", "environment", "source of its models"], rows)
+        rows.append([f"`{name}`", _pins(name), pins, starter.name if starter else "agents"])
+    return table(["framework", "version", "environment", "ranks are started by"], rows)
 
 
 def source(folder: str, library: str) -> str:
@@ -65,16 +64,21 @@ def source(folder: str, library: str) -> str:
 
 
 def _features() -> str:
-    """Return a row for each feature: with which workloads it is there, and in which frameworks."""
+    """Return a line for each feature: with which workloads it is there, and in which frameworks."""
     offered = {name: _by_workload(name) for name in frameworks.NAMES}
-    rows = []
+    lines = []
     for key, words in FEATURES.items():
         folders = {folder for of_one in offered.values() for folder, has in of_one.items() if key in has}
         if folders:
             there = "all" if len(folders) == len(workloads.FOLDERS) else ", ".join(sorted(folders))
-            cells = (_cell(key, frameworks.of(name), of_one, folders) for name, of_one in offered.items())
-            rows.append([words, there, *cells])
-    return table(["feature", "workloads", *offered], rows)
+            cells = {name: _cell(key, frameworks.of(name), of_one, folders) for name, of_one in offered.items()}
+            having = (
+                "all"
+                if set(cells.values()) == {""}
+                else ", ".join(f"`{name}`{cell}" for name, cell in cells.items() if cell is not None)
+            )
+            lines.append(f"* **{words}** ({there}): {having}\n")
+    return "".join(lines)
 
 
 def _by_workload(name: str) -> dict[str, frozenset[str]]:
@@ -83,17 +87,17 @@ def _by_workload(name: str) -> dict[str, frozenset[str]]:
     return {folder: has for folder in workloads.FOLDERS if (has := frameworks.features(name, first[folder]))}
 
 
-def _cell(key: str, framework: Framework, offered: dict[str, frozenset[str]], folders: set[str]) -> str:
-    """Return whether a framework has a feature with those of its workloads that any framework has it with.
+def _cell(key: str, framework: Framework, offered: dict[str, frozenset[str]], folders: set[str]) -> str | None:
+    """Return with which of its workloads a framework has a feature that any framework has with these, and where.
 
-    `no`, `yes` (or `on GPUs`), or the names of the workloads if it is some of them.
+    "" means all of them, None that it does not have the feature.
     """
     asked = [folder for folder in offered if folder in folders]
     there = [folder for folder in asked if key in offered[folder]]
-    where = " on GPUs" if key in framework.gpus_only else ""
-    if there == asked:
-        return where.strip() or "yes" if asked else "no"
-    return f"{', '.join(there)}{where}" if there else "no"
+    if not there:
+        return None
+    words = [*(there if there != asked else []), *(["on GPUs"] if key in framework.gpus_only else [])]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _reasons() -> str:
@@ -101,22 +105,6 @@ def _reasons() -> str:
     given = {name: frameworks.of(name).reasons for name in frameworks.NAMES}
     rows = [[f"`{name}`", FEATURES[key], reason] for name, reasons in given.items() for key, reason in reasons.items()]
     return table(["framework", "feature", "reason"], rows)
-
-
-def _facts() -> str:
-    """Return for each framework its folder, its library, what starts its ranks, and their environment."""
-    names = frameworks.NAMES
-    environments = [
-        f"its own, Python {python}" if (python := recipe.read(name).python) else "the workflow's" for name in names
-    ]
-    starters = [starter.name if (starter := frameworks.of(name).starter) else "agents" for name in names]
-    rows = [
-        ["folder", *(f"`{name.replace('-', '_')}/`" for name in names)],
-        ["library", *(frameworks.of(name).library for name in names)],
-        ["ranks are started by", *starters],
-        ["environment", *environments],
-    ]
-    return table(["", *names], rows)
 
 
 def _pins(name: str) -> str:

@@ -33,8 +33,7 @@ class Schedule(Part):
     )
     last: float = key("what the rate falls to, as a share of learning_rate", default=0.0, least=0, most=1)
     decay_from: Literal["warmup_end", "start"] = key(
-        "the step from which the fall is counted: the end of the warm-up, or the first step (`start`), as "
-        "in BERT's own code and NVIDIA's. With `start` the rate drops at the end of the warm-up",
+        "the fall is counted from the end of the warm-up, or from the first step (`start`), as in BERT's own code",
         default="warmup_end",
     )
 

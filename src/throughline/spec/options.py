@@ -17,17 +17,14 @@ class Steps(Part):
     warmup: int = key("optimizer steps before the clock starts", default=20, least=0)
     timed: int = key("optimizer steps inside the timed window", default=100, least=1)
     max_total_seconds: float | None = key(
-        "the longest that warm-up and timed steps together take, in seconds, without the first step, "
-        "in which some libraries compile. A slow device or a large model gets fewer of both, but at least 2 and 3; "
-        "the record says so. null: every run takes all steps",
+        "the most seconds of warm-up and timed steps, without the first step. A slow device gets fewer of both, at "
+        "least 2 and 3, with a warning",
         default=None,
         above=0,
     )
     min_window_seconds: float | None = key(
-        "the shortest timed window, in seconds: it gets more steps than `timed` until it is expected to last so "
-        "long. null: 30 on a GPU if `timed` and `max_total_seconds` have their defaults, because clocks and power "
-        "take so long to settle, and otherwise 0. 0: exactly `timed` steps. With `max_total_seconds`, the cap "
-        "decides. The record says what was applied",
+        "the shortest timed window, in seconds: more steps than `timed` fill it. null: 30 on a GPU if `timed` and "
+        "`max_total_seconds` have their defaults, because clocks and power take so long to settle; otherwise 0",
         default=None,
         least=0,
     )
@@ -59,31 +56,28 @@ class Options(Part):
         "micro-batches per optimizer step, the same on every topology; see also `global_batch`", default=1, least=1
     )
     compile: bool | Literal["auto"] = key(
-        "compile the model: torch.compile in PyTorch, XLA in TensorFlow, to_static in Paddle. JAX always "
-        "compiles, so its cells with `true` are n/a. auto: on GPUs, if framework and model can, and if the run is not "
-        "over before a compilation pays; records and titles of tables say what was done",
+        "torch.compile, XLA in TensorFlow, to_static in Paddle. JAX always compiles, so its cells with `true` are "
+        "n/a. auto: on GPUs where it can and pays",
         default=False,
     )
     cuda_graph: Literal["none", "step"] = key(
-        "step: replay the whole optimizer step on the GPU as one CUDA graph, with the exchange of gradients, clipping, "
-        "loss scaler and update. It helps if kernels take longer to launch than to compute. A step that cannot be "
-        "recorded ends as `unsupported`",
+        "step: replay the whole optimizer step as one CUDA graph, which helps if kernels take longer to launch than "
+        "to compute",
         default="none",
     )
     activation_checkpointing: bool | Literal["selective"] = key(
-        "recompute activations in the backward pass to save memory. selective: products with weights and attention "
-        "are kept, and all else is recomputed",
+        "recompute activations in the backward pass to save memory. selective: all but products with weights and "
+        "attention",
         default=False,
     )
     remove_padding: bool | Literal["auto"] = key(
-        "compute only the real tokens, without padding. auto: on GPUs, if the framework and the model can, and "
-        "`cuda_graph` is none; records have the value that it took and the reason",
+        "compute only the real tokens. auto: on GPUs, if framework and model can and `cuda_graph` is none",
         default=False,
     )
     data: Literal["real", "synthetic"] = key("the data that the model reads, or synthetic batches", default="real")
     image_decoder: Literal["pillow", "dali"] = key(
-        "what decodes the files of pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the "
-        "rank itself, on its GPU or on the CPU. If the framework's environment lacks DALI, a run ends as `unsupported`",
+        "what decodes pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the rank (`throughline "
+        "dali` installs it)",
         default="pillow",
     )
     gradient_sync: bool = key(
@@ -95,8 +89,8 @@ class Options(Part):
         default=False,
     )
     reduce_dtype: Literal["fp32", "bf16"] = key(
-        "the type in which the replicas exchange gradients. bf16 sends half the bytes and rounds every gradient to "
-        "8 bits before the sum; weights and updates stay in fp32",
+        "the type in which replicas exchange gradients. bf16 sends half the bytes and rounds each gradient before "
+        "the sum",
         default="fp32",
     )
     bucket_mb: int = key("MiB of gradients per all-reduce", default=25, least=1)
@@ -105,24 +99,21 @@ class Options(Part):
         "MiB of memory for each worker on a CPU; a run that needs more ends as out of memory", default=None, least=1
     )
     sharding: Literal["none", "zero1", "shard_grad_op", "full_shard"] = key(
-        "what the replicas split instead of each keeping a copy: the optimizer's states (`zero1`); or states, "
-        "gradients and weights, gathered once a step (`shard_grad_op`) or for each layer in each pass (`full_shard`)",
+        "what replicas split: the optimizer's states (`zero1`); states, gradients and weights, gathered once a step "
+        "(`shard_grad_op`) or for each layer in each pass (`full_shard`)",
         default="none",
     )
     hybrid_shard_groups: int | Literal["nodes"] = key(
-        "with sharding: groups of replicas, each of which splits the whole (hybrid sharding); gradients are averaged "
-        "over all groups. nodes: each node is a group, so that weights travel within nodes only",
+        "with sharding: the number of groups of replicas, each of which splits the whole. nodes: each node is a group",
         default=1,
     )
     fp8_scaling: Literal["tensorwise", "rowwise"] = key(
-        "the scales of a decoder's products in fp8: one for each operand, or one for each of its rows. They are "
-        "computed again in every pass",
+        "scales of a decoder's products in fp8: one for each operand, or for each of its rows",
         default="tensorwise",
     )
     tensor_parallel: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
     expert_parallel: int = key(
-        "replicas that share the experts of a model: each holds a part of them, and tokens travel to them and back "
-        "(expert parallelism)",
+        "replicas that share the experts of a model (expert parallelism)",
         default=1,
         least=1,
     )

@@ -73,8 +73,8 @@ class Accelerator(Part):
     name: str = key("the name that reports print, such as `MI300X`")
     per_node: int = key("how many each node has", least=1)
     visible: str | None = key(
-        "the variable that hides devices from a program, such as `HIP_VISIBLE_DEVICES`: a run sets it to the first "
-        "devices of its topology. null: the program sees all devices",
+        "the variable that hides devices, such as `HIP_VISIBLE_DEVICES`: a run sets it to the first devices of its "
+        "topology. null: all are seen",
         default=None,
     )
 

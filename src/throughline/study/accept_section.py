@@ -62,8 +62,7 @@ class AcceptSizes(Section):
     )
     all_reduce: Annotated[list[PositiveInt], Field(max_length=12)] = Field(
         default_factory=list,
-        description="bytes of an all-reduce: the smallest shows latency, the largest bandwidth; []: 1 KiB, 1 MiB and "
-        "1 GiB, on a CPU 1 KiB, 64 KiB and 4 MiB",
+        description="bytes of an all-reduce; []: 1 KiB, 1 MiB and 1 GiB, on a CPU 1 KiB, 64 KiB and 4 MiB",
     )
 
 
@@ -89,8 +88,8 @@ class Accept(Section):
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="which nodes. null: those of Slurm's partition, or this machine. A list of names: these nodes of "
-        "the partition, without Slurm these machines through ssh. `simulated`: one machine acts as all",
+        description="null: the nodes of Slurm's partition, or this machine. A list of names: nodes of the partition, "
+        "or without Slurm machines through ssh. `simulated`: one machine acts as all",
     )
     partition: PartitionName | None = Field(
         None,
@@ -112,9 +111,8 @@ class Accept(Section):
     )
     train: Name | OfProgram | None = Field(
         None,
-        description="the benchmark whose training step is measured: its first framework, precision and batch size, "
-        "with synthetic batches; or `{program: NAME}`, your own training program. null: BERT-base with 128 tokens in "
-        "bf16, on a CPU bert-tiny with 32 in fp32",
+        description="the benchmark whose step is measured (first framework, precision and batch size, synthetic "
+        "batches), or `{program: NAME}`. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 in fp32",
     )
     precision: NumberFormat | None = Field(
         None, description="precision of the matrix products; null: bf16, on a CPU fp32"
@@ -128,13 +126,12 @@ class Accept(Section):
     sizes: AcceptSizes = Field(default_factory=AcceptSizes, description="what is multiplied, copied and exchanged")
     pairs: Literal["all", "none"] | PositiveInt = Field(
         "all",
-        description="which pairs of nodes are measured. `all`: a round robin in which every two nodes meet; each round "
-        "measures half as many pairs as nodes. A number: only so many rounds",
+        description="pairs of nodes to measure. `all`: a round robin of every two; a number: only so many rounds of it",
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.02,
-        description="a share: what is slower than its peers by no more than this is not called slow, and a figure may "
-        "lie so far below `accept.expected`",
+        description="a share: a place less far behind its peers is not slow, and a figure may miss `accept.expected` "
+        "by it",
     )
     expected: list[Expectation] = Field(
         default_factory=list,
@@ -143,8 +140,7 @@ class Accept(Section):
     )
     published: list[Expectation] = Field(
         default_factory=list,
-        description="published figures of such hardware, often the best of many tries: the result says which share is "
-        "reached, and nothing fails",
+        description="published figures: the result says which share is reached, and nothing fails",
     )
 
     @model_validator(mode="after")

@@ -61,31 +61,30 @@ class Runs(Section):
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
     margin: Annotated[float, Field(gt=0, le=1)] = Field(
         ratios.MARGIN,
-        description="two configurations count as equal (*no difference*) if the interval of their ratio lies within "
-        "this share. Finished runs stay valid when it changes",
+        description="two configurations are equal (*no difference*) if the interval of their ratio lies within this "
+        "share. Finished runs stay valid",
     )
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
     threads: PositiveInt = Field(RunSpec.threads, description="threads per worker on a CPU, the same in every topology")
     decode_workers: PositiveInt | None = Field(
         RunSpec.decode_workers,
-        description="processes that decode pictures for each worker, on a CPU and beside a GPU (`dali`: its threads); "
-        "each decodes about 200 pictures a second. null: as many as `threads`",
+        description="processes that decode pictures for each device (`dali`: threads); each decodes about 200 "
+        "pictures a second. null: `threads`",
     )
     binding: Literal["none", "numa"] = Field(
         RunSpec.binding,
-        description="`numa` binds each rank to the cores of its GPU's NUMA node. On a CPU, and if the system does not "
-        "say which node that is, such a run ends as `unsupported`",
+        description="`numa` binds each rank to the cores of its GPU's NUMA node, and is `unsupported` on a CPU or "
+        "where the system does not tell the node",
     )
     network: bool | None = Field(
         RunSpec.network,
-        description="true: after the window, measure for two seconds how fast the network alone exchanges messages as "
-        "large as the gradients. null: on GPUs, not on CPUs. Only frameworks that exchange with PyTorch's "
-        "DistributedDataParallel can",
+        description="measure for two seconds after the window how fast the network alone exchanges the gradients "
+        "(PyTorch's DistributedDataParallel only). null: on GPUs",
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="where topologies of several nodes run. null: on the nodes of a Slurm job. A list of names: on "
-        "these machines, through ssh. `simulated`: one machine acts as all nodes, and every table says so",
+        description="where several nodes are. null: in the Slurm job; a list of names: machines that ssh reaches; "
+        "`simulated`: this machine acts as all, and every table says so",
     )
     checkpoints: FilePath | None = Field(
         None,
@@ -100,8 +99,7 @@ class Runs(Section):
     )
     nodes_at_most: PositiveInt = Field(
         8,
-        description="the most nodes of a Slurm partition that `topologies: auto` takes. Without a limit it would take "
-        "a whole cluster, because a run has its nodes for itself",
+        description="the most nodes of a Slurm partition that `topologies: auto` takes, each for itself",
     )
     slurm: dict[TopologyName, Placement] = Field(
         default_factory=dict,
@@ -109,14 +107,13 @@ class Runs(Section):
     )
     predict: list[TopologyName] = Field(
         default_factory=list,
-        description="topologies that are not measured: the report predicts their throughput from the measured ones, "
-        "with an interval; `snakemake predictions` makes the predictions alone",
+        description="topologies that are not measured but predicted, with an interval (`snakemake predictions`)",
     )
     seed: NonNegativeInt = Field(RunSpec.seed, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
         False,
-        description="true, for a CI: a run does not start on a machine that is busy or has changed, and a summary "
-        "fails if it has mixed environments or warnings",
+        description="for a CI: refuse a machine that is busy or has changed, and summaries with mixed environments "
+        "or warnings",
     )
 
 
@@ -128,18 +125,17 @@ class Convergence(Section):
     samples: PositiveInt = Field(1000, description="largest number of held-out samples")
     begin_from: Name | None = Field(
         None,
-        description="the name of another benchmark whose convergence check trains first: this one begins with its last "
-        "weights, such as phase 2 of BERT at 512 tokens after phase 1 at 128. null: random weights",
+        description="another benchmark whose convergence check trains first: this one begins with its last weights. "
+        "null: random weights",
     )
     against: FilePath | None = Field(
         None,
-        description="the stated curve: a CSV file with a column `step` and some figures of held-out data, or the "
-        "`curve.json` of another check of the same model, such as that of another machine",
+        description="the stated curve: a CSV file with a column `step` and figures of held-out data, or the "
+        "`curve.json` of another check",
     )
     tolerance: Share = Field(
         0.05,
-        description="how much worse than the stated curve passes: a share of the loss, or a difference of another "
-        "figure, which have other scales in each model",
+        description="how much worse than the curve passes: a share of the loss, or a difference of another figure",
     )
 
 
@@ -156,61 +152,57 @@ class Benchmark(Runs):
 
     model: str = Field(
         workloads.DEFAULT,
-        description="the name of the model that is trained; or `{transformers: FILE, task: clm}` (or `mlm`), a model "
-        "of Hugging Face's transformers by its config.json. A model has keys of its own, see below",
+        description="the name of a model (docs/reference/workloads.md); or `{transformers: FILE, task: clm}` (or "
+        "`mlm`), a config.json of Hugging Face",
     )
     frameworks: list[FrameworkName] = Field(
         default_factory=lambda: ["torch"],
-        description="the frameworks that train it (README.md: which train which workload). `jax@old` is the framework "
-        "with the pins of `envs/jax@old.txt`. With `programs`, the default is none",
+        description="the frameworks that train it (docs/reference/frameworks.md). `jax@old` has the pins of "
+        "`envs/jax@old.txt`. With `programs`, the default is none",
     )
     programs: list[ProgramName] = Field(
         default_factory=list,
-        description="names under `programs`: training programs of your own, measured as the frameworks are. With them "
-        "alone, leave `model` out, and `batch` too if the program decides batch size or precision",
+        description="names under `programs`, measured as the frameworks are. Leave out `model`, and `batch` if the "
+        "program decides it",
     )
     only_on: Literal["cuda", "cpu"] | None = Field(
         None,
-        description="the kind of device that the block is for. On another one the block is skipped, unless the user "
-        "names one of its files. null: any kind",
+        description="skip the block on the other kind of device, unless its files are named",
     )
     topologies: Literal["auto"] | Annotated[list[TopologyName | Literal["all"]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("list[str]", ["1n1g"]),
-        description="`<nodes>n<devices per node>g`; speedups are relative to 1n1g, or to the smallest possible one. "
-        "`auto`: 1n1g, then twice as many devices up to all of this machine, or of Slurm's partition "
-        "(`runs.nodes_at_most`). On a CPU these are as many workers as its cores have `threads` for. `all` in a list: "
+        description="`<nodes>n<devices per node>g`. `auto`: 1n1g, then twice as many devices, up to all of this "
+        "machine (on a CPU, cores over `threads`) or of Slurm's partition (`runs.nodes_at_most`). `all` in a list: "
         "only the last of these",
     )
     batch: Annotated[dict[Precision, Annotated[list[BatchSize], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[Batch]]", {"fp32": [32]}),
-        description="precision: batch sizes per replica of the model, which is on one device, or on "
-        "`options.tensor_parallel` devices. `program` in place of a precision or a size: the program decides it",
+        description="precision: batch sizes per replica of the model (a device, or `options.tensor_parallel` "
+        "devices). `program` in place of either: the program decides it",
     )
     scaling: Scaling = Field(
         RunSpec.scaling,
-        description="`weak`: the batch size is per replica, so more devices take more samples per step. `strong`: it "
-        "is the sum over all replicas, so more devices share the same samples",
+        description="`weak`: `batch` is per replica. `strong`: it is the sum over all replicas, so more devices "
+        "share the same samples",
     )
     global_batch: PositiveInt | None = Field(
         RunSpec.global_batch,
-        description="the samples of all replicas in an optimizer step. The number of micro-batches follows from it for "
-        "each batch size and topology. null: `options.gradient_accumulation` decides, so more devices take more "
-        "samples per step",
+        description="samples of all replicas in an optimizer step, from which the number of micro-batches follows. "
+        "null: `options.gradient_accumulation` decides it",
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
     extras: list[Literal["aa", "synthetic", "no_gradient_sync", "checkpoint", "max_batch", "max_classes"]] = Field(
         default_factory=list,
-        description="more runs, derived from these. Each of the first three measures everything once more: `aa` (the "
-        "same runs, which shows the noise), `synthetic` (synthetic batches), `no_gradient_sync` (ranks keep their "
-        "gradients; with `synthetic` it splits a step into compute, communication and input). `checkpoint` measures "
-        "what saving and loading cost, and a restart of killed ranks (`torch` alone). `max_batch` searches for the "
-        "largest batch that fits, `max_classes` for the largest number of classes of a classifier",
+        description="more runs. `aa` (everything again, which shows the noise), `synthetic` (synthetic batches) and "
+        "`no_gradient_sync` (ranks keep their gradients) measure everything once more; the last two show where a "
+        "step's time goes. `checkpoint` measures saving, loading, and a restart of killed ranks (`torch` alone). "
+        "`max_batch` searches for the largest batch, `max_classes` for the most classes",
     )
     job: EpochsJob | None = Field(
         None,
-        description="a run is a whole job instead of `steps`: epochs over all samples without a warm-up, each with an "
-        "evaluation. {} takes the defaults. Only `hf-trainer` can do it",
+        description="a run of `hf-trainer` is a whole job: epochs over all samples without a warm-up, each with an "
+        "evaluation. {} takes the defaults",
     )
     convergence: Convergence | None = Field(
         None,

@@ -23,8 +23,8 @@ class Clicks(DataSection):
     name: Name = Field("synthetic", description="name of the folder under data/; every source needs its own")
     source: Literal["synthetic"] | Annotated[list[FilePath], Field(min_length=1)] = Field(
         SYNTHETIC,
-        description="a list of files in Criteo's format (a label, 13 whole numbers, 26 categories of 8 hex digits, "
-        "between tabs), plain or gzip, such as `day_0.gz`; or `synthetic`, logs that are drawn at random",
+        description="files in Criteo's format (a label, 13 whole numbers, 26 categories of 8 hex digits, between "
+        "tabs), plain or gzip; `synthetic`: drawn at random",
     )
     rows: PositiveInt = Field(200_000, description="rows of synthetic clicks")
     shards: Shards = Field(

@@ -45,16 +45,16 @@ class Config(Section):
     )
     prices: dict[str, Price] = Field(
         default_factory=dict,
-        description="name of a device: its price. The name is the one that the report prints, or some whole words of "
-        "it, such as `A100-SXM4-80GB` or `Xeon` (on a CPU: one worker). resources/gpus.csv has some prices of GPUs",
+        description="name of a device, or whole words of it (`A100-SXM4-80GB`, `Xeon`): its price. "
+        "resources/gpus.csv has some",
     )
     benchmarks: dict[Name, SerializeAsAny[Benchmark]] = Field(
         default_factory=dict, description="what to measure, each under `results/<name>/`"
     )
     programs: dict[ProgramName, ProgramSection] = Field(
         default_factory=dict,
-        description="training programs of your own, by the name that their rows have. A benchmark names those that it "
-        "measures (`benchmarks.<name>.programs`); `throughline bench` writes both",
+        description="training programs of your own, by the name of their rows; `benchmarks.<name>.programs` names "
+        "those to measure",
     )
     imports: dict[Name, Import] = Field(
         default_factory=dict,

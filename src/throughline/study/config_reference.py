@@ -28,40 +28,32 @@ BLOCK = "benchmarks.<name>."
 
 HEADER = """# Configuration
 
-For everybody who measures: every key of `config.yaml`, the one file that you edit. Every key that
-you leave out has a default. Editors that know JSON schemas check and complete `config.yaml` with
-`resources/config.schema.json`.
+Every key of `config.yaml`, the one file that you edit. In brackets stand the legal values, then the
+default. A key without a default is null, unless it is required. Editors that know JSON schemas
+check `config.yaml` with `resources/config.schema.json`. This page is generated
+(`python -m throughline.study.config_reference`).
 
 * `snakemake --configfile X` reads X instead of `config.yaml`. Several files are merged in their
-  order: maps merge, lists are replaced, and `key: null` takes the key of an earlier file out, with
-  everything below it. So `bert: null` under `benchmarks` leaves that block out. Write targets
-  before `--configfile`, because this option takes every word that follows it.
+  order: maps merge, lists are replaced, and `key: null` takes the key of an earlier file out. Write
+  targets before `--configfile`, because this option takes every word that follows it.
 * `snakemake --config 'runs={repeats: 7}'` sets nested values on top, as YAML.
 * Values are read as YAML 1.2: `on` and `yes` are texts, `12:30` is a text, `1e-3` is a number. A
   key that stands twice is an error, and so is an unknown key.
-* You can set any key of `runs` again inside a benchmark.
-
-This page is generated from the models of the sections in `src/throughline/study/`
-(`python -m throughline.study.config_reference`).
-"""
-TABLE = """| key | what it is | allowed | default |
-|---|---|---|---|
 """
 PLAIN = {int: "integer", float: "number", str: "text"}
 """Map the types of single values to what the page calls them."""
 OWN_KEYS = """
 ## Keys of a model
 
-The block of a benchmark also takes the keys of its model, which [workloads.md](workloads.md) lists.
-A key of another model is an error.
+The block of a benchmark also takes the keys of `runs`, and those of [its model](workloads.md).
 """
 
 
 def reference() -> str:
-    """Return the page as Markdown, with one row per key."""
-    sections = itertools.groupby(_rows(Config, ""), lambda row: re.findall(r"\w+", row)[0])
-    tables = (f"\n## {name}\n\n{TABLE}" + "\n".join(rows) + "\n" for name, rows in sections)
-    return "".join([HEADER, *tables, OWN_KEYS])
+    """Return the page as Markdown, with a line per key."""
+    sections = itertools.groupby(_keys(Config, "", {}), lambda row: re.findall(r"\w+", row)[0])
+    lists = (f"\n## {name}\n\n" + "\n".join(rows) + "\n" for name, rows in sections)
+    return "".join([HEADER, *lists, OWN_KEYS])
 
 
 def schema() -> str:
@@ -84,13 +76,16 @@ def schema() -> str:
 
 
 def of_workload(block: type[Benchmark]) -> str:
-    """Return the table of a workload's own keys."""
-    rows = [row for row in _rows(block, BLOCK) if row.split("`")[1].removeprefix(BLOCK) in block.own_keys]
-    return TABLE + "\n".join(rows) + "\n" if rows else "It takes no keys of its own.\n"
+    """Return the list of a workload's own keys."""
+    rows = [row for row in _keys(block, BLOCK, {}) if row.split("`")[1].removeprefix(BLOCK) in block.own_keys]
+    return "\n".join(row.replace(BLOCK, "", 1) for row in rows) + "\n" if rows else "It takes no keys of its own.\n"
 
 
-def _rows(model: Any, prefix: str) -> Iterator[str]:
-    """Yield a row for each key of a section, each followed by the rows of the sections in it."""
+def _keys(model: Any, prefix: str, shown: dict[Any, str]) -> Iterator[str]:
+    """Yield a line for each key of a section, each followed by the lines of the sections in it.
+
+    shown: the sections whose keys the page has, with the first key of each. They are not listed again.
+    """
     for name, field in fields_of(model).items():
         if prefix == BLOCK and name in Runs.model_fields:
             continue
@@ -98,10 +93,12 @@ def _rows(model: Any, prefix: str) -> Iterator[str]:
         is_dict, is_list = (typing.get_origin(plain) is kind for kind in (dict, list))
         values = typing.get_args(plain)[-1] if is_dict or is_list else plain
         inner = [option for option in branches(values) if is_model(option)]
-        cells = (path, field.description, _allowed(plain), _default(field, bool(inner)))
-        yield "| `{}` | {} | {} | {} |".format(*cells[:2], *(cell.replace("|", r"\|") for cell in cells[2:]))
-        for section in inner:
-            yield from _rows(section, f"{path}.<name>." if is_dict else f"{path}[]." if is_list else f"{path}.")
+        again = [f"the keys of `{shown[option]}`" for option in inner if option in shown]
+        facts = "; ".join(filter(None, (_allowed(plain), *again, _default(field, bool(inner)))))
+        yield f"* `{path}` ({facts}): {field.description}"
+        for section in (option for option in inner if option not in shown):
+            shown[section] = path
+            yield from _keys(section, f"{path}.<name>." if is_dict else f"{path}[]." if is_list else f"{path}.", shown)
 
 
 def _allowed(annotation: Any, is_inner: bool = False) -> str:
@@ -109,9 +106,9 @@ def _allowed(annotation: Any, is_inner: bool = False) -> str:
     plain = strip(annotation)
     origin, arguments = typing.get_origin(plain), typing.get_args(plain)
     if is_union(plain):
-        return " or ".join(_allowed(option, True) for option in arguments)
+        return " or ".join(_allowed(option, True) for option in arguments if option is not type(None))
     if origin is typing.Literal:
-        return " or ".join(map(str, arguments))
+        return ", ".join(map(str, arguments))
     if origin is dict:
         return f"map of {_allowed(arguments[0], True)}: {_inner(arguments[1])}"
     if origin in (list, tuple):
@@ -119,7 +116,7 @@ def _allowed(annotation: Any, is_inner: bool = False) -> str:
         return "list" if is_inner else f"list of {inner}{'s' if inner in (*PLAIN.values(), 'map') else ''}"
     if is_model(plain):
         return "{" + ", ".join(fields_of(plain)) + "}" if is_inner else "map"
-    return {type(None): "null", bool: "true or false", **PLAIN}.get(plain, str(plain))
+    return {bool: "true or false", **PLAIN}.get(plain, str(plain))
 
 
 def _inner(annotation: Any) -> str:
@@ -129,11 +126,11 @@ def _inner(annotation: Any) -> str:
 
 def _default(field: FieldInfo, is_map: bool) -> str:
     if field.is_required():
-        return "(required)"
+        return "required"
     value = field.get_default(call_default_factory=True)
-    if isinstance(value, (BaseModel, Part)) or (is_map and value == {}):
+    if value is None or isinstance(value, (BaseModel, Part)) or (is_map and value == {}):
         return ""
-    is_json = value is None or isinstance(value, (bool, list, tuple, dict))
+    is_json = isinstance(value, (bool, list, tuple, dict))
     return f"`{json.dumps(value) if is_json else value}`"
 
 

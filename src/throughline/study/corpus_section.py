@@ -60,18 +60,15 @@ class Masking(Section):
 
 class ShardFolder(Section):
     shards: FilePath = Field(
-        description="a folder of finished shards for BERT, which are used as they are: HDF5 files in NVIDIA's layout, "
-        "whose names say `training` or `test`. corpus.sequences has to name their lengths; parts, shards and masking "
-        "are not used"
+        description="a folder of finished shards for BERT: HDF5 files in NVIDIA's layout, whose names say `training` "
+        "or `test`. corpus.sequences names their lengths; parts, shards and masking are not used"
     )
 
 
 class TextFiles(Section):
     text: FilePath | Annotated[list[FilePath], Field(min_length=1)] = Field(
-        description="text files in place of a dump, such as books: a path or a list of paths, no folder and no "
-        "pattern. UTF-8, one sentence a line with an empty line between documents, as NVIDIA's scripts write them; or "
-        'all of them are JSON lines, with a document a line, such as {"text": "..."}. Their content tells which it is, '
-        "and gzip may have packed them"
+        description="a path or a list of paths, no folder and no pattern, plain or gzip. UTF-8, one sentence a line "
+        'with an empty line between documents; or JSON lines with a document a line, such as {"text": "..."}'
     )
 
 
@@ -118,19 +115,17 @@ class Corpus(DataSection):
     name: Name = Field("sample", description="name of the folder under data/; every dump needs its own")
     dump: Dump | Annotated[list[Dump | PartFiles | TextFiles], Field(min_length=1)] | ShardFolder | TextFiles = Field(
         "sample",
-        description="`sample` (a piece of the English Wikipedia that is installed with Throughline), the path of a "
-        "dump (.xml or .xml.bz2), a list of its part files, a dump's name and date such as enwiki-20261101, which is "
-        "downloaded (enwiki-latest: the newest date that is complete when it is downloaded), {text: FILES} of other "
-        "text, or {shards: FOLDER} of finished shards. A list of dumps and texts, such as [enwiki-20261101, "
-        "{text: books.txt}], mixes them in one corpus; there, the part files of one dump are a list of their own",
+        description="`sample` (a piece of the English Wikipedia that is installed with Throughline); a dump: its "
+        "path (.xml or .xml.bz2), a list of its part files, or its name and date to download (enwiki-20261101, "
+        "enwiki-latest); {text: FILES}; {shards: FOLDER}. A list mixes several of these in one corpus",
     )
     contact: Contact | None = Field(
         None, description="your e-mail or web address. It is sent with every download, as Wikimedia asks"
     )
     mirrors: list[HttpAddress] = Field(
         default_factory=list,
-        description="hosts of Wikimedia's dumps. They are tried in this order, before Wikimedia itself. The checksums "
-        "that a mirror publishes are trusted",
+        description="hosts of Wikimedia's dumps, tried in this order before Wikimedia itself. Their checksums are "
+        "trusted",
     )
     vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
         "bert-base-uncased",
@@ -138,17 +133,17 @@ class Corpus(DataSection):
     )
     tokenizer: Annotated[FilePath, AfterValidator(lambda path: tokenizer_file.read(path).path)] | None = Field(
         None,
-        description="your own tokenizer, in place of `vocabulary` and of GPT-2's: a `tokenizer.json` of Hugging Face's "
-        "tokenizers. BERT's samples need [PAD] (id 0), [UNK], [CLS], [SEP] and [MASK] in it, running text a token that "
-        "ends a document, such as <|endoftext|>. A model whose vocabulary is smaller is refused",
+        description="a `tokenizer.json` of Hugging Face's tokenizers, in place of `vocabulary` and of GPT-2's. BERT "
+        "needs [PAD] (id 0), [UNK], [CLS], [SEP] and [MASK] in it, running text a token that ends a document, such as "
+        "<|endoftext|>",
     )
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)] = Field(
         4, description="the number of pieces that each dump or text is cut into; they are extracted in parallel"
     )
     extractor: Literal["wikiextractor", "throughline"] = Field(
         "wikiextractor",
-        description="the program that turns wikitext into text: `wikiextractor` is the common one, which loses 97 of "
-        "100 list items; `throughline` is our own, which keeps 93 of 100 and is several times faster",
+        description="turns wikitext into text. `wikiextractor`, the common one, loses 97 of 100 list items; "
+        "`throughline` keeps 93 of 100 and is several times faster",
     )
     shards: Shards = Field(
         default_factory=Shards,

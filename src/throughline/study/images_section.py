@@ -25,13 +25,12 @@ class Pictures(DataSection):
     source: Text | None
     damaged: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="what happens to a picture that cannot be decoded. `refuse`: an error names it. `skip`: it is left "
-        "out and counted",
+        description="a picture that cannot be decoded is an error (`refuse`), or left out and counted (`skip`)",
     )
     shards: Shards = Field(
         default_factory=Shards,
-        description="tar files that the pictures are written into; some hundred MB are a good size of a file. A source "
-        "without `val` gives the test shards a share of its pictures",
+        description="tar files of some hundred MB each. A source without `val` gives the test shards a share of its "
+        "pictures",
     )
 
     def decided_by(self, folder: str) -> dict[str, Any]:
@@ -48,9 +47,9 @@ class Images(Pictures):
     name: Name = Field("sample", description="name of the folder under data/; every source needs its own")
     source: Source = Field(
         SAMPLE,
-        description="`sample` (crops of a photograph that is installed with Throughline) or a folder. The folder has "
-        "`train/` and, if you like, `val/`, each with a folder of pictures for each class, as ImageNet has; or the "
-        "folders of the classes alone; or tar files: one for each class, or webdataset's with `.jpg` and `.cls`",
+        description="`sample` (crops of a photograph) or a folder: `train/` and perhaps `val/`, each with a folder "
+        "of pictures for each class, as ImageNet has; the folders of the classes alone; or tar files, one for each "
+        "class, or webdataset's",
     )
 
 
@@ -58,8 +57,8 @@ class Faces(Pictures):
     name: Name = Field("faces", description="name of the folder under data/; every source needs its own")
     source: FilePath | None = Field(
         None,
-        description="a folder of aligned faces of 112 x 112 pixels: `train/` with a folder for each person, or MXNet's "
-        "RecordIO (`train.rec`, `train.idx`), as InsightFace's sets have it. Without one, faces are synthetic",
+        description="a folder of aligned faces of 112 x 112 pixels: `train/` with a folder for each person, or "
+        "MXNet's RecordIO (`train.rec`, `train.idx`). null: synthetic faces",
     )
 
     @property

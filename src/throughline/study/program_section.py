@@ -26,9 +26,8 @@ class Pattern(Section):
     """A regular expression for the lines of a log that has no kind of its own."""
 
     pattern: Text = Field(
-        description="a regular expression with the groups `(?P<step>...)`, one of `s`, `ms`, `us` (the time of that "
-        "step), `per_s` (units per second) and `clock` (the time of day of the line, `12:30:05.123` or seconds), and "
-        "`loss` if the line has it"
+        description="a regular expression with the group `(?P<step>...)`, one of `s`, `ms`, `us` (the time of that "
+        "step), `per_s` and `clock` (the time of day), and perhaps `loss`"
     )
     of: Literal["job", "device"] = Field("job", description="whether `per_s` counts the whole job or one device")
 
@@ -43,14 +42,13 @@ class ProgramSection(Section):
     """A program under `programs` in config.yaml."""
 
     command: Command = Field(
-        description="starts the program. A text is split as a shell splits it, and no shell starts it: "
-        "`[bash, -c, ...]` does. Placeholders: " + ", ".join(f"`{{{name}}}`" for name in words.NAMES)
+        description="starts the program, without a shell: write `[bash, -c, ...]` for one. Placeholders: "
+        + ", ".join(f"`{{{name}}}`" for name in words.NAMES)
     )
     start: Literal["node", "job", "rank"] = Field(
         "node",
-        description="`node`: once on every node. `job`: once on the first node, and the program starts its own ranks "
-        "(`mpirun --hostfile {hostfile}`, srun). `rank`: once for every device, with RANK, LOCAL_RANK, WORLD_SIZE, "
-        "MASTER_ADDR and MASTER_PORT",
+        description="`node`: once on every node. `job`: once on the first node, and the program starts its ranks. "
+        "`rank`: once for every device, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
     )
     folder: FilePath = Field(
         ".",
@@ -74,8 +72,8 @@ class ProgramSection(Section):
         f"a kind of log ({listed(sorted(timed()))}); or `{{pattern: ...}}`"
     )
     per_step: PositiveInt | Text = Field(
-        description="how many units all devices together train in a step: a number, or one with placeholders, such as "
-        "`{batch} * {world}`"
+        description="units that all devices train in a step: a number, or one with placeholders, such as `{batch} * "
+        "{world}`"
     )
     unit: Annotated[str, Field(pattern=UNIT)] = Field(
         "samples", description="what is counted, in the plural: `samples`, `tokens`, `images`"

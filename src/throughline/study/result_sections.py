@@ -50,8 +50,8 @@ class Goals(Section):
     utilization: UtilizationGoal | None = Field(None, description="how busy devices have to be")
     mean_utilization: MeanUtilizationGoal | None = Field(
         None,
-        description="how much of the hardware has to be used, as means over the window and over all cells of a "
-        "benchmark; a part without a number has no goal",
+        description="how much of the hardware has to be used, as means over the window and all cells of a benchmark; "
+        "null: no goal",
         exclude_if=lambda value: value is None,  # a parameter that changes makes finished summaries again
     )
 
@@ -65,8 +65,7 @@ class Price(Section):
     devices: PositiveInt | None = Field(None, description="devices of that node; with per_month, or with purchase")
     purchase: PositiveFloat | None = Field(
         None,
-        description="price of one device to buy, or with `devices` of a node; instead of per_hour. It is spread over "
-        "all hours of its years: a device that is often idle needs per_hour",
+        description="price of one device to buy, or with `devices` of a node, spread over all hours of its years",
         exclude_if=lambda value: value is None,
     )
     years: PositiveFloat | None = Field(
@@ -120,9 +119,8 @@ def files_digest(paths: Iterable[Path]) -> str:
 class Compare(Section):
     against: list[FilePath] = Field(
         default_factory=list,
-        description="archives that `snakemake pack` has made, here or elsewhere, and folders `results/` of other "
-        "machines, or copies of them. `snakemake compare` compares each cell with theirs, and the report shows it. "
-        "Folders are only read",
+        description="archives of `snakemake pack`, and folders `results/` of other machines, which are only read. "
+        "`snakemake compare` compares each cell with theirs",
     )
 
     def there(self) -> list[str]:

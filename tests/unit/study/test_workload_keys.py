@@ -86,8 +86,8 @@ def test_a_mistake_in_them_is_named_like_any_other(patches: None, block: dict[st
 def test_the_page_and_the_schema_show_every_workloads_keys(patches: None) -> None:
     page = config_reference.of_workload(Benchmark.of("patches"))  # which workloads_page puts on its page
     schema = json.loads(config_reference.schema())
-    assert "| `benchmarks.<name>.pool` | how pixels are pooled | max or mean | `max` |" in page
-    assert "benchmarks.<name>.kinds" not in page
+    assert "* `pool` (max, mean; `max`): how pixels are pooled\n" in page
+    assert "`kinds`" not in page
     every = [(kind["properties"]["model"], kind) for kind in schema["$defs"]["Benchmark"]["anyOf"]]
     kinds = {tuple(model["enum"]): kind for model, kind in every if "enum" in model}
     assert [model["required"] for model, _ in every if "enum" not in model] == [["transformers", "task"]]
