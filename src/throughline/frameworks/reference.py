@@ -43,7 +43,12 @@ def _supported() -> str:
     homes = list(workloads.models().values())
     models = (f"[{name}](docs/reference/workloads.md#{name}) ({homes.count(name)})" for name in workloads.FOLDERS)
     lines = (f"* Frameworks: {', '.join(map('`{}`'.format, frameworks.NAMES))}", f"* Workloads: {', '.join(models)}")
-    return "".join(f"{textwrap.fill(line, 98, subsequent_indent='  ', break_on_hyphens=False)}\n" for line in lines)
+    return "".join(map(_wrapped, lines))
+
+
+def _wrapped(line: str) -> str:
+    """Return a line of a list in the width of a page."""
+    return textwrap.fill(line, 98, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _overview() -> str:
@@ -77,7 +82,7 @@ def _features() -> str:
                 if set(cells.values()) == {""}
                 else ", ".join(f"`{name}`{cell}" for name, cell in cells.items() if cell is not None)
             )
-            lines.append(f"* **{words}** ({there}): {having}\n")
+            lines.append(_wrapped(f"* **{words}** ({there}): {having}"))
     return "".join(lines)
 
 
