@@ -26,12 +26,11 @@ from throughline.study.presets import Preset, presets
 ROOT = sources.ROOT.parents[1]
 PAGES = ROOT / "docs" / "reference"
 FILES: dict[str, tuple[type[Entry], ...]] = {
-    "the record": (run.RunRecord, TrainingFile, run.Rank, run.NodeTelemetry, run.DeviceTelemetry, run.Memory, run.Work,
-                   run.Network, run.Rounding, run.NodeHardware, run.StartUp),
-    "the summary": (summary.Summary, summary.CellRecord, summary.LeftOut, summary.Use, summary.Cost, summary.Goal,
-                    summary.RankFigures),
+    "the record": (run.RunRecord, TrainingFile, run.NodeTelemetry, run.DeviceTelemetry, run.Memory, run.Work,
+                   run.StartUp),
+    "the summary": (summary.Summary, summary.CellRecord, summary.Use, summary.Cost, summary.Goal),
 }  # fmt: skip
-"""The classes of the two files that people read most, each with its parts."""
+"""The classes of the two files that people read most, each with the parts that need an explanation."""
 WARNINGS = {
     "the repeats lie ... apart": f"highest - lowest is over {percent(advice.SPREAD)} of the median",
     "the first repeat is ... slower": f"over {percent(advice.FIRST)}, while the others agree",

@@ -4,6 +4,7 @@ docs/reference/from-0.3-to-0.4.md.
 `python -m throughline.study.renamed` writes the page. A test fails if the page is out of date.
 """
 
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -76,15 +77,13 @@ This page is generated (`python -m throughline.study.renamed`).
 
 JSON files under `results/` and columns of tables have the new names of keys too.
 """
-TABLE = """
+LIST = """
 ## {title}
 
-| {where} | 0.3 | {there} |
-|---|---|---|
 {rows}"""
 FOOTER = """
-* `cuda_graph: step` records the whole step. `graph: true`, which recorded only its passes, is gone.
-* The results of the extra `no_gradient_sync` lie in `results/<benchmark>__no_gradient_sync/`.
+`cuda_graph: step` records the whole step. `graph: true`, which recorded only its passes, is gone.
+The results of the extra `no_gradient_sync` lie in `results/<benchmark>__no_gradient_sync/`.
 
 ## Names in files
 
@@ -136,21 +135,19 @@ def page() -> str:
     return (
         HEADER
         + "".join(
-            TABLE.format(title=title, where=where, there=there, rows="".join(_rows(table, quoted)))
-            for title, where, there, table, quoted in (
-                ("Keys", "where", "0.4", keys, "`"),
-                ("Keys that are gone", "where", "use", gone, ""),
-                ("Values", "key", "0.4", VALUES, "`"),
-            )
+            LIST.format(title=title, rows="".join(_rows(table, quoted)))
+            for title, table, quoted in (("Keys", keys, "`"), ("Keys that are gone", gone, ""), ("Values", VALUES, "`"))
         )
         + FOOTER
     )
 
 
 def _rows(table: Mapping[str, Mapping[Any, str]], quote: str) -> Iterator[str]:
+    """Yield a line for each section or key: its old names, each with the new one or with what to use."""
     for where, names in table.items():
-        for old, new in names.items():
-            yield f"| `{where}` | `{str(old).lower() if isinstance(old, bool) else old}` | {quote}{new}{quote} |\n"
+        olds = {str(old).lower() if isinstance(old, bool) else old: new for old, new in names.items()}
+        text = f"* `{where}`: " + "; ".join(f"`{old}` → {quote}{new}{quote}" for old, new in olds.items())
+        yield textwrap.fill(text, 98, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 if __name__ == "__main__":
