@@ -9,20 +9,31 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from math import prod
+from typing import Any
 
 from throughline.log_kinds.kind import Fields, Kind, Rule
 from throughline.log_kinds.log import NUMBER, Log, Unusable, number
 
 PARALLEL = ("tensor", "pipeline", "context")
+BEGINNINGS = ("cache_clear", "submission_benchmark", "init_start", "run_start")
 
 
 def mllog(log: Log) -> Iterator[Fields]:
-    """Yield the run of an MLPerf log."""
-    entries = [json.loads(text) for text in re.findall(r":::MLLOG (\{.*\})", log.text)]
-    if not entries:
-        return
+    """Yield the runs of an MLPerf log. One begins after the end of the one before."""
+    runs, ended = list[list[dict[str, Any]]](), True
+    for text in re.findall(r":::MLLOG (\{.*\})", log.text):
+        entry = json.loads(text)
+        if not runs or (ended and entry["key"] in BEGINNINGS):
+            runs.append([])
+            ended = False
+        ended = ended or entry["key"] == "run_stop"
+        runs[-1].append(entry)
+    yield from map(_mlperf, runs)
+
+
+def _mlperf(entries: Sequence[dict[str, Any]]) -> Fields:
     said = {entry["key"]: entry["value"] for entry in entries}
     samples = milliseconds = 0
     begun: tuple[int, int] | None = None
@@ -39,7 +50,7 @@ def mllog(log: Log) -> Iterator[Fields]:
     sizes = [said.get(f"{kind}_parallelism", said.get(f"{kind}_model_parallelism")) or 1 for kind in PARALLEL]
     replicas = said["global_batch_size"] // (micro * accumulated) if micro and accumulated else 0
     precision = re.search(r"fp4|fp8|bf16|fp16|tf32|fp32", str(said.get("lowest_numerical_precision_linear")).lower())
-    yield Fields(
+    return Fields(
         value=1000 * samples / milliseconds,
         unit="samples/s",
         rule="the samples of all blocks over their time, without evaluations and without blocks that have no start",

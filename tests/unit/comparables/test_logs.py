@@ -363,6 +363,12 @@ def test_other_forms_of_a_log_have_the_right_figure(name: str, tmp_path: Path) -
     assert run.value == pytest.approx(value)
 
 
+def test_a_file_with_two_runs_of_mlperf_has_two_results(tmp_path: Path) -> None:
+    slower = MLPERF.replace('"time_ms": 1030000', '"time_ms": 1130000')
+    (tmp_path / "log").write_text(MLPERF + slower)
+    assert [run.value for run in of_file(tmp_path / "log", "log")] == [2000 / 40, 2000 / 140]
+
+
 def run_of(path: Path, name: str | None = None, text: str | None = None) -> records.ImportedRun:
     """Return the only run of a file, with this text if it is not there."""
     if text is not None:

@@ -35,6 +35,7 @@ from throughline.progress import Progress
 
 _READ = 1 << 18
 _TEXT_AT_MOST = 64 << 20
+_PAGE = "it answers with a web page instead of the file (a login page, or an error)"
 _ENOUGH = 1 << 20  # after this many new bytes, the count of failures starts again
 _LATER = {408, 425, 429, 500, 502, 503, 504}
 _REDIRECTS = 10
@@ -149,7 +150,10 @@ class Client:
 
     def _text(self, url: str) -> str:
         with self._opened(url, {}) as response:
-            return str(response.read(_TEXT_AT_MOST).decode("utf-8", "replace"))
+            text = str(response.read(_TEXT_AT_MOST).decode("utf-8-sig", "replace"))
+        if not url.endswith("/") and text.lstrip().lower().startswith(("<!doctype", "<html", "<?xml")):
+            raise ElsewhereError(_PAGE)
+        return text
 
     def _bytes(self, url: str, part: Path, size: int | None) -> bool:
         """Ask once for the missing bytes of `part`, until it has its full length.
@@ -190,7 +194,7 @@ class Client:
                     raise ElsewhereError(f"{answer}; it was asked as {self.agent!r}" if "403" in answer else answer)
                 kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
                 if kind in {"text/html", "application/xhtml+xml"} and not url.endswith("/"):
-                    raise ElsewhereError("it answers with a web page instead of the file (a login page, or an error)")
+                    raise ElsewhereError(_PAGE)
                 yield response
         except HTTPError as error:
             if isinstance(error, SSLError) and isinstance(error.args[0], ssl.SSLCertVerificationError):

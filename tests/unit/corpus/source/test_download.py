@@ -266,6 +266,14 @@ def test_a_status_of_another_form(server: Server, tmp_path: Path, waits: Waits, 
         download(server, tmp_path, waits.client())
 
 
+def test_a_mirrors_web_page_is_no_status_whatever_its_type(server: Server, tmp_path: Path, waits: Waits) -> None:
+    with Server() as mirror:
+        mirror.publish(NAME, {SINGLE: DATA})
+        mirror.files[f"{FOLDER}/dumpstatus.json"] = b'\n<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "XHTML">\n<html>'
+        download(server, tmp_path, waits.client(), f"{mirror.address}/")
+        assert is_whole(tmp_path) and mirror.asked(FILE)
+
+
 def test_mirrors_come_first_and_the_next_one_goes_on(server: Server, tmp_path: Path, waits: Waits) -> None:
     with Server() as mirror:
         mirror.publish(NAME, {SINGLE: DATA})
