@@ -429,7 +429,7 @@ def test_lines_of_timed_kinds_have_a_step_and_its_time() -> None:
 
 def test_every_kind_is_tested_and_documented() -> None:
     root = Path(__file__).parents[3]
-    page = (root / "docs" / "how-to" / "compare.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "how-to" / "import-logs.md").read_text(encoding="utf-8")
     tested = {kind for _, kind, *_ in LOGS.values()} | {"DLPerf's result", "Paddle's index"}
     assert {kind.title for kind in log_kinds.find_all()} == tested
     for name in tested:
