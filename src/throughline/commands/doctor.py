@@ -14,6 +14,10 @@ import shutil
 import sys
 import sysconfig
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from throughline.installation.choose import Card
 
 ROOT = Path(__file__).resolve().parents[3]
 FREE_GB = 5
@@ -93,11 +97,15 @@ def gpus() -> list[str]:
         seen = choose.nvidia_smi()
     except RuntimeError as error:
         return [f"nvidia-smi fails: {str(error)[:200]}"]
-    capabilities = (".".join(map(str, card.capability)) or "unknown" for card in seen.cards)
-    return [
-        f"{card.name}, {card.memory}, driver {seen.driver}, compute capability {capability}"
-        for card, capability in zip(seen.cards, capabilities, strict=True)
-    ]
+    return [gpu(card, seen.driver) for card in seen.cards]
+
+
+def gpu(card: Card, driver: str) -> str:
+    """Return the line about a GPU."""
+    capability = ".".join(map(str, card.capability)) or "unknown"
+    parts = [card.name, card.memory or "memory not stated", f"driver {driver}", f"compute capability {capability}"]
+    slices = "in MIG mode: choose a slice with CUDA_VISIBLE_DEVICES=MIG-... (nvidia-smi -L lists them)"
+    return ", ".join([*parts, slices] if card.mig else parts)
 
 
 def answers() -> list[tuple[str, str, str]]:

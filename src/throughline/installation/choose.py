@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,11 +33,13 @@ CPU_TORCH = "the workflow's PyTorch is a CPU build; make run GPU=auto installs t
 
 @dataclass(frozen=True)
 class Card:
-    """A GPU: its name, its compute capability, such as (9, 0), and its memory; () and "" if unknown."""
+    """A GPU: its name, its compute capability, such as (9, 0), and its memory; () and "" if unknown. mig: it is in MIG
+    mode, so that programs see one of its slices."""
 
     name: str
     capability: tuple[int, ...] = ()
     memory: str = ""
+    mig: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,8 +61,8 @@ def facts() -> Facts:
 
 def nvidia_smi() -> Facts:
     """Ask NVIDIA's program for the GPUs of this machine. Raise RuntimeError with what it says if it fails."""
-    fields, output = ["name", "driver_version", "memory.total", "compute_cap"], ""
-    for asked in (fields, fields[:-1]):  # old drivers do not know the last field
+    fields, output = ["name", "driver_version", "memory.total", "compute_cap", "mig.mode.current"], ""
+    for asked in (fields, fields[:4], fields[:3]):  # old drivers do not know the last fields
         command = ["nvidia-smi", f"--query-gpu={','.join(asked)}", "--format=csv,noheader"]
         try:
             done = subprocess.run(
@@ -69,10 +72,16 @@ def nvidia_smi() -> Facts:
             raise RuntimeError(str(error)) from None
         rows = [line.split(", ") for line in done.stdout.splitlines() if line.count(", ") == len(asked) - 1]
         if done.returncode == 0 and rows:
-            cards = (Card(name, _numbers("".join(capability)), memory) for name, _, memory, *capability in rows)
-            return Facts(tuple(cards), rows[0][1])
+            return Facts(tuple(_card(dict(zip(asked, row, strict=True))) for row in rows), rows[0][1])
         output = output or " ".join(done.stdout.split())
     raise RuntimeError(output or "it names no GPU")
+
+
+def _card(answers: Mapping[str, str]) -> Card:
+    """Return a GPU from the answers of NVIDIA's program, which are words in brackets where it has none, as `[N/A]`."""
+    stated = {field: "" if text.startswith("[") else text for field, text in answers.items()}
+    capability, mode = _numbers(stated.get("compute_cap", "")), stated.get("mig.mode.current")
+    return Card(stated["name"], capability, stated["memory.total"], mode == "Enabled")
 
 
 def deciding() -> Facts:
