@@ -5,6 +5,7 @@ This module runs in a framework's own environment and needs only numpy and h5py.
 
 import mmap
 from collections.abc import Iterable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -136,7 +137,12 @@ def _elements(data: bytes | memoryview, kind: np.dtype) -> np.ndarray:
 
 
 def _chunks(dataset: h5py.Dataset, first: int, last: int) -> list[Any]:
-    """Return HDF5's information about the chunks that hold the rows [first, last)."""
-    chunks: list[Any] = []
-    dataset.id.chunk_iter(chunks.append)
-    return [chunk for chunk in chunks if first - dataset.chunks[0] < chunk.chunk_offset[0] < last]
+    """Return HDF5's information about the chunks that hold the rows [first, last), in the faster of two ways."""
+    if first == 0 and last == len(dataset):
+        chunks: list[Any] = []
+        dataset.id.chunk_iter(chunks.append)
+        return chunks
+    height = dataset.chunks[0]
+    across = [range(0, size, step) for size, step in zip(dataset.shape[1:], dataset.chunks[1:], strict=True)]
+    offsets = product(range(first // height * height, last, height), *across)
+    return [chunk for chunk in map(dataset.id.get_chunk_info_by_coord, offsets) if chunk.byte_offset is not None]

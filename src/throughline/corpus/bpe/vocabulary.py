@@ -16,8 +16,8 @@ from pathlib import Path
 
 from throughline import files
 from throughline.corpus.bpe import END_OF_TEXT, SHA256, SIZE
+from throughline.corpus.text.vocabulary import check_rebuilt
 from throughline.datasets.shards import fault
-from throughline.files import UserError
 
 FILES = {
     "encoder.json": SHA256,
@@ -65,22 +65,12 @@ def build(folder: Path) -> None:
     """Write encoder.json and vocab.bpe into `folder`; UserError if they would not be the published files."""
     tokens = _from_blingfire()
     encoder = {printed(token): i for i, token in enumerate(tokens)} | {"<|endoftext|>": END_OF_TEXT}
-    texts = {"encoder.json": _proven("encoder.json", json.dumps(encoder))}
+    check_rebuilt("GPT-2's encoder.json", json.dumps(encoder), FILES["encoder.json"])
     merges = (f"{printed(left)} {printed(right)}" for left, right in _merges(tokens))
-    texts["vocab.bpe"] = _proven("vocab.bpe", "\n".join([_HEADER, *merges, ""]))
-    for name, text in texts.items():
-        files.write_text(folder / name, text)
-
-
-def _proven(name: str, text: str) -> str:
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    if digest != FILES[name]:
-        raise UserError(
-            "GPT-2's vocabulary could not be rebuilt: the installed blingfire has another table than the pinned one",
-            why=f"the sha256 of {name} is {digest}, the published file has {FILES[name]}",
-            next_step="install the blingfire pinned in envs/main.txt",
-        )
-    return text
+    merges_text = "\n".join([_HEADER, *merges, ""])
+    check_rebuilt("GPT-2's vocab.bpe", merges_text, FILES["vocab.bpe"])
+    files.write_text(folder / "encoder.json", json.dumps(encoder))
+    files.write_text(folder / "vocab.bpe", merges_text)
 
 
 def printed(token: bytes) -> str:

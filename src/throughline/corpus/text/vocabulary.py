@@ -121,15 +121,18 @@ def write_bert_base_uncased(path: str | Path) -> None:
     UserError if the result is not the published file.
     """
     text = "".join(f"{entry}\n" for entry in _from_blingfire())
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    if digest != BERT_BASE_UNCASED_SHA256:
-        raise UserError(
-            "the bert-base-uncased vocabulary could not be rebuilt",
-            why=f"sha256 is {digest}, the published file has {BERT_BASE_UNCASED_SHA256}; the installed blingfire"
-            " carries other tables than the pinned version",
-            next_step="install the blingfire pinned in envs/main.txt, or set corpus.vocabulary to {path, sha256}",
-        )
+    check_rebuilt("the vocabulary of bert-base-uncased", text, BERT_BASE_UNCASED_SHA256)
     files.write_text(path, text)
+
+
+def check_rebuilt(name: str, text: str, sha256: str) -> None:
+    """Raise UserError if a published file that was rebuilt from blingfire's tables has another SHA-256 (`sha256`)."""
+    if (digest := hashlib.sha256(text.encode()).hexdigest()) != sha256:
+        raise UserError(
+            f"{name} could not be rebuilt: the installed blingfire has other tables than the pinned one",
+            why=f"its sha256 is {digest}, the published file has {sha256}",
+            next_step="install the blingfire pinned in envs/main.txt",
+        )
 
 
 def _from_blingfire() -> list[str]:

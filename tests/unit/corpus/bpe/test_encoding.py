@@ -67,7 +67,7 @@ def test_another_table_is_refused(
     table = (Path(blingfire.__file__).parent / "gpt2.i2w").read_bytes()
     (tmp_path / "gpt2.i2w").write_bytes(change(table))
     monkeypatch.setattr(blingfire, "__file__", str(tmp_path / "__init__.py"))
-    with pytest.raises(UserError, match=r"could not be rebuilt.*\n.*the sha256 of encoder.json is"):
+    with pytest.raises(UserError, match=r"GPT-2's encoder.json could not be rebuilt"):
         vocabulary.build(tmp_path / "made")
     assert not (tmp_path / "made").exists()
 
