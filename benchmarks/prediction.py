@@ -166,6 +166,8 @@ def table(found: Mapping[tuple[str, str], Judged]) -> str:
     names = ("median error", "90th percentile", "median bias", "inside", "median half-width", "answers", "sources")
     lines = harness.head("question", "way", *names, left=2)
     for (question, way), one in found.items():
+        if question.startswith("never seen") and way != OURS:
+            continue
         shares = (one.median, one.ninetieth, one.bias, one.coverage, math.expm1(one.half))
         lines.append(
             harness.line(question, way, *(f"{100 * share:.1f} %" for share in shares), one.answers, one.sources)

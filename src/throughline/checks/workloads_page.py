@@ -97,7 +97,7 @@ def _docstring(folder: str) -> str:
     first, *others = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")
     plain = itertools.takewhile(lambda text: not text.startswith(" ") and not text.endswith(":"), others)
     about = re.sub(r"[,;]\s+framework-neutral: .*", ".", first, flags=re.DOTALL)
-    return "\n\n".join(textwrap.fill(text, 98, break_on_hyphens=False) for text in (about, *plain))
+    return "\n\n".join(textwrap.fill(text, 98, break_on_hyphens=False) for text in (about, *[*plain][:1]))
 
 
 if __name__ == "__main__":
