@@ -19,7 +19,7 @@ OUTCOMES: dict[Outcome, str] = {
 }
 UNITS = {
     "sequences/s": "samples/s",
-    **{unit: unit for unit in ("samples/s", "images/s", "tokens/s", "tokens/s/device")},
+    **{unit: unit for unit in ("samples/s", "images/s", "tokens/s", "tokens/s/device", "GB/s")},
 }
 """Map the units of imports to the units of a Result. Steps per second are left out: the batch is unknown."""
 

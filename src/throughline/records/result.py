@@ -92,7 +92,7 @@ class Result(Entry):
     options: str = ""
     convention: str = ""
     value: Printed | None = None
-    unit: Literal["samples/s", "images/s", "tokens/s", "tokens/s/device", "ms", "TFLOPS"] = "samples/s"
+    unit: Literal["samples/s", "images/s", "tokens/s", "tokens/s/device", "ms", "TFLOPS", "GB/s"] = "samples/s"
     printed: dict[Beside, Printed] = Field(default_factory=dict)
     implausible: str = ""
     evidence: str | None = None
@@ -130,6 +130,6 @@ class Result(Entry):
         low, high = ends(self.value)
         if self.unit == "ms":
             return (self.global_batch / high * 1e3, self.global_batch / low * 1e3) if self.global_batch else None
-        if self.unit == "TFLOPS" or not (of_all and per_sample):
+        if self.unit in ("TFLOPS", "GB/s") or not (of_all and per_sample):
             return None
         return low * of_all / per_sample, high * of_all / per_sample

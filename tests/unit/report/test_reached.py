@@ -11,13 +11,14 @@ import pytest
 from report_fixture import group_of, read_csv, record, spec, write_record
 from throughline import gpus
 from throughline.observe import work
+from throughline.records.imported import Imported, ImportedRun
 from throughline.report import answers
 from throughline.report.analysis import cells, summary
 from throughline.report.render import page, table_files
 from throughline.report.render.page import Results
 from throughline.report.render.tables import PAGE
 from throughline.report.topic import Scope
-from throughline.report.topics import published_calls, write_plots, write_tables
+from throughline.report.topics import nccl_tests, published_calls, write_plots, write_tables
 from throughline.report.topics.single_calls import beside_layers, best, device, parts, reached, rooflines
 from throughline.study.runs import read_spec
 
@@ -98,6 +99,22 @@ def test_shares_are_those_of_the_published_table(groups: list[cells.Group]) -> N
     flops = 128 * (24 * 128 * 1024**2 + 4 * 128**2 * 1024)
     assert found["forward"].intensity == pytest.approx(flops / (2 * (12 * 1024**2 + 2 * 128 * 128 * 1024)))
     assert found["forward_backward"].intensity is None
+
+
+def test_collectives_stand_beside_nccl_tests(tmp_path: Path) -> None:
+    bandwidths = [one("bus_bandwidth", size, value, "GB/s") for size, value in ((2**20, 90.0), (2**30, 350.0))]
+    group = group_of(summary.summarize([write(tmp_path, "all-reduce", 1, "fp32", bandwidths, topology="1n1g")], 1))
+    found = ImportedRun(file="a.log", model="all_reduce", devices=1, value=700.0, unit="GB/s", kind="nccl-tests")
+    others = [
+        found,
+        *(found.model_copy(update=u) for u in ({"devices": 4}, {"model": "sendrecv"}, {"unit": "tokens/s"})),
+    ]
+    rows = list(Imported(schema=3, name="switch", files=others).results().values())
+    shown = nccl_tests.table(Scope([group], [group], imported=rows))
+    assert shown
+    (row,) = table_files.printed(shown.in_form(PAGE))[1]
+    assert row[0:2] + row[3:7] == ["all-reduce", "1n1g", "1,073,741,824", "350.0", "700.0", "0.500"]
+    assert nccl_tests.table(Scope([group], [group])) is None
 
 
 @pytest.mark.slow
