@@ -59,6 +59,12 @@ class Runs(Section):
         RunSpec.device, description="`auto` uses the GPUs if there are any, otherwise the CPU; the record says which"
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
+    enough: Annotated[int, Field(ge=1, le=99)] | None = Field(
+        None,
+        description="a summary is made of so many repeats if all others were tried and failed: the cell then says 6/7, "
+        "and why. They are not tried again unless a target names them. null: a summary waits for all repeats",
+        exclude_if=lambda value: value is None,
+    )
     margin: Annotated[float, Field(gt=0, le=1)] = Field(
         ratios.MARGIN,
         description="two configurations are equal (*no difference*) if the interval of their ratio lies within this "

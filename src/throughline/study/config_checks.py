@@ -40,6 +40,8 @@ def mistakes(config: Config) -> Iterator[str]:
         where = f"benchmarks.{name}"
         if "__" in name:
             yield f"{where}: two underscores in a row are kept for derived runs, such as <name>__aa"
+        if block.enough and block.enough > block.repeats:
+            yield f"{where}.enough = {block.enough}: there are {block.repeats} repeats; take at most as many"
         if block.model == DECIDES and not block.programs:
             models = allowed(DECIDES, list(workloads.models()), "docs/reference/workloads.md")
             yield f"{where}.model = {DECIDES!r}: {models}"

@@ -59,7 +59,8 @@ class Targets:
     """Everything that a configuration asks for, by file name.
 
     `proofs` maps a benchmark to its specifications. `searches` maps a file to its specifications, and `checks` a file
-    to its specification. The packages that make these files provide the three maps.
+    to its specification. The packages that make these files provide the three maps. `given_up` maps the records of
+    failed repeats that no summary waits for to why they failed.
     """
 
     def __init__(
@@ -69,12 +70,16 @@ class Targets:
         proofs: Mapping[str, Sequence[RunSpec]],
         searches: Mapping[str, Sequence[RunSpec]],
         checks: Mapping[str, RunSpec],
+        given_up: Mapping[str, str] | None = None,
     ) -> None:
         self.config, self.proofs, self.searches, self.checks = config, proofs, searches, checks
+        self.given_up = given_up or {}
         self.specs = {spec.record: spec for spec in specs}
         self.summaries: dict[str, list[str]] = {}
-        for spec in specs:
-            self.summaries.setdefault(spec.summary, []).append(spec.record)
+        self.awaited = [record for record in self.specs if record not in self.given_up]
+        """The records that summaries wait for."""
+        for record in self.awaited:
+            self.summaries.setdefault(self.specs[record].summary, []).append(record)
         self.by_benchmark: dict[str, list[str]] = {}
         for summary in self.summaries:
             self.by_benchmark.setdefault(summary.split("/")[1], []).append(summary)
@@ -195,7 +200,7 @@ class Targets:
         of_benchmarks = [f"results/{name}/{folder}" for name in self.by_benchmark for folder in ("tables", "plots")]
         proofs = [f"results/{name}/equivalence.json" for name in self.proofs]
         return [
-            *(*self.summaries, *self.specs, *of_benchmarks, *proofs),
+            *(*self.summaries, *self.awaited, *of_benchmarks, *proofs),
             *(*self.searches, *self.checks, *self.every_prediction),
         ]
 
@@ -212,7 +217,7 @@ class Targets:
         return ["--spec", spec.canonical, "--asked", str(block.repeats), "--terms", canonical(terms), *remarks, *strict]
 
     def _terms(self, benchmark: str) -> dict[str, Any]:
-        """Return the goals, prices and margin that a benchmark's summaries are judged by."""
+        """Return the goals, prices, margin and failed repeats that a benchmark's summaries are judged by."""
         block = self.config.block(benchmark)
         terms: dict[str, Any] = {
             "goals": None if "__" in benchmark else self.config.goals.model_dump(),
@@ -223,6 +228,8 @@ class Targets:
             terms["margin"] = block.margin
         if block.mtbf_hours is not None:
             terms["mtbf_hours"] = block.mtbf_hours
+        if failed := {file: why for file, why in self.given_up.items() if file.split("/")[1] == benchmark}:
+            terms["failed"] = failed
         return terms
 
     def made(self) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from throughline.study.config import Config, load
 from throughline.study.presets import of_a_preset
 from throughline.study.section import ConfigPaths
 from throughline.study.targets import Targets
+from throughline.workflow import enough
 from throughline.workflow.inside import Inside
 
 OTHERS = ("results/report.html", "results/compare.json", "results/compare.html", "results/archive.zip")
@@ -113,7 +114,7 @@ def read(
     working directory. auto_topologies: what `topologies: auto` of a block means. skipped: says which blocks are not for
     the machine. apart: no job has the environments of
     several frameworks, so no job can compare them. say: gets a line for each relative path that does not lead into the
-    working directory.
+    working directory, and for each failed repeat that is left out.
     """
     config_paths = ConfigPaths(workflow)
     config = load(paths, values, config_paths, auto_topologies, skipped)
@@ -121,6 +122,9 @@ def read(
         say(remark)
     specs = runs.expand(config)
     records.leave_newer({spec.summary for spec in specs})
+    failures = enough.given_up(config, specs)
+    for line in enough.said(failures):
+        say(line)
     read = config.folders("corpus")
     needed = config.corpus.needed(read)
     finished = finished_shards(config.corpus, needed)
@@ -136,6 +140,7 @@ def read(
             proofs={} if apart else equivalence.requests(specs),
             searches={} if apart else max_batch.requests(config, specs),
             checks=convergence_check.requests(config, specs),
+            given_up=failures,
         ),
         CorpusTargets(config.corpus, folders, finished, needed),
         {room: FolderTargets(section, room, ".tar", ".idx") for room, section in config.pictures().items()},

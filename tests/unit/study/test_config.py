@@ -56,6 +56,7 @@ def mistakes(tmp_path: Path, text: str) -> str:
         ("corpus: {masking: {dynamic: true}}", "with dynamic, each epoch draws masks"),
         ("corpus: {dump: {shards: x}, masking: {dynamic: true, dupe_factor: 1}}", "finished shards keep the masks"),
         (f"corpus: {{vocabulary: {{path: v, url: 'http://x', sha256: {SHA}}}}}", "one of path and url is needed"),
+        ("{runs: {enough: 6}, benchmarks: {b: {}}}", "enough = 6: there are 5 repeats"),
         ("prices: {A100: {currency: USD}}", "one of per_hour, per_month and purchase is needed"),
         ("prices: {A100: {purchase: 9, currency: USD}}", "purchase and years go together"),
         ("{imports: {b: {logs: x}}, benchmarks: {b: {}}}", "imports.b: a benchmark has this name"),

@@ -6,6 +6,7 @@ configuration is refused.
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,17 @@ ByTopology = dict[str, list[RunRecord]]
 
 
 class Terms(Section):
-    """The goals, prices and margin of a benchmark, from the configuration. Without goals it is not judged."""
+    """The goals, prices and margin of a benchmark, from the configuration. Without goals it is not judged.
+
+    failed: why repeats that the summary does not wait for have no record, by the places of their records.
+    """
 
     goals: Goals | None = None
     prices: dict[str, Price] = Field(default_factory=dict)
     total_samples: int | None = None
     margin: Share = ratios.MARGIN
     mtbf_hours: float | None = None
+    failed: dict[str, str] = Field(default_factory=dict)
 
 
 def read_terms(text: str) -> Terms:
@@ -264,6 +269,8 @@ def _cell(
     every, runs, spec = pool.every, pool.kept, pool.every[0].spec
     speeds, base_speeds = ([r.samples_per_s for r in of if r.samples_per_s is not None] for of in (runs, base_runs))
     n = max(repeats, *(run.spec.repeat for run in every))
+    records = {repeat: replace(spec, repeat=repeat).record for repeat in range(1, n + 1)}
+    failed = [f"repeat {k} failed: {terms.failed[path]}" for k, path in records.items() if path in terms.failed]
     by_repeat = {run.spec.repeat: run for run in runs if run.samples_per_s is not None}
     timed = [by_repeat.get(repeat) for repeat in range(1, n + 1)]
     world = spec.topology.world
@@ -298,7 +305,7 @@ def _cell(
         global_batch=spec.size.global_batch,
         world_size=world,
         statuses=dict(Counter(run.status for run in every)),
-        reasons=list(dict.fromkeys(run.reason for run in every if run.reason)),
+        reasons=list(dict.fromkeys([*(run.reason for run in every if run.reason), *failed])),
         warnings=[],
         simulated=spec.hosts == "simulated",
         logs=[f"{spec.framework}/{spec.topology}/run{run.spec.repeat}.log" for run in every],

@@ -99,6 +99,7 @@ def _valid(cell: Cell) -> Entry:
     others = [f"{n} {STATUS_LABELS.get(status, status)}" for status, n in record.statuses.items() if status != "ok"]
     missing = record.n - sum(record.statuses.values())
     others += [f"{missing} missing"] if missing > 0 else []
+    others += record.reasons
     kind = "short" if record.n_ok < record.n else ""
     return Entry(f"{record.n_ok}/{record.n}", record.n_ok, ", ".join(others) or None, kind)
 
