@@ -28,7 +28,7 @@ from PIL import Image
 
 from images_helpers import made
 from throughline import processes
-from throughline.images.pictures import random_crop
+from throughline.images.decoding import random_crop
 from throughline.images.sources import photograph
 from throughline.randomness import Stream
 from throughline.rank.data import Loader, Manifest, batches

@@ -2,5 +2,5 @@
 
 sources.py finds pictures, and shards.py makes shards of them. Training reads the shards through reading.py and
 layout.py, which need only numpy. Processes of the workflow's own environment, which has Pillow, decode the pictures
-(decoding.py, pictures.py), or DALI does in the rank (dali.py).
+(decoding.py), or DALI does in the rank (dali.py).
 """

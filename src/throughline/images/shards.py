@@ -29,7 +29,7 @@ from throughline import files
 from throughline.datasets import manifest
 from throughline.datasets.shards import CHANGED, fault, shard_names
 from throughline.files import UserError
-from throughline.images import layout, pictures, sources
+from throughline.images import decoding, layout, sources
 from throughline.images.sources import Part, SourcePicture
 from throughline.progress import Progress
 from throughline.study.images_section import SAMPLE
@@ -135,8 +135,8 @@ def write_shard(listing: Path, source: str, skip: bool, path: Path) -> int:
             data = sources.read(source, picture.name, picture.file, picture.part)
             if skip:
                 try:
-                    pictures.opened(data, decode=True)
-                except pictures.Damaged as error:
+                    decoding.opened(data, decode=True)
+                except decoding.Damaged as error:
                     print(f"skipped {picture.name}: {error}", file=sys.stderr)
                     skipped += 1
                     continue
@@ -228,8 +228,8 @@ def _checked(
 def _decoded(picture: ListedPicture, data: bytes, side: int | None) -> Image.Image:
     """Return the decoded picture; UserError if it is damaged or has another size than faces must have."""
     try:
-        image = pictures.opened(data, decode=True)
-    except pictures.Damaged as error:
+        image = decoding.opened(data, decode=True)
+    except decoding.Damaged as error:
         raise UserError(
             f"the picture {picture.name} is damaged",
             why=str(error),

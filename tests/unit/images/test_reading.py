@@ -20,7 +20,7 @@ from PIL import Image
 from images_helpers import FACES, PERSONS, folder, made, picture, recordio
 from throughline import images, processes
 from throughline.files import UserError
-from throughline.images import pictures
+from throughline.images import decoding
 from throughline.randomness import Stream
 from throughline.rank.data import AHEAD, AHEAD_BYTES, Loader, Manifest, batches
 from throughline.rank.run import Run
@@ -82,14 +82,14 @@ def test_held_out_pictures_come_whole_and_always_the_same(manifest: Path) -> Non
     assert sorted(first["labels"]) == [0, 1, 2] and len(first["pixels"]) == 3, "a last batch has what is left"
     assert np.array_equal(first["pixels"], second["pixels"])
     for shown, label in zip(first["pixels"], first["labels"].tolist(), strict=True):
-        expected = pictures.resized(pictures.opened(shaded(label)), pictures.center_crop(40, 30), SIZE)
+        expected = decoding.resized(decoding.opened(shaded(label)), decoding.center_crop(40, 30), SIZE)
         assert np.array_equal(shown, expected)
-    assert pictures.center_crop(40, 30) == (7, 2, 26, 26)
+    assert decoding.center_crop(40, 30) == (7, 2, 26, 26)
 
 
 def test_a_face_is_shown_whole_or_mirrored(tmp_path: Path) -> None:
     read = Manifest(made(recordio(tmp_path / "source"), tmp_path / "made"), "faces", SimpleNamespace(), 1)
-    whole = [np.asarray(pictures.opened(face)) for face in FACES]
+    whole = [np.asarray(decoding.opened(face)) for face in FACES]
     mirrored, each = 0, len(FACES) // PERSONS
     source: Any = read.decoded(batches(read, 1, 0, 1, 4), 4, 1)
     for batch in islice(source, 6):
@@ -104,7 +104,7 @@ def test_a_face_is_shown_whole_or_mirrored(tmp_path: Path) -> None:
 
 def test_a_crop_is_drawn_anew_in_every_epoch_and_for_every_picture_and_seed() -> None:
     def box(*names: int) -> Any:
-        return pictures.random_crop(Stream(*names), 500, 375)
+        return decoding.random_crop(Stream(*names), 500, 375)
 
     assert box(1, 0) == box(1, 0) and len({box(seed, epoch) for seed in range(4) for epoch in range(4)}) == 16
     boxes = [box(3, number) for number in range(2000)]
@@ -115,20 +115,20 @@ def test_a_crop_is_drawn_anew_in_every_epoch_and_for_every_picture_and_seed() ->
     assert all(left >= 0 and top >= 0 and left + w <= 500 and top + h <= 375 for (left, top, w, h), _ in boxes)
     for size in ((1, 1), (1, 400), (400, 1), (3, 2)):
         for number in range(20):
-            (left, top, wide, high), _ = pictures.random_crop(Stream("long", number), *size)
+            (left, top, wide, high), _ = decoding.random_crop(Stream("long", number), *size)
             assert wide > 0 and high > 0 and left + wide <= size[0] and top + high <= size[1]
-            read = pictures.opened(picture(size=size))
-            assert pictures.resized(read, (left, top, wide, high), 8).shape == (8, 8, 3)
+            read = decoding.opened(picture(size=size))
+            assert decoding.resized(read, (left, top, wide, high), 8).shape == (8, 8, 3)
 
 
 @pytest.mark.parametrize(("kind", "mode", "apart"), [("JPEG", "L", 4), ("JPEG", "CMYK", 4), ("PNG", "P", 12),
                                                      ("PNG", "RGBA", 4), ("JPEG", "RGB", 4)])  # fmt: skip
 def test_every_kind_of_picture_becomes_red_green_and_blue(kind: str, mode: str, apart: int) -> None:
     """Of a JPEG file that is twice as wide as needed, libjpeg decodes only a part of the frequencies."""
-    read = pictures.opened(picture(3, (64, 64), kind, mode))
-    shown = pictures.resized(read, (0, 0, 64, 64), 32)
+    read = decoding.opened(picture(3, (64, 64), kind, mode))
+    shown = decoding.resized(read, (0, 0, 64, 64), 32)
     wanted = picture(3, (64, 64), kind="PNG", mode="L" if mode == "L" else "RGB")
-    right = np.asarray(pictures.opened(wanted).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR))
+    right = np.asarray(decoding.opened(wanted).convert("RGB").resize((32, 32), Image.Resampling.BILINEAR))
     assert abs(shown.astype(int) - right).mean() < apart
     assert read.size == ((32, 32) if kind == "JPEG" else (64, 64))
 

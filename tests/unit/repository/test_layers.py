@@ -69,7 +69,6 @@ IN_A_RANK = [
     "randomness.py",
     "corpus/reading.py",
     "corpus/bpe/__init__.py",
-    "corpus/bpe/reading.py",
     "datasets/hdf5.py",
     "datasets/shards.py",
     "corpus/shards/__init__.py",

@@ -1,4 +1,4 @@
-"""Running text for GPT-2 and other decoders: its vocabulary, encoding, shards, their verification and their windows.
+"""Running text for GPT-2 and other decoders: its vocabulary, encoding, shards and their verification.
 
 The text is encoded as GPT-2's byte pairs, or by the user's own tokenizer.
 """

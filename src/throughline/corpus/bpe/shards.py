@@ -24,8 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from throughline.corpus.bpe import END_OF_TEXT, SHA256, SIZE, vocabulary
-from throughline.corpus.bpe.reading import mapped
 from throughline.corpus.bpe.vocabulary import Vocabulary
+from throughline.corpus.reading import mapped
 from throughline.corpus.text import tokens
 from throughline.corpus.text.tokenization import BYTE_PAIRS, ChunkTokenizer, OwnTokenizer, Sentences
 from throughline.corpus.text.tokens import Article, Documents, Pile, Table

@@ -152,17 +152,6 @@ def test_the_masks_stay_what_they_are() -> None:
     assert after.tolist() == [[5, 5, 5, 96], [5, 124, 124, 124], [5, 5, 5, 93]]
 
 
-@pytest.mark.parametrize("world", [1, 2, 5])
-def test_ranks_together_read_what_one_reads(corpus: Manifest, world: int) -> None:
-    """Checked with one shard for each rank, and with ranks that share shards."""
-    rows = [row for shard in corpus.shards for row in told_apart(corpus.reader.read(shard, 0))]
-    seen: list[bytes] = []
-    for rank in range(world):  # the ranks' shares may differ by a few rows; each rank reads its whole first epoch
-        first = itertools.takewhile(lambda share: share[0] == 0, corpus.order(1, rank, world))
-        seen += taken(corpus, rank, world, 1, sum(count for _, _, count in first))
-    assert sorted(seen) == sorted(rows)
-
-
 def test_epochs_differ_and_restarts_do_not(corpus: Manifest) -> None:
     epoch = corpus.rows
     two = taken(corpus, 0, 1, 1, 2 * epoch)
