@@ -63,7 +63,7 @@ def places() -> dict[Path, dict[str, str]]:
     return {
         PAGES / "commands.md": {"help": f"```text\n{commands.usage()}\n```\n"},
         PAGES / "presets.md": {"presets": table(["preset", "device", "what it measures"], map(_preset, presets(ROOT)))},
-        PAGES / "outputs.md": {name: "\n".join(map(_class, entries)) for name, entries in FILES.items()},
+        PAGES / "records.md": {name: "\n".join(map(_class, entries)) for name, entries in FILES.items()},
         PAGES / "warnings.md": {
             "warnings": table(["words of the warning", "when"], ([*row] for row in WARNINGS.items())),
             "runs": _meanings(run.STATUSES),

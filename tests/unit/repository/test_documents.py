@@ -27,7 +27,7 @@ from throughline.study.config import Config, load
 
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")]
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
-GENERATED = ("configuration.md", "workloads.md", "outputs.md")
+GENERATED = ("configuration.md", "workloads.md", "records.md")
 LONG = 2000
 """A page of more words begins with a table of its most asked questions."""
 TOY = "patches"
