@@ -287,6 +287,7 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
     "zk.log": (MLPERF, "MLPerf (MLLOG)", 2000 / 40, ("llama31_8b", "fp4", 2, 16)),
     "zl.log": (NCCL, "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
     "zm.log": (prefixed("[1,0]<stdout>:", NCCL), "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
+    "all_reduce_8.txt": (NCCL[NCCL.index("# nThread") :], "nccl-tests", 699.35, ("all-reduce", None, None, 8)),
     "zn.json": (NCCL_JSON, "nccl-tests", 19.5, (None, None, None, None)),
     "zo.log": (
         TRAINER_PRINTS + "  train_samples_per_second =      11.43\n",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from throughline.numbers import reading
 from throughline.records import Result
-from throughline.report.render.tables import Column, Table
+from throughline.report.render.tables import PAGE, Column, Table
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics.single_calls import Reached, reached
 
@@ -29,17 +29,15 @@ def _over(call: Reached, row: Result) -> float:
 
 
 COLUMNS = (
-    Column("operation", "operation", read=lambda pair: pair[0].model),
-    Column("topology", "topology", read=lambda pair: str(pair[0].cell.topology)),
-    Column("precision", "precision", read=lambda pair: pair[0].cell.group.precision),
-    Column("size", "size, bytes", read=lambda pair: pair[0].size, show=lambda size: f"{size:,}", whole=True),
-    Column("gb_per_s", "ours, GB/s", read=lambda pair: pair[0].value, show=reading),
-    Column("their_gb_per_s", "theirs, GB/s", read=lambda pair: float(pair[1].value or 0), show=reading),
-    Column(
-        "ratio", "ours over theirs", read=lambda pair: pair[0].value / float(pair[1].value or 1), show="{:.3f}".format
-    ),
-    Column("their_device", "their device", read=lambda pair: pair[1].device or "not stated"),
-    Column("place", "theirs", read=lambda pair: pair[1].place),
+    Column(heading="operation", read=lambda pair: pair[0].model),
+    Column(heading="topology", read=lambda pair: str(pair[0].cell.topology)),
+    Column(heading="precision", read=lambda pair: pair[0].cell.group.precision),
+    Column(heading="size, bytes", read=lambda pair: pair[0].size, show=lambda size: f"{size:,}"),
+    Column(heading="ours, GB/s", read=lambda pair: pair[0].value, show=reading),
+    Column(heading="theirs, GB/s", read=lambda pair: float(pair[1].value or 0), show=reading),
+    Column(heading="ours over theirs", read=lambda pair: _over(*pair), show=reading),
+    Column(heading="their device", read=lambda pair: pair[1].device or "not stated"),
+    Column(heading="theirs", read=lambda pair: pair[1].place),
 )
 INTRO = (
     "Bus bandwidths at the largest size of each run, out of place, as nccl-tests define them. Their largest size may "
@@ -49,7 +47,7 @@ INTRO = (
 
 def table(scope: Scope) -> Table | None:
     found = list(pairs(scope))
-    return Table.of(found, COLUMNS) if found else None
+    return Table.of(found, COLUMNS, forms=(PAGE,)) if found else None
 
 
 TOPIC = Topic("nccl_tests", "Beside nccl-tests", INTRO, order=192, table=table)
