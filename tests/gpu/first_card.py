@@ -143,6 +143,7 @@ def run(name: str, results: Results, limit_s: float, given: argparse.Namespace, 
     if limit_s < 1:
         return
     print(f"{name}: at most {limit_s:.0f} s", flush=True)
+    part["outcome"] = "not finished"
     begin, log = time.monotonic(), results.folder / f"{name}.log"
     order = {"device": given.device, "tiny": given.tiny, "limit_s": limit_s - GRACE_S, "output": str(results.folder)}
     command = [sys.executable, str(HERE / "first_card_parts.py"), name, json.dumps(order)]

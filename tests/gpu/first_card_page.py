@@ -27,7 +27,8 @@ def markdown(value: dict[str, Any]) -> str:
     were = "had kernels at the start" if value["compiled_kernels_at_start"] else "was empty at the start"
     lines += ["", f"Compiled kernels: {value['compiled_kernels']} {were}.", f"{value['seconds']} s in all.", ""]
     for name, part in value["parts"].items():
-        lines += [f"## {name}: {part['outcome']}", "", *table(name, part), ""]
+        lines += [f"## {name}: {part['outcome']}", "", *(table(name, part) if part["plan"] else ())]
+        lines += [""] if part["plan"] else []
     return "\n".join(lines)
 
 
@@ -59,6 +60,6 @@ def shown(value: Any) -> str:
         case list():
             return ", ".join(map(shown, value))
         case float():
-            return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+            return f"{value:,.0f}" if 1000 <= value < 1e9 else f"{value:.3g}"
         case _:
             return str(value)

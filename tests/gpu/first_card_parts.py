@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,8 @@ from harness import middle, ratio  # noqa: E402
 
 from throughline import gpus, workloads  # noqa: E402
 from throughline.observe import work  # noqa: E402
+from throughline.processes import die_with_parent  # noqa: E402
+from throughline.rank.report import double_of_cuda  # noqa: E402
 
 Row = dict[str, Any]
 
@@ -63,7 +66,6 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "bf16, recorded": ("bf16", {"cuda_graph": "step"}),
     "bf16, compiled": ("bf16", {"compile": True}),
     "bf16, compiled and recorded": ("bf16", {"compile": True, "cuda_graph": "step"}),
-    "fp32, compiled": ("fp32", {"compile": True}),
 }
 """The ways to compute a step, the cheapest first. The losses of the first are those that the others have to give."""
 TOLERANCE = {"fp32": 1e-3, "bf16": 1e-2}
@@ -103,11 +105,16 @@ def losses(order: Order) -> Iterator[Row]:
                 true = right.setdefault(model.name, row["losses"])
                 pairs = zip(row["losses"], true, strict=True)
                 row["largest_difference"] = max(abs(loss - one) / max(abs(one), 1e-30) for loss, one in pairs)
-                if not row["largest_difference"] <= row["tolerance"]:
+                if not row["largest_difference"] <= row["tolerance"] and computes():
                     row |= {"status": "failed", "reason": "losses differ"}
             except Exception as error:
                 row |= {"status": "failed", "reason": first_line(error)}
             yield row
+
+
+def computes() -> bool:
+    """False on the fake driver (tests/gpu/README.md), whose values are nonsense and are not compared."""
+    return double_of_cuda() is None
 
 
 def trained(order: Order, model: Model, precision: str, options: dict[str, Any]) -> list[float]:
@@ -151,7 +158,8 @@ def row_of(order: Order, model: Model, end: float, card: dict[str, Any]) -> Row:
     asked: Any = {"ours": (ours, {}), "Hugging Face": (plain, {}), "torch's modules": (ours, {"modules": True})}
     rounds, seconds = (2, 0.05) if order.tiny else (4, 1.5)
     together = (card["memory_bytes"] or 0) > ROOMY
-    found = contest(asked, TOLERANCE["bf16"], rounds, seconds, end, order.device == "cuda", together)
+    tolerance = TOLERANCE["bf16"] if computes() else float("inf")
+    found = contest(asked, tolerance, rounds, seconds, end, order.device == "cuda", together)
     refused = "; ".join(f"{label}: {reason}" for label, reason in found.refused.items())
     if not found.rounds:
         return {"status": "failed", "reason": refused or "no time"}
@@ -289,6 +297,7 @@ def first_line(error: BaseException) -> str:
 PARTS = {"losses": losses, "rows": rows, "workflow": workflow, "bench": bench, "tests": tests}
 
 if __name__ == "__main__":
+    die_with_parent(os.getppid(), signal.SIGTERM)
     answers = os.fdopen(os.dup(1), "w", buffering=1)  # what libraries print is no row
     os.dup2(2, 1)
     for row in PARTS[sys.argv[1]](Order(**json.loads(sys.argv[2]))):
