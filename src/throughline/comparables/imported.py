@@ -28,7 +28,10 @@ RANDOM = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NODES, EACH = (
     rf"(?<![a-z0-9])n?{pair}g?(?![a-z0-9])" for pair in (r"([1-9]\d*)[nc][1-9]\d*", r"[1-9]\d*[nc]([1-9]\d*)")
 )
-MODEL_NAMES = "(resnet50|bert[_-](base|large)|gpt2[_-](small|medium|large|xl)|all[_-](?:reduce|gather)|reduce[_-]scatter|alltoall)"
+MODEL_NAMES = (
+    "(resnet50|bert[_-](base|large)|gpt2[_-](small|medium|large|xl)"
+    "|all[_-](?:reduce|gather)|reduce[_-]scatter|alltoall)"
+)
 IN_NAMES: dict[str, Fact] = {
     "model": lambda log: (log.named(MODEL_NAMES) or "").replace("_", "-"),
     "precision": named(r"(?<![a-z0-9])(fp32|tf32|bf16|fp16|amp|fp8)(?![a-z0-9])"),

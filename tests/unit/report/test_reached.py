@@ -113,7 +113,7 @@ def test_collectives_stand_beside_nccl_tests(tmp_path: Path) -> None:
     shown = nccl_tests.table(Scope([group], [group], imported=rows))
     assert shown
     (row,) = table_files.printed(shown.in_form(PAGE))[1]
-    assert row[0:2] + row[3:7] == ["all-reduce", "1n1g", "1,073,741,824", "350.0", "700.0", "0.500"]
+    assert row[0:2] + row[3:7] == ["all-reduce", "1n1g", "1,073,741,824", "350.0", "700.0", "0.5000"]
     assert nccl_tests.table(Scope([group], [group])) is None
 
 
