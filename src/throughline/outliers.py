@@ -18,7 +18,7 @@ Few parts do not tell how much equal parts differ. So the variance of the rest i
 with an expected one, which counts as `PRIOR_DEGREES` degrees of freedom. Equal parts are expected to differ by a
 standard deviation of half the tolerance, and by the noise of their repeats. With a single repeat nobody knows the
 noise. Then nothing is expected, and only the differences of the others count.
-docs/how-to/acceptance.md has the error rates.
+docs/explanation/method-acceptance.md has the error rates.
 """
 
 from __future__ import annotations

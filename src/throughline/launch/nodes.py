@@ -23,7 +23,7 @@ from throughline.observe.environment import DECIDES
 from throughline.spec import RunSpec, read
 
 TRY = {
-    "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/how-to/slurm.md",
+    "ssh": "try it: ssh -o BatchMode=yes <that host> true; see docs/how-to/slurm-problems.md",
     "slurm": "try it in a job of your own: srun <the Python of this run> --version on every node",
 }
 """Map each kind of nodes to what to try if one of them does not answer."""

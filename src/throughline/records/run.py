@@ -153,7 +153,7 @@ class NodeHardware(Entry):
 
     `devices` are the run's GPUs in the node, in the order of its ranks. `reasons` says why a fact is None: by
     `machine.<fact>`, `devices.<index>.<fact>`, or `devices` if there are none.
-    docs/reference/outputs.md names the facts.
+    docs/reference/records.md names the facts.
     """
 
     node: Whole
