@@ -162,17 +162,13 @@ def finished_shards(corpus: Corpus, needed: Collection[str]) -> dict[str, dict[s
             for path in paths:
                 split = split_of(path.name)
                 named[shard_name(split, sum(name.startswith(split) for name in named))] = path
-    lacking = [
-        f"{length} tokens with {predictions} predictions"
-        for length, predictions in corpus.sequences.items()
-        if f"seq{length}" in needed and "training_0000" not in shards.get(f"seq{length}", {})
-    ]
-    if lacking:
-        listed = ", ".join(f"{length}: {predictions} in {count} files" for (length, predictions), count in seen.items())
-        raise UserError(
-            f"{corpus.dump.shards} holds no training shards of {', '.join(lacking)}",
-            why=f"it holds (length: predictions) {listed}",
-            next_step="write into corpus.sequences what the shards have; name the folder that has these; or leave out "
-            "the benchmarks that read them: benchmarks: {NAME: null}, in a second configuration file",
-        )
+    for length, predictions in corpus.sequences.items():
+        if f"seq{length}" in needed and "training_0000" not in shards.get(f"seq{length}", {}):
+            listed = ", ".join(f"{size[0]}: {size[1]} in {count} files" for size, count in seen.items())
+            raise UserError(
+                f"{corpus.dump.shards} holds no training shards of {length} tokens with {predictions} predictions",
+                why=f"it holds (length: predictions) {listed}",
+                next_step="write into corpus.sequences what the shards have; name the folder that has these; or leave "
+                "out the benchmarks that read them: benchmarks: {NAME: null}, in a second configuration file",
+            )
     return shards
