@@ -22,7 +22,7 @@ QUICK = """accept:
   {quick: true, repeats: 1, threads: 1, min_seconds: 0.05, step_s: 1.5, device: cpu, pairs: PAIRS,
    sizes: {matmul: [256], memory: [1048576], all_reduce: [1024, 1048576]}}
 """
-HANGING, SLOW, SILENT = "try2", "try3", "try4"
+LACKING, HANGING, SLOW, SILENT = "try1", "try2", "try3", "try4"
 
 
 @pytest.fixture(scope="module")
@@ -54,15 +54,23 @@ def hanging(cluster: Cluster, name: str) -> Iterator[None]:
 @contextlib.contextmanager
 def silent(cluster: Cluster, name: str) -> Iterator[None]:
     """Stop the daemon of a node, so that it answers nobody. Slurm notices that much later."""
-    daemons = [pid for pid in cluster.processes(name) if Path(f"/proc/{pid}/comm").read_text() == "slurmd\n"]
-    assert daemons
-    for pid in daemons:
-        os.kill(pid, signal.SIGSTOP)
+    (pid,) = [pid for pid in cluster.processes(name) if Path(f"/proc/{pid}/comm").read_text() == "slurmd\n"]
+    os.kill(pid, signal.SIGSTOP)
     try:
         yield
     finally:
-        for pid in daemons:
-            os.kill(pid, signal.SIGCONT)
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def lacking(cluster: Cluster, name: str) -> Iterator[None]:
+    """Take a node out as Slurm does if it finds fewer devices than it should."""
+    reason = "Reason=gres/gpu count reported lower than configured"
+    cluster.ask("scontrol", "update", f"NodeName={name}", "State=DRAIN", reason)
+    try:
+        yield
+    finally:
+        cluster.ask("scontrol", "update", f"NodeName={name}", "State=RESUME")
 
 
 def accepted(project: Project, pairs: str) -> tuple[dict[str, str], str, float]:
@@ -87,8 +95,9 @@ def test_a_node_that_hangs_and_one_that_is_slow_are_named(project: Project) -> N
     assert found["verdict"] == "outliers" and {tuple(run["place"]["nodes"]) for run in found["missing"]} == {(1,)}
 
 
-def test_a_node_that_does_not_answer_is_not_waited_for(project: Project) -> None:
-    with silent(project.cluster, SILENT):
+def test_a_node_without_a_device_and_one_that_does_not_answer_are_named_in_time(project: Project) -> None:
+    with silent(project.cluster, SILENT), lacking(project.cluster, LACKING):
         bad, excluded, seconds = accepted(project, "none")
-    assert SILENT in excluded.split(",") and "has not ended its check" in bad["3"]
-    assert seconds < 300, "its check may take 180 s, and 30 s to start"
+    assert bad["0"] == "it is away, because Slurm says that it is drained"
+    assert "has not ended its check" in bad["3"] and {LACKING, SILENT} <= {*excluded.split(",")}
+    assert seconds < 300, "a check may take 180 s, and 30 s to start"

@@ -15,6 +15,7 @@ OF_GPU: dict[str, frozenset[Part]] = {
     "all-reduce": frozenset({"NVLink", "PCIe", "host", "software"}),
 }
 """Map each measurement on a GPU to the parts of a node that it needs."""
+FAULTY = "faulty memory"
 OF_CPU: frozenset[Part] = frozenset({"host", "host memory", "software"})
 THROTTLES = {
     "sw_power_cap": "power cap",
@@ -70,15 +71,15 @@ FACTS = (
     Fact("hardware.device", "ecc", "ECC", "GPU memory", "other"),
     Fact("hardware.device", "mig", "MIG mode", "GPU", "other", why="MIG mode"),
     Fact("hardware.device", "ecc_uncorrected_ever", "uncorrected ECC errors", "GPU memory", "high", "", 1, True,
-         "faulty memory"),
+         FAULTY),
     Fact("hardware.device", "ecc_uncorrected", "recent uncorrected ECC errors", "GPU memory", "high", "", 1, True,
-         "faulty memory"),
+         FAULTY),
     Fact("hardware.device", "ecc_corrected", "corrected ECC errors", "GPU memory", "high", "", 10, True),
     Fact("hardware.device", "rows_remapped_uncorrected", "remapped rows (uncorrected)", "GPU memory", "high", "", 1,
-         True, "faulty memory"),
-    Fact("hardware.device", "rows_pending", "rows wait to be remapped", "GPU memory", "other", why="faulty memory"),
-    Fact("hardware.device", "rows_failed", "remapping of rows failed", "GPU memory", "other", why="faulty memory"),
-    Fact("hardware.device", "pages_retired", "retired pages", "GPU memory", "high", "", 1, True, "faulty memory"),
+         True, FAULTY),
+    Fact("hardware.device", "rows_pending", "rows wait to be remapped", "GPU memory", "other", why=FAULTY),
+    Fact("hardware.device", "rows_failed", "remapping of rows failed", "GPU memory", "other", why=FAULTY),
+    Fact("hardware.device", "pages_retired", "retired pages", "GPU memory", "high", "", 1, True, FAULTY),
     Fact("hardware.device", "name", "model of the device", "GPU", "other", why="another device"),
     Fact("hardware.machine", "cpu_quota_cores", "processor quota", "host", "low", "cores",
          why="quota of its control group"),
@@ -97,7 +98,7 @@ FACTS = (
     Fact("hardware.machine", "memory_channels", "memory channels", "host memory", "low", why="fewer memory channels"),
     Fact("hardware.machine", "memory_bytes", "memory", "host memory", "low", "bytes", 0.01, why="less memory"),
     Fact("hardware.machine", "memory_errors_uncorrected", "uncorrected memory errors", "host memory", "high", "", 1,
-         True, "faulty memory"),
+         True, FAULTY),
     Fact("hardware.machine", "memory_errors_corrected", "corrected memory errors", "host memory", "high", "", 10, True),
     Fact("hardware.machine", "network_gbit_per_s", "speed of its network interfaces", "network", "low", "Gbit/s",
          why="slower network link"),

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from throughline import statistics
-from throughline.acceptance.explanations import FACTS, THROTTLES, Fact, needed
+from throughline.acceptance.explanations import FACTS, FAULTY, THROTTLES, Fact, needed
 from throughline.acceptance.measured import Measured, Run
 from throughline.numbers import reading
 from throughline.records.acceptance import DifferingFact, SlowFigure
@@ -60,6 +60,25 @@ def differing(
                 when = WHILE_TRAINING if trained and fact.of.startswith("telemetry") else ""
                 why = difference.why if fact.part in parts else None
                 differences.append(difference.model_copy(update={"fact": f"{fact.words}{when}{of_node}", "why": why}))
+    return differences
+
+
+def odd(measured: Measured) -> dict[int, list[DifferingFact]]:
+    """Return the facts of each node that are worse than those of most others, though nothing of it may be slow.
+
+    Only facts count that are a fault or a setting. Clocks, temperatures and counters of small events differ by chance.
+    """
+    runs = [run for run in measured.runs if run.place.kind == "node"]
+    values = {node: facts for (node, _), facts in _values(runs, {}).items()}
+    steady = [
+        fact for fact in FACTS if fact.of.startswith(("hardware", "software")) and fact.why and not fact.same_index
+    ]
+    differences: dict[int, list[DifferingFact]] = {}
+    for fact in [fact for fact in steady if fact.bad != "high" or fact.why == FAULTY]:
+        for node, here in values.items():
+            theirs = [facts[fact] for other, facts in values.items() if other != node and fact in facts]
+            if len(theirs) > 1 and (difference := _difference(fact, here.get(fact), theirs)):
+                differences.setdefault(node, []).append(difference)
     return differences
 
 

@@ -67,6 +67,16 @@ def refused(broken: Iterable[Broken], nodes: int) -> list[Finding]:
     ]
 
 
+def odd(measured: Measured, named: Collection[int]) -> Iterator[Finding]:
+    """Yield a finding for each node whose facts are worse than those of most others. named: nodes that have one."""
+    because = "it is the machine: nothing of it is slow, and it is not like the others"
+    for node, differing in sorted(facts.odd(measured).items()):
+        if node not in named:
+            place = Place("node", (node,))
+            sentence = f"{place}: {why(differing)}. {because[0].upper()}{because[1:]}."
+            yield Finding(place=place, slow=[], cause="machine", because=because, facts=differing, sentence=sentence)
+
+
 def _slow(figure: FleetFigure) -> Iterator[SlowFigure]:
     about: dict[str, Any] = {name: getattr(figure, name) for name in PlacedFigure.model_fields}
     for standing in (standing for standing in figure.standings if standing.slow):

@@ -83,20 +83,18 @@ def not_passed(outcome: Acceptance) -> dict[int, str]:
 
     If half of the nodes were not measured, it is not their fault.
     """
-    missing: dict[int, str] = {}
-    for run in outcome.missing:
-        if len(run.place.nodes) == 1:
-            missing.setdefault(run.place.nodes[0], f"{run.what} is missing: {run.reason}")
-    if 2 * len(missing) >= len(outcome.nodes):
-        missing = {}
     away = {node.node: f"it is away, because {node.reason}" for node in outcome.away}
+    alone = [run for run in reversed(outcome.missing) if len(run.place.nodes) == 1]
+    missing = {run.place.nodes[0]: f"{run.what} is missing: {run.reason}" for run in alone} | away
+    if 2 * len(missing.keys() - away) >= len(outcome.nodes) - len(away):
+        missing = away
     named = {
         node: finding.sentence
         for finding in reversed(outcome.findings)
         if finding.place.kind != "pair"
         for node in finding.place.nodes
     }
-    return dict(sorted((missing | away | named).items()))
+    return dict(sorted((missing | named).items()))
 
 
 def nodes_alone(asked: Plan) -> Plan:

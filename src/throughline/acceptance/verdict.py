@@ -29,6 +29,8 @@ def judge(asked: study.Plan, folder: Path = Path(), away: Mapping[int, str] = Ma
     judged = figures.judge(measured, asked.tolerance)
     peers = figures.of_peers(judged)
     outliers = [*findings.refused(measured.broken, len(asked.fleet.nodes)), *findings.find(measured, peers)]
+    if asked.quick:
+        outliers.extend(findings.odd(measured, {node for one in outliers for node in one.place.nodes}))
     expected = [limits.compare(wanted, judged, asked.tolerance) for wanted in asked.expected]
     slow_nodes = {finding.place.nodes[0] for finding in outliers if finding.place.kind != "pair"}
     unjudged = list(undecided.differences(peers, asked.tolerance, slow_nodes))
@@ -88,8 +90,12 @@ def _not_fit(outcome: Acceptance, gaps: Sequence[str]) -> str:
     """Return in one sentence that a fleet is not fit, or that the verdict is inconclusive. gaps: why."""
     nodes, short = counted(len(outcome.nodes), "node"), sum(figure.short for figure in outcome.expected)
     parts = []
-    for how, is_slow in (("broken", False), ("slow", True)):
-        if places := [str(finding.place) for finding in outcome.findings if bool(finding.slow) is is_slow]:
+    kinds: dict[str, list[str]] = {"broken": [], "slow": [], "unlike the others": []}
+    for finding in outcome.findings:
+        how = "slow" if finding.slow else "unlike the others" if finding.facts else "broken"
+        kinds[how].append(str(finding.place))
+    for how, places in kinds.items():
+        if places:
             parts.append(f"{how}: {', '.join(dict.fromkeys(places))}")
     if short:
         parts.append(f"{counted(short, 'figure')} {'is' if short == 1 else 'are'} below what is expected")

@@ -28,6 +28,8 @@ LIMIT_S, LIMIT_ON_CPU_S = 60.0, 180.0
 START_S = 30
 """How long Slurm may take to start the check on a node."""
 KILL_S = 5.0
+SEEN_S = 5.0
+"""How long a shared file system may take to show what a node has written."""
 
 
 def limit_s(kind: str) -> float:
@@ -66,6 +68,9 @@ class NodeCheck:
                 why = f"no answer within {self.limit_s:.0f} s"
             output.seek(0)
             said = files.scrub(output.read().decode("utf-8", "replace"))
+        shown = self.visit if why is None else unfinished(self.visit)  # a shared file system may take a while
+        if not processes.wait_until(shown.is_file, SEEN_S) and why is None:
+            why = "its files do not appear here"
         files.write_text(self.visit.with_name("quick.log"), said)
         return f"{why}: {said.strip().splitlines()[-1]}" if why and said.strip() else why
 

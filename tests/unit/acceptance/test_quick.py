@@ -58,6 +58,28 @@ def test_a_lower_clock_while_training_explains_a_slow_device(tmp_path: Path) -> 
     assert "reason: power cap" in found.findings[0].sentence
 
 
+def test_a_node_with_a_fault_has_not_passed_though_it_is_fast(tmp_path: Path) -> None:
+    def facts(measured: Measurement, record: dict[str, Any]) -> None:
+        device = {"nvlinks": [True] * 18, "pcie_width": 16}
+        devices = [dict(device) for _ in range(measured.spec.topology.devices)]
+        if measured.place.nodes == (1,):
+            devices[0]["nvlinks"] = [True] * 17 + [False]
+        machine = {
+            "driver": "580.1" if measured.place.nodes != (2,) else "570.2",
+            "cpu_throttled": len(record["started"]),
+        }
+        record["hardware"] = [{"node": 0, "machine": machine, "devices": devices, "reasons": {}}]
+
+    found = judged(tmp_path, asked(pairs="none"), change=facts)
+    assert found.summary == "Not fit (4 nodes): unlike the others: node 1, node 2."
+    end = "It is the machine: nothing of it is slow, and it is not like the others."
+    assert quick.not_passed(found) == {
+        1: f"node 1: its active NVLinks was 17, theirs 18; reason: an NVLink is down. {end}",
+        2: f"node 2: its driver was 570.2, theirs 580.1; reason: another driver. {end}",
+    }
+    assert judged(tmp_path, fleets.asked(pairs="none"), change=facts).verdict == "fit", "only if it is quick"
+
+
 def without(made: Plan, folder: Path, *nodes: int) -> Acceptance:
     """Judge nodes of which these have not answered."""
     fleets.write(made, folder)
