@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from benchmarks import slow_parts
 
-from throughline import outliers, records
+from throughline import records
 from throughline.acceptance import quick, verdict
 from throughline.files import write_json
 from throughline.launch.quick_check import NodeCheck
-from throughline.outliers import Peers
 from throughline.records.acceptance import Acceptance
 from throughline.records.visit import unfinished
 from throughline.study.acceptance import Measurement, Plan
 from unit.acceptance import fleets
 from unit.acceptance.fleets import judged, slow
-
-NODES, DEVICES = 128, 8
 
 
 def asked(nodes: int = 4, **accept: Any) -> Plan:
@@ -110,28 +106,8 @@ def test_if_half_of_the_nodes_do_not_answer_none_of_them_is_blamed(tmp_path: Pat
     assert (found.verdict, quick.not_passed(found)) == ("inconclusive", {})
 
 
-def whole(chance: np.random.Generator, heavy: bool) -> dict[str, Peers[tuple[int, int]]]:
-    """Return the figures of equal nodes in three rounds, with what differs between devices, between nodes and by
-    chance."""
-
-    def noise(shape: tuple[int, ...]) -> np.ndarray:
-        return chance.standard_t(3, shape) / math.sqrt(3) if heavy else chance.standard_normal(shape)
-
-    figures = {}
-    for name, devices in (*((f"device {n}", DEVICES) for n in range(4)), *((f"node {n}", 1) for n in range(3))):
-        logs = 0.006 * chance.standard_normal((NODES, devices, 1)) + 0.004 * chance.standard_normal((NODES, 1, 1))
-        speeds = np.exp(logs + 0.01 * noise((NODES, devices, 3)) + 0.01 * chance.standard_normal(3))
-        figures[name] = Peers(
-            {place: dict(enumerate(speeds[place].tolist(), start=1)) for place in np.ndindex(NODES, devices)}
-        )
-    return figures  # type: ignore[return-value]
-
-
 @pytest.mark.slow
-def test_equal_nodes_rarely_get_an_alarm() -> None:
-    """128 nodes with 8 devices each; the noise of every second acceptance has heavy tails. The seed is fixed."""
-    chance, acceptances, alarms = np.random.default_rng(1), 20, 0
-    for number in range(acceptances):
-        judged = outliers.judge(whole(chance, heavy=bool(number % 2)))
-        alarms += any(standing.slow for places in judged.values() for standing in places.values())
-    assert alarms <= 0.05 * acceptances
+@pytest.mark.parametrize("fleet", slow_parts.QUICK, ids=["normal", "heavy tails"])
+def test_equal_nodes_rarely_get_an_alarm(fleet: slow_parts.QuickFleet) -> None:
+    """128 nodes with 8 devices each. The seed is fixed; `benchmarks/slow_parts.py --quick` simulates more."""
+    assert slow_parts.alarms(fleet, 10) == 0
