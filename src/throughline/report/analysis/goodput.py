@@ -1,0 +1,193 @@
+"""What becomes of an hour of training: computed from the costs of checkpoints and restarts, and never measured.
+
+Failures come at random, on average every M seconds (exponentially distributed). A training saves after every t seconds
+of steps, which costs it c seconds; after a failure, it needs R seconds until its first step from the last checkpoint,
+and repeats the steps since then. Then t seconds of steps take, on average (Daly 2006, section 3):
+
+    M exp(R / M) (exp((t + c) / M) - 1)
+
+The t that makes the share of steps largest is, to the first order, sqrt(2 c M) - c (Young 1974), and to a higher order
+Daly's equation 37 (`interval_s`).
+
+* Young, A first order approximation to the optimum checkpoint interval, Communications of the ACM 17 (9), 1974
+* Daly, A higher order estimate of the optimum checkpoint interval for restart dumps, Future Generation Computer Systems
+  22 (3), 2006
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from throughline.records import Checkpoints, PredictedCell
+from throughline.report.analysis.cells import Cell, Group
+from throughline.report.analysis.differences import derived
+from throughline.spec import Topology
+from throughline.statistics import median
+
+EXTRA = "checkpoint"
+PARTS = ("trains", "checkpoints", "repeated", "restarts", "reading")
+"""What an hour is spent on, which together are the whole: steps; saving; steps that a failure has lost; from a failure
+to the first step; and steps that wait for data."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What checkpoints cost a cell: the cell, that of its runs with checkpoints, and the repeats that tell it."""
+
+    cell: Cell
+    there: Cell
+    unlike: tuple[str, ...]
+
+    @cached_property
+    def told(self) -> dict[int, Checkpoints]:
+        """The repeats with figures."""
+        every = enumerate(self.there.record.checkpoints or (), 1)
+        return {number: repeat for number, repeat in every if repeat and not repeat.reason}
+
+    @property
+    def reason(self) -> str | None:
+        """Why there are no figures."""
+        return next((repeat.reason for repeat in self.there.record.checkpoints or () if repeat), None)
+
+    def of_repeats(self, name: str) -> dict[int, float]:
+        """Return a figure of each repeat: the median of its checkpoints."""
+        found = {number: median(getattr(repeat, name)) for number, repeat in self.told.items()}
+        return {number: value for number, value in found.items() if value is not None}
+
+    @cached_property
+    def ways(self) -> dict[str, dict[int, float]]:
+        """Map each way of saving to what a checkpoint costs the steps in each repeat, in seconds.
+
+        Beside the steps, it costs at least what it holds them up for: a smaller difference is noise.
+        """
+        blocked, lost = self.of_repeats("async_blocked_s"), self.of_repeats("async_lost_s")
+        aside = {number: max(blocked[number], lost[number]) for number in blocked.keys() & lost.keys()}
+        return {"beside the steps": aside, "steps wait": self.of_repeats("save_s")}
+
+    @cached_property
+    def restarts(self) -> dict[int, float]:
+        """The seconds of a restart in each repeat: measured, or else those of a start and of a load."""
+        loads = self.of_repeats("load_warm_s") | self.of_repeats("load_cold_s")
+        starts = self.there.start_seconds
+        sums = {number: starts[number] + loads[number] for number in starts.keys() & loads.keys()}
+        return sums | {number: told.restart_s for number, told in self.told.items() if told.restart_s}
+
+
+def costs(groups: Iterable[Group], everything: Iterable[Group]) -> list[Costs]:
+    """Return what checkpoints cost the measured cells, from their own runs or from those of the extra."""
+    everything, found = list(everything), []
+    for cell in (cell for group in groups for cell in group.measured):
+        there, unlike = (cell, list[str]()) if cell.record.checkpoints else derived(cell, EXTRA, everything)
+        if there and there.record.checkpoints:
+            found.append(Costs(cell, there, tuple(unlike)))
+    return found
+
+
+def interval_s(cost_s: float, mtbf_s: float) -> float:
+    """Return the seconds of steps between two checkpoints that lose least (Daly's equation 37)."""
+    if cost_s >= 2 * mtbf_s:
+        return mtbf_s
+    part = cost_s / (2 * mtbf_s)
+    return math.sqrt(2 * cost_s * mtbf_s) * (1 + math.sqrt(part) / 3 + part / 9) - cost_s
+
+
+def shares(interval: float, cost_s: float, restart_s: float, mtbf_s: float, waits: float) -> dict[str, float] | None:
+    """Map each of PARTS to its share of the time; None if failures come so often that nothing is ever finished.
+
+    waits: the share of the steps' time in which they wait for data.
+    """
+    try:
+        failures = math.expm1((interval + cost_s) / mtbf_s)  # for each interval that is finished
+        restarts = failures * mtbf_s * math.expm1(restart_s / mtbf_s)
+    except OverflowError:
+        return None
+    repeated = failures * mtbf_s - interval - cost_s
+    seconds = interval * (1 - waits), cost_s, repeated, restarts, interval * waits
+    return {part: spent / sum(seconds) for part, spent in zip(PARTS, seconds, strict=True)}
+
+
+@dataclass(frozen=True)
+class Hour:
+    """An hour of one topology. predicted: its throughput, if nobody has measured it: then saving and restarting cost
+    what they cost on the largest measured topology, which is that of `costs`."""
+
+    costs: Costs
+    mtbf_hours: float
+    predicted: PredictedCell | None = None
+
+    @property
+    def topology(self) -> Topology:
+        return Topology.parse(self.predicted.topology) if self.predicted else self.costs.cell.topology
+
+    @property
+    def speed(self) -> float:
+        """The throughput of the steps, in samples per second."""
+        return self.predicted.samples_per_s if self.predicted else self.costs.cell.median
+
+    @property
+    def mtbf_s(self) -> float:
+        """The seconds between two failures of any of its devices."""
+        return self.mtbf_hours * 3600 / self.topology.world
+
+    @cached_property
+    def way(self) -> str:
+        """The way of saving that costs less."""
+        known = {way: median([*seconds.values()]) for way, seconds in self.costs.ways.items() if seconds}
+        return min(known, key=lambda way: known[way] or 0.0)
+
+    @property
+    def cost_s(self) -> float:
+        return median([*self.costs.ways[self.way].values()]) or 0.0
+
+    @property
+    def restart_s(self) -> float:
+        return median([*self.costs.restarts.values()]) or 0.0
+
+    @cached_property
+    def interval_s(self) -> float:
+        return interval_s(self.cost_s, self.mtbf_s)
+
+    @cached_property
+    def repeats(self) -> list[dict[str, float]]:
+        """The shares from the costs of each repeat, with the interval that fits their medians."""
+        saves, restarts = self.costs.ways[self.way], self.costs.restarts
+        waits = self.costs.cell.record.loader_stall_share or 0.0
+        each = (
+            shares(self.interval_s, saves[number], restarts[number], self.mtbf_s, waits)
+            for number in sorted(saves.keys() & restarts.keys())
+        )
+        return [one for one in each if one]
+
+    def share(self, part: str) -> float | None:
+        """Return the median share of a part."""
+        return median([repeat[part] for repeat in self.repeats])
+
+    def range(self, part: str) -> tuple[float, float] | None:
+        """Return the lowest and the highest share of a part; None for a single repeat."""
+        values = [repeat[part] for repeat in self.repeats]
+        return (min(values), max(values)) if len(values) > 1 else None
+
+    @property
+    def hourly_speed(self) -> float | None:
+        """The samples per second of a long training, with all that its steps lose."""
+        trains, reading = self.share("trains"), self.share("reading")
+        return None if trains is None or reading is None else self.speed * (trains + reading)
+
+
+def hours(known: Iterable[Costs], predicted: Iterable[tuple[Cell, PredictedCell]]) -> Iterator[Hour]:
+    """Yield the hours of the cells whose benchmark states `mtbf_hours`, and of predicted topologies.
+
+    predicted: each with the measured cell with the most devices of the same series.
+    """
+    by_cell: dict[Cell, Costs] = {}
+    for cost in known:
+        mtbf = cost.cell.group.summary.mtbf_hours
+        if mtbf and cost.restarts and any(cost.ways.values()) and not cost.unlike:
+            by_cell[cost.cell] = cost
+            yield Hour(cost, mtbf)
+    for largest, cell in predicted:
+        if largest in by_cell:
+            yield Hour(by_cell[largest], largest.group.summary.mtbf_hours or 0.0, cell)

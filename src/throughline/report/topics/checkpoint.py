@@ -1,0 +1,170 @@
+"""What checkpoints cost, and what becomes of an hour of training with them. Measured and computed have own tables."""
+
+from collections.abc import Callable, Iterator
+from operator import attrgetter
+from typing import Any
+
+from throughline.numbers import percent, reading
+from throughline.report.analysis import goodput
+from throughline.report.analysis.goodput import PARTS, Costs, Hour
+from throughline.report.render import table_files
+from throughline.report.render.tables import PAGE, TEXT, Column, Entry, Table, in_csv
+from throughline.report.topic import Scope, Topic
+from throughline.report.topics import predictions
+from throughline.statistics import median
+
+INTRO = (
+    "The whole state, with torch.distributed.checkpoint: weights, the optimizer's states and the loss scaler. Each "
+    "figure is the median of the repeats. Files are synced to the disk before a save ends. A cold load follows a drop "
+    "of the files from the page cache. A restart begins with killed ranks and ends with the first step from the "
+    "checkpoint."
+)
+NO_DROP = "the file system keeps its files in memory, or on its servers"
+
+
+def _seconds(name: str, heading: str, small: str, reason: str = "not measured") -> Iterator[Column]:
+    """Yield the column of a figure in seconds, and in the CSV the range of the repeats."""
+
+    def of(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
+        return lambda one: end([*one.of_repeats(name).values()]) if one.of_repeats(name) else None
+
+    yield Column(f"{name}", heading, small, of(median), reading, lambda one: one.reason or reason)
+    yield from (in_csv(f"{name.removesuffix('_s')}_{word}_s", of(end)) for word, end in (("min", min), ("max", max)))
+
+
+def _rate(name: str, heading: str, reason: str = "not measured") -> Column:
+    """Return the column of gigabytes per second."""
+
+    def of(one: Costs) -> float | None:
+        seconds, size = median([*one.of_repeats(name).values()]), _first(one, "bytes")
+        return size / seconds / 1e9 if size and seconds else None
+
+    key = f"{name.removesuffix('_s')}_gb_per_s"
+    return Column(key, heading, "GB/s", of, reading, lambda one: one.reason or reason)
+
+
+def _first(one: Costs, name: str) -> Any:
+    return next((getattr(repeat, name) for repeat in one.told.values()), None)
+
+
+def _equal(one: Costs) -> Entry:
+    """Return whether all repeats have loaded what they had saved, in the loads and in the restarts."""
+    told = [value for repeat in one.told.values() for value in (repeat.equal, repeat.restart_equal)]
+    known = [value for value in told if value is not None]
+    if not known:
+        return Entry(reason=one.reason)
+    return Entry.words("yes") if all(known) else Entry.words("NO", chip="invalid")
+
+
+def _restart(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
+    def of(one: Costs) -> float | None:
+        known = [repeat.restart_s for repeat in one.told.values() if repeat.restart_s]
+        return end(known) if known else None
+
+    return of
+
+
+COLUMNS = (
+    *table_files.IDENTITY,
+    in_csv("devices", lambda one: one.cell.topology.world),
+    Column("sharding", "sharding", read=lambda one: one.cell.group.summary.options.sharding),
+    Column("file_system", "file system", read=lambda one: _first(one, "file_system")),
+    Column("bytes", "size", "MB", lambda one: _first(one, "bytes"), lambda size: reading(size / 1e6),
+           lambda one: one.reason, whole=True),
+    *_seconds("save_s", "save", "s, steps wait"),
+    _rate("save_s", "save"),
+    *_seconds("async_blocked_s", "beside steps", "s, steps wait"),
+    *_seconds("async_written_s", "beside steps", "s, until on the disk"),
+    *_seconds("async_lost_s", "beside steps", "s, lost to the steps"),
+    *_seconds("load_cold_s", "cold load", "s", NO_DROP),
+    _rate("load_cold_s", "cold load", NO_DROP),
+    *_seconds("load_warm_s", "warm load", "s"),
+    _rate("load_warm_s", "warm load"),
+    Column("restart_s", "restart", "s, after a kill", _restart(median), reading, "no restart was measured"),
+    *(in_csv(f"restart_{word}_s", _restart(end)) for word, end in (("min", min), ("max", max))),
+    Column("loaded_is_saved", "loaded is saved", read=_equal),
+    in_csv("differs", lambda one: "; ".join(one.unlike)),
+)  # fmt: skip
+
+
+def table(scope: Scope) -> Table | None:
+    """Return a line for each cell with checkpoints; None without any."""
+    found = goodput.costs(scope.groups, scope.everything)
+    return Table.of(found, COLUMNS) if found else None
+
+
+TOPIC = Topic("checkpoint", "Checkpoints", INTRO, order=146, table=table)
+
+COMPUTED = (
+    "Computed, not measured: nobody waited for failures. The measured costs of checkpoints and of a restart, and the "
+    "stated time between two failures of a device (`runs.mtbf_hours`), give the interval between two checkpoints that "
+    "loses least (Young 1974, Daly 2006), and what an hour is then spent on. Ranges are those of the repeats."
+)
+CARRIED = "predicted topologies: a save and a restart are taken to last as long as on {} (measured)"
+OF_PARTS = {
+    "trains": "trains", "checkpoints": "saves", "repeated": "repeats lost steps", "restarts": "restarts",
+    "reading": "waits for data",
+}  # fmt: skip
+"""Map each part of an hour to its heading."""
+PEOPLE = (PAGE, TEXT)
+
+
+def _share(part: str) -> Iterator[Column]:
+    """Yield the column of a part of the hour, and in the CSV its range."""
+
+    def read(one: Hour) -> Entry:
+        value, ends = one.share(part), one.range(part)
+        between = f" ({percent(ends[0], 2)} to {percent(ends[1], 2)})" if ends else ""
+        why = "failures come so often that no interval is finished"
+        return Entry.of(value, lambda share: percent(share, 2) + between, why)
+
+    def end(place: int) -> Callable[[Hour], float | None]:
+        return lambda one: (one.range(part) or (None, None))[place]
+
+    yield Column(f"computed_{part}_share", OF_PARTS[part], "computed", read, by_value=True)
+    yield in_csv(f"computed_{part}_share_min", end(0))
+    yield in_csv(f"computed_{part}_share_max", end(1))
+
+
+HOUR_COLUMNS = (
+    *(in_csv(key, lambda one, key=key: str(getattr(one.costs.cell.group, key)))
+      for key in ("benchmark", "precision", "batch")),
+    in_csv("framework", lambda one: one.costs.cell.framework),
+    Column(heading="framework", read=lambda one: one.costs.cell.shown, forms=PEOPLE),
+    Column("topology", "topology", read=lambda one: f"{one.topology}"),
+    Column("steps_are", "steps are", read=lambda one: "predicted" if one.predicted else "measured"),
+    Column("devices", "devices", read=lambda one: one.topology.world, whole=True),
+    Column("mtbf_of_all_devices_hours", "a failure every", "hours, stated", lambda one: one.mtbf_s / 3600, reading),
+    Column("save", "save", read=attrgetter("way")),
+    Column("save_cost_s", "a checkpoint costs", "s", attrgetter("cost_s"), reading),
+    Column("restart_s", "a restart", "s", attrgetter("restart_s"), reading),
+    Column("computed_interval_s", "save every", "min, computed", attrgetter("interval_s"),
+           lambda seconds: reading(seconds / 60)),
+    *(column for part in PARTS for column in _share(part)),
+    Column("computed_samples_per_s", "throughput over hours", "samples/s, computed", attrgetter("hourly_speed"),
+           reading),
+)  # fmt: skip
+
+
+def _hours(scope: Scope) -> list[Hour]:
+    known = goodput.costs(scope.groups, scope.everything)
+    carried = [(one.largest, one.cell) for one in predictions.asked(scope) if one.cell]
+    return list(goodput.hours(known, carried))
+
+
+def hour(scope: Scope) -> Table | None:
+    """Return a line for each topology; None without `mtbf_hours`, or without any cost of checkpoints."""
+    found = _hours(scope)
+    if not found:
+        return None
+    largest = max(found, key=lambda one: one.topology.world)
+    trains = largest.share("trains")
+    notes = [
+        f"Computed: on {largest.topology}, {percent(trains, 1)} of an hour would train, with a checkpoint every "
+        f"{reading(largest.interval_s / 60)} minutes and a failure every {reading(largest.mtbf_s / 3600)} hours."
+    ] * (trains is not None)
+    of = dict.fromkeys(str(one.costs.cell.topology) for one in found if one.predicted)
+    return Table.of(found, HOUR_COLUMNS, notes=[*notes, *map(CARRIED.format, of)])
+
+
+HOUR = Topic("goodput", "An hour of training, computed", COMPUTED, order=147, table=hour)
