@@ -113,6 +113,8 @@ def _share(part: str) -> Iterator[Column]:
     """Yield the column of a part of the hour, and in the CSV its range."""
 
     def read(one: Hour) -> Entry:
+        if part == "reading" and one.costs.cell.record.loader_stall_share is None:
+            return Entry(reason="its data are synthetic, and in memory")
         value, ends = one.share(part), one.range(part)
         between = f" ({percent(ends[0], 2)} to {percent(ends[1], 2)})" if ends else ""
         why = "failures come so often that no interval is finished"
@@ -127,8 +129,9 @@ def _share(part: str) -> Iterator[Column]:
 
 
 HOUR_COLUMNS = (
-    *(in_csv(key, lambda one, key=key: str(getattr(one.costs.cell.group, key)))
-      for key in ("benchmark", "precision", "batch")),
+    in_csv("benchmark", attrgetter("costs.cell.group.benchmark")),
+    in_csv("precision", attrgetter("costs.cell.group.precision")),
+    in_csv("batch", lambda one: str(one.costs.cell.group.batch)),
     in_csv("framework", lambda one: one.costs.cell.framework),
     Column(heading="framework", read=lambda one: one.costs.cell.shown, forms=PEOPLE),
     Column("topology", "topology", read=lambda one: f"{one.topology}"),
