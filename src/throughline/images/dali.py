@@ -34,8 +34,8 @@ def decoded(
 
     def source() -> tuple[list[Any], ...]:
         """Return the next batch. For each picture: its file, the crop's (left, top), (width, height), and mirrored."""
-        found = (decoder.find(*row) for row in next(rows)["rows"].tolist())
-        files, _, boxes, mirrored, classes = zip(*found, strict=True)
+        samples = (decoder.find(*row) for row in next(rows)["rows"].tolist())
+        files, _, boxes, mirrored, classes = zip(*samples, strict=True)
         labels.append(np.array(classes, np.int32))
         corners = [np.array(box[:2], np.int32) for box in boxes]
         sides = [np.array(box[2:], np.int32) for box in boxes]

@@ -55,10 +55,10 @@ class ListedPicture(NamedTuple):
 
 def write_listing(source: str, shards: Mapping[str, int], path: Path) -> dict[str, Any]:
     """Write the listing of a source and return its first line. `shards`: how many of each split, training and test."""
-    found = list(sources.pictures(source))
-    names = _classes(found, source)
+    pictures = list(sources.pictures(source))
+    names = _classes(pictures, source)
     attribution = sources.ATTRIBUTION if source == SAMPLE else None
-    dealt = list(_dealt(found, shards, source))
+    dealt = list(_dealt(pictures, shards, source))
     first = {"classes": names, "images": len(dealt), "attribution": attribution}
     numbers = {name: number for number, name in enumerate(names)}
     with files.atomic(path) as temporary, temporary.open("w", encoding="ascii") as stream:
@@ -79,35 +79,35 @@ def listed_pictures(listing: Path, shard: str) -> Iterator[ListedPicture]:
                 yield ListedPicture(number, label, name, file, tuple(part) if part else None)
 
 
-def _classes(found: Sequence[SourcePicture], source: str) -> list[str]:
+def _classes(pictures: Sequence[SourcePicture], source: str) -> list[str]:
     """Return the classes in the order of their numbers; UserError if the source has no usable classes.
 
     Names are sorted as torchvision's ImageFolder does. If the classes are numbers (in a tar or RecordIO file), these
     are all the numbers from 0 to the highest.
     """
-    seen = {picture.label for picture in found}
-    training = {picture.label for picture in found if picture.split != "test"}
+    seen = {picture.label for picture in pictures}
+    training = {picture.label for picture in pictures if picture.split != "test"}
     for is_wrong, what in (
-        (not found, "holds no pictures: no .jpg, .jpeg or .png, and no .tar with any"),
+        (not pictures, "holds no pictures: no .jpg, .jpeg or .png, and no .tar with any"),
         (len(training) < 2, f"has {len(training)} classes to train on; a model learns to tell apart at least two"),
         (seen - training, f"has classes only in its test pictures: {', '.join(sorted(seen - training)[:5])}"),
     ):
         if is_wrong:
             raise UserError(f"{source} {what}", next_step="name another folder as `source` in config.yaml")
-    if all(label.isdecimal() for label in seen) and any(picture.part for picture in found):
+    if all(label.isdecimal() for label in seen) and any(picture.part for picture in pictures):
         return [str(label) for label in range(max(map(int, seen)) + 1)]
     return sorted(seen)
 
 
 def _dealt(
-    found: Iterable[SourcePicture], shards: Mapping[str, int], source: str
+    pictures: Iterable[SourcePicture], shards: Mapping[str, int], source: str
 ) -> Iterator[tuple[str, SourcePicture]]:
     """Assign each picture to a shard: sort pictures by the digests of their names and deal them out in turn.
 
     If the source has test pictures, these go to the test shards and the others to the training shards. Otherwise all
     pictures are dealt to all shards.
     """
-    ordered = sorted(found, key=lambda picture: hashlib.sha256(ascii(picture.name).encode()).digest())
+    ordered = sorted(pictures, key=lambda picture: hashlib.sha256(ascii(picture.name).encode()).digest())
     names = shard_names(shards)
     held_out = [picture for picture in ordered if picture.split == "test"]
     rest = [picture for picture in ordered if picture.split != "test"]

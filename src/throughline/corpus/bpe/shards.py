@@ -72,8 +72,8 @@ def tokenize(articles: Path, vocabulary_path: Path, path: Path, *, memory_bytes:
     """
     encode: Callable[[list[str]], list[NDArray[Any]]]
     if vocabulary_path.is_file():
-        own = OwnTokenizer(vocabulary_path)
-        encode, end, sha256, size = own.texts, own.facts.end, own.facts.sha256, len(own.facts)
+        tokenizer = OwnTokenizer(vocabulary_path)
+        encode, end, sha256, size = tokenizer.texts, tokenizer.facts.end, tokenizer.facts.sha256, len(tokenizer.facts)
     else:
         encode = Encoder(vocabulary.read(vocabulary_path), remember_bytes=memory_bytes // 4 * 3).encode
         end, sha256, size = END_OF_TEXT, SHA256, SIZE
@@ -138,11 +138,11 @@ def verify(path: Path, vocabulary_path: Path, parameters_digest: str) -> dict[st
     documents are decoded, and those whose text has the SHA-256 of its article are counted as proven.
     """
     if vocabulary_path.is_file():
-        own = OwnTokenizer(vocabulary_path)
-        sha256, size, end = own.facts.sha256, len(own.facts), own.facts.end
+        tokenizer = OwnTokenizer(vocabulary_path)
+        sha256, size, end = tokenizer.facts.sha256, len(tokenizer.facts), tokenizer.facts.end
         shard = _Shard(path, sha256, size, end, parameters_digest)
         decoded = range(0, len(shard.texts), -(-len(shard.texts) // 64) or 1)
-        proven = sum(digest(own.decoded(shard.document(at))) == shard.texts[at].tobytes() for at in decoded)
+        proven = sum(digest(tokenizer.decoded(shard.document(at))) == shard.texts[at].tobytes() for at in decoded)
         words = {"size": size, "sha256": sha256, "tokenizer": sha256, "end_of_text": end}
         further = {"vocabulary": words, "texts_proven": proven, "texts_decoded": len(decoded)}
     else:
@@ -152,15 +152,15 @@ def verify(path: Path, vocabulary_path: Path, parameters_digest: str) -> dict[st
 
 
 def _check_texts(path: Path, shard: _Shard, words: Vocabulary) -> None:
-    encoder, left, every = Encoder(words), _ENCODED_AGAIN, -(-len(shard.numbers) // 64)
+    encoder, budget, step = Encoder(words), _ENCODED_AGAIN, -(-len(shard.numbers) // 64)
     progress = Progress(f"verifying {path.name}", shard.tokens.nbytes)
     for document, number in enumerate(shard.numbers.tolist()):
         ids = shard.document(document)
         text = b"".join(map(words.tokens.__getitem__, ids.tolist()))
         if hashlib.sha256(text).digest() != shard.texts[document].tobytes():
             raise fault(path, f"has another text than the article {number}")
-        if document % every == 0 and left > 0:
-            left -= len(text)
+        if document % step == 0 and budget > 0:
+            budget -= len(text)
             if not np.array_equal(encoder.encode([text.decode()])[0], ids):
                 raise fault(path, f"has other ids than the article {number} is encoded to")
         progress.to(int(shard.bounds[document + 1]) * shard.tokens.itemsize)

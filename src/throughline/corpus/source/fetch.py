@@ -254,10 +254,10 @@ def _extent(response: BaseHTTPResponse, have: int) -> tuple[int, int | None]:
     if response.status == 200:
         length = response.headers.get("Content-Length", "")
         return 0, int(length) if length.isdigit() else None
-    stated = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
-    if stated is None or int(stated[1]) != have:
+    span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
+    if span is None or int(span[1]) != have:
         raise ElsewhereError("it answers with other bytes than it was asked for")
-    return have, None if stated[2] == "*" else int(stated[2])
+    return have, None if span[2] == "*" else int(span[2])
 
 
 def _copy(response: BaseHTTPResponse, part: Path, begin: int, total: int | None) -> None:

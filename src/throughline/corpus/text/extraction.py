@@ -71,8 +71,10 @@ def extract(
         ids: list[int] = []
         if dump.parts[number]:
             site = pages.Site.from_header(dump.header)
-            found = _articles_of(dump, number, seen, expected)
-            for article in _by_us(found, site) if extractor == "throughline" else _by_program(found, site, stall_s):
+            wikitexts = _articles_of(dump, number, seen, expected)
+            for article in (
+                _by_us(wikitexts, site) if extractor == "throughline" else _by_program(wikitexts, site, stall_s)
+            ):
                 ids.append(int(article["id"]))
                 yield {**article, "id": str(ids[-1] + raised)}
         if ids != expected:
