@@ -188,7 +188,7 @@ GOOD = {"model_type": "llama", **TINY["llama"]}
         (GOOD | {"num_hidden_layers": "4"}, {}, "num_hidden_layers = '4', and a whole number above 0 is needed"),
         (GOOD | {"num_hidden_layers": 0}, {}, "num_hidden_layers = 0, and a whole number above 0 is needed"),
         (GOOD | {"intermediate_size": [48, 48]}, {}, "intermediate_size = [48, 48], and a whole number is needed"),
-        (GOOD | {"rms_norm_eps": "wide"}, {}, "rms_norm_eps = 'wide', and a number with a point, such as 1.0, is"),
+        (GOOD | {"rms_norm_eps": "wide"}, {}, "rms_norm_eps = 'wide', and a number is needed"),
         (GOOD | {"attention_bias": None}, {}, "attention_bias = None, and true or false is needed"),
         (GOOD | {"layer_types": ["full_attention"]}, {}, "layer_types has 1 entries, and num_hidden_layers = 2"),
         (GOOD | {"layer_types": 2}, {}, "layer_types = 2, and a list with the type of each layer is needed"),
@@ -248,7 +248,7 @@ VISION = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1, "n
          "Qwen2VLTextModel with a head", "the text part (qwen2_vl_text) of qwen2_vl"),
         (GOOD | {"auto_map": {"AutoModel": "mine.Model"}, "quantization_config": {"quant_method": "fp8"}},
          "LlamaForCausalLM", "without auto_map, quantization_config"),
-        (GOOD, "LlamaForCausalLM", None),
+        (GOOD | {"rms_norm_eps": 1, "initializer_range": 1}, "LlamaForCausalLM", None),
     ],
 )  # fmt: skip
 def test_the_record_says_which_part_of_a_file_trains(

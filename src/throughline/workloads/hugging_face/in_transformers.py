@@ -44,9 +44,8 @@ def _config(spec: RunSpec[Parameters]) -> Any:
             why="config.json names it as model_type",
             next_step="correct model_type, or use a version of transformers that has it",
         )
-    used = {key: value for key, value in content.items() if key not in library.UNUSED}
     try:
-        return CONFIG_MAPPING[kind].from_dict({**used, "dtype": "float32", "use_cache": False})
+        return CONFIG_MAPPING[kind].from_dict({**library.readable(content), "dtype": "float32", "use_cache": False})
     except Exception as error:  # the library's checks may raise any type
         raise UserError(
             f"{model}: transformers cannot read its config.json", why=" ".join(str(error).split())

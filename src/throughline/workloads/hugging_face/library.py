@@ -23,7 +23,7 @@ UNUSED = ("auto_map", "quantization_config")
 """Keys that change nothing in a training from random weights by the library's own code."""
 TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "int": ((int,), "a whole number"),
-    "float": ((float,), "a number with a point, such as 1.0,"),
+    "float": ((int, float), "a number"),
     "number": ((int, float), "a number"),
     "bool": ((bool,), "true or false"),
     "str": ((str,), "a text"),
@@ -63,6 +63,17 @@ def language_model(content: Content) -> dict[str, Any]:
     given = {aliases.get(key, key): default for key, (_, default) in keys.items()}
     given |= {aliases.get(key, key): value for key, value in stated.items()}
     return {"rotary_default": known["rotary"], **given} if "rotary" in known else given
+
+
+def readable(content: Content) -> dict[str, Any]:
+    """Return a config.json as the library takes it: without UNUSED, and with whole numbers as floats where its classes
+    refuse them, as published files have them."""
+    made = {key: value for key, value in content.items() if key not in UNUSED}
+    if isinstance(content.get("text_config"), dict):
+        made["text_config"] = readable(part(content))
+    types = (architecture(part(content)["model_type"]) or {}).get("keys", {})
+    floats = {key for key, (kind, _) in types.items() if kind.rstrip("?") == "float"}
+    return {key: float(value) if key in floats and type(value) is int else value for key, value in made.items()}
 
 
 def unused(content: Content) -> str | None:
