@@ -5,6 +5,7 @@ figures of every record, and again.py makes in a scratch folder what the rules m
 own are held by their digests alone, because their bytes depend on the version of the library that drew them.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -104,14 +105,17 @@ def _left_out(archive: Archive, runs: Runs) -> Differences:
     contents = archive.contents
     yield from between(NAME, contents.configuration, _configuration(runs), "configuration")
     for benchmark, made in contents.benchmarks.items():
-        asked = _block(runs, benchmark).get("repeats", made.repeats)
+        block, failed = _block(runs, benchmark), made.terms.get("failed", {})
+        asked = block.get("repeats", made.repeats)
         if asked != made.repeats:
             what = f"benchmarks.{benchmark}.repeats"
             yield Difference(NAME, what, f"it states {made.repeats}, and the latest record was made for {asked}")
         repeats = defaultdict[str, set[int]](set)
         for match in _names(archive.digests, benchmark):
             repeats[match["cell"]].add(int(match[5]))
-        for cell, numbers in repeats.items():  # every repeat has a record, whatever its outcome was
+        for cell, numbers in repeats.items():  # every repeat has a record, whatever its outcome was, or has failed
+            if len(numbers) >= (block.get("enough") or math.inf):
+                numbers |= {number for number in range(1, made.repeats + 1) if f"{cell}/run{number}.json" in failed}
             expected = range(1, max(made.repeats, *numbers) + 1)  # as large as somebody likes
             if lacking := [*islice((number for number in expected if number not in numbers), 10)]:
                 lacking_names = ", ".join(f"run{number}" for number in lacking)
@@ -121,9 +125,11 @@ def _left_out(archive: Archive, runs: Runs) -> Differences:
 def _absent(archive: Archive, runs: Runs) -> Differences:
     """Yield what the configuration of the records asks for and has no record of.
 
-    The configuration may have become smaller since, so this is a doubt.
+    The configuration may have become smaller since, so this is a doubt. So is a repeat that is said to have failed.
     """
-    for benchmark in archive.contents.benchmarks:
+    for benchmark, made in archive.contents.benchmarks.items():
+        for name, why in made.terms.get("failed", {}).items():
+            yield Difference(str(name), "", f"it has no record; the archive says that it failed: {why}")
         block, there = _block(runs, benchmark), _names(runs, benchmark)
         batches = block.get("batch", {}).items()
         asked = {

@@ -46,4 +46,5 @@ def _failure(record: Path) -> str | None:
     ends = [number for number, line in enumerate(lines) if line.startswith("outcome: ")]
     if not ends or lines[ends[-1]] != NO_RECORD:
         return None
-    return next(iter(lines[ends[-1] + 1 :]), "no reason is in its log")
+    why = next(iter(lines[ends[-1] + 1 :]), "no reason is in its log")
+    return why.removeprefix("error: ").removeprefix(f"{record}: ")

@@ -158,6 +158,20 @@ def test_doubts_are_no_differences(unpacked: Files, tmp_path: Path) -> None:
     assert "results/bert: bz64_fp16: the configuration asks for this size, and no record has it" in doubts
 
 
+@pytest.mark.parametrize("enough", [None, 2])
+def test_a_repeat_that_is_said_to_have_failed_is_a_doubt(enough: int | None, unpacked: Files, tmp_path: Path) -> None:
+    """The configuration in the records has to accept fewer repeats. Else the repeat was left out."""
+    files = {name: content for name, content in unpacked.items() if name != f"{RUN}.json"}
+    said = {f"{RUN}.json": "a node was lost"}
+    files = with_value(files, contents.NAME, lambda told: told["benchmarks"]["bert"]["terms"].update(failed=said))
+    for name in filter(check.RUN.fullmatch, files):
+        files = with_value(files, name, lambda run: run["configuration"]["benchmarks"]["bert"].update(enough=enough))
+    verdict = check.check(packed(files, tmp_path / "a.zip"))
+    assert any("lacks this repeat" in str(item) for item in verdict.differences) is (enough is None)
+    doubt = f"{RUN}.json: it has no record; the archive says that it failed: a node was lost"
+    assert doubt in map(str, verdict.doubts)
+
+
 def test_the_command_line(capsys: pytest.CaptureFixture[str], unpacked: Files, tmp_path: Path) -> None:
     """An archive of an earlier commit holds: its words may differ. A forged one does not."""
     forged = packed(with_value(unpacked, f"{RUN}.json", faster_in_record_and_ranks), tmp_path / "a.zip")

@@ -48,9 +48,8 @@ def about_cell(runs: Sequence[RunRecord], cell: CellRecord, base: str) -> list[s
         )
     silent = cell.n - cell.n_ok - sum(len(part.repeats) for part in cell.left_out)
     if cell.n_ok and silent > 0:
-        why = f" ({'; '.join(cell.reasons)})" if cell.reasons else ""
         notes.append(
-            f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure{why}; see their logs"
+            f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure; see their logs"
         )
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
     least = cell.speedup_range[0] if cell.speedup_range else cell.speedup
