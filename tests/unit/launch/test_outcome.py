@@ -13,7 +13,7 @@ import pytest
 
 from throughline.files import UserError
 from throughline.launch import launcher, outcome
-from throughline.messages import RankReport, Window
+from throughline.messages import Checkpointed, RankReport, Window
 from throughline.observe import work
 from throughline.study.runs import read_spec
 from training_fixtures import measured, report, spec
@@ -50,6 +50,13 @@ def test_out_of_memory_on_any_rank_is_the_outcome_however_the_others_ended() -> 
 
 FAILED = {rank: RankReport(rank, 5.0 - rank, "failed", f"r{rank}") for rank in (0, 1)}
 LOST = (1, "no word from it any more: its node, or the agent on it, is gone")
+
+
+def test_a_rank_that_was_killed_on_purpose_has_not_failed() -> None:
+    told = {rank: report(rank, checkpoints=Checkpointed(equal=True)) for rank in (0, 1)}
+    assert outcome.failure(told, {0: -9, 1: -9}, range(2)) is None
+    assert outcome.failure(told | {1: report(1)}, {0: -9, 1: -9}, range(2)), "it left no checkpoint"
+    assert outcome.failure({0: told[0]}, {0: -9, 1: -9}, range(2)), "it was killed before its report"
 
 
 @pytest.mark.parametrize(

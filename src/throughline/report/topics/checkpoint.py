@@ -109,16 +109,27 @@ OF_PARTS = {
 PEOPLE = (PAGE, TEXT)
 
 
+def _most(share: float) -> str:
+    return percent(share, 2)
+
+
+def _little(share: float) -> str:
+    """Return a share that may be far below 1 %, with two digits."""
+    return f"{100 * share:.2g} %"
+
+
 def _share(part: str) -> Iterator[Column]:
     """Yield the column of a part of the hour, and in the CSV its range."""
+
+    show = _most if part == "trains" else _little
 
     def read(one: Hour) -> Entry:
         if part == "reading" and one.costs.cell.record.loader_stall_share is None:
             return Entry(reason="its data are synthetic, and in memory")
         value, ends = one.share(part), one.range(part)
-        between = f" ({percent(ends[0], 2)} to {percent(ends[1], 2)})" if ends else ""
+        between = f" ({show(ends[0])} to {show(ends[1])})" if ends else ""
         why = "failures come so often that no interval is finished"
-        return Entry.of(value, lambda share: percent(share, 2) + between, why)
+        return Entry.of(value, lambda share: show(share) + between, why)
 
     def end(place: int) -> Callable[[Hour], float | None]:
         return lambda one: (one.range(part) or (None, None))[place]
@@ -163,7 +174,7 @@ def hour(scope: Scope) -> Table | None:
     largest = max(found, key=lambda one: one.topology.world)
     trains = largest.share("trains")
     notes = [
-        f"Computed: on {largest.topology}, {percent(trains, 1)} of an hour would train, with a checkpoint every "
+        f"Computed: on {largest.topology}, {percent(trains, 2)} of an hour would train, with a checkpoint every "
         f"{reading(largest.interval_s / 60)} minutes and a failure every {reading(largest.mtbf_s / 3600)} hours."
     ] * (trains is not None)
     of = dict.fromkeys(str(one.costs.cell.topology) for one in found if one.predicted)
