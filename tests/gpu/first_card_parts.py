@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -252,19 +253,20 @@ def measured(folder: Path, status: int) -> Row:
 def bench(order: Order) -> Iterator[Row]:
     """Yield what `throughline bench` says of the example program in fp32 and with TF32's products."""
     yield {"plan": ["throughline bench"]}
-    program = f"{sys.executable} {ROOT / 'examples/own_program/train.py'} --batch 16"
+    program = shlex.join([sys.executable, str(ROOT / "examples/own_program/train.py"), "--batch", "16"])
     folder = Path(os.environ["FIRST_CARD_WORK"], "bench")
     folder.mkdir()
-    words = ["--per-step", "16", "--unit", "samples", "--name", "first_card", "--repeats", "2", "--steps", "50"]
+    words = ["--per-step", "16", "--unit", "samples", "--name", "first_card", "--repeats", "1" if order.tiny else "3"]
+    words += ["--steps", "1000", "--max-seconds", "2", "--"]
     code = "import sys; from throughline.commands import main; main(sys.argv[1:])"
     variables = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), os.environ["PYTHONPATH"]])}
-    command = [sys.executable, "-c", code, "bench", *words, "--max-seconds", "5", "--"]
-    command += [program, f"env TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 {program}"]
+    command = [sys.executable, "-c", code, "bench", *words, program]
+    command += [f"env TORCH_ALLOW_TF32_CUBLAS_OVERRIDE=1 {program}"]
     done = subprocess.run(
         command, cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=sys.stderr, text=True, check=False
     )
     print(done.stdout, file=sys.stderr)
-    said = [line for line in done.stdout.splitlines() if line.startswith("train")]
+    said = [line for line in done.stdout.splitlines() if line.startswith("train") and ".py " not in line]
     yield {"name": "throughline bench", "status": "failed" if done.returncode else "ok", "said": said,
            "reason": f"status {done.returncode}: bench.log" if done.returncode else ""}  # fmt: skip
 
