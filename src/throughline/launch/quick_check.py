@@ -27,6 +27,8 @@ LIMIT_S, LIMIT_ON_CPU_S = 60.0, 180.0
 """How long the check of a node may take. On a CPU a machine may act as several nodes."""
 START_S = 30
 """How long Slurm may take to start the check on a node."""
+BUSY = "Unable to allocate resources"
+"""What srun says if a node is not free in this time."""
 KILL_S = 5.0
 SEEN_S = 5.0
 """How long a shared file system may take to show what a node has written."""
@@ -54,7 +56,9 @@ class NodeCheck:
         """Run the check to its end, or end it. Return why the node did not answer; None if it has ended well."""
         for path in (self.visit, unfinished(self.visit)):
             path.unlink(missing_ok=True)
-        variables = {name: value for name, value in os.environ.items() if name != files.NODES}
+        # Within a Slurm job, srun would start the check there.
+        kept = (name for name in os.environ if not name.startswith("SLURM_") or name == "SLURM_CONF")
+        variables = {name: os.environ[name] for name in kept if name != files.NODES}
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 self.command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, env=variables
@@ -77,7 +81,7 @@ class NodeCheck:
     def blame(self, why: str) -> None:
         """Say in the file of the unfinished node job that the node did not end its check, if nothing better is known.
 
-        Faults of GPUs are known better.
+        Faults of GPUs are known better. A node that Slurm has not given us may be busy, and is not broken.
         """
         note = unfinished(self.visit)
         begun = Unfinished(schema_=records.SCHEMA, records=[], failed={})
@@ -86,10 +90,10 @@ class NodeCheck:
         if any(failure.broken for failure in begun.failed.values()):
             return
         told = next((failure.reason for failure in begun.failed.values()), " ".join(why.split()))
-        fault = Broken(node=self.node, device=None, fault=f"has not ended its check: {told}")
+        faults = [Broken(node=self.node, device=None, fault=f"has not ended its check: {told}")]
         for measured in self.measurements:
             if measured.record not in begun.records:
-                begun.failed[measured.record] = Failure(reason=told, broken=[fault])
+                begun.failed[measured.record] = Failure(reason=told, broken=[] if BUSY in told else faults)
         files.write_json(note, begun.model_dump(by_alias=True))
 
 

@@ -74,3 +74,13 @@ def test_a_fault_that_is_known_better_is_kept(checks: Checks) -> None:
 def test_slurm_starts_a_check_on_its_node_or_says_soon_that_it_cannot() -> None:
     words = srun_options("--gpus-per-node=8 --exclusive", "gpu", None, 64, 128000)
     assert words[:5] == ["--partition=gpu", "--cpus-per-task=64", "--mem=128000M", "--gpus-per-node=8", "--exclusive"]
+
+
+@pytest.mark.parametrize(
+    ("told", "faults"), [(f"srun: error: {quick_check.BUSY}: Requested nodes are busy", 0), ("x", 1)]
+)
+def test_a_node_that_is_busy_is_not_broken(checks: Checks, told: str, faults: int) -> None:
+    file, visit = next(iter(checks.asked.visits().items()))
+    quick_check.NodeCheck(visit, Path(file), (), 1.0).blame(told)
+    failed = records.read_unfinished(unfinished(file)).failed
+    assert {(failure.reason, len(failure.broken)) for failure in failed.values()} == {(told, faults)}
