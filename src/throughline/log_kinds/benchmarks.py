@@ -79,10 +79,11 @@ def nccl_json(log: Log) -> Iterator[Fields]:
 
 
 def nccl_ranks(log: Log) -> int | None:
-    """Return the ranks that the table lists, or those of one process if it does not list them all."""
-    listed = len(set(re.findall(r"# +Rank +(\d+)\b", log.text)))
-    processes = log.find(r"nThread (\d+) nGpus \d+")
-    return max(listed, int(processes or 1) * int(log.find(r"nThread \d+ nGpus (\d+)") or 1)) or None
+    """Return the ranks of the table's list or of NCCL's own lines, or those of one process if neither has them."""
+    listed = max((int(number) + 1 for number in re.findall(r"# +Rank +(\d+)\b", log.text)), default=0)
+    threads, gpus = log.find(r"nThread (\d+) nGpus \d+"), log.find(r"nThread \d+ nGpus (\d+)")
+    of_process = int(threads) * int(gpus) if threads and gpus else 0
+    return max(listed, int(log.find(r"\bnranks (\d+)\b") or 0), of_process) or None
 
 
 LARGEST = Rule("the bus bandwidth at the largest size, out of place", average=lambda bandwidths: bandwidths[-1])
@@ -91,10 +92,10 @@ NCCL_TESTS_JSON = Kind(title="nccl-tests", reader=nccl_json)
 NCCL_TESTS = Kind(
     title="nccl-tests",
     line=r"(?m)^ *(?P<step>\d+) +\d+ +(?:u?int\d*|float8?\w*|half|double|bfloat16)(?: +[a-z]+)?(?: +-?\d+)?"
-    rf" +[\d.]+ +[\d.]+ +(?P<per_s>{NUMBER}) +\S+ +[\d.]+ +[\d.]+ +[\d.]+ +\S+ *$",
+    rf" +[\d.]+ +[\d.]+ +(?P<per_s>{NUMBER}) +\S+(?: +[\d.]+ +[\d.]+ +[\d.]+ +\S+)? *$",
     unit="GB/s",
     rule=LARGEST,
-    model=r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|gather|scatter)_perf\b",
+    model=r"\b(all_reduce|all_gather|reduce_scatter|alltoall|broadcast|reduce|sendrecv|gather|scatter)_perf",
     devices=nccl_ranks,
     hardware=r"# +Rank .*\[[\w:.]+\] (\S.*\S)",
 )

@@ -287,6 +287,20 @@ LOGS: dict[str, tuple[str, str, float, tuple[Any, ...]]] = {
     "zk.log": (MLPERF, "MLPerf (MLLOG)", 2000 / 40, ("llama31_8b", "fp4", 2, 16)),
     "zl.log": (NCCL, "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
     "zm.log": (prefixed("[1,0]<stdout>:", NCCL), "nccl-tests", 699.35, ("all_reduce", None, None, 8)),
+    "zm2.log": (
+        NCCL[NCCL.index("     ") :] + "n:1:1 [0] NCCL INFO comm 0x7f rank 1 nranks 16 - Destroy COMPLETE\n",
+        "nccl-tests",
+        699.35,
+        (None, None, None, 16),
+    ),
+    "zm3.log": (
+        NCCL.replace("_perf", "_perf_mpi")
+        .replace("Rank  0", "Rank 15")
+        .replace("      0    20.00    0.05    9.99", ""),
+        "nccl-tests",
+        699.35,
+        ("all_reduce", None, None, 16),
+    ),
     "all_reduce_8.txt": (NCCL[NCCL.index("# nThread") :], "nccl-tests", 699.35, ("all-reduce", None, None, 8)),
     "zn.json": (NCCL_JSON, "nccl-tests", 19.5, (None, None, None, None)),
     "zo.log": (
