@@ -14,6 +14,7 @@ from typing import Any
 from throughline import commands, sources
 from throughline.files import write_text
 from throughline.frameworks.reference import filled, table
+from throughline.launch.outcome import LEAST_WINDOW_S
 from throughline.numbers import percent
 from throughline.observe.telemetry_record import STEAL
 from throughline.records import checks, imported, run, summary
@@ -46,7 +47,9 @@ WARNINGS = {
     "the repeats will not be pooled": "the machine or the data changed since the latest repeat",
     "ran in another environment than": "the digest of a repeat's environment differs",
     "steps were timed": "`max_total_seconds` cut the window",
-    "the window of": f"it is below {SETTLED_S:.0f} s on a GPU: clocks and power had hardly settled",
+    "the window of": f"it is below {SETTLED_S:.0f} s on a GPU, where clocks and power had hardly settled, or below "
+    f"{LEAST_WINDOW_S:g} s anywhere",
+    "were ready before it began": "the window took less than twice the batches that are read ahead",
     "devices can give": "the whole range of a speedup is above the number of devices, or it has a single repeat",
     "would compare unlike things": "a cell and its baseline ran in different environments",
     "they do not do the same work": "two frameworks state different settings",

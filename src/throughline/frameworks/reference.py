@@ -108,8 +108,8 @@ def _cell(key: str, framework: Framework, offered: dict[str, frozenset[str]], fo
 def _reasons() -> str:
     """Return the reasons that frameworks give for missing features. An unsupported run states them."""
     given = {name: frameworks.of(name).reasons for name in frameworks.NAMES}
-    rows = [[f"`{name}`", FEATURES[key], reason] for name, reasons in given.items() for key, reason in reasons.items()]
-    return table(["framework", "feature", "reason"], rows)
+    lines = (f"* `{name}`, {FEATURES[key]}: {why}" for name, reasons in given.items() for key, why in reasons.items())
+    return "".join(map(_wrapped, lines))
 
 
 def _pins(name: str) -> str:
