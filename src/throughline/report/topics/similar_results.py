@@ -110,7 +110,7 @@ def notes(scope: Scope, group: Group) -> Iterator[Note]:
 
 
 RULES = (
-    "Rules check every row, whoever measured it; docs/how-to/compare.md lists them. A figure with more printed digits "
-    "is checked more exactly."
+    "Rules check every row, whoever measured it; docs/explanation/method-implausible.md lists them. A figure with more "
+    "printed digits is checked more exactly."
 )
 IMPLAUSIBLE = Topic("implausible", "Implausible figures", RULES, order=200, table=implausible, notes=notes)
