@@ -92,7 +92,7 @@ def _memory(gpu: Gpu | None) -> Entry:
 def _figure(device: Device, call: Call) -> Entry:
     value, precision = device.calls.get(call, (None, ""))
     return Entry.of(
-        value, lambda value: f"{reading(value)} ({precision})" if precision else f"{value:g}", "not measured"
+        value, lambda value: f"{reading(value)} ({precision})" if precision else f"{value:.4g}", "not measured"
     )
 
 
