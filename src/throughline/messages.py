@@ -23,7 +23,7 @@ MARK = "\x1e"
 """The first character of a line that is a message. Every other line is output of a rank."""
 
 
-@dataclass_transform(frozen_default=True)
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Message:
     """A frozen dataclass whose fields are JSON values, messages, or lists of messages."""
 
@@ -276,6 +276,19 @@ class Restarted(Message):
     digest: str
 
 
+class ReadPass(Message):
+    """One pass over the data without training: samples of a rank's replica, and the seconds that they took.
+
+    workers: processes or threads that decode, 1 for a reader without them; state: of the files when the pass began,
+    `not cold` if they could not be dropped from the page cache, or are too few.
+    """
+
+    workers: int
+    state: Literal["cold", "warm", "not cold"]
+    samples: int
+    seconds: float
+
+
 class Measured(Message):
     """The measurements of a rank.
 
@@ -307,6 +320,7 @@ class Measured(Message):
     proof: Proven | None = None
     start_up: StartUp | None = None
     checkpoints: Checkpointed | None = None
+    reading: list[ReadPass] = field(default_factory=list)
 
 
 class Trained(Message):

@@ -311,3 +311,16 @@ def test_weights_of_another_network_are_refused() -> None:
     weights = form.weights(form.build(spec, {"vocabulary": 1000}))
     with pytest.raises(ValueError, match="weights of another network"):
         form.load(form.build(spec, {"vocabulary": 1000}), {**weights, "more": np.zeros(1)})
+
+
+def test_reading_alone(lab: Lab) -> None:
+    """Two ranks read a whole epoch together and train nothing; the record says nothing of a model."""
+    record = lab.run("fake", topology="1n2g", options={"data": "reading"}, steps={"warmup": 0, "timed": 1})
+    assert (record.status, record.reason, record.loss, record.unit) == ("ok", None, None, "samples/s")
+    assert record.settings == {"data": "reading", "timed_step": "take a batch"} and record.data is not None
+    assert record.work.flops_per_s is None and record.work.reasons["flops_per_s"] == "nothing is trained"
+    first, warm = record.figures
+    assert first.at in ("1 workers, cold", "1 workers, not cold") and warm.at == "1 workers, warm"
+    assert first.value and warm.value and record.samples_per_s
+    each = [rank.window_end_s - rank.window_start_s for rank in record.ranks]
+    assert warm.value == pytest.approx(sum(record.steps_timed * record.spec.batch / seconds for seconds in each))

@@ -134,7 +134,7 @@ def assemble(
     warnings = rounding.warnings(outcome.rounding)
     if outcome.steps_timed < steps.timed or outcome.warmup_steps < steps.warmup:
         warnings.append(shortened(steps, outcome.warmup_steps, outcome.steps_timed))
-    if workloads.of(spec.model).trains and not every_loss and not spec.job:
+    if workloads.of(spec.model).trains and not every_loss and not spec.job and spec.options.data != "reading":
         warnings += window_warnings(spec, ranks[0], outcome.window_s or 0.0, settles)
     samples = spec.size.global_batch * outcome.steps_timed
     return replace(outcome, samples_per_s=samples / outcome.window_s if outcome.window_s else None, warnings=warnings)
@@ -206,8 +206,7 @@ def _measured(spec: RunSpec, ranks: Sequence[Measured], per_node: int, every_los
         warmup_steps=first.warmup_steps,
         step_seconds=first.step_seconds if spec.job else _slowest(ranks),  # a job's own figures are those of rank 0
         figures=[figure | {"value": _finite([figure["value"]])[0]} for figure in first.figures]
-        + step_percentiles(spec, ranks)
-        + _counted_figures(spec, ranks),
+        + (_read_alone(spec, ranks) or step_percentiles(spec, ranks) + _counted_figures(spec, ranks)),
         loss=_finite(first.loss) if first.loss is not None else None,
         scaler_skipped_steps=max(rank.scaler_skipped_steps for rank in ranks),
         ranks=entries,
@@ -289,6 +288,20 @@ def _counted_figures(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str,
     ]
 
 
+def _read_alone(spec: RunSpec, ranks: Sequence[Measured]) -> list[dict[str, Any]]:
+    """Return the throughput of all replicas in each pass of a run that reads alone."""
+    passes = zip(*(rank.reading for rank in ranks), strict=True)
+    share = spec.size.replicas / len(ranks)  # ranks that share a replica read the same rows
+    figures = []
+    for each in passes:
+        state = next((one.state for one in each if one.state == "not cold"), each[0].state)
+        speed = share * sum(one.samples / one.seconds for one in each)
+        at = f"{each[0].workers} workers, {state}"
+        unit = f"{workloads.unit(spec)}/s"
+        figures.append({"name": "reading", "unit": unit, "better": "more", "at": at, "value": speed})
+    return figures
+
+
 def _entry(figure: workloads.Figure, value: float | None, at: str | None = None) -> dict[str, Any]:
     return {"name": figure.name, "unit": figure.unit, "better": figure.better, "at": at, "value": value}
 
@@ -323,8 +336,8 @@ def fault(spec: RunSpec, ranks: Sequence[Measured]) -> str | None:
     if timed < requested and spec.timed.max_total_seconds is None:
         return f"{timed} steps timed of {requested} asked"
     learns_from = workloads.of(spec.model).learns_from
-    learns = learns_from is None or timed < learns_from or falls((first.warmup_loss or []) + (first.loss or []))
-    if spec.options.data == "real" and not learns:
+    judged = spec.options.data == "real" and learns_from is not None and timed >= learns_from
+    if judged and not falls((first.warmup_loss or []) + (first.loss or [])):
         return f"the loss does not fall over {timed} timed steps on real data: nothing is learned"
     return None
 

@@ -41,6 +41,8 @@ def of(
         unknown = "the run did not count its padding" if tokens else f"{spec.model} has no tokens"
         reasons.setdefault("real_token_share", unknown)
     flops = _of_program(spec.program) if spec.program else workload.flops_per_sample(spec, facts, counted)
+    if spec.options.data == "reading":
+        flops = "nothing is trained"
     per_sample = None if isinstance(flops, str) else float(flops)
     if isinstance(flops, str):
         reasons["flops_per_sample"] = flops

@@ -42,7 +42,8 @@ class Run:
         self.replica = rank // (self.world // self.size.replicas)
         self.workload = workloads.of(self.spec.model)
         self.trains = self.workload.trains
-        self.manifest = Manifest.of_run(self.spec, plan.manifest) if plan.manifest else None
+        self.reads_alone = self.options.data == "reading"
+        self.manifest = self.open_manifest() if plan.manifest else None
         self.facts = self.workload.facts(self.manifest.content if self.manifest else None)
         self.loader: Loader | None = None
         self.counts: list[tuple[int, ...]] = []
@@ -55,7 +56,7 @@ class Run:
     def build(self) -> None:
         """Do everything that comes before the first step."""
         ours = {"model": self._model, "data": self._open}
-        for name in STAGES if self.trains else STAGES[:3]:
+        for name in STAGES[:2] if self.reads_alone else STAGES if self.trains else STAGES[:3]:
             self.heart.phase(name)
             (ours.get(name) or getattr(self.framework, name))()
 
@@ -84,9 +85,7 @@ class Run:
         if self.manifest:
             training = self.plan.convergence
             done = training.resume.step if training and training.resume else 0
-            source = batches(self.manifest, seed, self.replica, self.size.replicas, count)
-            source = itertools.islice(source, done * self.options.gradient_accumulation, None)
-            self.loader = Loader(self.decoded(source), self._prepared, self.manifest.ahead(count))
+            self.loader = self.new_loader(done=done * self.options.gradient_accumulation)
         else:
             seeds = synthetic_seeds(seed, self.replica)
             synthetic = [self.workload.synthetic(count, self.spec, batch_seed) for batch_seed in seeds]
@@ -95,13 +94,25 @@ class Run:
             resident = [self.framework.deliver(self.framework.data(arrays)) for arrays in synthetic]
             self.resident: Iterator[Any] = itertools.cycle(resident)
 
-    def decoded(self, rows: Iterator[Any]) -> Iterator[Any]:
+    def open_manifest(self) -> Manifest:
+        """Return the manifest of the plan, with a new reader of its shards."""
+        return Manifest.of_run(self.spec, str(self.plan.manifest))
+
+    def new_loader(self, workers: int | None = None, done: int = 0, ahead: int | None = None) -> Loader:
+        """Return a loader of this replica's batches after the first `done`. workers: those of the run by default."""
+        assert self.manifest
+        count = self.size.batch_per_replica
+        source = batches(self.manifest, self.spec.seed, self.replica, self.size.replicas, count)
+        source = itertools.islice(source, done, None)
+        return Loader(self.decoded(source, workers), self._prepared, ahead or self.manifest.ahead(count))
+
+    def decoded(self, rows: Iterator[Any], workers: int | None = None) -> Iterator[Any]:
         """Return the batches that the workload takes, from batches of rows.
 
         Rows that need decoding are decoded by processes in the workflow's environment, or by DALI in this process.
         """
         assert self.manifest
-        reader, size, workers = self.manifest.reader, self.size.batch_per_replica, self.spec.decoders
+        reader, size, workers = self.manifest.reader, self.size.batch_per_replica, workers or self.spec.decoders
         if self.options.image_decoder == "dali" and isinstance(reader, Decoder):
             gpu = self.framework.local_rank if self.plan.kind == "cuda" else None
             return reader.by_dali(rows, size, workers, gpu, gpu is not None and self.framework.takes_from_gpu)
@@ -148,6 +159,8 @@ class Run:
             return self.framework.settings()
         how = self.manifest.reader.how if self.manifest else None
         read = f", {f'{how}, ' if how else ''}prepared {self.loader.ahead} batches ahead" if self.loader else ""
+        if self.reads_alone:
+            return {"data": ", ".join(filter(None, [self.options.data, how])), "timed_step": "take a batch"}
         ours = f"deliver, forward, backward, {'exchange, ' if self.options.gradient_sync else ''}clip, update"
         return {
             **self.framework.settings(),

@@ -19,7 +19,7 @@ from pathlib import Path
 from throughline import messages
 from throughline.messages import LaunchPlan, RankReport, Software
 from throughline.processes import die_with_parent
-from throughline.rank import checkpoint_costs, convergence, ranks, report
+from throughline.rank import checkpoint_costs, convergence, ranks, reading, report
 from throughline.rank.heartbeat import Heart
 from throughline.rank.measurement import Measurement
 from throughline.rank.run import Run
@@ -46,7 +46,8 @@ def main() -> int:
         gc.enable()
         trained = convergence.train(run, plan.convergence) if plan.convergence else None
         restarted = checkpoint_costs.restart(run) if plan.restart else None
-        measured = None if plan.convergence or plan.restart else Measurement(run).measure()
+        measure = reading.measure if run.reads_alone else lambda built: Measurement(built).measure()
+        measured = None if plan.convergence or plan.restart else measure(run)
         print("seconds:", ", ".join(f"{phase} {taken:.2f}" for phase, taken in heart.durations().items()), flush=True)
         software = Software(
             platform.python_version(),

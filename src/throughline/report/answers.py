@@ -99,6 +99,8 @@ def derived(scope: Scope) -> str:
     origins = [cell for group in scope.everything if extra and group.benchmark == name for cell in group.measured]
     found = [(cell, *differences.derived(cell, extra, scope.groups)) for cell in origins]
     alike = [(cell, there) for cell, there, unlike in found if there and not unlike]
+    if extra == "reading":
+        return f"The loader of {name} alone, without training: the table *Reading alone* of {name} compares both."
     said, reasons = list[str](), [unlike[0] for _, _, unlike in found if unlike]
     if reasons:
         said.append(f"{len(reasons)} of {len(reasons) + len(alike)} are not compared with {name}: {reasons[0]}.")

@@ -74,7 +74,11 @@ class Options(Part):
         "compute only the real tokens. auto: on GPUs, if framework and model can and `cuda_graph` is none",
         default=False,
     )
-    data: Literal["real", "synthetic"] = key("the data that the model reads, or synthetic batches", default="real")
+    data: Literal["real", "synthetic", "reading"] = key(
+        "the data that the model reads, or synthetic batches. reading: ranks read and train nothing; the extra "
+        "`reading` sets it",
+        default="real",
+    )
     image_decoder: Literal["pillow", "dali"] = key(
         "what decodes pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the rank (`throughline "
         "dali` installs it)",

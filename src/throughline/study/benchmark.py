@@ -198,12 +198,15 @@ class Benchmark(Runs):
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
-    extras: list[Literal["aa", "synthetic", "no_gradient_sync", "checkpoint", "max_batch", "max_classes"]] = Field(
+    extras: list[
+        Literal["aa", "synthetic", "no_gradient_sync", "checkpoint", "reading", "max_batch", "max_classes"]
+    ] = Field(
         default_factory=list,
         description="more runs. `aa` (everything again, which shows the noise), `synthetic` (synthetic batches) and "
         "`no_gradient_sync` (ranks keep their gradients) measure everything once more; the last two show where a "
         "step's time goes. `checkpoint` measures saving, loading, and a restart of killed ranks (`torch` alone). "
-        "`max_batch` searches for the largest batch, `max_classes` for the most classes",
+        "`reading` reads without training, with the first framework, precision and batch: samples/s by workers, from "
+        "cold and warm files. `max_batch` searches for the largest batch, `max_classes` for the most classes",
     )
     job: EpochsJob | None = Field(
         None,

@@ -87,7 +87,8 @@ class Config(Section):
 
     def folders(self, section: str) -> set[str]:
         """Return the folders of a section's data that the blocks read. Blocks whose batches are synthetic read none."""
-        blocks = (block for block in self.benchmarks.values() if block.options.data == "real")
+        every = self.benchmarks.values()
+        blocks = (block for block in every if block.options.data != "synthetic" or "reading" in block.extras)
         read = ((workloads.of(block.model), block) for block in blocks)
         return {workload.folder(self.parameters_of(block)) for workload, block in read if section == workload.data}
 

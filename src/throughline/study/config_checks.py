@@ -69,6 +69,10 @@ def _model(block: Benchmark) -> Iterator[str]:
     workload, model = workloads.of(block.model), block.model
     if block.options.image_decoder != Options.image_decoder and workload.data != "images":
         yield f"options.image_decoder: {model} reads no pictures; remove the key"
+    if block.options.data == "reading":
+        yield "options.data = reading: nothing would be trained; write extras: [reading]"
+    if "reading" in block.extras and workload.data is None:
+        yield f"extras: reading: {model} reads no data; remove the extra"
     if "fp8" in block.batch and not _any_has("fp8", workload):
         can = ", ".join(name for name in workloads.models() if _any_has("fp8", workloads.of(name)))
         yield f"batch.fp8: {model} has no fp8; these have: {can}"

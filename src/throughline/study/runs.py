@@ -31,6 +31,7 @@ CHANGED: dict[str, dict[str, Any]] = {
     "synthetic": {"data": "synthetic"},
     "no_gradient_sync": {"gradient_sync": False},
     "checkpoint": {"checkpoint": True},
+    "reading": {"data": "reading"},
 }
 """Map each extra that adds runs to the options that these runs change. `aa` changes nothing."""
 
@@ -106,12 +107,22 @@ def _with_extras(config: Config, name: str, block: Benchmark) -> Iterable[RunSpe
     derived = {
         extra: _expand(config, f"{name}__{extra}", _changed(block, CHANGED[extra]))
         for extra in block.extras
-        if extra in CHANGED
+        if extra in CHANGED and extra != "reading"
     }
     again = derived.pop("aa", ())
     for neighbours in zip(_expand(config, name, block), *derived.values(), strict=True):
         yield from neighbours
     yield from again
+    if "reading" in block.extras:
+        yield from _expand(config, f"{name}__reading", _reading(block))
+
+
+def _reading(block: Benchmark) -> Benchmark:
+    """Return the block whose runs read alone: once for each topology. They decide themselves how much they read."""
+    precision, batches = next(iter(block.batch.items()))
+    once = {"frameworks": block.frameworks[:1], "programs": [], "batch": {precision: batches[:1]}}
+    steps = {"steps": Steps(warmup=0, timed=1), "job": None, "global_batch": None}
+    return _changed(block, {**CHANGED["reading"], "gradient_accumulation": 1}).model_copy(update=once | steps)
 
 
 def _changed(block: Benchmark, options: dict[str, Any]) -> Benchmark:
@@ -121,7 +132,7 @@ def _changed(block: Benchmark, options: dict[str, Any]) -> Benchmark:
 def _expand(config: Config, name: str, block: Benchmark) -> Iterable[RunSpec]:
     workload, section = workloads.of(block.model), config.data_of(block)
     parameters = config.parameters_of(block)
-    read = section if block.options.data == "real" else None
+    read = section if block.options.data != "synthetic" else None
     corpus = read.identity(workload.folder(parameters)) if read else None
     if section is None:
         block = _changed(block, {"data": "synthetic"})

@@ -140,7 +140,7 @@ class Cell:
     def shown(self) -> str:
         """The framework's name in a table, with a mark if an equivalence check bars it or its ranks do not exchange."""
         mark = (" (unequal)" if self.equivalence == "different" else " (unchecked)") if self.barred else ""
-        return self.framework + mark + ("" if self.group.exchanges else " (no exchange)")
+        return self.framework + mark + (f" ({self.group.mark})" if self.group.mark else "")
 
     @property
     def name(self) -> str:
@@ -317,8 +317,8 @@ class Group:
 
     @property
     def settings(self) -> str:
-        """What the title of a plot says of it: precision, batch, and whether its ranks exchange nothing."""
-        stated = [*self.stated(self.batch_text), *([] if self.exchanges else ["no exchange"])]
+        """What the title of a plot says of it: precision, batch, and whether its ranks do less than training."""
+        stated = [*self.stated(self.batch_text), *filter(None, [self.mark])]
         return ", ".join(stated) or "precision and batch of the program"
 
     def stated(self, batch: str) -> list[str]:
@@ -343,7 +343,13 @@ class Group:
     @property
     def exchanges(self) -> bool:
         """True if its ranks exchange gradients. Without that, they do not train one model together."""
-        return self.summary.options.gradient_sync
+        return not self.mark
+
+    @property
+    def mark(self) -> str:
+        """What its ranks do instead of training one model together; empty if they do that."""
+        options = self.summary.options
+        return "reading alone" if options.data == "reading" else "" if options.gradient_sync else "no exchange"
 
     @property
     def synthetic(self) -> bool:
@@ -435,4 +441,4 @@ def in_rounds(cells: Iterable[Cell]) -> bool:
 def synthetic_files(summary: Summary) -> bool:
     """True if a summary's runs read synthetic files."""
     read = [str((built or {}).get("data")) for built in (summary.settings or {}).values()]
-    return summary.options.data == "real" and any("synthetic" in how for how in read)
+    return summary.options.data != "synthetic" and any("synthetic" in how for how in read)

@@ -1,0 +1,64 @@
+"""What the loader gives without training, beside what training needs (extra `reading`)."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from throughline.numbers import reading
+from throughline.report.analysis.cells import Cell
+from throughline.report.render.tables import Column, Table
+from throughline.report.topic import Scope, Topic
+
+INTRO = (
+    "All ranks read at the same time and train nothing (extra `reading`). Cold: the files were dropped from the page "
+    "cache before, so a disk gives them. Warm: they were read a moment ago. Times: the samples/s of reading over those "
+    "of the median training step on the same devices. Below 1, reading limits training."
+)
+AT = re.compile(r"(\d+) workers, (cold|warm|not cold)")
+NOT_COLD = "the system kept the files in its page cache, or an epoch has too few batches"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What so many workers for each rank read for the devices of a cell, in samples/s of all ranks; None if unknown."""
+
+    cell: Cell
+    workers: int
+    cold: float | None
+    warm: float | None
+
+    def times(self, speed: float | None) -> float | None:
+        """Return how many times what the cell's devices train."""
+        return None if speed is None else speed / self.cell.median
+
+
+def readings(scope: Scope) -> Iterator[Reading]:
+    """Yield the readings for each measured cell, by workers. They hold for every framework, precision and batch."""
+    alone = [group for group in scope.everything if group.benchmark == f"{scope.benchmark}__reading"]
+    for cell in scope.measured:
+        there = next((one for group in alone for one in group.measured if one.topology == cell.topology), None)
+        found: dict[int, dict[str, float | None]] = {}
+        for figure in there.record.figures if there else ():
+            if match := AT.fullmatch(str(figure.at)):
+                found.setdefault(int(match[1]), {})[match[2]] = figure.value
+        for workers, speeds in sorted(found.items()):
+            yield Reading(cell, workers, speeds.get("cold"), speeds.get("warm"))
+
+
+COLUMNS = (
+    Column("workers", "workers", "each rank", lambda one: one.workers, whole=True),
+    Column("cold_samples_per_s", "cold", "samples/s", lambda one: one.cold, reading, NOT_COLD),
+    Column("warm_samples_per_s", "warm", "samples/s", lambda one: one.warm, reading),
+    Column("training_samples_per_s", "training", "samples/s", lambda one: one.cell.median, reading),
+    Column("cold_times", "cold", "times what the devices read", lambda one: one.times(one.cold), reading, NOT_COLD),
+    Column("warm_times", "warm", "times what the devices read", lambda one: one.times(one.warm), reading),
+)
+
+
+def table(scope: Scope) -> Table | None:
+    """Return a line for each cell and number of workers; None without the extra."""
+    found = list(readings(scope))
+    return Table.of(found, COLUMNS, of_cells=True) if found else None
+
+
+TOPIC = Topic("reading", "Reading alone", INTRO, order=50, table=table)
