@@ -62,10 +62,8 @@ def headline(scope: Scope) -> str:
             f"No figure is shown here: {reasons} (equivalence.json)." if reasons else "Nothing could be measured yet."
         )
     group, speed = best.group, f"at {reading(best.median)} {best.group.unit} on {best.devices}"
-    said = (
-        f"{best.shown} {'trains' if group.trains else 'calls'} {group.summary.model} {speed} in {group.precision} with "
-        f"{group.batch_text}."
-    )
+    does = "reads for" if group.reads_alone else "trains" if group.trains else "calls"
+    said = f"{best.shown} {does} {group.summary.model} {speed} in {group.precision} with {group.batch_text}."
     if group.summary.model == DECIDES:
         said = f"{best.shown} trains {', '.join([speed, *group.stated(group.batch_text)])}."
     if leader.leader(scope.groups, scope.pairs) is best:

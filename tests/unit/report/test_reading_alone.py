@@ -12,7 +12,7 @@ from report_fixture import frame, scoped, summarized
 from throughline.files import UserError
 from throughline.launch import outcome
 from throughline.messages import ReadPass
-from throughline.report.answers import derived
+from throughline.report.answers import derived, headline
 from throughline.report.render.tables import CSV
 from throughline.report.topics.reading_alone import NOT_COLD, table
 from throughline.spec import Steps
@@ -75,4 +75,6 @@ def test_reading_stands_beside_what_training_needs(tmp_path: Path) -> None:
     assert list(rows["cold_times"].dropna()) == pytest.approx([3.1, 6.2], rel=0.01)
     assert found and found.in_form(CSV) and any(e.reason == NOT_COLD for e in found.lines[0].entries)
     assert scope.everything[1].measured[0].shown == "torch (reading alone)" and not scope.everything[1].exchanges
-    assert "*Reading alone* of bert" in derived(scoped(alone, training))
+    other = scoped(alone, training)
+    assert "*Reading alone* of bert" in derived(other)
+    assert headline(other).startswith("torch (reading alone) reads for bert-base at 310.0 samples/s")

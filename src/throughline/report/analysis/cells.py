@@ -348,8 +348,12 @@ class Group:
     @property
     def mark(self) -> str:
         """What its ranks do instead of training one model together; empty if they do that."""
-        options = self.summary.options
-        return "reading alone" if options.data == "reading" else "" if options.gradient_sync else "no exchange"
+        return "reading alone" if self.reads_alone else "" if self.summary.options.gradient_sync else "no exchange"
+
+    @property
+    def reads_alone(self) -> bool:
+        """True if its ranks read and train nothing."""
+        return self.summary.options.data == "reading"
 
     @property
     def synthetic(self) -> bool:

@@ -14,7 +14,7 @@ UNITS = ("samples/s", "images/s")
 
 def rows(cells: Iterable[Cell]) -> dict[Cell, Result]:
     """Map the measured cells to rows, but none with a unit or a model of its own, reading alone, or simulated nodes."""
-    ours = (cell for cell in cells if cell.group.summary.options.data != "reading")
+    ours = (cell for cell in cells if not cell.group.reads_alone)
     known = (cell for cell in ours if cell.group.unit in UNITS and cell.group.summary.model != DECIDES)
     return {cell: _row(cell) for cell in known if not cell.record.simulated}
 
