@@ -102,6 +102,25 @@ def test_forms_end_in_a_record(dry: Dry, model: str, changes: dict[str, Any]) ->
     assert record.settings["cuda_graph"] == changes.get("options", {}).get("cuda_graph", "none")
 
 
+@pytest.mark.parametrize(
+    ("topology", "options", "changes"),
+    [
+        ("1n2g", {"sharding": "full_shard"}, {"precision": "bf16"}),
+        ("1n2g", {"sharding": "zero1"}, {"precision": "fp16", "optimizer": {"name": "lamb"}}),
+        ("1n1g", {"cuda_graph": "step"}, {"precision": "bf16"}),
+    ],
+    ids=["sharded", "zero1", "recorded"],
+)
+def test_checkpoints_are_saved_and_ranks_begin_again(
+    dry: Dry, topology: str, options: dict[str, Any], changes: dict[str, Any]
+) -> None:
+    """The calls are real. The fake driver's memory holds nothing, so nobody can compare what was loaded."""
+    record = dry.run(topology=topology, options=SYNTHETIC | options | {"checkpoint": True}, **changes)
+    told = record.checkpoints
+    assert told and told.reason is None, told
+    assert told.bytes and told.restart_s and len(told.async_lost_s) == len(told.save_s) == 3
+
+
 def test_small_collectives_are_replayed_as_a_cuda_graph(dry: Dry) -> None:
     record = dry.run(
         model="all-reduce", topology="1n2g", batch=1, options=SYNTHETIC,
