@@ -7,7 +7,6 @@ from typing import Any
 from throughline.numbers import percent, reading
 from throughline.report.analysis import goodput
 from throughline.report.analysis.goodput import PARTS, Costs, Hour
-from throughline.report.render import table_files
 from throughline.report.render.tables import PAGE, TEXT, Column, Entry, Table, in_csv
 from throughline.report.topic import Scope, Topic
 from throughline.report.topics import predictions
@@ -65,8 +64,6 @@ def _restart(end: Callable[[list[float]], float | None]) -> Callable[[Costs], fl
 
 
 COLUMNS = (
-    *table_files.IDENTITY,
-    in_csv("devices", lambda one: one.cell.topology.world),
     Column("sharding", "sharding", read=lambda one: one.cell.group.summary.options.sharding),
     Column("file_system", "file system", read=lambda one: _first(one, "file_system")),
     Column("bytes", "size", "MB", lambda one: _first(one, "bytes"), lambda size: reading(size / 1e6),
@@ -90,7 +87,7 @@ COLUMNS = (
 def table(scope: Scope) -> Table | None:
     """Return a line for each cell with checkpoints; None without any."""
     found = goodput.costs(scope.groups, scope.everything)
-    return Table.of(found, COLUMNS) if found else None
+    return Table.of(found, COLUMNS, of_cells=True) if found else None
 
 
 TOPIC = Topic("checkpoint", "Checkpoints", INTRO, order=146, table=table)
@@ -146,6 +143,8 @@ HOUR_COLUMNS = (
     in_csv("framework", lambda one: one.costs.cell.framework),
     Column(heading="framework", read=lambda one: one.costs.cell.shown, forms=PEOPLE),
     Column("topology", "topology", read=lambda one: f"{one.topology}"),
+    Column(heading="precision, batch", forms=PEOPLE,
+           read=lambda one: f"{one.costs.cell.group.precision}, {one.costs.cell.batch}"),
     Column("steps_are", "steps are", read=lambda one: "predicted" if one.predicted else "measured"),
     Column("devices", "devices", read=lambda one: one.topology.world, whole=True),
     Column("mtbf_of_all_devices_hours", "a failure every", "hours, stated", lambda one: one.mtbf_s / 3600, reading),
