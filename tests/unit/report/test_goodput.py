@@ -110,6 +110,8 @@ def test_a_prediction_carries_it_to_more_devices(tmp_path: Path) -> None:
     assert rows["steps_are"].tolist() == ["measured", "predicted"] and rows["devices"].tolist() == [8, 2048]
     assert rows["computed_trains_share"][1] < rows["computed_trains_share"][0]
     assert rows["computed_interval_s"][1] == pytest.approx(rows["computed_interval_s"][0] / 16, rel=0.05)
+    assert rows["computed_samples_per_s_at_least"][1] < 1.0 < rows["computed_samples_per_s"][1]
+    assert rows["computed_samples_per_s_at_most"][1] == pytest.approx(4 / 3 * rows["computed_samples_per_s"][1])
     assert table and "as long as on 1n8g (measured)" in table.notes[-1]
 
 

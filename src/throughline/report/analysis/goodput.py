@@ -170,11 +170,12 @@ class Hour:
         values = [repeat[part] for repeat in self.repeats]
         return (min(values), max(values)) if len(values) > 1 else None
 
-    @property
-    def hourly_speed(self) -> float | None:
-        """The samples per second of a long training, with all that its steps lose."""
+    def hourly_speed(self, speed: float | None) -> float | None:
+        """Return the samples per second of a long training, with all that steps of this speed lose."""
         trains, reading = self.share("trains"), self.share("reading")
-        return None if trains is None or reading is None else self.speed * (trains + reading)
+        if speed is None or trains is None or reading is None:
+            return None
+        return speed * (trains + reading)
 
 
 def hours(known: Iterable[Costs], predicted: Iterable[tuple[Cell, PredictedCell]]) -> Iterator[Hour]:

@@ -154,8 +154,10 @@ HOUR_COLUMNS = (
     Column("computed_interval_s", "save every", "min, computed", attrgetter("interval_s"),
            lambda seconds: reading(seconds / 60)),
     *(column for part in PARTS for column in _share(part)),
-    Column("computed_samples_per_s", "throughput over hours", "samples/s, computed", attrgetter("hourly_speed"),
-           reading),
+    Column("computed_samples_per_s", "throughput over hours", "samples/s, computed",
+           lambda one: one.hourly_speed(one.speed), reading),
+    in_csv("computed_samples_per_s_at_least", lambda one: one.hourly_speed(one.predicted and one.predicted.low)),
+    in_csv("computed_samples_per_s_at_most", lambda one: one.hourly_speed(one.predicted and one.predicted.high)),
 )  # fmt: skip
 
 
