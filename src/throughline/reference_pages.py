@@ -98,13 +98,13 @@ def _meanings(meanings: Mapping[Any, str]) -> str:
 
 
 def _faults() -> Iterator[str]:
-    """Yield for each file of tests what its docstring says, and the names of its tests as a sentence."""
+    """Yield for each file of tests how its docstring begins, and the names of its tests as a sentence."""
     for path in (path for pattern in FAULTS for path in sorted((ROOT / "tests").glob(pattern))):
         module = ast.parse(path.read_text(encoding="utf-8"))
         names = [part.name for part in module.body if isinstance(part, ast.FunctionDef) if part.name[:5] == "test_"]
         tried = "; ".join(name.removeprefix("test_").replace("_", " ") for name in names)
-        about = " ".join((ast.get_docstring(module) or "").split())
-        yield textwrap.fill(f"**{about}** `{path.name}`: {tried}.", 98, break_on_hyphens=False) + "\n"
+        about = re.split(r"[:.]", " ".join((ast.get_docstring(module) or "").split()))[0]
+        yield textwrap.fill(f"**{about}** (`{path.name}`): {tried}.", 98, break_on_hyphens=False) + "\n"
 
 
 if __name__ == "__main__":
