@@ -127,9 +127,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(autouse=True)
-def kernels_as_they_were() -> Iterator[None]:
-    """Undo a form's choice of an attention kernel in PyTorch, which holds for the whole process."""
+def process_as_it_was() -> Iterator[None]:
+    """Undo what holds for the whole process: the launcher's names of nodes, and a choice of PyTorch's attention kernel."""
     yield
+    os.environ.pop("THROUGHLINE_NODES", None)
     if torch := sys.modules.get("torch"):
         for name in ("flash", "mem_efficient", "math", "cudnn"):
             getattr(torch.backends.cuda, f"enable_{name}_sdp")(True)
