@@ -128,7 +128,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def process_as_it_was() -> Iterator[None]:
-    """Undo what holds for the whole process: the launcher's names of nodes, and a choice of PyTorch's attention kernel."""
+    """Undo what holds for the whole process: the launcher's names of nodes, and PyTorch's chosen attention kernel."""
     yield
     os.environ.pop("THROUGHLINE_NODES", None)
     if torch := sys.modules.get("torch"):
