@@ -79,7 +79,7 @@ def test_the_tables_have_what_was_measured_apart_from_what_is_computed(tmp_path:
     assert (row["save_s"], row["save_min_s"], row["load_cold_s"], row["restart_s"]) == (11.0, 11.0, 6.0, 60.0)
     assert (row["save_gb_per_s"], row["file_system"]) == (pytest.approx(3 / 11), "lustre")
     assert row["loaded_is_saved"] == "yes"
-    computed = checkpoint.hour(scope)
+    computed = checkpoint.goodput_table(scope)
     assert computed and computed.notes[0].startswith("Computed: on 1n8g, ")
     hour = frame(computed).iloc[0]
     assert (hour["save"], hour["save_cost_s"], hour["mtbf_of_all_devices_hours"]) == ("beside the steps", 2.0, 1000.0)
@@ -105,7 +105,7 @@ def test_a_prediction_carries_it_to_more_devices(tmp_path: Path) -> None:
         predicted=[cell], not_predicted=[],
     )  # fmt: skip
     found = Predictions(schema_=3, benchmark="bert", asked=[], made_from={}, series=[series])
-    table = checkpoint.hour(Scope(scope.groups, scope.everything, predictions=found))
+    table = checkpoint.goodput_table(Scope(scope.groups, scope.everything, predictions=found))
     rows = frame(table)
     assert rows["steps_are"].tolist() == ["measured", "predicted"] and rows["devices"].tolist() == [8, 2048]
     assert rows["computed_trains_share"][1] < rows["computed_trains_share"][0]
@@ -117,12 +117,12 @@ def test_a_prediction_carries_it_to_more_devices(tmp_path: Path) -> None:
 
 def test_without_a_stated_time_between_failures_nothing_is_computed(tmp_path: Path) -> None:
     scope = scoped(measured(tmp_path, "bert"), measured(tmp_path, "bert__checkpoint", checkpoints=COSTS))
-    assert checkpoint.table(scope) and checkpoint.hour(scope) is None
+    assert checkpoint.table(scope) and checkpoint.goodput_table(scope) is None
     refused = {**COSTS, "save_s": [], "load_warm_s": [], "equal": None, "restart_s": None, "reason": "the disk is full"}
     other = scoped(measured(tmp_path, "b", 8000.0), measured(tmp_path, "b__checkpoint", checkpoints=refused))
     table = checkpoint.table(other)
     assert table and "the disk is full" in {entry.reason for entry in table.lines[0].entries}
-    assert checkpoint.hour(other) is None and checkpoint.table(scoped(measured(tmp_path, "c"))) is None
+    assert checkpoint.goodput_table(other) is None and checkpoint.table(scoped(measured(tmp_path, "c"))) is None
 
 
 def reports(restarted: bool = False, **costs: Any) -> dict[int, RankReport]:

@@ -25,49 +25,49 @@ def _seconds(name: str, heading: str, small: str, reason: str = "not measured") 
     """Yield the column of a figure in seconds, and in the CSV the range of the repeats."""
 
     def of(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
-        return lambda one: end([*one.of_repeats(name).values()]) if one.of_repeats(name) else None
+        return lambda costs: end([*costs.of_repeats(name).values()]) if costs.of_repeats(name) else None
 
-    yield Column(f"{name}", heading, small, of(median), reading, lambda one: one.reason or reason)
+    yield Column(f"{name}", heading, small, of(median), reading, lambda costs: costs.reason or reason)
     yield from (in_csv(f"{name.removesuffix('_s')}_{word}_s", of(end)) for word, end in (("min", min), ("max", max)))
 
 
 def _rate(name: str, heading: str, reason: str = "not measured") -> Column:
     """Return the column of gigabytes per second."""
 
-    def of(one: Costs) -> float | None:
-        seconds, size = median([*one.of_repeats(name).values()]), _first(one, "bytes")
+    def of(costs: Costs) -> float | None:
+        seconds, size = median([*costs.of_repeats(name).values()]), _first(costs, "bytes")
         return size / seconds / 1e9 if size and seconds else None
 
     key = f"{name.removesuffix('_s')}_gb_per_s"
-    return Column(key, heading, "GB/s", of, reading, lambda one: one.reason or reason)
+    return Column(key, heading, "GB/s", of, reading, lambda costs: costs.reason or reason)
 
 
-def _first(one: Costs, name: str) -> Any:
-    return next((getattr(repeat, name) for repeat in one.told.values()), None)
+def _first(costs: Costs, name: str) -> Any:
+    return next((getattr(repeat, name) for repeat in costs.told.values()), None)
 
 
-def _equal(one: Costs) -> Entry:
+def _equal(costs: Costs) -> Entry:
     """Return whether all repeats have loaded what they had saved, in the loads and in the restarts."""
-    told = [value for repeat in one.told.values() for value in (repeat.equal, repeat.restart_equal)]
-    known = [value for value in told if value is not None]
-    if not known:
-        return Entry(reason=one.reason)
-    return Entry.words("yes") if all(known) else Entry.words("NO", chip="invalid")
+    checks = [check for repeat in costs.told.values() for check in (repeat.equal, repeat.restart_equal)]
+    made = [check for check in checks if check is not None]
+    if not made:
+        return Entry(reason=costs.reason)
+    return Entry.words("yes") if all(made) else Entry.words("NO", chip="invalid")
 
 
 def _restart(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
-    def of(one: Costs) -> float | None:
-        known = [repeat.restart_s for repeat in one.told.values() if repeat.restart_s]
-        return end(known) if known else None
+    def of(costs: Costs) -> float | None:
+        seconds = [repeat.restart_s for repeat in costs.told.values() if repeat.restart_s]
+        return end(seconds) if seconds else None
 
     return of
 
 
 COLUMNS = (
-    Column("sharding", "sharding", read=lambda one: one.cell.group.summary.options.sharding),
-    Column("file_system", "file system", read=lambda one: _first(one, "file_system")),
-    Column("bytes", "size", "MB", lambda one: _first(one, "bytes"), lambda size: reading(size / 1e6),
-           lambda one: one.reason, whole=True),
+    Column("sharding", "sharding", read=lambda costs: costs.cell.group.summary.options.sharding),
+    Column("file_system", "file system", read=lambda costs: _first(costs, "file_system")),
+    Column("bytes", "size", "MB", lambda costs: _first(costs, "bytes"), lambda size: reading(size / 1e6),
+           lambda costs: costs.reason, whole=True),
     *_seconds("save_s", "save", "s, steps wait"),
     _rate("save_s", "save"),
     *_seconds("async_blocked_s", "beside steps", "s, steps wait"),
@@ -80,14 +80,14 @@ COLUMNS = (
     Column("restart_s", "restart", "s, after a kill", _restart(median), reading, "no restart was measured"),
     *(in_csv(f"restart_{word}_s", _restart(end)) for word, end in (("min", min), ("max", max))),
     Column("loaded_is_saved", "loaded is saved", read=_equal),
-    in_csv("differs", lambda one: "; ".join(one.unlike)),
+    in_csv("differs", lambda costs: "; ".join(costs.unlike)),
 )  # fmt: skip
 
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each cell with checkpoints; None without any."""
-    found = goodput.costs(scope.groups, scope.everything)
-    return Table.of(found, COLUMNS, of_cells=True) if found else None
+    measured = goodput.costs(scope.groups, scope.everything)
+    return Table.of(measured, COLUMNS, of_cells=True) if measured else None
 
 
 TOPIC = Topic("checkpoint", "Checkpoints", INTRO, order=146, table=table)
@@ -120,16 +120,16 @@ def _share(part: str) -> Iterator[Column]:
 
     show = _most if part == "trains" else _little
 
-    def read(one: Hour) -> Entry:
-        if part == "reading" and one.costs.cell.record.loader_stall_share is None:
+    def read(hour: Hour) -> Entry:
+        if part == "reading" and hour.costs.cell.record.loader_stall_share is None:
             return Entry(reason="its data are synthetic, and in memory")
-        value, ends = one.share(part), one.range(part)
+        value, ends = hour.share(part), hour.range(part)
         between = f" ({show(ends[0])} to {show(ends[1])})" if ends else ""
         why = "failures come so often that no interval is finished"
         return Entry.of(value, lambda share: show(share) + between, why)
 
     def end(place: int) -> Callable[[Hour], float | None]:
-        return lambda one: (one.range(part) or (None, None))[place]
+        return lambda hour: (hour.range(part) or (None, None))[place]
 
     yield Column(f"computed_{part}_share", OF_PARTS[part], "computed", read, by_value=True)
     yield in_csv(f"computed_{part}_share_min", end(0))
@@ -139,15 +139,15 @@ def _share(part: str) -> Iterator[Column]:
 HOUR_COLUMNS = (
     in_csv("benchmark", attrgetter("costs.cell.group.benchmark")),
     in_csv("precision", attrgetter("costs.cell.group.precision")),
-    in_csv("batch", lambda one: str(one.costs.cell.group.batch)),
-    in_csv("framework", lambda one: one.costs.cell.framework),
-    Column(heading="framework", read=lambda one: one.costs.cell.shown, forms=PEOPLE),
-    Column("topology", "topology", read=lambda one: f"{one.topology}"),
+    in_csv("batch", lambda hour: str(hour.costs.cell.group.batch)),
+    in_csv("framework", lambda hour: hour.costs.cell.framework),
+    Column(heading="framework", read=lambda hour: hour.costs.cell.shown, forms=PEOPLE),
+    Column("topology", "topology", read=lambda hour: f"{hour.topology}"),
     Column(heading="precision, batch", forms=PEOPLE,
-           read=lambda one: f"{one.costs.cell.group.precision}, {one.costs.cell.batch}"),
-    Column("steps_are", "steps are", read=lambda one: "predicted" if one.predicted else "measured"),
-    Column("devices", "devices", read=lambda one: one.topology.world, whole=True),
-    Column("mtbf_of_all_devices_hours", "a failure every", "hours, stated", lambda one: one.mtbf_s / 3600, reading),
+           read=lambda hour: f"{hour.costs.cell.group.precision}, {hour.costs.cell.batch}"),
+    Column("steps_are", "steps are", read=lambda hour: "predicted" if hour.predicted else "measured"),
+    Column("devices", "devices", read=lambda hour: hour.topology.world, whole=True),
+    Column("mtbf_of_all_devices_hours", "a failure every", "hours, stated", lambda hour: hour.mtbf_s / 3600, reading),
     Column("save", "save", read=attrgetter("way")),
     Column("save_cost_s", "a checkpoint costs", "s", attrgetter("cost_s"), reading),
     Column("restart_s", "a restart", "s", attrgetter("restart_s"), reading),
@@ -155,31 +155,30 @@ HOUR_COLUMNS = (
            lambda seconds: reading(seconds / 60)),
     *(column for part in PARTS for column in _share(part)),
     Column("computed_samples_per_s", "throughput over hours", "samples/s, computed",
-           lambda one: one.hourly_speed(one.speed), reading),
-    in_csv("computed_samples_per_s_at_least", lambda one: one.hourly_speed(one.predicted and one.predicted.low)),
-    in_csv("computed_samples_per_s_at_most", lambda one: one.hourly_speed(one.predicted and one.predicted.high)),
+           lambda hour: hour.hourly_speed(hour.speed), reading),
+    in_csv("computed_samples_per_s_at_least", lambda hour: hour.hourly_speed(hour.predicted and hour.predicted.low)),
+    in_csv("computed_samples_per_s_at_most", lambda hour: hour.hourly_speed(hour.predicted and hour.predicted.high)),
 )  # fmt: skip
 
 
 def _hours(scope: Scope) -> list[Hour]:
-    known = goodput.costs(scope.groups, scope.everything)
-    carried = [(one.largest, one.cell) for one in predictions.asked(scope) if one.cell]
-    return list(goodput.hours(known, carried))
+    carried = [(asked.largest, asked.cell) for asked in predictions.asked(scope) if asked.cell]
+    return list(goodput.hours(goodput.costs(scope.groups, scope.everything), carried))
 
 
-def hour(scope: Scope) -> Table | None:
+def goodput_table(scope: Scope) -> Table | None:
     """Return a line for each topology; None without `mtbf_hours`, or without any cost of checkpoints."""
-    found = _hours(scope)
-    if not found:
+    hours = _hours(scope)
+    if not hours:
         return None
-    largest = max(found, key=lambda one: one.topology.world)
+    largest = max(hours, key=lambda hour: hour.topology.world)
     trains = largest.share("trains")
     notes = [
         f"Computed: on {largest.topology}, {percent(trains, 2)} of an hour would train, with a checkpoint every "
         f"{reading(largest.interval_s / 60)} minutes and a failure every {reading(largest.mtbf_s / 3600)} hours."
     ] * (trains is not None)
-    of = dict.fromkeys(str(one.costs.cell.topology) for one in found if one.predicted)
-    return Table.of(found, HOUR_COLUMNS, notes=[*notes, *map(CARRIED.format, of)])
+    of = dict.fromkeys(str(hour.costs.cell.topology) for hour in hours if hour.predicted)
+    return Table.of(hours, HOUR_COLUMNS, notes=[*notes, *map(CARRIED.format, of)])
 
 
-HOUR = Topic("goodput", "An hour of training, computed", COMPUTED, order=147, table=hour)
+HOUR = Topic("goodput", "An hour of training, computed", COMPUTED, order=147, table=goodput_table)
