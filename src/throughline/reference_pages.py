@@ -33,28 +33,27 @@ FILES: dict[str, tuple[type[Entry], ...]] = {
 }  # fmt: skip
 """The classes of the two files that people read most, each with the parts that need an explanation."""
 WARNINGS = {
-    "the repeats lie ... apart": f"highest - lowest is over {percent(advice.SPREAD)} of the median",
-    "the first repeat is ... slower": f"over {percent(advice.FIRST)}, while the others agree",
-    "steps get ... within the window": f"the medians of its first and last third differ by over "
-    f"{percent(advice.DRIFT)}, rank test p < {percent(advice.SURE_DRIFT)}, 50 steps and more",
-    "the steps' times have two modes": f"dip test (Hartigan and Hartigan 1985) p < {percent(advice.SURE_DRIFT)}, modes "
-    f"over {percent(advice.APART)} apart, each with {percent(advice.LEAST_SHARE)} of the steps, 50 steps and more",
-    "the ... of GPU ... ran at": f"mean SM or memory clocks of two repeats on a GPU differ by over "
-    f"{percent(advice.SLOWER)}: a lock, a power cap or heat",
-    "other processes": "they left fewer cores than the ranks need",
+    "the repeats lie ... apart": f"highest - lowest > {percent(advice.SPREAD)} of the median",
+    "the first repeat is ... slower": f"> {percent(advice.FIRST)}; the others agree",
+    "steps get ... within the window": f"medians of first and last third differ by over {percent(advice.DRIFT)} (rank "
+    f"test, p < {percent(advice.SURE_DRIFT)}, from 50 steps on)",
+    "the steps' times have two modes": f"over {percent(advice.APART)} apart, each with {percent(advice.LEAST_SHARE)} "
+    f"of the steps (dip test, p < {percent(advice.SURE_DRIFT)}, from 50 steps on)",
+    "the ... of GPU ... ran at": f"clocks of two repeats differ by over {percent(advice.SLOWER)}: a lock, a power cap "
+    "or heat",
+    "other processes": "too few cores are left for the ranks",
     "its host took": f"over {percent(STEAL)} of the processors' time (steal)",
     "is not like node 0": "nodes differ in system, processor, driver or GPUs",
-    "the repeats will not be pooled": "the machine or the data changed since the latest repeat",
-    "ran in another environment than": "the digest of a repeat's environment differs",
+    "the repeats will not be pooled": "machine or data changed since the latest repeat",
+    "ran in another environment than": "digests of environments differ",
     "steps were timed": "`max_total_seconds` cut the window",
-    "the window of": f"it is below {SETTLED_S:.0f} s on a GPU, where clocks and power had hardly settled, or below "
-    f"{LEAST_WINDOW_S:g} s anywhere",
-    "were ready before it began": "the window took less than twice the batches that are read ahead",
-    "devices can give": "the whole range of a speedup is above the number of devices, or it has a single repeat",
-    "would compare unlike things": "a cell and its baseline ran in different environments",
+    "the window of": f"it is below {SETTLED_S:.0f} s on a GPU, {LEAST_WINDOW_S:g} s anywhere",
+    "were ready before it began": "the window has fewer than twice the batches that are read ahead",
+    "devices can give": "a speedup's whole range is above the number of devices, or it has one repeat",
+    "would compare unlike things": "cell and baseline ran in different environments",
     "they do not do the same work": "two frameworks state different settings",
     "the others do": "`equivalence.json` says why; tables mark it `(unequal)` or `(unchecked)`",
-    "trains otherwise": "the loss of a repeat or topology of your own program is outside the range of the others",
+    "trains otherwise": "your own program: a repeat's or topology's loss is outside the range of the others",
 }
 """Map words of each warning to what it means. A test looks for the words in the code."""
 FAULTS = ("faults/test_*_faults.py", "faults/test_p*.py", "slurm/test_faults.py")

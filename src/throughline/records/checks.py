@@ -80,14 +80,13 @@ class ConvergenceVerdict(Entry):
 ProofVerdict = Literal["different", "failed", "invalid", "oom", "unsupported", "equal"]
 """The verdicts, worst first."""
 PROOF_VERDICTS: dict[ProofVerdict, str] = {
-    "different": "a loss or an update is off by more than is tolerated, or is not finite; the reason names the step or "
-    "the tensor. Tables mark it `(unequal)`",
+    "different": "a loss or an update is off by more than is tolerated, or is not finite; tables mark it `(unequal)`",
     "failed": "the run broke down; `(unchecked)`",
     "invalid": "losses cannot be compared: products are rounded more than the precision says, steps are missing, the "
     "loss scaler skipped over a quarter of them, or the reference diverges; `(unchecked)`",
     "oom": "out of memory; `(unchecked)`",
-    "unsupported": "the framework or the device cannot do it, or the workload has no reference",
-    "equal": "no loss, and no update that is compared, is off by more than is tolerated",
+    "unsupported": "framework or device cannot do it, or the workload has no reference",
+    "equal": "every loss and compared update is within the tolerance",
 }
 
 

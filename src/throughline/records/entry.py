@@ -87,11 +87,11 @@ class Data(Entry):
 
 
 class TrainingFile(Entry):
-    """A file about one training run: its specification, outcome, device, data, environment and times.
+    """A file about one training run.
 
     `environment` has software, hardware and its limits, allow-listed variables, our `commit`, the `packages` that the
-    rank had loaded, and `code`, a digest of our code that this framework runs on this model. Its `digest` covers all
-    that may not differ between repeats: the commit and assigned device numbers are not in it.
+    rank had loaded, and `code`, a digest of our code that this framework runs on this model. Its `digest` leaves out
+    the commit and assigned device numbers, which may differ between repeats.
     """
 
     schema_: Schema

@@ -8,9 +8,9 @@ from throughline.records.entry import Count, Entry, Figure, NonNegative, Positiv
 from throughline.spec import Precision
 
 STATUSES = {
-    "ok": "the run has a throughput. Only such runs enter a median",
+    "ok": "it has a throughput. Only such runs enter a median",
     "oom": "an allocator refused memory on any rank",
-    "unsupported": "the framework or the device cannot do this, such as TF32 on a CPU; the cell says n/a",
+    "unsupported": "framework or device cannot do this, such as TF32 on a CPU",
     "invalid": "a loss is not finite (warm-up included), steps are missing without a cap, the loss scaler skipped over "
     "1 % of the timed steps, the loss does not fall, or products are rounded more than the precision says",
 }
@@ -52,7 +52,7 @@ class Series(Entry):
 
 
 class DeviceTelemetry(Entry):
-    """One device over the window. Figures that it does not provide are None, and `NodeTelemetry.reasons` says why.
+    """One device over the window.
 
     `utilization` is the share of time with a kernel running, `energy_j` the difference of the card's counter. Only
     Hopper and newer have `sm_active`, `tensor_active`, `dram_active` and `nvlink_bytes_per_s` (both directions).
@@ -74,12 +74,11 @@ class DeviceTelemetry(Entry):
 
 
 class NodeTelemetry(Entry):
-    """The telemetry of one node over the window: the whole machine, the run's own processes and the run's devices.
+    """One node over the window: the machine, the run's processes and its devices.
 
-    `cost_cpu_share` is the sampler's own CPU seconds divided by the window's seconds. `reasons` says for every figure
-    that is None why it is unknown. `machine` has shares of all cores: `cpu_share`, `cpu_others_share` (not used by the
-    run) and `cpu_steal_share` (taken by the host). `disk_busy_share` and `network_busy_share` are those of the busiest
-    disk and link; network rates leave loopback out.
+    `cost_cpu_share` is the sampler's CPU time over the window. `machine` has shares of all cores: `cpu_share`,
+    `cpu_others_share` (not used by the run) and `cpu_steal_share` (taken by the host). `disk_busy_share` and
+    `network_busy_share` are those of the busiest disk and link; network rates leave loopback out.
     """
 
     node: Whole
@@ -93,12 +92,11 @@ class NodeTelemetry(Entry):
 
 
 class Memory(Entry):
-    """The peak memory of one device, as the highest value of all ranks.
+    """The peak memory of a device, the highest of all ranks.
 
-    It is what the framework needed, what it reserved, what the device reports as used, and what the device has.
-    `window_needed_bytes` is what it needed within the timed window, without what libraries tried in the first steps.
-    Only frameworks that can count it have it. `predicted_bytes` is what a rank was predicted to need, where there is a
-    prediction.
+    It is what the framework needed and reserved, what the device reports, and what it has. `window_needed_bytes` leaves
+    out what libraries tried in the first steps; few frameworks can count it. `predicted_bytes` is the prediction, if
+    any.
     """
 
     needed_bytes: Whole | None
@@ -113,10 +111,9 @@ class Memory(Entry):
 class Work(Entry):
     """The FLOPs of a sample, and the share of a device's peak that the run reached. FLOP/s are per device.
 
-    `mfu` is relative to the dense peak of the datasheet at this precision. `matmul_share` is relative to a matrix
-    product that was measured on the same device in this run. `mfu` counts attention in full. `mfu_causal`, which only
-    some decoders have, counts it only under the causal mask. `computed_matmul_share` is the share of everything that a
-    framework computes, if that is more than the model needs. `convention` states every choice behind the figures.
+    `mfu` is relative to the datasheet's dense peak at this precision, `matmul_share` to a matrix product measured on
+    the same device. Attention counts in full; in `mfu_causal`, of some decoders, only under the causal mask.
+    `computed_matmul_share` counts what a framework computes beyond the model's needs. `convention` states every choice.
     """
 
     flops_per_sample: Positive | None
@@ -232,10 +229,9 @@ class Points(Entry):
 class StartUp(Entry):
     """The seconds from a run's command to the end of its first step, of rank 0, by part.
 
-    launch_s: until the rank's process begins, without waiting for the devices: questions to the nodes, a check of the
-    shards, agents. imports_s: the interpreter, our modules and the framework. first_step_s compiles where something is
-    compiled, and is in the window if there is no warm-up; of a program, it is the time until its first mark or line.
-    from_cache: whether all compiled code came from the compiler's cache. `reasons` says why a part is None.
+    launch_s: questions to the nodes, a check of the shards, agents; not the wait for devices. imports_s: the
+    interpreter, our modules and the framework. first_step_s includes compiling; of a program, it is the time until its
+    first mark or line. from_cache: whether all compiled code came from the compiler's cache.
     """
 
     total_s: NonNegative
@@ -285,14 +281,13 @@ class ProgramRun(Entry):
 
 
 class RunRecord(TrainingFile):
-    """One measured run. `status` is the measured outcome, and only `ok` has a throughput.
+    """One measured run. Only the status `ok` has a throughput, `samples_per_s`; `unit` says what a sample is.
 
-    `samples_per_s` is the primary figure; `unit` says what a sample is. `loss` is None if the workload has no loss.
-    `step_seconds` has the time of each step on the rank that took longest for it (of a whole job: on rank 0).
-    `min_window_seconds` is the shortest window that the ranks planned for; None if `steps.timed` alone decided.
-    `settings` and `network` are None if no rank told them; `configuration` is None for a run that was started by hand.
-    `rounding` is None if the ranks did not all end well. `hardware` has the nodes whose sampler left something; None
-    without telemetry. It is no part of the environment's digest. `program` is None for a framework of ours.
+    `step_seconds` has each step's time on its slowest rank (of a whole job: on rank 0). `min_window_seconds` is the
+    shortest window that the ranks planned for. These are None: `loss` of a workload without one, `min_window_seconds`
+    if `steps.timed` alone decided, `settings` and `network` if no rank told them, `configuration` of a run that was
+    started by hand, `rounding` if not all ranks ended well, `hardware` without telemetry, `program` of a framework of
+    ours.
     """
 
     status: Literal["ok", "oom", "unsupported", "invalid"]

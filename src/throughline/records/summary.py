@@ -34,9 +34,9 @@ class LeftOut(Entry):
 
 
 class Use(Entry):
-    """The telemetry of a cell: means over nodes, devices and repeats, and the lowest and highest values of all.
+    """The telemetry of a cell: means over nodes, devices and repeats, and the lowest and highest values.
 
-    `devices` has the keys of `DeviceTelemetry`. `reasons` says for every figure that is None why it is unknown.
+    `devices` has the keys of `DeviceTelemetry`.
     """
 
     machine: dict[str, Series | None]
@@ -49,10 +49,9 @@ class Use(Entry):
 
 
 class Cost(Entry):
-    """The cost of a cell's throughput, from `price_per_device_hour` and the number of devices.
+    """The cost of a cell's throughput, from the price and the number of devices.
 
-    monthly_price_per_device_hour: of a node that is paid by the month and never idle, if the configuration has both
-    prices. `reasons` says why a figure is None.
+    monthly_price_per_device_hour: of a node that is paid by the month and never idle.
     """
 
     price_per_device_hour: Positive | None
@@ -68,9 +67,9 @@ class Cost(Entry):
 
 
 class Goal(Entry):
-    """One goal of the configuration and its verdict. `worst` is the worst cell's value, and `where` names this cell.
+    """One goal of the configuration and its verdict. `where` names the cell with the worst value, `worst`.
 
-    A goal of `mean_utilization` has the part of the hardware as `part`, and is judged by `mean`, over all cells.
+    A goal of `mean_utilization` is judged by `mean` over all cells; `part` is the hardware.
     """
 
     name: Literal["efficiency", "utilization", "mean_utilization"]
@@ -103,17 +102,13 @@ class RankFigures(Entry):
 class CellRecord(Entry):
     """All repeats of one framework on one topology, and the figures from them.
 
-    values: the throughput of each repeat, None if it is not ok, is left out, or has no record. n, n_ok: repeats asked
-    for, and in the figures. range_coverage: the probability that `min` to `max` contains the true median.
-    speedup_range: from `min` over the baseline's `max` to `max` over its `min`, which covers the true ratio with at
-    least `speedup_coverage`. efficiency: the speedup over the devices, counted in those of the baseline. utilization,
-    loader_stall_share: shares of the window. energy_j_per_sample: of all devices; None if one did not tell.
-    other_units: the median throughput in other units (tokens/s); figures: medians of the repeats; ran_in: those parts
-    of device, environment and data that differ from the summary's; started, ended: the first start and the last end of
-    the repeats behind the figures. These three are None without such a repeat, as are utilization, memory, use and
-    work. starts, steps_timed, start_up: of each repeat in `values` the start, the timed steps, and the seconds to its
-    first step; checkpoints: what checkpoints cost in each. ranks: what each of several ranks did by itself. These three
-    are None if the runs do not tell.
+    values, starts, steps_timed, start_up, checkpoints: of each repeat; a value is None if its repeat is not ok, is left
+    out, or has no record. n, n_ok: repeats asked for, and in the figures. range_coverage: the probability that `min` to
+    `max` contains the true median. speedup_range: from `min` over the baseline's `max` to `max` over its `min`; it
+    covers the true ratio with at least `speedup_coverage`. efficiency: the speedup over the devices, counted in those
+    of the baseline. energy_j_per_sample: of all devices. other_units: medians such as tokens/s. figures: medians.
+    ran_in: what differs from the summary's device, environment and data. started, ended: of the repeats behind the
+    figures. ranks: what each of several ranks did by itself.
     """
 
     values: list[Positive | None]
@@ -165,12 +160,10 @@ class CellRecord(Entry):
 class Summary(WorkloadFile):
     """results/<benchmark>/bz<b>_<precision>.json: every framework and topology of one batch size and precision.
 
-    `batch` is the number of the configuration. It is the batch of each replica or, if `scaling` is strong, of all
-    replicas together. `batch_size_per_device` is DLPerf's key. It is None if `batch` is not the batch of a device, and
-    `reasons` says what it is. `global_batch` is the global batch of all cells if the block states it. Then the
-    accumulation of each cell follows from it, and `options` states none. `baselines` has each framework's topology that
-    its speedups are relative to. `margin` is the share by which configurations may differ that count as equal.
-    `mtbf_hours` is the mean time between failures of one device that the configuration states.
+    `batch` is the batch of each replica or, if `scaling` is strong, of all replicas. `batch_size_per_device`, DLPerf's
+    key, is None if that is not the batch of a device. If the block states `global_batch`, the accumulation of each cell
+    follows from it, and `options` states none. `baselines` has each framework's topology that its speedups are relative
+    to.
     """
 
     batch: BatchSize
