@@ -120,7 +120,6 @@ def test_generated_pages_and_environments_know_a_new_framework(clone: Callable[[
     called(made, "throughline.frameworks.reference")
     texts = {name: (made.path / name).read_text(encoding="utf-8") for name in (README, FRAMEWORKS)}
     assert "`torch-horovod`, `toy`" in " ".join(texts[README].split()) and "| `toy` |" in texts[FRAMEWORKS]
-    assert "* `toy`, several devices: an abacus computes alone" in texts[FRAMEWORKS]
     reference = (made.path / "docs/reference/configuration.md").read_text(encoding="utf-8")
     assert "options.pause_ms` (integer; `0`): milliseconds that the toy framework rests before each step" in reference
     assert "(auto, cuda, abacus, cpu; `auto`)" in reference

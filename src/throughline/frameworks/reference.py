@@ -22,7 +22,7 @@ README = ROOT.parents[1] / "README.md"
 def tables() -> dict[Path, dict[str, str]]:
     """Map each page to its places, and each place to the text that belongs there."""
     return {
-        PAGE: {"overview": _overview(), "features": _features(), "reasons": _reasons()},
+        PAGE: {"overview": _overview(), "features": _features()},
         README: {"supported": _supported()},
     }
 
@@ -103,13 +103,6 @@ def _cell(key: str, framework: Framework, offered: dict[str, frozenset[str]], fo
         return None
     words = [*(there if there != asked else []), *(["on GPUs"] if key in framework.gpus_only else [])]
     return f" ({', '.join(words)})" if words else ""
-
-
-def _reasons() -> str:
-    """Return the reasons that frameworks give for missing features. An unsupported run states them."""
-    given = {name: frameworks.of(name).reasons for name in frameworks.NAMES}
-    lines = (f"* `{name}`, {FEATURES[key]}: {why}" for name, reasons in given.items() for key, why in reasons.items())
-    return "".join(map(_wrapped, lines))
 
 
 def _pins(name: str) -> str:

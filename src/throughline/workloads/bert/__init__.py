@@ -1,7 +1,8 @@
 """BERT pre-training (masked tokens and next sentence), framework-neutral: shapes, batches, FLOPs.
 
-The sizes are from Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium). Attention heads have a width
-of 64, and the feed-forward part has a width of 4 x hidden.
+The sizes are from Devlin et al. 2019 (base, large) and Turc et al. 2019 (tiny to medium).
+
+Attention heads have a width of 64, and the feed-forward part has a width of 4 x hidden.
 """
 
 from collections.abc import Mapping
@@ -56,7 +57,7 @@ ARRAYS = {
 @dataclass(frozen=True)
 class Parameters(Part):
     sequence_length: int = key(
-        "tokens per sample; a length in corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
+        "tokens per sample: a length in corpus.sequences", default=128, least=8, most=65536, stated=True, unit="tokens"
     )
     predictions: int = key("masked tokens per sample at most", default=20, least=1, asked=False, stated=True)
 

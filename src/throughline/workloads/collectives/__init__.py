@@ -32,11 +32,11 @@ class Parameters(Part):
     """A call of all ranks counts once. The protocol of these runs is at least this one."""
 
     sizes: tuple[int, ...] = key(
-        "bytes of the operation. With an empty list: 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four",
+        "bytes of the operation. []: 1 KiB to 1 GiB, on a CPU to 1 MiB, in steps of four",
         default=(),
         strict=False,
     )
-    min_seconds: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
+    min_seconds: float = key("shortest time for each size", default=3.0, least=0.01)
 
 
 def sizes(spec: RunSpec[Parameters], kind: str) -> list[int]:

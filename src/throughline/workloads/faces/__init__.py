@@ -1,8 +1,7 @@
 """Face recognition with a margin (ArcFace, CosFace), framework-neutral: networks, batches, FLOPs.
 
 A network turns an aligned face of 112 x 112 pixels into an embedding, and a classifier holds a vector for each known
-person (class). With many classes the classifier is the larger part. Ranks can split it, or compute with a sample of its
-classes (An et al. 2021, partial FC).
+person (class). Ranks can split it, or compute with a sample of its classes (An et al. 2021, partial FC).
 
 A numerical equivalence check has at least 4 faces in the batch of a rank, because batch norms compare the faces of a
 batch with each other. With 2 faces they amplify rounding: the same PyTorch code in fp32 and in double precision differs
@@ -49,8 +48,8 @@ MARGINS = {"arcface": 0.5, "cosface": 0.4}
 class Parameters(Part):
     classes: int = key("persons that the classifier knows", default=1000, least=2, stated=True, titled=True)
     classifier: str = key(
-        "how the classifier lies on the ranks. `data_parallel`: every rank has all classes. `model_parallel`: each "
-        "rank has some of them. `partial`: each rank has some, and every step computes with a sample of these",
+        "every rank has all classes (`data_parallel`), or some (`model_parallel`), of which a step computes with a "
+        "sample (`partial`)",
         default="data_parallel",
         choices=("data_parallel", "model_parallel", "partial"),
         whole="data_parallel",
@@ -58,21 +57,19 @@ class Parameters(Part):
         titled=True,
     )
     sample_ratio: float = key(
-        "with `partial`: the share of a rank's classes that a step computes with. They always include the classes of "
-        "the step's samples",
+        "with `partial`: the share of a rank's classes in a step, those of its samples included",
         default=0.1,
         least=0.0001,
         most=1.0,
     )
     margin_loss: str = key(
-        "`arcface` adds a margin to the angle between an embedding and its class; `cosface` subtracts one from the "
-        "cosine of that angle",
+        "adds a margin to the angle between an embedding and its class (`arcface`), or subtracts one from its cosine "
+        "(`cosface`)",
         default="arcface",
         choices=("arcface", "cosface"),
     )
     margin_gradient: str = key(
-        "the gradient of ArcFace's margin: `exact`, or as in InsightFace's code (`insightface`), which computes the "
-        "gradient as if there were no margin",
+        "ArcFace's gradient: `exact`, or as if there were no margin, as InsightFace's code has it",
         default="exact",
         choices=("exact", "insightface"),
     )

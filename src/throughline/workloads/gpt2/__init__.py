@@ -1,8 +1,10 @@
 """GPT-2 pre-training (the next token), framework-neutral: shapes, batches, FLOPs.
 
 The sizes are from Radford et al. 2019 (small to xl) and from measurements of Megatron-LM and OneFlow in 2021 (named by
-hidden x layers). The feed-forward part has a width of 4 x hidden. The sources differ in the gelu and in the initial
-values, so these are keys.
+hidden x layers).
+
+The feed-forward part has a width of 4 x hidden. The sources differ in the gelu and in the initial values, so these are
+keys.
 """
 
 from collections.abc import Mapping
@@ -50,19 +52,17 @@ class Parameters(Part):
         "tokens per sample: a window of the text", default=1024, least=8, most=65536, stated=True, unit="tokens"
     )
     gelu: str = key(
-        "how gelu is computed: `tanh`, as OpenAI did, or exactly by the error function `erf`",
+        "`tanh`, as OpenAI computed it, or exact by the error function",
         default="tanh",
         choices=("tanh", "erf"),
     )
     residual_init: str = key(
-        "initial weights of the matrices whose results are added to the residual: `scaled` divides them by the root of "
-        "twice the number of layers, `plain` does not",
+        "`scaled`: initial weights of matrices that add to the residual are divided by the root of twice the number of "
+        "layers",
         default="scaled",
         choices=("scaled", "plain"),
     )
-    position_init: float = key(
-        "standard deviation of the initial position embeddings", default=0.02, choices=(0.02, 0.01)
-    )
+    position_init: float = key("standard deviation of initial position embeddings", default=0.02, choices=(0.02, 0.01))
 
 
 def padded(vocabulary: int) -> int:

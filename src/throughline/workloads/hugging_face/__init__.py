@@ -1,9 +1,9 @@
 """Any language model of Hugging Face's transformers, framework-neutral: from its config.json, with random weights.
 
 A model for masked words (`mlm`) trains on BERT's samples, a model for the next word (`clm`) on windows of GPT-2's
-tokens. If the data's vocabulary is larger than the model's, each id is taken modulo the size of the model's. Ids then
-name other words, but the work is the same. With `corpus.tokenizer` such a model is refused.
-The rates of dropout are those of config.json. `options.dropout: 0` turns them all off.
+tokens. If the data's vocabulary is larger than the model's, each id is taken modulo the size of the model's; with
+`corpus.tokenizer` such a model is refused. Rates of dropout are those of config.json; `options.dropout: 0` turns them
+off.
 
 hf-loop and hf-trainer train transformers' own model. torch trains the same model as modules of our own, if it is a
 decoder of an architecture that `architecture.py` knows.
@@ -36,7 +36,7 @@ class Parameters(Part):
     task: str = key("what is predicted", choices=configuration.TASKS, asked=False)
     config_sha256: str = key("SHA-256 of the model's config.json", asked=False)
     sequence_length: int = key(
-        "tokens per sample; for masked words (`task: mlm`), a length in corpus.sequences",
+        "tokens per sample; with `task: mlm` a length in corpus.sequences",
         default=128,
         least=8,
         most=2**20,
@@ -45,16 +45,14 @@ class Parameters(Part):
     )
     predictions: int = key("masked words per sample at most", default=0, asked=False)
     attention: str = key(
-        "which tokens of a sample a token sees, if the next word is predicted. `sample`: all before it. `document`: "
-        "those before it that are in its document, although a sample holds several documents",
+        "with `task: clm`, a token sees all tokens before it in its sample, or only those of its document",
         default="sample",
         choices=("sample", "document"),
         titled=True,
     )
     attention_kernel: str = key(
-        "what computes attention in `torch`. `default`: a kernel of PyTorch, or single products where none has the "
-        "model's soft cap or sinks. `flex`: FlexAttention, for windows, documents, soft caps and sinks, on GPUs with "
-        "`compile`. No GPU has compared the two yet",
+        "of `torch`: a kernel of PyTorch, or single products for soft caps and sinks (`default`); or FlexAttention for "
+        "windows, documents, soft caps and sinks, on GPUs with `compile`. No GPU has compared the two yet",
         default="default",
         choices=("default", "flex"),
         titled=True,

@@ -1,7 +1,7 @@
 """One layer of a Transformer alone, framework-neutral: BERT-large, GPT-2 medium, encoder and decoder of T5-large.
 
-The layers are Hugging Face's, with random weights. Their shapes are those of Mu Li's transformers-benchmarks (2022), so
-the table published there is comparable with ours. A step is one forward and backward pass of a batch.
+The layers are Hugging Face's, in the shapes of Mu Li's transformers-benchmarks (2022), whose published table is
+comparable with ours. A step is one forward and backward pass of a batch.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ HIDDEN, HEADS, INNER = 1024, 16, 4096
 class Parameters(Part):
     sequence_length: int = key("tokens of a sample", default=512, least=1, most=65_536, stated=True, unit="tokens")
     attention: str = key(
-        "how the layer computes attention, in transformers' words: `sdpa` with PyTorch's fused function, `eager` with "
-        "one operation after the other",
+        "in transformers' words: PyTorch's fused function, or one operation after the other",
         default="sdpa",
         choices=("sdpa", "eager"),
     )
-    min_seconds: float = key("the shortest time, in seconds, that each figure is measured for", default=3.0, least=0.01)
+    min_seconds: float = key("shortest time for each figure", default=3.0, least=0.01)
 
 
 def forward_flops(model: str, sequence_length: int) -> int:
@@ -43,8 +42,8 @@ class Layers(Untrained[Parameters]):
     libraries = WITH_FP8
     units = {"tokens": lambda parameters: float(parameters.sequence_length)}
     figures = (
-        Figure("forward", "TFLOPS", "more", "forward pass of the layer, in training mode", "flops"),
-        Figure("forward_backward", "TFLOPS", "more", "forward and backward pass of the layer", "flops"),
+        Figure("forward", "TFLOPS", "more", "forward pass in training mode", "flops"),
+        Figure("forward_backward", "TFLOPS", "more", "forward and backward pass", "flops"),
     )
     settings = ("attention", "operands", "caches", "timer")
 

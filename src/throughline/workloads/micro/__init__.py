@@ -1,8 +1,9 @@
 """Micro-benchmarks of a device, framework-neutral: matrix product, product of a vector and a number, copies.
 
-A call has no batch. A step of the run is one call at the largest size. The run measures its figures at every size. The
-sizes of `matmul` and `vector` are those of Mu Li's transformers-benchmarks (2022), so the table published there is
+The sizes of `matmul` and `vector` are those of Mu Li's transformers-benchmarks (2022), whose published table is
 comparable with ours.
+
+A call has no batch. A step of the run is one call at the largest size. The run measures its figures at every size.
 """
 
 from __future__ import annotations
@@ -25,12 +26,11 @@ SIZES = {
 @dataclass(frozen=True)
 class Parameters(Part):
     sizes: tuple[int, ...] = key(
-        "sizes to measure: rows of the matrices, elements of the vector, or bytes of a copy. With an empty list, the "
-        "usual sizes of the model",
+        "rows of the matrices, elements of the vector, or bytes of a copy. []: the model's usual sizes",
         default=(),
         strict=False,
     )
-    min_seconds: float = key("the shortest time, in seconds, that each size is measured for", default=3.0, least=0.01)
+    min_seconds: float = key("shortest time for each size", default=3.0, least=0.01)
 
 
 def sizes(spec: RunSpec[Parameters]) -> list[int]:

@@ -1,6 +1,8 @@
 """The parts of a node in one run, on all of its devices at once: matrix product, memory, copies and all-reduce.
 
-A quick acceptance measures them (study/acceptance.py). The parts take turns, and each of `rounds` measures all of them
+A quick acceptance measures them (study/acceptance.py).
+
+The parts take turns, and each of `rounds` measures all of them
 once, so one start of the ranks gives several repeats of every figure. Memory, copies and all-reduce have numbers in
 fp32. A step of the run is one matrix product.
 """
@@ -25,7 +27,7 @@ class Parameters(Part):
         "bytes of the all-reduces of all ranks; one rank makes none", default=(1 << 10, 1 << 20, 1 << 30), strict=False
     )
     rounds: int = key("how often everything is measured", default=3, least=1)
-    min_seconds: float = key("the shortest time, in seconds, of each figure in each round", default=0.2, least=0.01)
+    min_seconds: float = key("shortest time for each figure in each round", default=0.2, least=0.01)
 
 
 class NodeParts(Untrained[Parameters]):

@@ -1,8 +1,9 @@
 """ResNet image classification, framework-neutral: shapes, batches, FLOPs.
 
-The architecture is that of He et al. 2015 in the version called v1.5: if a bottleneck halves the picture, its 3x3
-convolution has the stride of 2. Pixels go to the device as bytes and are normalized there. Floats would take four times
-as many bytes.
+The architecture is that of He et al. 2015 in the version called v1.5.
+
+If a bottleneck halves the picture, its 3x3 convolution has the stride of 2. Pixels go to the device as bytes and are
+normalized there. Floats would take four times as many bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -91,15 +92,13 @@ class Parameters(Part):
         "width and height of a picture, in pixels", default=224, least=8, most=4096, stated=True, unit="pixels"
     )
     classes: int = key(
-        "how many classes the model tells apart: at least as many as the pictures have",
+        "classes of the model, at least as many as the pictures have",
         default=1000,
         least=2,
         most=1_000_000,
     )
     label_smoothing: float = key("share of a label that is spread over all classes", default=0.1, least=0, most=0.99)
-    channels_last: bool = key(
-        "memory format of pictures and weights in PyTorch; true: the channels of a pixel lie together", default=True
-    )
+    channels_last: bool = key("memory format in PyTorch; true: the channels of a pixel lie together", default=True)
 
 
 def flops(shape: Shape, image: int, classes: int) -> float:

@@ -1,8 +1,9 @@
-"""Wide & deep (Cheng et al. 2016), which predicts whether somebody clicks; framework-neutral: fields, batches, FLOPs.
+"""Wide & deep (Cheng et al. 2016), which predicts clicks; framework-neutral: fields, batches, FLOPs.
 
-A sample has 26 categories and 13 numbers, as in Criteo's logs. Each category selects a row of one deep table [V, E].
-These rows and the numbers are the input of the hidden layers. Two pairs of categories each select a row of a wide table
-[V, 1]. The sum of these two rows is added to the logit.
+A sample has 26 categories and 13 numbers, as in Criteo's logs.
+
+Each category selects a row of one deep table [V, E]. These rows and the numbers are the input of the hidden layers. Two
+pairs of categories each select a row of a wide table [V, 1]. The sum of these two rows is added to the logit.
 """
 
 import math
@@ -37,8 +38,8 @@ class Parameters(Part):
     hidden: int = key("number of hidden layers", default=7, least=1, stated=True, titled=True)
     width: int = key("numbers in a hidden layer", default=1024, least=1)
     table: str = key(
-        "how the tables lie on the ranks. `replicated`: every rank has both tables. `columns`: each rank has some "
-        "columns of the deep table and some rows of the wide one. `rows`: each rank has some rows of both",
+        "every rank has both tables (`replicated`), some columns of the deep and some rows of the wide one "
+        "(`columns`), or some rows of both (`rows`)",
         default="replicated",
         choices=("replicated", "columns", "rows"),
         whole="replicated",
@@ -46,8 +47,7 @@ class Parameters(Part):
         titled=True,
     )
     update: str = key(
-        "which rows of the tables a step updates. `lazy`: those that its samples name. `dense`: all rows, as Adam is "
-        "defined. This decides how many bytes a step moves",
+        "a step updates the rows that its samples name (`lazy`), or all, as Adam is defined (`dense`)",
         default="lazy",
         choices=("lazy", "dense"),
         stated=True,
