@@ -29,11 +29,9 @@ class HorovodOptions(Part):
     """The options that only Horovod has."""
 
     controller: Literal["gloo", "mpi"] = key(
-        "how Horovod's ranks find each other, and on CPUs how they exchange gradients", default="gloo"
+        "how Horovod's ranks find each other, and on CPUs exchange gradients", default="gloo"
     )
-    nccl: bool = key(
-        "false: Horovod exchanges the gradients of GPUs without NCCL; it has to be built without NCCL", default=True
-    )
+    nccl: bool = key("false: Horovod exchanges gradients of GPUs without NCCL; it has to be built so", default=True)
 
 
 def command(spec: RunSpec, plan: LaunchPlan, path: str, folder: str) -> list[str]:

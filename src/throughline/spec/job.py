@@ -38,8 +38,8 @@ class EpochsJob(Part):
     """A job trains on `samples` in each of `epochs`, and evaluates `held_out` samples after each."""
 
     samples: int = key("training samples of an epoch", default=2048, least=1)
-    held_out: int = key("held-out samples of the evaluation after each epoch; 0: no evaluation", default=1024, least=0)
-    epochs: int = key("how often the run trains on every sample", default=2, least=1)
+    held_out: int = key("held-out samples of the evaluation after each epoch; 0: none", default=1024, least=0)
+    epochs: int = key("how often it trains on every sample", default=2, least=1)
 
     @property
     def trained(self) -> int:

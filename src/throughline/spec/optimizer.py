@@ -20,20 +20,18 @@ class Schedule(Part):
     """
 
     name: Literal["constant", "linear", "polynomial", "cosine"] = key(
-        "how the learning rate falls after the warm-up; `constant`: it does not fall", default="constant"
+        "how the learning rate falls after the warm-up", default="constant"
     )
     warmup_steps: int = key(
-        "the number of first steps in which the rate rises: step n has n / warmup_steps of it", default=0, least=0
+        "first steps, in which the rate rises: step n has n / warmup_steps of it", default=0, least=0
     )
     total_steps: int | None = key(
-        "the step at which the rate has fallen to `last`, where it stays; not for `constant`", default=None, least=1
+        "step at which the rate has fallen to `last`; not for `constant`", default=None, least=1
     )
-    power: float = key(
-        "for `polynomial`: the exponent of the share of steps that is left, such as 0.5", default=1.0, above=0
-    )
+    power: float = key("for `polynomial`: exponent of the share of steps that is left", default=1.0, above=0)
     last: float = key("what the rate falls to, as a share of learning_rate", default=0.0, least=0, most=1)
     decay_from: Literal["warmup_end", "start"] = key(
-        "the fall is counted from the end of the warm-up, or from the first step (`start`), as in BERT's own code",
+        "the fall is counted from the end of the warm-up, or from the first step, as in BERT's own code",
         default="warmup_end",
     )
 
@@ -83,24 +81,22 @@ class Schedule(Part):
 @dataclass(frozen=True)
 class Optimizer(Part):
     name: Literal["adamw", "adam", "lamb", "sgd", "bertadam"] = key(
-        "the update rule. `bertadam` is that of BERT's own code and of GluonNLP: `adamw` without bias correction",
+        "`bertadam` is that of BERT's own code and of GluonNLP: `adamw` without bias correction",
         default="adamw",
     )
-    learning_rate: float = key("learning rate; with a schedule, the highest one", default=1e-4, above=0)
+    learning_rate: float = key("with a schedule, the highest one", default=1e-4, above=0)
     weight_decay: float = key("decay per step", default=0.01, least=0)
     betas: tuple[float, float] = key(
-        "decay of the first and the second moment; not for `sgd`", default=(0.9, 0.999), strict=False
+        "decay of first and second moment, from 0 below 1; not for `sgd`", default=(0.9, 0.999), strict=False
     )
     epsilon: float = key("added to the root of the second moment; not for `sgd`", default=1e-6, above=0)
     momentum: float = key(
-        "share of the last update that the next one keeps; only for `sgd` (without Nesterov's change)",
+        "only for `sgd` (without Nesterov's change)",
         default=0.9,
         least=0,
         below=1,
     )
-    schedule: Schedule = key(
-        "how the learning rate changes from step to step, also in the run's warm-up steps", default=Schedule()
-    )
+    schedule: Schedule = key("of the learning rate, warm-up steps included", default=Schedule())
 
     def rates(self) -> Callable[[int], float] | None:
         """Return a function from a step's number to its rate; None if all steps have the same rate."""

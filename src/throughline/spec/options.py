@@ -17,13 +17,13 @@ class Steps(Part):
     warmup: int = key("optimizer steps before the clock starts", default=20, least=0)
     timed: int = key("optimizer steps inside the timed window", default=100, least=1)
     max_total_seconds: float | None = key(
-        "the most seconds of warm-up and timed steps, without the first step. A slow device gets fewer of both, at "
-        "least 2 and 3, with a warning",
+        "most seconds of warm-up and timed steps, without the first step. A slow device gets fewer of both, at least "
+        "2 and 3, with a warning",
         default=None,
         above=0,
     )
     min_window_seconds: float | None = key(
-        "the shortest timed window, in seconds: more steps than `timed` fill it. null: 30 on a GPU if `timed` and "
+        "more steps than `timed` fill a window of so many seconds. null: 30 on a GPU if `timed` and "
         "`max_total_seconds` have their defaults, because clocks and power take so long to settle; otherwise 0",
         default=None,
         least=0,
@@ -52,72 +52,61 @@ class Options(Part):
     clip: Literal["none", "value", "norm", "global_norm"] = key(
         "gradient clipping at 1.0: by value, by each tensor's norm, by the global norm", default="none"
     )
-    gradient_accumulation: int = key(
-        "micro-batches per optimizer step, the same on every topology; see also `global_batch`", default=1, least=1
-    )
+    gradient_accumulation: int = key("micro-batches per optimizer step; see also `global_batch`", default=1, least=1)
     compile: bool | Literal["auto"] = key(
         "torch.compile, XLA in TensorFlow, to_static in Paddle. JAX always compiles, so its cells with `true` are "
         "n/a. auto: on GPUs where it can and pays",
         default=False,
     )
     cuda_graph: Literal["none", "step"] = key(
-        "step: replay the whole optimizer step as one CUDA graph, which helps if kernels take longer to launch than "
-        "to compute",
+        "step: replay the optimizer step as one CUDA graph, which helps if kernels take longer to launch than to "
+        "compute",
         default="none",
     )
     activation_checkpointing: bool | Literal["selective"] = key(
-        "recompute activations in the backward pass to save memory. selective: all but products with weights and "
-        "attention",
+        "recompute activations in the backward pass. selective: all but products with weights and attention",
         default=False,
     )
     remove_padding: bool | Literal["auto"] = key(
-        "compute only the real tokens. auto: on GPUs, if framework and model can and `cuda_graph` is none",
+        "compute only real tokens. auto: on GPUs, if framework and model can and `cuda_graph` is none",
         default=False,
     )
     data: Literal["real", "synthetic", "reading"] = key(
-        "the data that the model reads, or synthetic batches. reading: ranks read and train nothing; the extra "
-        "`reading` sets it",
+        "reading: ranks read and train nothing; the extra `reading` sets it",
         default="real",
     )
     image_decoder: Literal["pillow", "dali"] = key(
-        "what decodes pictures: Pillow in processes beside each rank, or NVIDIA's DALI in the rank (`throughline "
-        "dali` installs it)",
+        "Pillow in processes beside each rank, or NVIDIA's DALI in the rank (`throughline dali` installs it)",
         default="pillow",
     )
-    gradient_sync: bool = key(
-        "false: every rank keeps its own gradients, to show how much time their exchange takes", default=True
-    )
+    gradient_sync: bool = key("false: every rank keeps its own gradients", default=True)
     checkpoint: bool = key(
-        "after the window, measure what checkpoints cost: saving, saving beside the steps, loading, and a restart of "
-        "killed ranks; `runs.checkpoints` says where they are written",
+        "after the window, measure checkpoints and a restart; the extra `checkpoint` sets it",
         default=False,
     )
     reduce_dtype: Literal["fp32", "bf16"] = key(
-        "the type in which replicas exchange gradients. bf16 sends half the bytes and rounds each gradient before "
-        "the sum",
+        "type in which replicas exchange gradients. bf16 rounds each gradient before the sum",
         default="fp32",
     )
     bucket_mb: int = key("MiB of gradients per all-reduce", default=25, least=1)
     dropout: float = key("dropout of the model", default=0.1, least=0, below=1)
-    memory_limit_mb: int | None = key(
-        "MiB of memory for each worker on a CPU; a run that needs more ends as out of memory", default=None, least=1
-    )
+    memory_limit_mb: int | None = key("MiB of memory for each worker on a CPU", default=None, least=1)
     sharding: Literal["none", "zero1", "shard_grad_op", "full_shard"] = key(
         "what replicas split: the optimizer's states (`zero1`); states, gradients and weights, gathered once a step "
         "(`shard_grad_op`) or for each layer in each pass (`full_shard`)",
         default="none",
     )
     hybrid_shard_groups: int | Literal["nodes"] = key(
-        "with sharding: the number of groups of replicas, each of which splits the whole. nodes: each node is a group",
+        "groups of replicas, each of which splits the whole. nodes: each node is a group",
         default=1,
     )
     fp8_scaling: Literal["tensorwise", "rowwise"] = key(
-        "scales of a decoder's products in fp8: one for each operand, or for each of its rows",
+        "scales of a decoder's products in fp8: for each operand, or for each of its rows",
         default="tensorwise",
     )
-    tensor_parallel: int = key("devices that share one replica of the model (tensor parallelism)", default=1, least=1)
+    tensor_parallel: int = key("devices that share one replica of the model", default=1, least=1)
     expert_parallel: int = key(
-        "replicas that share the experts of a model (expert parallelism)",
+        "replicas that share the experts of a model",
         default=1,
         least=1,
     )

@@ -70,10 +70,10 @@ class Timing(Part):
 class Accelerator(Part):
     """The accelerators of a node, where we cannot count them ourselves (AMD, TPU, Gaudi)."""
 
-    name: str = key("the name that reports print, such as `MI300X`")
+    name: str = key("for reports, such as `MI300X`")
     per_node: int = key("how many each node has", least=1)
     visible: str | None = key(
-        "the variable that hides devices, such as `HIP_VISIBLE_DEVICES`: a run sets it to the first devices of its "
+        "variable that hides devices, such as `HIP_VISIBLE_DEVICES`: a run sets it to the first devices of its "
         "topology. null: all are seen",
         default=None,
     )

@@ -32,14 +32,10 @@ class Expectation(Section):
 
     what: What = Field(description="the measurement")
     at: Kind = Field("device", description="where it takes place")
-    size: PositiveInt | None = Field(
-        None, description="rows of the matrix, elements of the vector, or bytes of the operation; null: the largest"
-    )
-    figure: FigureName | None = Field(
-        None, description="the figure: copies have two, and so has all-reduce; null: the first one of the measurement"
-    )
+    size: PositiveInt | None = Field(None, description="rows, elements or bytes; null: the largest")
+    figure: FigureName | None = Field(None, description="copies have two, and so has all-reduce; null: the first")
     value: PositiveFloat = Field(description="the figure")
-    unit: Text = Field(description="its unit, as records have it, such as `TFLOPS`, `GB/s` or `samples/s`")
+    unit: Text = Field(description="as records have it, such as `TFLOPS`, `GB/s` or `samples/s`")
     source: Text = Field(description="who says so, and where")
 
     @model_validator(mode="after")
@@ -55,14 +51,14 @@ FewSizes = Annotated[list[PositiveInt], Field(max_length=4)]
 class AcceptSizes(Section):
     """Sizes of the single measurements. An empty list takes the default of the device."""
 
-    matmul: FewSizes = Field(default_factory=list, description="rows of the matrices; []: 8192, on a CPU 1024")
+    matmul: FewSizes = Field(default_factory=list, description="rows; []: 8192, on a CPU 1024")
     memory: FewSizes = Field(default_factory=list, description="elements of a vector; []: 268435456, on a CPU 16777216")
     copies: FewSizes = Field(
-        default_factory=list, description="bytes of a copy to and from the host; []: 268435456; a CPU has none"
+        default_factory=list, description="bytes to and from the host; []: 268435456; a CPU has none"
     )
     all_reduce: Annotated[list[PositiveInt], Field(max_length=12)] = Field(
         default_factory=list,
-        description="bytes of an all-reduce; []: 1 KiB, 1 MiB and 1 GiB, on a CPU 1 KiB, 64 KiB and 4 MiB",
+        description="bytes; []: 1 KiB, 1 MiB and 1 GiB, on a CPU 1 KiB, 64 KiB and 4 MiB",
     )
 
 
@@ -70,73 +66,63 @@ class OfProgram(Section):
     """A program whose steps are measured in place of a framework's."""
 
     program: Text = Field(description="its name in `programs`")
-    batch: PositiveInt | None = Field(None, description="what `{batch}` becomes; null: the program decides")
-    precision: NumberFormat | None = Field(None, description="what `{precision}` becomes; null: the program decides")
+    batch: PositiveInt | None = Field(None, description="null: the program decides")
+    precision: NumberFormat | None = Field(None, description="null: the program decides")
 
 
 class Accept(Section):
     quick: bool = Field(
         False,
-        description="every node checks itself with all of its devices, all nodes at once, and on GPUs in at most 60 s. "
-        "A node that does not answer is named and not waited for. Pairs are measured among the nodes that passed",
+        description="all nodes check themselves at once with all of their devices, on GPUs in at most 60 s. A node "
+        "that does not answer is named and not waited for. Pairs are measured among the nodes that passed",
     )
     device: DeviceName = Field(
         "auto", description="as `runs.device`. On GPUs every GPU is measured alone; on a CPU the node is the device"
     )
     nodes: PositiveInt | None = Field(
-        None, description="how many nodes are measured. null: all of Slurm's partition or of `hosts`, or this machine"
+        None, description="how many. null: all of Slurm's partition or of `hosts`, or this machine"
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="null: the nodes of Slurm's partition, or this machine. A list of names: nodes of the partition, "
-        "or without Slurm machines through ssh. `simulated`: one machine acts as all",
+        description="null: Slurm's partition, or this machine. Names: nodes of the partition, or without Slurm "
+        "machines through ssh. `simulated`: one machine acts as all",
     )
     partition: PartitionName | None = Field(
         None,
-        description="Slurm's partition whose nodes are measured; null: that in slurm/config.yaml, or the default one",
+        description="null: that in slurm/config.yaml, or the default one",
     )
-    constraint: AllFeatures | None = Field(
-        None, description="features that the nodes of the partition must have, such as `a100` or `a100&ib`"
-    )
+    constraint: AllFeatures | None = Field(None, description="features of the nodes, such as `a100&ib`")
     devices: PositiveInt | None = Field(
-        None, description="GPUs of each node, on a CPU worker processes; null: all GPUs that a node has, on a CPU 1"
+        None, description="GPUs of each node, on a CPU worker processes; null: all GPUs, on a CPU 1"
     )
     threads: PositiveInt | None = Field(
-        None, description="threads of each worker on a CPU; null: all cores of a node, divided among its workers"
+        None, description="threads of each worker on a CPU; null: all cores, divided among workers"
     )
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(3, description="how often everything is measured")
     measure: Annotated[list[What], Field(min_length=1)] = Field(
         default_factory=lambda: list(WHATS),
-        description="what is measured: fewer of them take less time. Without `all-reduce`, pairs are not measured",
+        description="fewer take less time. Without `all-reduce`, pairs are not measured",
     )
     train: Name | OfProgram | None = Field(
         None,
-        description="the benchmark whose step is measured (first framework, precision and batch size, synthetic "
-        "batches), or `{program: NAME}`. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 in fp32",
+        description="the benchmark whose step is measured (first framework, precision and batch, synthetic batches), "
+        "or `{program: NAME}`. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 in fp32",
     )
-    precision: NumberFormat | None = Field(
-        None, description="precision of the matrix products; null: bf16, on a CPU fp32"
-    )
-    step_s: PositiveFloat | None = Field(
-        None, description="seconds of training steps in each run; null: 10, on a CPU 3"
-    )
-    min_seconds: Annotated[float, Field(ge=0.01)] = Field(
-        1.0, description="the shortest time, in seconds, that each size is measured for"
-    )
+    precision: NumberFormat | None = Field(None, description="of the matrix products; null: bf16, on a CPU fp32")
+    step_s: PositiveFloat | None = Field(None, description="seconds of training steps in a run; null: 10, on a CPU 3")
+    min_seconds: Annotated[float, Field(ge=0.01)] = Field(1.0, description="shortest time for each size")
     sizes: AcceptSizes = Field(default_factory=AcceptSizes, description="what is multiplied, copied and exchanged")
     pairs: Literal["all", "none"] | PositiveInt = Field(
         "all",
-        description="pairs of nodes to measure. `all`: a round robin of every two; a number: only so many rounds of it",
+        description="`all`: a round robin of every two nodes; a number: so many rounds of it",
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.02,
-        description="a share: a place less far behind its peers is not slow, and a figure may miss `accept.expected` "
-        "by it",
+        description="a place less far behind its peers is not slow, and a figure may miss `accept.expected` by it",
     )
     expected: list[Expectation] = Field(
         default_factory=list,
-        description="figures that every device, node or pair must reach, such as a vendor's promise; otherwise the "
-        "acceptance fails",
+        description="figures that must be reached, such as a vendor's promise; otherwise the acceptance fails",
     )
     published: list[Expectation] = Field(
         default_factory=list,

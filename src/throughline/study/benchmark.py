@@ -46,23 +46,19 @@ KINDS: dict[Any, Any] = {tuple[int, ...]: Sizes}
 
 
 class Placement(Section):
-    partition: PartitionName | None = Field(
-        None, description="Slurm's partition for the runs; null: the one in slurm/config.yaml, or the default one"
-    )
+    partition: PartitionName | None = Field(None, description="null: the one in slurm/config.yaml, or the default one")
     constraint: Features | None = Field(
-        None, description="features that the nodes must have (`sbatch --constraint`), such as `a100&ib`"
+        None, description="features of the nodes (`sbatch --constraint`), such as `a100&ib`"
     )
 
 
 class Runs(Section):
-    device: DeviceName = Field(
-        RunSpec.device, description="`auto` uses the GPUs if there are any, otherwise the CPU; the record says which"
-    )
+    device: DeviceName = Field(RunSpec.device, description="`auto`: GPUs if there are any, otherwise the CPU")
     repeats: Annotated[int, Field(ge=1, le=99)] = Field(5, description="how often every configuration runs")
     enough: Annotated[int, Field(ge=1, le=99)] | None = Field(
         None,
-        description="a summary is made of so many repeats if all others were tried and failed: the cell then says 6/7, "
-        "and why. They are not tried again unless a target names them. null: a summary waits for all repeats",
+        description="a summary is made of so many repeats if all others failed: the cell says 6/7, and why. Failed "
+        "repeats are not tried again unless a target names them. null: of all repeats",
         exclude_if=lambda value: value is None,
     )
     margin: Annotated[float, Field(gt=0, le=1)] = Field(
@@ -71,16 +67,16 @@ class Runs(Section):
         "share. Finished runs stay valid",
     )
     steps: Steps = Field(default_factory=Steps, description="how long a run trains")
-    threads: PositiveInt = Field(RunSpec.threads, description="threads per worker on a CPU, the same in every topology")
+    threads: PositiveInt = Field(RunSpec.threads, description="threads per worker on a CPU")
     decode_workers: PositiveInt | None = Field(
         RunSpec.decode_workers,
-        description="processes that decode pictures for each device (`dali`: threads); each decodes about 200 "
-        "pictures a second. null: `threads`",
+        description="processes that decode pictures for each device (`dali`: threads), each about 200 a second. "
+        "null: `threads`",
     )
     binding: Literal["none", "numa"] = Field(
         RunSpec.binding,
-        description="`numa` binds each rank to the cores of its GPU's NUMA node, and is `unsupported` on a CPU or "
-        "where the system does not tell the node",
+        description="`numa` binds each rank to the cores of its GPU's NUMA node; `unsupported` on a CPU or where the "
+        "system names no node",
     )
     network: bool | None = Field(
         RunSpec.network,
@@ -89,31 +85,30 @@ class Runs(Section):
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
         None,
-        description="where several nodes are. null: in the Slurm job; a list of names: machines that ssh reaches; "
-        "`simulated`: this machine acts as all, and every table says so",
+        description="null: the nodes of the Slurm job; names: machines that ssh reaches; `simulated`: this machine "
+        "acts as all, and tables say so",
     )
     checkpoints: FilePath | None = Field(
         None,
-        description="the folder in which runs of the extra `checkpoint` write, which all nodes see. Give each file "
-        "system a block of its own to compare them: finished runs stay valid when it changes. null: beside the record",
+        description="folder that all nodes see, in which runs of the extra `checkpoint` write. To compare file "
+        "systems, give each a block: finished runs stay valid. null: beside the record",
     )
     mtbf_hours: Annotated[float, Field(gt=0)] | None = Field(
         None,
-        description="hours between two failures of one device, on average; n devices fail n times as often. With the "
-        "extra `checkpoint`, the table `goodput` says how much of an hour trains, and how often to save. Finished runs "
-        "stay valid when it changes",
+        description="mean hours between two failures of one device. With the extra `checkpoint`, the table `goodput` "
+        "says how much of an hour trains, and how often to save. Finished runs stay valid",
     )
     nodes_at_most: PositiveInt = Field(
         8,
-        description="the most nodes of a Slurm partition that `topologies: auto` takes, each for itself",
+        description="most nodes of a Slurm partition that `topologies: auto` takes, each for itself",
     )
     slurm: dict[TopologyName, Placement] = Field(
         default_factory=dict,
-        description="topology: which nodes of a Slurm cluster its runs get. Finished runs stay valid when it changes",
+        description="topology: which nodes of a Slurm cluster its runs get. Finished runs stay valid",
     )
     predict: list[TopologyName] = Field(
         default_factory=list,
-        description="topologies that are not measured but predicted, with an interval (`snakemake predictions`)",
+        description="topologies to predict, not measure (`snakemake predictions`)",
     )
     seed: NonNegativeInt = Field(RunSpec.seed, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
@@ -126,22 +121,22 @@ class Runs(Section):
 class Convergence(Section):
     steps: PositiveInt = Field(50000, description="optimizer steps")
     evaluate_every: PositiveInt = Field(
-        1000, description="steps between two evaluations on held-out data; each one writes a checkpoint"
+        1000, description="steps between two evaluations on held-out data; each writes a checkpoint"
     )
-    samples: PositiveInt = Field(1000, description="largest number of held-out samples")
+    samples: PositiveInt = Field(1000, description="most held-out samples")
     begin_from: Name | None = Field(
         None,
-        description="another benchmark whose convergence check trains first: this one begins with its last weights. "
-        "null: random weights",
+        description="a benchmark whose convergence check trains first: this one begins with its last weights. null: "
+        "random weights",
     )
     against: FilePath | None = Field(
         None,
-        description="the stated curve: a CSV file with a column `step` and figures of held-out data, or the "
-        "`curve.json` of another check",
+        description="a CSV file with a column `step` and figures of held-out data, or the `curve.json` of another "
+        "check",
     )
     tolerance: Share = Field(
         0.05,
-        description="how much worse than the curve passes: a share of the loss, or a difference of another figure",
+        description="how much worse passes: a share of the loss, or a difference of another figure",
     )
 
 
@@ -168,35 +163,33 @@ class Benchmark(Runs):
     )
     programs: list[ProgramName] = Field(
         default_factory=list,
-        description="names under `programs`, measured as the frameworks are. Leave out `model`, and `batch` if the "
-        "program decides it",
+        description="names in `programs`. Leave out `model`, and `batch` if the program decides it",
     )
     only_on: Literal["cuda", "cpu"] | None = Field(
         None,
-        description="skip the block on the other kind of device, unless its files are named",
+        description="skip the block on the other kind of device",
     )
     topologies: Literal["auto"] | Annotated[list[TopologyName | Literal["all"]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("list[str]", ["1n1g"]),
         description="`<nodes>n<devices per node>g`. `auto`: 1n1g, then twice as many devices, up to all of this "
         "machine (on a CPU, cores over `threads`) or of Slurm's partition (`runs.nodes_at_most`). `all` in a list: "
-        "only the last of these",
+        "the last of these",
     )
     batch: Annotated[dict[Precision, Annotated[list[BatchSize], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[Batch]]", {"fp32": [32]}),
         description="precision: batch sizes per replica of the model (a device, or `options.tensor_parallel` "
-        "devices). `program` in place of either: the program decides it",
+        "devices). `program`: the program decides it",
     )
     scaling: Scaling = Field(
         RunSpec.scaling,
-        description="`weak`: `batch` is per replica. `strong`: it is the sum over all replicas, so more devices "
-        "share the same samples",
+        description="`weak`: `batch` is per replica; `strong`: of all replicas together",
     )
     global_batch: PositiveInt | None = Field(
         RunSpec.global_batch,
-        description="samples of all replicas in an optimizer step, from which the number of micro-batches follows. "
-        "null: `options.gradient_accumulation` decides it",
+        description="samples of all replicas in an optimizer step; the number of micro-batches follows. null: "
+        "`options.gradient_accumulation` decides it",
     )
-    optimizer: Optimizer = Field(default_factory=Optimizer, description="the optimizer and its constants")
+    optimizer: Optimizer = Field(default_factory=Optimizer, description="name and constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
     extras: list[
         Literal["aa", "synthetic", "no_gradient_sync", "checkpoint", "reading", "max_batch", "max_classes"]
@@ -204,9 +197,9 @@ class Benchmark(Runs):
         default_factory=list,
         description="more runs. `aa` (everything again, which shows the noise), `synthetic` (synthetic batches) and "
         "`no_gradient_sync` (ranks keep their gradients) measure everything once more; the last two show where a "
-        "step's time goes. `checkpoint` measures saving, loading, and a restart of killed ranks (`torch` alone). "
-        "`reading` reads without training, with the first framework, precision and batch: samples/s by workers, from "
-        "cold and warm files. `max_batch` searches for the largest batch, `max_classes` for the most classes",
+        "step's time goes. `checkpoint`: saving, loading, and a restart of killed ranks (`torch` alone). "
+        "`reading`: samples/s of the loader alone, from cold and warm files. `max_batch` and `max_classes` search "
+        "for the largest batch and the most classes",
     )
     job: EpochsJob | None = Field(
         None,
@@ -215,11 +208,11 @@ class Benchmark(Runs):
     )
     convergence: Convergence | None = Field(
         None,
-        description="one long run besides the others; its curve is compared with a stated one. {} takes the defaults",
+        description="one long run besides the others, compared with a stated curve. {} takes the defaults",
     )
     total_samples: PositiveInt | None = Field(
         None,
-        description="samples of the whole training that you plan; the report says how long it takes and what it costs",
+        description="samples of the whole training: the report has its hours and price",
     )
     remarks: str | None = Field(None, description="text shown under every table")
 

@@ -20,16 +20,14 @@ SYNTHETIC_VALUES = 20_000
 
 class Clicks(DataSection):
     contents: ClassVar[str] = "clicks"
-    name: Name = Field("synthetic", description="name of the folder under data/; every source needs its own")
+    name: Name = Field("synthetic", description="name of the folder under data/")
     source: Literal["synthetic"] | Annotated[list[FilePath], Field(min_length=1)] = Field(
         SYNTHETIC,
         description="files in Criteo's format (a label, 13 whole numbers, 26 categories of 8 hex digits, between "
         "tabs), plain or gzip; `synthetic`: drawn at random",
     )
     rows: PositiveInt = Field(200_000, description="rows of synthetic clicks")
-    shards: Shards = Field(
-        default_factory=Shards, description="HDF5 files that the rows are written into, with an equal share each"
-    )
+    shards: Shards = Field(default_factory=Shards, description="number of HDF5 files")
 
     @property
     def logs(self) -> list[str]:

@@ -33,16 +33,12 @@ class ConfigError(UserError):
 
 
 class Config(Section):
-    corpus: Corpus = Field(default_factory=Corpus, description="text: from a dump to pre-training data")
-    clicks: Clicks = Field(default_factory=Clicks, description="clicks: from logs to shards of rows")
-    images: Images = Field(default_factory=Images, description="pictures: from a folder to shards of JPEG files")
-    faces: Faces = Field(
-        default_factory=Faces, description="aligned faces, whose classes are persons: from a folder to shards"
-    )
-    runs: Runs = Field(default_factory=Runs, description="how to measure; a benchmark can set any of these keys again")
-    goals: Goals = Field(
-        default_factory=Goals, description="what every benchmark has to reach; the report says pass or fail"
-    )
+    corpus: Corpus = Field(default_factory=Corpus, description="text for pre-training")
+    clicks: Clicks = Field(default_factory=Clicks, description="rows of clicks")
+    images: Images = Field(default_factory=Images, description="pictures")
+    faces: Faces = Field(default_factory=Faces, description="aligned faces, whose classes are persons")
+    runs: Runs = Field(default_factory=Runs, description="how to measure; a benchmark can set these keys again")
+    goals: Goals = Field(default_factory=Goals, description="what every benchmark has to reach")
     prices: dict[str, Price] = Field(
         default_factory=dict,
         description="name of a device, or whole words of it (`A100-SXM4-80GB`, `Xeon`): its price. "
@@ -53,16 +49,13 @@ class Config(Section):
     )
     programs: dict[ProgramName, ProgramSection] = Field(
         default_factory=dict,
-        description="training programs of your own, by the name of their rows; `benchmarks.<name>.programs` names "
-        "those to measure",
+        description="training programs of your own; `benchmarks.<name>.programs` names those to measure",
     )
     imports: dict[Name, Import] = Field(
         default_factory=dict,
-        description="logs of other programs. `snakemake imports` reads each folder into `results/<name>/`",
+        description="logs of other programs, read into `results/<name>/` by `snakemake imports`",
     )
-    accept: Accept = Field(
-        default_factory=Accept, description="an acceptance: is every node and every device as fast as its peers?"
-    )
+    accept: Accept = Field(default_factory=Accept, description="is every node and every device as fast as its peers?")
     compare: Compare = Field(default_factory=Compare, description="earlier results, and those of other machines")
 
     @classmethod

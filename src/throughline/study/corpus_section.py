@@ -46,29 +46,28 @@ SequenceLength = Annotated[int, Field(ge=8, le=32768)]
 
 class Masking(Section):
     probability: Annotated[float, Field(gt=0, le=0.5)] = Field(
-        0.15, description="share of a sequence's tokens to predict; corpus.sequences limits their number"
+        0.15, description="share of tokens to predict; corpus.sequences limits their number"
     )
-    short_sequences: Share = Field(0.1, description="share of sequences that are built for a random shorter length")
+    short_sequences: Share = Field(0.1, description="share of sequences of a random shorter length")
     dupe_factor: PositiveInt = Field(5, description="how often the text is used, each time with new pairs and masks")
-    seed: NonNegativeInt = Field(12345, description="seed of every random choice in the data")
+    seed: NonNegativeInt = Field(12345, description="seed of every random choice")
     dynamic: bool = Field(
         False,
-        description="true: shards hold the text once and without masks (set dupe_factor: 1); training draws new masks "
-        "in every epoch",
+        description="true: training draws new masks in every epoch (set dupe_factor: 1)",
     )
 
 
 class ShardFolder(Section):
     shards: FilePath = Field(
-        description="a folder of finished shards for BERT: HDF5 files in NVIDIA's layout, whose names say `training` "
-        "or `test`. corpus.sequences names their lengths; parts, shards and masking are not used"
+        description="a folder of finished shards for BERT: HDF5 in NVIDIA's layout, whose names say `training` or "
+        "`test`. corpus.sequences names their lengths; parts, shards and masking are not used"
     )
 
 
 class TextFiles(Section):
     text: FilePath | Annotated[list[FilePath], Field(min_length=1)] = Field(
-        description="a path or a list of paths, no folder and no pattern, plain or gzip. UTF-8, one sentence a line "
-        'with an empty line between documents; or JSON lines with a document a line, such as {"text": "..."}'
+        description="files, plain or gzip. UTF-8, one sentence a line with an empty line between documents; or JSON "
+        'lines with a document a line, such as {"text": "..."}'
     )
 
 
@@ -76,14 +75,11 @@ class VocabularyFile(Section):
     path: Annotated[str, AfterValidator(lead)] | None = Field(
         None, description="a WordPiece vocabulary, one entry a line"
     )
-    url: HttpAddress | None = Field(None, description="where it is published (instead of path)")
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(
-        description="the file's SHA-256, checked before it is used"
-    )
+    url: HttpAddress | None = Field(None, description="where it is published, instead of path")
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] = Field(description="the file's SHA-256")
     lower_case: bool = Field(
         True,
-        description="true, for an uncased vocabulary: text loses its capitals and accents. false, for a cased one: "
-        "text keeps both",
+        description="true: text loses its capitals and accents",
     )
 
 
@@ -112,24 +108,23 @@ class Source:
 
 class Corpus(DataSection):
     contents: ClassVar[str] = "text"
-    name: Name = Field("sample", description="name of the folder under data/; every dump needs its own")
+    name: Name = Field("sample", description="name of the folder under data/")
     dump: Dump | Annotated[list[Dump | PartFiles | TextFiles], Field(min_length=1)] | ShardFolder | TextFiles = Field(
         "sample",
-        description="`sample` (a piece of the English Wikipedia that is installed with Throughline); a dump: its "
-        "path (.xml or .xml.bz2), a list of its part files, or its name and date to download (enwiki-20261101, "
-        "enwiki-latest); {text: FILES}; {shards: FOLDER}. A list mixes several of these in one corpus",
+        description="`sample` (a piece of the English Wikipedia, installed with Throughline); a dump: its path (.xml "
+        "or .xml.bz2), a list of its part files, or its name and date to download (enwiki-20261101, "
+        "enwiki-latest); {text: FILES}; {shards: FOLDER}. A list mixes several of these",
     )
     contact: Contact | None = Field(
-        None, description="your e-mail or web address. It is sent with every download, as Wikimedia asks"
+        None, description="your e-mail or web address, sent with every download, as Wikimedia asks"
     )
     mirrors: list[HttpAddress] = Field(
         default_factory=list,
-        description="hosts of Wikimedia's dumps, tried in this order before Wikimedia itself. Their checksums are "
-        "trusted",
+        description="hosts of Wikimedia's dumps, tried before Wikimedia itself. Their checksums are trusted",
     )
     vocabulary: Literal["bert-base-uncased"] | VocabularyFile = Field(
         "bert-base-uncased",
-        description="BERT's published English vocabulary by name, or {path or url, sha256} of your own",
+        description="BERT's published English vocabulary, or your own",
     )
     tokenizer: Annotated[FilePath, AfterValidator(lambda path: tokenizer_file.read(path).path)] | None = Field(
         None,
@@ -138,7 +133,7 @@ class Corpus(DataSection):
         "<|endoftext|>",
     )
     parts: Annotated[int, Field(ge=1, le=MOST_PARTS)] = Field(
-        4, description="the number of pieces that each dump or text is cut into; they are extracted in parallel"
+        4, description="pieces that each dump or text is cut into, extracted in parallel"
     )
     extractor: Literal["wikiextractor", "throughline"] = Field(
         "wikiextractor",
@@ -147,11 +142,11 @@ class Corpus(DataSection):
     )
     shards: Shards = Field(
         default_factory=Shards,
-        description="number of HDF5 files per sequence length; GPT-2's tokens are as many files, for every length",
+        description="number of HDF5 files, per sequence length and for GPT-2's tokens",
     )
     sequences: Annotated[dict[SequenceLength, PositiveInt], Field(min_length=1)] = Field(
         default_factory=lambda: {32: 5, 128: 20},
-        description="for BERT, sequence length: largest number of predictions (BERT's second phase uses 512: 80)",
+        description="for BERT, sequence length (8 to 32,768): most predictions (second phase: 512: 80)",
     )
     masking: Masking = Field(default_factory=Masking, description="next-sentence pairs and masked tokens")
 

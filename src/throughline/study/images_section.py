@@ -25,12 +25,11 @@ class Pictures(DataSection):
     source: Text | None
     damaged: Literal["refuse", "skip"] = Field(
         "refuse",
-        description="a picture that cannot be decoded is an error (`refuse`), or left out and counted (`skip`)",
+        description="a picture that cannot be decoded is an error, or left out and counted",
     )
     shards: Shards = Field(
         default_factory=Shards,
-        description="tar files of some hundred MB each. A source without `val` gives the test shards a share of its "
-        "pictures",
+        description="number of tar files. Without `val`, the test shards get a share of the pictures",
     )
 
     def decided_by(self, folder: str) -> dict[str, Any]:
@@ -44,7 +43,7 @@ class Pictures(DataSection):
 
 
 class Images(Pictures):
-    name: Name = Field("sample", description="name of the folder under data/; every source needs its own")
+    name: Name = Field("sample", description="name of the folder under data/")
     source: Source = Field(
         SAMPLE,
         description="`sample` (crops of a photograph) or a folder: `train/` and perhaps `val/`, each with a folder "
@@ -54,7 +53,7 @@ class Images(Pictures):
 
 
 class Faces(Pictures):
-    name: Name = Field("faces", description="name of the folder under data/; every source needs its own")
+    name: Name = Field("faces", description="name of the folder under data/")
     source: FilePath | None = Field(
         None,
         description="a folder of aligned faces of 112 x 112 pixels: `train/` with a folder for each person, or "

@@ -29,7 +29,7 @@ class Pattern(Section):
         description="a regular expression with the group `(?P<step>...)`, one of `s`, `ms`, `us` (the time of that "
         "step), `per_s` and `clock` (the time of day), and perhaps `loss`"
     )
-    of: Literal["job", "device"] = Field("job", description="whether `per_s` counts the whole job or one device")
+    of: Literal["job", "device"] = Field("job", description="what `per_s` counts")
 
     @field_validator("pattern")
     @classmethod
@@ -52,7 +52,7 @@ class ProgramSection(Section):
     )
     folder: FilePath = Field(
         ".",
-        description="the working directory. Repeats are pooled only if its commit, its uncommitted changes and `files` "
+        description="working directory. Repeats are pooled only if its commit, its uncommitted changes and `files` "
         "are the same",
     )
     files: list[Text] = Field(
@@ -61,34 +61,32 @@ class ProgramSection(Section):
     python: FilePath | None = Field(None, description="the Python whose packages the record lists")
     variables: dict[Text, str | int | float] = Field(
         default_factory=dict,
-        description="environment variables of the program. Records have their names, and the values of those that "
-        "decide speed",
+        description="environment variables. Records have their names, and the values of those that decide speed",
     )
     precisions: dict[NumberFormat, Text] = Field(
-        default_factory=dict, description="what `{precision}` becomes for a precision, such as `bf16: bfloat16`"
+        default_factory=dict, description="what `{precision}` becomes, such as `bf16: bfloat16`"
     )
     timing: Literal["marks"] | Text | Pattern = Field(
         description=f"where the time of a step comes from: `marks`, which the program appends to ${MARKS}; the name of "
         f"a kind of log ({listed(sorted(timed()))}); or `{{pattern: ...}}`"
     )
     per_step: PositiveInt | Text = Field(
-        description="units that all devices train in a step: a number, or one with placeholders, such as `{batch} * "
-        "{world}`"
+        description="units that all devices train in a step, with or without placeholders: `{batch} * {world}`"
     )
     unit: Annotated[str, Field(pattern=UNIT)] = Field(
         "samples", description="what is counted, in the plural: `samples`, `tokens`, `images`"
     )
     flops_per_step: PositiveFloat | None = Field(
-        None, description="FLOPs of a step on all devices, for the share of the devices' peak; null: unknown"
+        None, description="FLOPs of a step on all devices, for the share of their peak"
     )
     accelerator: Accelerator | None = Field(
-        None, description="the accelerators of a node where we cannot count them (AMD, TPU, Gaudi); null: we look"
+        None, description="devices that we cannot count (AMD, TPU, Gaudi); null: we look"
     )
-    prepare: Command | None = Field(None, description="a command that runs in `folder` before each run")
+    prepare: Command | None = Field(None, description="runs in `folder` before each run")
     silent_for: PositiveFloat = Field(
         600.0, description="a program that says nothing for so many seconds counts as hanging"
     )
-    timeout: PositiveFloat | None = Field(None, description="the most seconds that a run may take; null: no limit")
+    timeout: PositiveFloat | None = Field(None, description="most seconds of a run")
 
     @field_validator("timing")
     @classmethod

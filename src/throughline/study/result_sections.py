@@ -18,26 +18,24 @@ Share = Annotated[float, Field(gt=0, le=1)]
 
 
 class EfficiencyGoal(Section):
-    from_nodes: PositiveInt = Field(1, description="topologies of this many nodes or more are judged; 1: all of them")
-    at_least: Share = Field(0.8, description="the lowest efficiency that passes: speedup divided by devices")
+    from_nodes: PositiveInt = Field(1, description="topologies of so many nodes or more are judged")
+    at_least: Share = Field(0.8, description="lowest speedup divided by devices")
 
 
 class UtilizationGoal(Section):
     at_least: Share = Field(
         0.8,
-        description="the lowest mean utilization of the devices (on a CPU: of the workers' threads) over the window",
+        description="lowest mean utilization of devices (on a CPU: of the workers' threads) over the window",
     )
 
 
 class MeanUtilizationGoal(Section):
-    from_nodes: PositiveInt = Field(1, description="topologies of this many nodes or more count; 1: all of them")
-    gpu: Share | None = Field(None, description="the lowest mean share of time in which the GPUs were busy")
-    cpu: Share | None = Field(None, description="the lowest mean utilization of all processors of the nodes")
-    memory: Share | None = Field(None, description="the lowest mean share of the nodes' memory in use")
-    disk: Share | None = Field(None, description="the lowest mean share of time in which a node's busiest disk worked")
-    network: Share | None = Field(
-        None, description="the lowest mean share of its full speed at which a node's busiest network link carried data"
-    )
+    from_nodes: PositiveInt = Field(1, description="topologies of so many nodes or more count")
+    gpu: Share | None = Field(None, description="lowest share of time in which GPUs were busy")
+    cpu: Share | None = Field(None, description="lowest utilization of the nodes' processors")
+    memory: Share | None = Field(None, description="lowest share of the nodes' memory in use")
+    disk: Share | None = Field(None, description="lowest share of time in which a node's busiest disk worked")
+    network: Share | None = Field(None, description="lowest share of its full speed on a node's busiest network link")
 
     @property
     def shares(self) -> dict[str, float]:
@@ -46,26 +44,25 @@ class MeanUtilizationGoal(Section):
 
 
 class Goals(Section):
-    efficiency: EfficiencyGoal | None = Field(None, description="how well a benchmark has to scale")
+    efficiency: EfficiencyGoal | None = Field(None, description="how well it has to scale")
     utilization: UtilizationGoal | None = Field(None, description="how busy devices have to be")
     mean_utilization: MeanUtilizationGoal | None = Field(
         None,
-        description="how much of the hardware has to be used, as means over the window and all cells of a benchmark; "
-        "null: no goal",
+        description="how much hardware has to be used: means over the window and all cells",
         exclude_if=lambda value: value is None,  # a parameter that changes makes finished summaries again
     )
 
 
 class Price(Section):
-    per_hour: PositiveFloat | None = Field(None, description="price of one device for an hour")
+    per_hour: PositiveFloat | None = Field(None, description="of one device")
     per_month: PositiveFloat | None = Field(
         None,
-        description="price of a node for a month of 720 hours; beside per_hour, the table of costs has both",
+        description="of a node, for 720 hours; beside per_hour, the table of costs has both",
     )
-    devices: PositiveInt | None = Field(None, description="devices of that node; with per_month, or with purchase")
+    devices: PositiveInt | None = Field(None, description="devices of that node; with per_month or purchase")
     purchase: PositiveFloat | None = Field(
         None,
-        description="price of one device to buy, or with `devices` of a node, spread over all hours of its years",
+        description="of one device, or with `devices` of a node, spread over all hours of its years",
         exclude_if=lambda value: value is None,
     )
     years: PositiveFloat | None = Field(
@@ -88,7 +85,7 @@ class Price(Section):
 
 
 class Import(Section):
-    logs: FilePath = Field(description="folder with the logs, searched with all folders in it; or one log")
+    logs: FilePath = Field(description="folder with the logs and folders of logs, or one log")
 
     def state(self, name: str) -> str:
         """Return the digest of the logs. It is a parameter of the import's rule, so that a changed log is read again.
@@ -119,8 +116,8 @@ def files_digest(paths: Iterable[Path]) -> str:
 class Compare(Section):
     against: list[FilePath] = Field(
         default_factory=list,
-        description="archives of `snakemake pack`, and folders `results/` of other machines, which are only read. "
-        "`snakemake compare` compares each cell with theirs",
+        description="archives of `snakemake pack`, and folders `results/` of other machines. `snakemake compare` "
+        "compares each cell with theirs",
     )
 
     def there(self) -> list[str]:
