@@ -210,7 +210,7 @@ def test_presets_ask_for_runs_and_share_no_names() -> None:
 @pytest.mark.parametrize(
     "facts",
     [
-        "runs.repeats` (integer 1 to 99; `5`)", "runs.seed` (integer from 0; `42`)", "runs.steps.timed` (integer; `100`)",
+        "runs.repeats` (integer 1 to 99; `5`)", "runs.seed` (integer from 0; `42`)",
         "goals.mean_utilization.gpu` (number up to 1)", "options.dropout` (number from 0 below 1; `0.1`)",
     ],
 )  # fmt: skip
