@@ -7,16 +7,7 @@
 # With accept.quick, one job lets all nodes check themselves. Then there are node jobs for the pairs that have passed.
 
 VISITS = TrainingJobs(NODE_JOBS.specs, SLURM)
-
-
 QUICK = TrainingJobs(NODE_JOBS.quick_specs, SLURM)
-
-
-def node_jobs_now(wildcards):
-    """The files of the node jobs that are wanted now. Which pairs are measured, a quick acceptance decides first."""
-    if CONFIG.accept.quick:
-        checkpoints.accept_quick.get()
-    return NODE_JOBS.visits_now(wildcards)
 
 
 checkpoint accept_quick:
@@ -62,7 +53,7 @@ rule accept_visit:
 # Cheap: it judges whatever records are there, and says which are missing. Another verdict follows if a node is away.
 rule accept_verdict:
     input:
-        node_jobs_now,
+        lambda wildcards: NODE_JOBS.visits_now(checkpoints.accept_quick.get),
         code=code_of("accept_verdict"),
     output:
         **acceptance.VERDICT,
@@ -81,4 +72,5 @@ rule accept_verdict:
 rule accept:
     input:
         rules.accept_verdict.output,
-        node_jobs_now,  # Snakemake makes a missing file again only if a target names it
+        # Snakemake makes a missing file again only if a target names it
+        lambda wildcards: NODE_JOBS.visits_now(checkpoints.accept_quick.get),

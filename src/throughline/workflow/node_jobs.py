@@ -7,7 +7,7 @@ measure what is missing of it. Only if the same call makes an acceptance, they w
 import atexit
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -69,13 +69,14 @@ class NodeJobs:
         visit = or_exit(pick, self.asked.visits(), file, "the node job {}")
         return sorted((measured.spec for measured in visit), key=lambda spec: shape(spec).devices)
 
-    def visits_now(self, _: Any) -> list[str]:
+    def visits_now(self, check_nodes: Callable[[], Any]) -> list[str]:
         """Return the files of all node jobs whose nodes are there. A later call makes those of nodes that are away.
 
-        In a quick acceptance, which has checked the nodes, these are the pairs of nodes that have passed.
+        In a quick acceptance, these are the pairs of nodes that have passed; `check_nodes` waits for their checks.
         """
         visits = self.asked.visits().items()
         if self.asked.quick:
+            check_nodes()
             bad = {int(node) for node in read_json(acceptance.QUICK)["not_passed"]}
             places = {file: visit[0].place for file, visit in visits}
             pairs = [name for name, place in places.items() if place.kind == "pair" and not bad & set(place.nodes)]
