@@ -1,5 +1,5 @@
-"""Faults while the corpus is made, with real processes: no unfinished file gets its final name, and the next call
-completes the corpus."""
+"""While the corpus is made: with real processes, no unfinished file gets its final name, and the next call completes
+the corpus."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_flipped_bit_is_caught_or_changes_nothing(source: Path, placed: Path, 
     assert caught > 15 and "snakemake --force data/training_0000.hdf5" in verified(source, tmp_path, 1)
 
 
-def test_a_full_disk_by_a_limit_of_sizes(source: Path, whole: bytes, tmp_path: Path) -> None:
+def test_a_limit_of_sizes(source: Path, whole: bytes, tmp_path: Path) -> None:
     said = ended(shard(source, tmp_path, limit_kb=len(whole) // 2048), 1)
     assert "training_0000.hdf5 could not be written: File too large" in said and "nothing unfinished was left" in said
     assert not any((tmp_path / "data").iterdir())
@@ -170,7 +170,7 @@ def mounted(folder: Path, options: str) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_disk_that_is_full(source: Path, tmp_path: Path) -> None:
+def test_a_full_disk(source: Path, tmp_path: Path) -> None:
     with mounted(tmp_path / "data", "size=512k") as data:
         output = ended(shard(source, tmp_path), 1)
         assert "data/training_0000.hdf5 could not be written: No space left on device" in output
@@ -185,7 +185,7 @@ def test_a_disk_too_small_for_the_download(tmp_path: Path) -> None:
         assert all(not path.endswith("bz2") for path, _ in server.requests)
 
 
-def test_a_folder_that_is_read_only(source: Path, tmp_path: Path) -> None:
+def test_a_read_only_folder(source: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     if os.geteuid():

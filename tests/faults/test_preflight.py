@@ -1,4 +1,4 @@
-"""Faults of a machine are found before a run, or marked in its record. With real processes, limits and disks."""
+"""Faults of a machine: found before a run, or marked in its record, with real processes, limits and disks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_too_little_memory_is_refused(tmp_path: Path, manifest: Path) -> None:
     assert not run.record.exists()
 
 
-def test_ranks_that_together_need_more_memory_than_is_free_are_refused(tmp_path: Path, manifest: Path) -> None:
+def test_too_little_memory_for_all_ranks_is_refused(tmp_path: Path, manifest: Path) -> None:
     run = Launched(tmp_path, manifest, topology="1n9000g", options={"data": "synthetic"})
     errors = run.end(1)
     assert "too little memory: " in errors and "9000 ranks need " in errors
@@ -104,7 +104,7 @@ def test_a_disk_without_room_is_refused(tmp_path: Path, manifest: Path) -> None:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, manifest: Path) -> None:
+def test_a_changed_machine_is_refused_when_strict(tmp_path: Path, manifest: Path) -> None:
     run = training_fixtures.spec(repeat=1)
     earlier = tmp_path / run.record
     earlier.parent.mkdir(parents=True)
@@ -117,7 +117,7 @@ def test_a_machine_that_is_not_as_it_was_is_refused_when_strict(tmp_path: Path, 
     assert "the content of the data was 0123456789ab (enwiki-20261101) and is " in errors
 
 
-def test_a_sampler_that_fails_costs_its_figures_and_nothing_else(tmp_path: Path, manifest: Path) -> None:
+def test_a_failed_sampler_costs_only_its_figures(tmp_path: Path, manifest: Path) -> None:
     broken = {"PYTHONPATH": psutil_that("raise OSError('no /proc here')", tmp_path / "psutil")}
     run = Launched(tmp_path, manifest, steps={"timed": 10_000, "max_total_seconds": 1.5}, variables=broken)
     run.end(0)

@@ -1,4 +1,4 @@
-"""Programs of somebody else that crash, hang, print too much or leave processes, with the real agent and runner."""
+"""Programs of somebody else: that crash, hang, print too much or leave processes, with the real agent and runner."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ def test_out_of_memory_that_a_program_survives(measured: Callable[..., Measured]
     assert measured(f"print({MESSAGES[0]!r}, flush=True)\ntrain()").result().status == "ok"
 
 
-def test_memory_that_the_control_group_does_not_give(measured: Callable[..., Measured], tmp_path: Path) -> None:
+def test_memory_above_the_control_groups_limit(measured: Callable[..., Measured], tmp_path: Path) -> None:
     """The system kills the program with SIGKILL, and nothing else says that memory ran out."""
     group = control_group(800 << 20)
     needs(group is not None, "root and a control group for memory")

@@ -1,4 +1,4 @@
-"""Faults in a run, with real processes: what counts as a result, what is a failure, and that nothing is left behind."""
+"""In a run: with real processes, what counts as a result, what is a failure, and that nothing is left behind."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_a_killed_rank_is_a_failure_that_names_it(launched: Callable[..., Launch
 
 
 @pytest.mark.parametrize("framework", ["torch", *OTHERS])
-def test_a_rank_that_stands_still_is_found_and_the_stacks_are_in_the_log(
+def test_a_rank_that_stands_still_is_found_with_its_stacks(
     tmp_path: Path, manifest: Path, monkeypatch: pytest.MonkeyPatch, framework: str
 ) -> None:
     """The watchdog's limit becomes short only when it has seen the ranks train, because a start may take long."""

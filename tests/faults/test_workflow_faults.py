@@ -1,5 +1,5 @@
-"""Faults around the runs, with real processes and fresh clones: Snakemake is killed, two workflows at once, files that
-are not valid records, folders that cannot be written, hostile text. And no written file names its machine."""
+"""Around the runs: with real processes and fresh clones, Snakemake is killed, two workflows at once, files that are not
+valid records, folders that cannot be written, hostile text. And no written file names its machine."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_results_that_cannot_be_written(tmp_path: Path, start: Callable[..., Pop
     assert not clone.files("results/*/*")
 
 
-def test_what_failed_and_what_to_do_is_said_last(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
+def test_what_to_do_is_said_last(tmp_path: Path, start: Callable[..., Popen[str]]) -> None:
     configuration = SYNTHETIC.format(repeats=1, max_total_seconds=5).replace(
         "1n1g", "2n1g"
     )  # nothing names the second machine
@@ -196,7 +196,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Clone, dict[str, 
     return clone, found
 
 
-def test_records_that_are_none_are_refused_and_the_others_reported(
+def test_invalid_records_are_refused_and_the_others_reported(
     planted: tuple[Clone, dict[str, dict[str, Any]]],
 ) -> None:
     clone, values = planted

@@ -1,4 +1,4 @@
-"""Faults on a cluster: what the user is told, what is left, and that the next call makes only what is missing."""
+"""On a cluster: what the user is told, what is left, and that the next call makes only what is missing."""
 
 from __future__ import annotations
 
