@@ -55,8 +55,8 @@ def _section(folder: str, described: set[str]) -> str:
         "Frameworks": ", ".join(f"`{name}`" for name in frameworks.NAMES if _trains(name, workload)),
         "Throughput": ", ".join(f"`{unit}/s`" for unit in (workload.unit, *workload.units)),
         **({"Data": f"`data/<name>/{workload.folder(parameters)}/`"} if workload.data else {}),
-        **({"Figures of its own": "; ".join(figures)} if figures else {}),
-        **({"Figures of held-out data": ", ".join(map("`{}`".format, workload.held_out))} if workload.held_out else {}),
+        **({"Figures": "; ".join(figures)} if figures else {}),
+        **({"Held out": ", ".join(map("`{}`".format, workload.held_out))} if workload.held_out else {}),
     }
     lines = "".join(f"* {name}: {text}\n" for name, text in facts.items())
     return f"\n## {folder}\n\n{_docstring(folder)}\n\n{lines}\nKeys:\n\n{of_workload(Benchmark.of(folder))}"

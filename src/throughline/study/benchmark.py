@@ -158,8 +158,8 @@ class Benchmark(Runs):
     )
     frameworks: list[FrameworkName] = Field(
         default_factory=lambda: ["torch"],
-        description="the frameworks that train it (docs/reference/frameworks.md). `jax@old` has the pins of "
-        "`envs/jax@old.txt`. With `programs`, the default is none",
+        description=f"{', '.join(frameworks.NAMES)}; `jax@old` has the pins of `envs/jax@old.txt`. With `programs`, "
+        "the default is none",
     )
     programs: list[ProgramName] = Field(
         default_factory=list,

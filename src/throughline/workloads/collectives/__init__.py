@@ -61,7 +61,7 @@ class Collectives(Untrained[Parameters]):
     has_batch = False
 
     def flops_per_sample(self, spec: RunSpec[Parameters], facts: Values, counted: Values) -> float | str:
-        return "a collective operation is measured by the bytes that it moves"
+        return "measured by the bytes that each moves"
 
     def convention(self, spec: RunSpec[Parameters]) -> dict[str, str]:
         return {

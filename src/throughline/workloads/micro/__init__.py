@@ -49,11 +49,11 @@ class Micro(Untrained[Parameters]):
     libraries = WITH_FP8
     unit = "calls"
     figures = (
-        Figure("matmul", "TFLOPS", "more", "product of two n x n matrices, by n", "flops"),
+        Figure("matmul", "TFLOPS", "more", "product of n x n matrices, by n", "flops"),
         Figure("vector", "TFLOPS", "more", "product of n elements and a number, by n"),
         Figure("vector_memory", "GB/s", "more", "what that product reads and writes, by n", "memory"),
-        Figure("host_to_device", "GB/s", "more", "copy from the host's pinned memory to the GPU's, by bytes"),
-        Figure("device_to_host", "GB/s", "more", "copy from the GPU's memory to the host's pinned memory, by bytes"),
+        Figure("host_to_device", "GB/s", "more", "copy from pinned memory to the GPU, by bytes"),
+        Figure("device_to_host", "GB/s", "more", "copy from the GPU to pinned memory, by bytes"),
         Figure(
             "within_device", "GB/s", "more", "copy within the device's memory, read and written, by bytes", "memory"
         ),

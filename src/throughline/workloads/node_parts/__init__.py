@@ -35,10 +35,10 @@ class NodeParts(Untrained[Parameters]):
     parameters = Parameters
     unit = "calls"
     figures = (
-        Figure("matmul", "TFLOPS", "more", "product of two n x n matrices, by n", "flops"),
+        Figure("matmul", "TFLOPS", "more", "product of n x n matrices, by n", "flops"),
         Figure("vector_memory", "GB/s", "more", "what a product of n elements and a number reads and writes", "memory"),
-        Figure("host_to_device", "GB/s", "more", "copy from the host's pinned memory to the GPU's, by bytes"),
-        Figure("device_to_host", "GB/s", "more", "copy from the GPU's memory to the host's pinned memory, by bytes"),
+        Figure("host_to_device", "GB/s", "more", "copy from pinned memory to the GPU, by bytes"),
+        Figure("device_to_host", "GB/s", "more", "copy from the GPU to pinned memory, by bytes"),
         Figure("algorithm_bandwidth", "GB/s", "more", "bytes of an all-reduce over the time of a call, by bytes"),
         Figure("bus_bandwidth", "GB/s", "more", "the least that a rank has to send over the same time, by bytes"),
     )
