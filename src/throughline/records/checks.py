@@ -82,8 +82,8 @@ ProofVerdict = Literal["different", "failed", "invalid", "oom", "unsupported", "
 PROOF_VERDICTS: dict[ProofVerdict, str] = {
     "different": "a loss or an update is off by more than is tolerated, or is not finite; tables mark it `(unequal)`",
     "failed": "the run broke down; `(unchecked)`",
-    "invalid": "losses cannot be compared: products are rounded more than the precision says, steps are missing, the "
-    "loss scaler skipped over a quarter of them, or the reference diverges; `(unchecked)`",
+    "invalid": "products are rounded more than the precision says, steps are missing, the loss scaler skipped over a "
+    "quarter of them, or the reference diverges; `(unchecked)`",
     "oom": "out of memory; `(unchecked)`",
     "unsupported": "framework or device cannot do it, or the workload has no reference",
     "equal": "every loss and compared update is within the tolerance",

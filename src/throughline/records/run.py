@@ -11,8 +11,8 @@ STATUSES = {
     "ok": "it has a throughput. Only such runs enter a median",
     "oom": "an allocator refused memory on any rank",
     "unsupported": "framework or device cannot do this, such as TF32 on a CPU",
-    "invalid": "a loss is not finite (warm-up included), steps are missing without a cap, the loss scaler skipped over "
-    "1 % of the timed steps, the loss does not fall, or products are rounded more than the precision says",
+    "invalid": "a loss is not finite, steps are missing without a cap, the loss scaler skipped over 1 % of the timed "
+    "steps, the loss does not fall, or products are rounded more than the precision says",
 }
 """Map each status of a record to its meaning. A run that failed has no record."""
 

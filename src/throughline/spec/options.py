@@ -23,8 +23,8 @@ class Steps(Part):
         above=0,
     )
     min_window_seconds: float | None = key(
-        "more steps than `timed` fill a window of so many seconds. null: 30 on a GPU if `timed` and "
-        "`max_total_seconds` have their defaults, because clocks and power take so long to settle; otherwise 0",
+        "more steps than `timed` fill so long a window. null: 30 on a GPU if `timed` and `max_total_seconds` have "
+        "their defaults, because clocks and power take so long to settle; otherwise 0",
         default=None,
         least=0,
     )

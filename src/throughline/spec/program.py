@@ -73,8 +73,7 @@ class Accelerator(Part):
     name: str = key("for reports, such as `MI300X`")
     per_node: int = key("how many each node has", least=1)
     visible: str | None = key(
-        "variable that hides devices, such as `HIP_VISIBLE_DEVICES`: a run sets it to the first devices of its "
-        "topology. null: all are seen",
+        "variable that hides devices, such as `HIP_VISIBLE_DEVICES`; null: all are seen",
         default=None,
     )
 

@@ -73,8 +73,8 @@ class OfProgram(Section):
 class Accept(Section):
     quick: bool = Field(
         False,
-        description="all nodes check themselves at once with all of their devices, on GPUs in at most 60 s. A node "
-        "that does not answer is named and not waited for. Pairs are measured among the nodes that passed",
+        description="all nodes check themselves at once with all devices, on GPUs in at most 60 s. A node that does "
+        "not answer is named and not waited for. Pairs are measured among nodes that passed",
     )
     device: DeviceName = Field(
         "auto", description="as `runs.device`. On GPUs every GPU is measured alone; on a CPU the node is the device"
@@ -106,7 +106,7 @@ class Accept(Section):
     train: Name | OfProgram | None = Field(
         None,
         description="the benchmark whose step is measured (first framework, precision and batch, synthetic batches), "
-        "or `{program: NAME}`. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 in fp32",
+        "or a program. null: BERT-base with 128 tokens in bf16, on a CPU bert-tiny with 32 in fp32",
     )
     precision: NumberFormat | None = Field(None, description="of the matrix products; null: bf16, on a CPU fp32")
     step_s: PositiveFloat | None = Field(None, description="seconds of training steps in a run; null: 10, on a CPU 3")
@@ -118,7 +118,7 @@ class Accept(Section):
     )
     tolerance: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.02,
-        description="a place less far behind its peers is not slow, and a figure may miss `accept.expected` by it",
+        description="a place less far behind its peers is not slow; a figure may miss `accept.expected` by it",
     )
     expected: list[Expectation] = Field(
         default_factory=list,

@@ -80,7 +80,7 @@ class Runs(Section):
     )
     network: bool | None = Field(
         RunSpec.network,
-        description="measure for two seconds after the window how fast the network alone exchanges the gradients "
+        description="measure for two seconds after the window how fast the network alone exchanges gradients "
         "(PyTorch's DistributedDataParallel only). null: on GPUs",
     )
     hosts: Literal["simulated"] | Annotated[list[HostName], Field(min_length=1)] | None = Field(
@@ -113,8 +113,7 @@ class Runs(Section):
     seed: NonNegativeInt = Field(RunSpec.seed, description="seed of weights, dropout and the order of the data")
     strict: bool = Field(
         False,
-        description="for a CI: refuse a machine that is busy or has changed, and summaries with mixed environments "
-        "or warnings",
+        description="for a CI: refuse a busy or changed machine, and summaries with mixed environments or warnings",
     )
 
 
@@ -172,8 +171,7 @@ class Benchmark(Runs):
     topologies: Literal["auto"] | Annotated[list[TopologyName | Literal["all"]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("list[str]", ["1n1g"]),
         description="`<nodes>n<devices per node>g`. `auto`: 1n1g, then twice as many devices, up to all of this "
-        "machine (on a CPU, cores over `threads`) or of Slurm's partition (`runs.nodes_at_most`). `all` in a list: "
-        "the last of these",
+        "machine (on a CPU, cores over `threads`) or of Slurm's partition. `all` in a list: the last of these",
     )
     batch: Annotated[dict[Precision, Annotated[list[BatchSize], Field(min_length=1)]], Field(min_length=1)] = Field(
         default_factory=lambda: typing.cast("dict[Precision, list[Batch]]", {"fp32": [32]}),
@@ -186,8 +184,7 @@ class Benchmark(Runs):
     )
     global_batch: PositiveInt | None = Field(
         RunSpec.global_batch,
-        description="samples of all replicas in an optimizer step; the number of micro-batches follows. null: "
-        "`options.gradient_accumulation` decides it",
+        description="samples of all replicas in an optimizer step, in place of `options.gradient_accumulation`",
     )
     optimizer: Optimizer = Field(default_factory=Optimizer, description="name and constants")
     options: Options = Field(default_factory=Options, description="switches; the titles of tables name them")
@@ -195,16 +192,14 @@ class Benchmark(Runs):
         Literal["aa", "synthetic", "no_gradient_sync", "checkpoint", "reading", "max_batch", "max_classes"]
     ] = Field(
         default_factory=list,
-        description="more runs. `aa` (everything again, which shows the noise), `synthetic` (synthetic batches) and "
-        "`no_gradient_sync` (ranks keep their gradients) measure everything once more; the last two show where a "
-        "step's time goes. `checkpoint`: saving, loading, and a restart of killed ranks (`torch` alone). "
-        "`reading`: samples/s of the loader alone, from cold and warm files. `max_batch` and `max_classes` search "
-        "for the largest batch and the most classes",
+        description="more runs: everything again (`aa` shows the noise), with synthetic batches, or with gradients "
+        "that ranks keep (both show where a step's time goes); checkpoints and a restart of killed ranks (`torch` "
+        "alone); the loader alone, from cold and warm files; a search for the largest batch, or the most classes",
     )
     job: EpochsJob | None = Field(
         None,
-        description="a run of `hf-trainer` is a whole job: epochs over all samples without a warm-up, each with an "
-        "evaluation. {} takes the defaults",
+        description="a run of `hf-trainer` is a whole job: epochs over all samples, each with an evaluation, without "
+        "a warm-up. {} takes the defaults",
     )
     convergence: Convergence | None = Field(
         None,
@@ -212,7 +207,7 @@ class Benchmark(Runs):
     )
     total_samples: PositiveInt | None = Field(
         None,
-        description="samples of the whole training: the report has its hours and price",
+        description="of the whole training: the report has its hours and price",
     )
     remarks: str | None = Field(None, description="text shown under every table")
 

@@ -59,15 +59,15 @@ class Masking(Section):
 
 class ShardFolder(Section):
     shards: FilePath = Field(
-        description="a folder of finished shards for BERT: HDF5 in NVIDIA's layout, whose names say `training` or "
-        "`test`. corpus.sequences names their lengths; parts, shards and masking are not used"
+        description="a folder of finished shards for BERT: HDF5 in NVIDIA's layout, named `training` or `test`. "
+        "corpus.sequences names their lengths; parts, shards and masking are not used"
     )
 
 
 class TextFiles(Section):
     text: FilePath | Annotated[list[FilePath], Field(min_length=1)] = Field(
-        description="files, plain or gzip. UTF-8, one sentence a line with an empty line between documents; or JSON "
-        'lines with a document a line, such as {"text": "..."}'
+        description="files, plain or gzip: UTF-8, one sentence a line with an empty line between documents; or JSON "
+        'lines, such as {"text": "..."}, with a document a line'
     )
 
 
@@ -113,7 +113,7 @@ class Corpus(DataSection):
         "sample",
         description="`sample` (a piece of the English Wikipedia, installed with Throughline); a dump: its path (.xml "
         "or .xml.bz2), a list of its part files, or its name and date to download (enwiki-20261101, "
-        "enwiki-latest); {text: FILES}; {shards: FOLDER}. A list mixes several of these",
+        "enwiki-latest). A list mixes several of these",
     )
     contact: Contact | None = Field(
         None, description="your e-mail or web address, sent with every download, as Wikimedia asks"
@@ -138,7 +138,7 @@ class Corpus(DataSection):
     extractor: Literal["wikiextractor", "throughline"] = Field(
         "wikiextractor",
         description="turns wikitext into text. `wikiextractor`, the common one, loses 97 of 100 list items; "
-        "`throughline` keeps 93 of 100 and is several times faster",
+        "`throughline` keeps 93 and is several times faster",
     )
     shards: Shards = Field(
         default_factory=Shards,

@@ -47,8 +47,8 @@ class Images(Pictures):
     source: Source = Field(
         SAMPLE,
         description="`sample` (crops of a photograph) or a folder: `train/` and perhaps `val/`, each with a folder "
-        "of pictures for each class, as ImageNet has; the folders of the classes alone; or tar files, one for each "
-        "class, or webdataset's",
+        "of pictures for each class, as ImageNet has; these folders alone; or tar files, one for each class, or "
+        "webdataset's",
     )
 
 

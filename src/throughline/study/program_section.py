@@ -47,8 +47,8 @@ class ProgramSection(Section):
     )
     start: Literal["node", "job", "rank"] = Field(
         "node",
-        description="`node`: once on every node. `job`: once on the first node, and the program starts its ranks. "
-        "`rank`: once for every device, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
+        description="once on every node (`node`); once on the first, for a program that starts its ranks (`job`); or "
+        "for every device, with RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT (`rank`)",
     )
     folder: FilePath = Field(
         ".",
@@ -61,7 +61,7 @@ class ProgramSection(Section):
     python: FilePath | None = Field(None, description="the Python whose packages the record lists")
     variables: dict[Text, str | int | float] = Field(
         default_factory=dict,
-        description="environment variables. Records have their names, and the values of those that decide speed",
+        description="environment variables. Records have their names, and values of those that decide speed",
     )
     precisions: dict[NumberFormat, Text] = Field(
         default_factory=dict, description="what `{precision}` becomes, such as `bf16: bfloat16`"
