@@ -1,7 +1,9 @@
 """Face recognition with a margin (ArcFace, CosFace), framework-neutral: networks, batches, FLOPs.
 
+Ranks can split the classifier, or compute with a sample of its classes (An et al. 2021, partial FC).
+
 A network turns an aligned face of 112 x 112 pixels into an embedding, and a classifier holds a vector for each known
-person (class). Ranks can split it, or compute with a sample of its classes (An et al. 2021, partial FC).
+person (class).
 
 A numerical equivalence check has at least 4 faces in the batch of a rank, because batch norms compare the faces of a
 batch with each other. With 2 faces they amplify rounding: the same PyTorch code in fp32 and in double precision differs

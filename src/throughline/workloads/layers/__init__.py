@@ -1,7 +1,7 @@
 """One layer of a Transformer alone, framework-neutral: BERT-large, GPT-2 medium, encoder and decoder of T5-large.
 
-The layers are Hugging Face's, in the shapes of Mu Li's transformers-benchmarks (2022), whose published table is
-comparable with ours. A step is one forward and backward pass of a batch.
+The layers are Hugging Face's, in the shapes of Mu Li's transformers-benchmarks (2022). A step is one forward
+and backward pass of a batch.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Micro-benchmarks of a device, framework-neutral: matrix product, product of a vector and a number, copies.
 
-The sizes of `matmul` and `vector` are those of Mu Li's transformers-benchmarks (2022), whose published table is
-comparable with ours.
+The sizes of `matmul` and `vector` are those of Mu Li's transformers-benchmarks (2022).
 
 A call has no batch. A step of the run is one call at the largest size. The run measures its figures at every size.
 """

@@ -1,6 +1,6 @@
 """ResNet image classification, framework-neutral: shapes, batches, FLOPs.
 
-The architecture is that of He et al. 2015 in the version called v1.5.
+The architecture is v1.5 of He et al. 2015.
 
 If a bottleneck halves the picture, its 3x3 convolution has the stride of 2. Pixels go to the device as bytes and are
 normalized there. Floats would take four times as many bytes.
