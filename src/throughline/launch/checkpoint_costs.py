@@ -18,19 +18,19 @@ class Restart:
     reports: Mapping[int, RankReport]
 
 
-def of(reports: Mapping[int, RankReport], restart: Restart | None) -> dict[str, Any] | None:
+def costs(reports: Mapping[int, RankReport], restart: Restart | None) -> dict[str, Any] | None:
     """Return what rank 0 measured, since a save or a load lasts until all ranks have made it; None without figures."""
-    costs = {rank: report.measured.checkpoints for rank, report in reports.items() if report.measured}
-    told = {rank: cost for rank, cost in costs.items() if cost}
-    if 0 not in told:
+    by_rank = {rank: report.measured.checkpoints for rank, report in reports.items() if report.measured}
+    ranks = {rank: cost for rank, cost in by_rank.items() if cost}
+    if 0 not in ranks:
         return None
-    reason = next((cost.reason for cost in told.values() if cost.reason), None)
-    figures = asdict(told[0]) | {"reason": reason, "restart_s": None, "restart_equal": None}
+    reason = next((cost.reason for cost in ranks.values() if cost.reason), None)
+    figures = asdict(ranks[0]) | {"reason": reason, "restart_s": None, "restart_equal": None}
     del figures["digest"]
     if not reason:
-        figures["equal"] = all(cost.equal for cost in told.values())
+        figures["equal"] = all(cost.equal for cost in ranks.values())
     again = {rank: report.restarted for rank, report in restart.reports.items()} if restart else {}
     if restart and all(again.values()):
         figures["restart_s"] = max(rank.at for rank in again.values() if rank) - restart.began
-        figures["restart_equal"] = all(rank and rank.digest == told[number].digest for number, rank in again.items())
+        figures["restart_equal"] = all(rank and rank.digest == ranks[number].digest for number, rank in again.items())
     return figures

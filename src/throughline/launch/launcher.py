@@ -351,10 +351,10 @@ def _record(request: RunRequest, ended: FinishedRun, restarted: checkpoint_costs
     record["warnings"] = ended.survey.warnings + record["warnings"]
     if request.spec.program:
         record["program"] = program_outcome.part(reports)
-    if seconds := start_up.of(reports, ended.began):
-        record["start_up"] = seconds
-    if costs := checkpoint_costs.of(reports, restarted):
-        record["checkpoints"] = costs
+    if started := start_up.seconds(reports, ended.began):
+        record["start_up"] = started
+    if checkpoints := checkpoint_costs.costs(reports, restarted):
+        record["checkpoints"] = checkpoints
     record |= telemetry_record.parts(request.spec, plan, reports, ended.observations, record)
     records.RunRecord.model_validate(record)
     return record

@@ -12,7 +12,7 @@ OF_PROGRAM = "a program of somebody else does not say"
 NOT_COMPILED = "nothing is compiled, or the library does not say whether it used a cache"
 
 
-def of(reports: Mapping[int, RankReport], began: float) -> dict[str, Any] | None:
+def seconds(reports: Mapping[int, RankReport], began: float) -> dict[str, Any] | None:
     """Return the seconds of rank 0; None if it made no step. began: `time.time()` when the run got the devices.
 
     The nodes' times of day connect their clocks.

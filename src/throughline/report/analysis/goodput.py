@@ -42,10 +42,10 @@ class Costs:
     unlike: tuple[str, ...]
 
     @cached_property
-    def told(self) -> dict[int, Checkpoints]:
+    def measured(self) -> dict[int, Checkpoints]:
         """The repeats with figures."""
-        every = enumerate(self.there.record.checkpoints or (), 1)
-        return {number: repeat for number, repeat in every if repeat and not repeat.reason}
+        repeats = enumerate(self.there.record.checkpoints or (), 1)
+        return {number: repeat for number, repeat in repeats if repeat and not repeat.reason}
 
     @property
     def reason(self) -> str | None:
@@ -54,8 +54,8 @@ class Costs:
 
     def of_repeats(self, name: str) -> dict[int, float]:
         """Return a figure of each repeat: the median of its checkpoints."""
-        found = {number: median(getattr(repeat, name)) for number, repeat in self.told.items()}
-        return {number: value for number, value in found.items() if value is not None}
+        medians = {number: median(getattr(repeat, name)) for number, repeat in self.measured.items()}
+        return {number: value for number, value in medians.items() if value is not None}
 
     @cached_property
     def ways(self) -> dict[str, dict[int, float]]:
@@ -73,17 +73,17 @@ class Costs:
         loads = self.of_repeats("load_warm_s") | self.of_repeats("load_cold_s")
         starts = self.there.start_seconds
         sums = {number: starts[number] + loads[number] for number in starts.keys() & loads.keys()}
-        return sums | {number: told.restart_s for number, told in self.told.items() if told.restart_s}
+        return sums | {number: repeat.restart_s for number, repeat in self.measured.items() if repeat.restart_s}
 
 
 def costs(groups: Iterable[Group], everything: Iterable[Group]) -> list[Costs]:
     """Return what checkpoints cost the measured cells, from their own runs or from those of the extra."""
-    everything, found = list(everything), []
+    everything, costs_of_cells = list(everything), []
     for cell in (cell for group in groups for cell in group.measured):
         there, unlike = (cell, list[str]()) if cell.record.checkpoints else derived(cell, EXTRA, everything)
         if there and there.record.checkpoints:
-            found.append(Costs(cell, there, tuple(unlike)))
-    return found
+            costs_of_cells.append(Costs(cell, there, tuple(unlike)))
+    return costs_of_cells
 
 
 def interval_s(cost_s: float, mtbf_s: float) -> float:
@@ -135,8 +135,8 @@ class Hour:
     @cached_property
     def way(self) -> str:
         """The way of saving that costs less."""
-        known = {way: median([*seconds.values()]) for way, seconds in self.costs.ways.items() if seconds}
-        return min(known, key=lambda way: known[way] or 0.0)
+        medians = {way: median([*seconds.values()]) for way, seconds in self.costs.ways.items() if seconds}
+        return min(medians, key=lambda way: medians[way] or 0.0)
 
     @property
     def cost_s(self) -> float:
@@ -159,7 +159,7 @@ class Hour:
             shares(self.interval_s, saves[number], restarts[number], self.mtbf_s, waits)
             for number in sorted(saves.keys() & restarts.keys())
         )
-        return [one for one in each if one]
+        return [repeat for repeat in each if repeat]
 
     def share(self, part: str) -> float | None:
         """Return the median share of a part."""
@@ -178,13 +178,13 @@ class Hour:
         return speed * (trains + reading)
 
 
-def hours(known: Iterable[Costs], predicted: Iterable[tuple[Cell, PredictedCell]]) -> Iterator[Hour]:
+def hours(measured: Iterable[Costs], predicted: Iterable[tuple[Cell, PredictedCell]]) -> Iterator[Hour]:
     """Yield the hours of the cells whose benchmark states `mtbf_hours`, and of predicted topologies.
 
     predicted: each with the measured cell with the most devices of the same series.
     """
     by_cell: dict[Cell, Costs] = {}
-    for cost in known:
+    for cost in measured:
         mtbf = cost.cell.group.summary.mtbf_hours
         if mtbf and cost.restarts and any(cost.ways.values()) and not cost.unlike:
             by_cell[cost.cell] = cost

@@ -43,12 +43,12 @@ def _rate(name: str, heading: str, reason: str = "not measured") -> Column:
 
 
 def _first(costs: Costs, name: str) -> Any:
-    return next((getattr(repeat, name) for repeat in costs.told.values()), None)
+    return next((getattr(repeat, name) for repeat in costs.measured.values()), None)
 
 
 def _equal(costs: Costs) -> Entry:
     """Return whether all repeats have loaded what they had saved, in the loads and in the restarts."""
-    checks = [check for repeat in costs.told.values() for check in (repeat.equal, repeat.restart_equal)]
+    checks = [check for repeat in costs.measured.values() for check in (repeat.equal, repeat.restart_equal)]
     made = [check for check in checks if check is not None]
     if not made:
         return Entry(reason=costs.reason)
@@ -57,7 +57,7 @@ def _equal(costs: Costs) -> Entry:
 
 def _restart(end: Callable[[list[float]], float | None]) -> Callable[[Costs], float | None]:
     def of(costs: Costs) -> float | None:
-        seconds = [repeat.restart_s for repeat in costs.told.values() if repeat.restart_s]
+        seconds = [repeat.restart_s for repeat in costs.measured.values() if repeat.restart_s]
         return end(seconds) if seconds else None
 
     return of
