@@ -121,7 +121,7 @@ def test_generated_pages_and_environments_know_a_new_framework(clone: Callable[[
     texts = {name: (made.path / name).read_text(encoding="utf-8") for name in (README, FRAMEWORKS)}
     assert "`torch-horovod`, `toy`" in " ".join(texts[README].split()) and "| `toy` |" in texts[FRAMEWORKS]
     reference = (made.path / "docs/reference/configuration.md").read_text(encoding="utf-8")
-    assert "options.pause_ms` (integer; `0`): milliseconds that the toy framework rests before each step" in reference
+    assert "options.pause_ms` (integer 0 to 1,000; `0`): milliseconds that the toy framework rests" in reference
     assert "(auto, cuda, abacus, cpu; `auto`)" in reference
     changed = {name for name, digest in digests(made.path).items() if before.get(name) != digest}
     assert changed == {*texts, "docs/reference/configuration.md", "resources/config.schema.json"}
