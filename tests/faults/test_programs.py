@@ -381,7 +381,7 @@ def test_a_killed_bench_goes_on_where_it_was(tmp_path: Path) -> None:
     done = tmp_path / "results/killed/bzprogram_program/train/1n1g/run1.json"
     until(lambda: first.poll() is not None or any("slow.py" in line.split("\0") for line in inside(tmp_path)))
     everything = [first.pid, *processes.descendants(first.pid)]
-    for pid in (pid for pid in everything if b"bin/snakemake" in processes.command_line(pid) or pid == first.pid):
+    for pid in (pid for pid in everything if b"-m\0snakemake\0" in processes.command_line(pid) or pid == first.pid):
         os.kill(pid, signal.SIGKILL)
     said, _ = first.communicate()
     assert done.exists(), said

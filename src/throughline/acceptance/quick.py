@@ -94,7 +94,7 @@ def not_passed(outcome: Acceptance) -> dict[int, str]:
         if finding.place.kind != "pair"
         for node in finding.place.nodes
     }
-    return dict(sorted((missing | named).items()))
+    return dict(sorted((missing | named | away).items()))  # an earlier measurement of a node that is away may be old
 
 
 def nodes_alone(asked: Plan) -> Plan:
