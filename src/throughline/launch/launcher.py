@@ -83,7 +83,7 @@ def run(request: RunRequest) -> dict[str, Any]:
     """
     with _turn(request) as turn:
         with _checkpoint_folder(request) as folder:
-            request.checkpoints = folder
+            request = replace(request, checkpoints=folder)
             ended = _attempt(request, turn)
             restarted = _restarted(request, turn, ended)
         record = _record(request, ended, restarted)

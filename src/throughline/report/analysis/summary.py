@@ -262,6 +262,18 @@ def _series(
     return cells
 
 
+def _of_repeats(runs: Sequence[RunRecord | None], name: str) -> list[Any] | None:
+    """Return what each repeat says under a key that not every run has; None if none has it."""
+    values = [getattr(run, name, None) for run in runs]
+    return values if any(values) else None
+
+
+def _ran_in(run: RunRecord, stated: dict[str, Any]) -> dict[str, Any]:
+    """Return those parts of a run's device, environment and data that differ from the summary's."""
+    here = differences.of_run(run)
+    return {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
+
+
 def _cell(
     pool: Pool, repeats: int, base: str, base_runs: Sequence[RunRecord], terms: Terms, stated: dict[str, Any]
 ) -> CellRecord:
@@ -282,8 +294,6 @@ def _cell(
     interval = None if str(spec.topology) == base else statistics.speedup_range(speeds, base_speeds)
     rated = cost.rate(next((run.device for run in runs if run.device), None), terms.prices)
     ok = [run for run in runs if run.status == "ok"]
-    here = differences.of_run(ok[-1]) if ok else {}
-    ran_in = {key: here.get(key) for key in {**stated, **here} if here.get(key) != stated.get(key)}
     return CellRecord(
         values=[run.samples_per_s if run else None for run in timed],
         n=n,
@@ -316,9 +326,9 @@ def _cell(
         starts=[run.started if run else None for run in timed],
         steps_timed=[run.steps_timed if run else None for run in timed],
         ranks=hardware_totals.of_ranks(runs, n),
-        start_up=[run.start_up if run else None for run in timed] if any(r and r.start_up for r in timed) else None,
-        checkpoints=[r.checkpoints if r else None for r in timed] if any(r and r.checkpoints for r in timed) else None,
-        ran_in=ran_in if ok else None,
+        start_up=_of_repeats(timed, "start_up"),
+        checkpoints=_of_repeats(timed, "checkpoints"),
+        ran_in=_ran_in(ok[-1], stated) if ok else None,
         started=min((run.started for run in ok), default=None),
         ended=max((run.ended for run in ok), default=None),
         **hardware_totals.of(runs),

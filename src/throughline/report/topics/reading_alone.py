@@ -36,29 +36,29 @@ def readings(scope: Scope) -> Iterator[Reading]:
     """Yield the readings for each measured cell, by workers. They hold for every framework, precision and batch."""
     alone = [group for group in scope.everything if group.benchmark == f"{scope.benchmark}__reading"]
     for cell in scope.measured:
-        there = next((one for group in alone for one in group.measured if one.topology == cell.topology), None)
-        found: dict[int, dict[str, float | None]] = {}
+        there = next((its for group in alone for its in group.measured if its.topology == cell.topology), None)
+        by_workers: dict[int, dict[str, float | None]] = {}
         for figure in there.record.figures if there else ():
             if match := AT.fullmatch(str(figure.at)):
-                found.setdefault(int(match[1]), {})[match[2]] = figure.value
-        for workers, speeds in sorted(found.items()):
+                by_workers.setdefault(int(match[1]), {})[match[2]] = figure.value
+        for workers, speeds in sorted(by_workers.items()):
             yield Reading(cell, workers, speeds.get("cold"), speeds.get("warm"))
 
 
 COLUMNS = (
-    Column("workers", "workers", "each rank", lambda one: one.workers, whole=True),
-    Column("cold_samples_per_s", "cold", "samples/s", lambda one: one.cold, reading, NOT_COLD),
-    Column("warm_samples_per_s", "warm", "samples/s", lambda one: one.warm, reading),
-    Column("training_samples_per_s", "training", "samples/s", lambda one: one.cell.median, reading),
-    Column("cold_times", "cold", "times what the devices read", lambda one: one.times(one.cold), reading, NOT_COLD),
-    Column("warm_times", "warm", "times what the devices read", lambda one: one.times(one.warm), reading),
+    Column("workers", "workers", "each rank", lambda read: read.workers, whole=True),
+    Column("cold_samples_per_s", "cold", "samples/s", lambda read: read.cold, reading, NOT_COLD),
+    Column("warm_samples_per_s", "warm", "samples/s", lambda read: read.warm, reading),
+    Column("training_samples_per_s", "training", "samples/s", lambda read: read.cell.median, reading),
+    Column("cold_times", "cold", "times what the devices read", lambda read: read.times(read.cold), reading, NOT_COLD),
+    Column("warm_times", "warm", "times what the devices read", lambda read: read.times(read.warm), reading),
 )
 
 
 def table(scope: Scope) -> Table | None:
     """Return a line for each cell and number of workers; None without the extra."""
-    found = list(readings(scope))
-    return Table.of(found, COLUMNS, of_cells=True) if found else None
+    lines = list(readings(scope))
+    return Table.of(lines, COLUMNS, of_cells=True) if lines else None
 
 
 TOPIC = Topic("reading", "Reading alone", INTRO, order=50, table=table)

@@ -2,9 +2,8 @@
 
 A quick acceptance measures them (study/acceptance.py).
 
-The parts take turns, and each of `rounds` measures all of them
-once, so one start of the ranks gives several repeats of every figure. Memory, copies and all-reduce have numbers in
-fp32. A step of the run is one matrix product.
+The parts take turns, and each of `rounds` measures all of them once, so one start of the ranks gives several repeats of
+every figure. Memory, copies and all-reduce have numbers in fp32. A step of the run is one matrix product.
 """
 
 from __future__ import annotations
