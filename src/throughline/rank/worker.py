@@ -18,11 +18,14 @@ from pathlib import Path
 
 from throughline import messages
 from throughline.messages import LaunchPlan, RankReport, Software
-from throughline.processes import die_with_parent
+from throughline.processes import die_with_parent, wait_until
 from throughline.rank import checkpoint_costs, convergence, ranks, reading, report
 from throughline.rank.heartbeat import Heart
 from throughline.rank.measurement import Measurement
 from throughline.rank.run import Run
+
+REPORTS_S = 60.0
+"""How long a shared file system may take to show the reports of all ranks."""
 
 
 def main() -> int:
@@ -64,7 +67,9 @@ def main() -> int:
     report.write(end, work)
     if end.status == "ok" and run is not None:
         if end.is_killed:
-            run.framework.barrier()  # all reports are written
+            run.framework.barrier()
+            # The agent ends a node's ranks with the first that dies. So all reports have to be there, and be seen.
+            wait_until(lambda: all((work / f"rank_{other}.json").is_file() for other in range(world)), REPORTS_S)
             os.kill(os.getpid(), signal.SIGKILL)
         run.close()
     # Skip the interpreter's shutdown, because a rank that stops early must not wait for the other ranks.
