@@ -1,3 +1,3 @@
 """Throughline: how fast does this hardware, with this framework, train this model, and how well does it scale?"""
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
