@@ -473,6 +473,6 @@ def test_settings_that_differ_between_frameworks_are_warned_about() -> None:
     notes = advice.about_frameworks(settings, {})
     assert notes == {
         "torch": [],
-        "other": ["gelu is tanh here and erf in torch: they do not do the same work"],
+        "other": ['gelu is "tanh" here and "erf" in torch: they do not do the same work'],
         "oom": [],
     }

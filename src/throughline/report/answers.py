@@ -129,12 +129,12 @@ def figures(best: Cell | None) -> list[tuple[str, str, str]]:
     precision = "" if best.group.precision == DECIDES else f", {best.group.precision}"
     rows = [(reading(best.median), best.group.unit, f"on {best.devices}{precision}")]
     rows += [(reading(value / record.world_size), unit, "per device") for unit, value in record.other_units.items()]
-    if best.scales and record.speedup is not None:
+    if best.scales and record.speedup is not None and not best.beyond_devices:
         kind = "strong-scaling speedup" if best.group.strong else "speedup"
         rows.append((f"{record.speedup:.2f}", "×", f"{kind} over {_over(best.baseline)}"))
         rows.append((percent(record.efficiency), "", "efficiency"))
-    width = statistics.spread(best.repeats)
-    return [*rows, (percent(width, 1) or "n/a", "", f"spread of {record.n_ok} of {record.n} repeats")]
+    width, valid = statistics.spread(best.repeats), f"{record.n_ok} of {record.n}"
+    return [*rows, (valid, "", "repeats") if width is None else (percent(width, 1), "", f"spread of {valid} repeats")]
 
 
 def _over(topology: str) -> str:
@@ -156,6 +156,9 @@ def scales(scope: Scope, best: Cell) -> Answer:
         return Answer("Scales", f"{'Not here' if known else 'Not known'}: {up.what} is {up.words}.", known)
     if record.speedup is None:
         return Answer("Scales", f"Not known: {best.no_speedup}.", False)
+    if best.beyond_devices:
+        more = f"{record.speedup:.2f} times {_over(best.baseline)} is more than {best.devices} can give"
+        return Answer("Scales", f"Not known: {more}; the notes below say why.", False)
     kind = ", with strong scaling" if best.group.strong else ""
     between = f" (range {span(record.speedup_range)})" if record.speedup_range else ""
     said = (

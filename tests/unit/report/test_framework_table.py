@@ -25,17 +25,16 @@ def one(root: Path, device: dict[str, Any], framework: str, **stated: Any) -> Su
     return summary.summarize([write_record(root, value)], repeats=1)
 
 
-def test_each_framework_has_its_version_environment_source_and_features(tmp_path: Path) -> None:
+def test_each_framework_has_its_version_environment_and_source(tmp_path: Path) -> None:
     numbers = {"cuda": "11.8", "cudnn": "8.9.6", "nccl": "2.21.5", "driver": "535", "horovod_nccl": "2.21.5"}
     mxnet = one(tmp_path, V100, "mxnet-horovod", mxnet="1.9.1", horovod="0.28.1", controller="mpi", **numbers)
     torch = one(tmp_path / "cpu", CPU, "torch", torch="2.13.0+cpu", cuda=None, driver=None)
     found = rows(mxnet, torch, torch)
     assert len(found) == 2, "a row for each version"
-    name, version, built, environment, image, source, features = found[0]
+    name, version, built, environment, source = found[0]
     assert (name, version) == ("mxnet-horovod", "mxnet 1.9.1, horovod 0.28.1")
     assert built == "CUDA 11.8, cuDNN 8.9.6, NCCL 2.21.5, Horovod's NCCL 2.21.5"
-    assert environment == "envs/mxnet-horovod.txt" and "GluonNLP" in source and image == "none"
-    assert "amp" in features and "compile" not in features
+    assert environment == "envs/mxnet-horovod.txt" and "GluonNLP" in source
     assert found[1][:4] == ["torch", "torch 2.13.0+cpu", "CPUs", "the workflow's, envs/torch.txt"]
     assert run_environment.frameworks([]) is None
 
@@ -50,7 +49,7 @@ def test_the_image_and_the_links_of_a_run_are_shown(tmp_path: Path) -> None:
     value["hardware"] = [{"node": 0, "machine": machine, "devices": [card, card], "reasons": {}}]
     path = write_record(tmp_path, value)
     found = summary.summarize([path], repeats=1)
-    assert rows(found)[0][4] == "apptainer: torch.sif"
+    assert rows(found)[0][3] == "the workflow's, envs/torch.txt, apptainer: torch.sif"
     table = run_environment.environments([found], [read_run(path)])
     assert table
     facts = {line.entries[0].text: line.entries[1].text for line in table.lines}

@@ -244,5 +244,5 @@ def test_kernels_and_unknown_settings_are_no_other_work() -> None:
     second = {"gelu": "tanh", "attention": "another", "dropout": [0.0], "norm_epsilon": None, "layers": [0.1, 0.0]}
     second["memory_format"] = "channels first"
     (note,) = advice.about_frameworks({"torch": first, "other": second}, {})["other"]
-    assert note.startswith("gelu is tanh here")
+    assert note.startswith('gelu is "tanh" here')
     assert advice.other_work({"dropout": []}, {"dropout": [0.1]}) == ["dropout"]

@@ -307,6 +307,9 @@ def test_a_row_within_noise_of_a_limit_is_not_doubtful(
     texts = [text for text in found.frameworks["torch"]["1n2g"].warnings if "more than the 2 devices" in text]
     assert [warned in text for text in texts] == [True] if warned else not texts
     assert len(two) > 1 or "slowed down" not in texts[0]
+    scope = scoped(found)
+    assert scope.best and ("more than 2 devices" in answers.scales(scope, scope.best).text) == bool(warned)
+    assert not (warned and "efficiency" in [what for _, _, what in answers.figures(scope.best)])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ from throughline.numbers import milliseconds, percent
 from throughline.records import CellRecord, EquivalenceVerdict, RunRecord
 from throughline.report.analysis import differences
 from throughline.report.analysis.notes import merged
-from throughline.spec import Topology
 
 SPREAD = 0.05  # highest - lowest repeat, as a share of the median; above it, a median of few repeats says little
 FIRST = 0.05  # by how much the first repeat is slower than the median of the others
@@ -52,8 +51,7 @@ def about_cell(runs: Sequence[RunRecord], cell: CellRecord, base: str) -> list[s
             f"the median is over {cell.n_ok} of {cell.n} repeats: {silent} gave no valid figure; see their logs"
         )
     notes += _repeats([run.samples_per_s for run in ok if run.samples_per_s], bool(ok) and ok[0].spec.repeat == 1)
-    least = cell.speedup_range[0] if cell.speedup_range else cell.speedup
-    if least and cell.speedup and plausibility.more_than_devices(least, cell.world_size / Topology.parse(base).world):
+    if beyond_devices(cell):
         also = ", or smaller batches are faster here (strong scaling)" if ok and ok[0].spec.scaling == "strong" else ""
         why = f": the {base} baseline was probably slowed down by something else{also}; run it again on an idle machine"
         if not cell.speedup_range:
@@ -64,6 +62,12 @@ def about_cell(runs: Sequence[RunRecord], cell: CellRecord, base: str) -> list[s
         notes += [f"the figures of repeat {run.spec.repeat} do not add up: {fault}" for fault in faults]
     others = merged(text for run in ok for text in run.warnings if STEP_CAP not in text)
     return [*notes, *_fewer_steps(ok), *_of_windows(ok), *others]
+
+
+def beyond_devices(cell: CellRecord) -> bool:
+    """True if a cell is faster than its devices can make it, beyond the noise of its repeats as far as it is known."""
+    least = cell.efficiency_range[0] if cell.efficiency_range else cell.efficiency
+    return least is not None and least > 1
 
 
 def _repeats(speeds: Sequence[float], has_first: bool) -> list[str]:
@@ -118,7 +122,8 @@ def about_frameworks(
     reference = settings.get(first) or {}
     notes = {
         name: [
-            f"{key} is {(stated or {}).get(key)} here and {reference.get(key)} in {first}: they do not do the same work"
+            f'{key} is "{(stated or {}).get(key)}" here and "{reference.get(key)}" in {first}: they do not do the same '
+            "work"
             for key in other_work(stated, reference)
         ]
         for name, stated in settings.items()

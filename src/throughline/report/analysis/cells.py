@@ -185,6 +185,11 @@ class Cell:
         return f"its baseline, {self.baseline}, " + ("ran in another environment" if base.ok else "has no valid repeat")
 
     @property
+    def beyond_devices(self) -> bool:
+        """True if it is faster than its devices can make it. With strong scaling, smaller batches may be the reason."""
+        return not self.group.strong and advice.beyond_devices(self.record)
+
+    @property
     def size(self) -> StepSize:
         """The size of a step."""
         return self.group.size_on(self.topology)

@@ -38,7 +38,7 @@ class Floor:
         return (
             f"A/A runs of {self.what} measure the same configuration twice: the two differ by up to "
             f"{percent(self.share, 1)} here ({self.compared} compared; by chance, one new pair in {self.compared + 1} "
-            f"differs by more). The {percent(ratios.INTERVAL)} interval of a pair alone has to lie beyond this"
+            "differs by more)"
         )
 
 
@@ -183,9 +183,9 @@ def adjusted(comparisons: Sequence[Any_]) -> list[Any_]:
 
 
 def places(tested: Tested) -> int:
-    """Return how many decimals show a tested ratio: those that tell it from 1, and two digits of its interval."""
-    small = [size for size in (abs(tested.ratio - 1), tested.high - tested.low) if size > 1e-9]
-    return min(7, max([3, *(1 - math.floor(math.log10(size)) for size in small)]))
+    """Return how many decimals show a tested ratio: at least three, and two digits of its interval."""
+    width = tested.high - tested.low
+    return min(7, max(3, 1 - math.floor(math.log10(width)))) if width > 1e-9 else 3
 
 
 def _shown(p: float) -> str:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from throughline.numbers import percent
 from throughline.records import CellRecord, Goal
+from throughline.report.analysis import advice
 from throughline.spec import Topology
 from throughline.study.result_sections import EfficiencyGoal, Goals
 
@@ -79,7 +80,7 @@ def _efficiency(frameworks: Cells, goal: EfficiencyGoal, baselines: Mapping[str,
 def _efficiency_of(cell: CellRecord) -> float | str:
     if cell.efficiency is None:
         return f"no speedup: {'its baseline has no valid repeat, or ran elsewhere' if cell.n_ok else 'no valid repeat'}"
-    if (cell.efficiency_range[0] if cell.efficiency_range else cell.efficiency) > 1:
+    if advice.beyond_devices(cell):
         return f"{percent(cell.efficiency)}, more than its devices can give"
     return cell.efficiency
 

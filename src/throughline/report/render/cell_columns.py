@@ -56,6 +56,8 @@ def _efficiency(cell: Cell) -> Entry:
     value = cell.record.efficiency
     if value is None or cell.no_speedup:
         return Entry(reason=cell.no_speedup, kind="quiet")
+    if cell.beyond_devices:
+        return Entry(percent(value), value, "more than its devices can give: see the notes", "short")
     bar = Markup('<i class="bar" style="--share:{}"></i>').format(f"{min(value, 1.0):.3f}")
     return Entry(percent(value), value, html=Markup("{}{}").format(percent(value), bar))
 
@@ -113,18 +115,18 @@ def _steps(cell: Cell) -> Entry:
 
 
 def logs(link: Link) -> Column:
-    """Return the column with a link to the log of each repeat."""
+    """Return the column with a link to the log of each repeat. It is left out if no log is there."""
     there = Markup('<a href="{0}" aria-label="log of repeat {1}">{1}</a> ')
     gone = Markup('<span class="quiet" title="its log is not there">{1}</span> ')
 
     def read(cell: Cell) -> Entry:
-        shown = []
-        for log in cell.record.logs:
-            repeat, address = log.rpartition("run")[2].removesuffix(".log"), link(cell.group, log)
+        shown, addresses = [], [link(cell.group, log) for log in cell.record.logs]
+        for log, address in zip(cell.record.logs, addresses, strict=True):
+            repeat = log.rpartition("run")[2].removesuffix(".log")
             shown.append((there if address else gone).format(address, repeat))
-        return Entry(html=Markup("").join(shown))
+        return Entry(value=len([*filter(None, addresses)]) or None, html=Markup("").join(shown))
 
-    return Column(heading="logs", read=read, style="text logs plain")
+    return Column(heading="logs", read=read, style="text logs plain", optional=True)
 
 
 FRAMEWORK = Column(heading="framework", read=Entry.framework, names=True)

@@ -38,6 +38,8 @@ from throughline.report.topics import drawings as drawn
 from throughline.study.config import block_name
 
 HERE = Path(__file__).parent
+OF_ORIGIN = ("answers", "figures", "goals", "sections", "settings")
+"""What the entry of a derived benchmark lacks. Its origin has it, with what the derived runs say about it."""
 
 
 @dataclass
@@ -214,7 +216,7 @@ def _benchmarks(
         )
         entry = _benchmark(scope, prefix)
         if origin := entries.get(block_name(name)):
-            origin["derived"].append(entry)
+            origin["derived"].append(entry | dict.fromkeys(OF_ORIGIN, ()))
         else:
             entries[name] = entry
     return [*entries.values()]

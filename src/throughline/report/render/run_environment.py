@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,7 +13,6 @@ from throughline import frameworks as every_framework
 from throughline import gpus, statistics, workloads
 from throughline.corpus import manifest as corpus_manifest
 from throughline.frameworks import reference
-from throughline.frameworks.description import FEATURES
 from throughline.installation import recipe
 from throughline.numbers import percent
 from throughline.programs import words
@@ -28,8 +27,10 @@ from throughline.versions import MARK, base
 CITATION = Path(__file__).parents[4] / "CITATION.cff"
 BUILT_FOR = {"cuda": "CUDA", "cudnn": "cuDNN", "nccl": "NCCL", "horovod_nccl": "Horovod's NCCL"}
 """Map a record's keys of the libraries behind a framework to their names."""
-NO_PACKAGES = frozenset({"driver", "gloo", "controller", "xla"})
+NO_PACKAGES = ("gloo", "controller", "xla")
 """Keys of a record's framework that are no package of it."""
+LEFT_OUT = frozenset({"packages", "code", "digest"})
+"""Parts of an environment that only the records have: they are long, or mean nothing to a reader."""
 Place = tuple[str, str]
 """A benchmark and a framework."""
 
@@ -96,8 +97,8 @@ def environments(summaries: Iterable[Summary], runs: Iterable[RunRecord] = ()) -
         for framework, environment in summary.environment.items():
             place = summary.benchmark, framework
             places[place] = None
-            found = _facts(summary, environment)
-            for key, text in (found | _links(largest[place]) if place in largest else found).items():
+            links = _links(largest[place]).items() if place in largest else ()
+            for key, text in (*_facts(summary, environment), *links):
                 facts.setdefault(key, {}).setdefault(text, {})[place] = None
     return tables.texts(
         [
@@ -113,18 +114,23 @@ def environments(summaries: Iterable[Summary], runs: Iterable[RunRecord] = ()) -
     )
 
 
-def _facts(summary: Summary, environment: Any) -> dict[str, str]:
-    """Return the facts of an environment as texts, and what is not known of it, grouped by the reason."""
-    inner = dict(environment) if isinstance(environment, Mapping) else {}
-    inner["packages"] = ", ".join(f"{name} {version}" for name, version in (inner.get("packages") or {}).items())
+def _facts(summary: Summary, environment: Any) -> Iterator[tuple[str, str]]:
+    """Yield the facts of an environment as texts, and what is not known of it, grouped by the reason.
+
+    The versions of a framework's packages are in the table of frameworks.
+    """
+    stated = environment if isinstance(environment, Mapping) else {}
+    inner = {key: value for key, value in stated.items() if key not in LEFT_OUT}
     device = summary.device.model_dump(exclude={"kind"}) if summary.device else {}
-    unknown: dict[str, list[str]] = {}
+    unknown: dict[str, dict[str, None]] = {}
     for key, reason in (inner.pop("reasons", None) or {}).items():
-        unknown.setdefault(str(reason), []).append(_name(key))
-    facts = flat({"device": device, **inner})
-    texts = {key: _text(key, value) for key, value in facts.items() if value not in (None, "")}
-    lacking = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in unknown.items())
-    return texts | ({"not known": lacking} if lacking else {})
+        if not key.startswith("framework."):
+            unknown.setdefault(str(reason), {})[_name(key)] = None
+    for key, value in flat({"device": device, **inner}).items():
+        part, _, name = key.partition(".")
+        if value not in (None, "") and (part != "framework" or name in NO_PACKAGES):
+            yield key, _text(key, value)
+    yield from (("not known", f"{', '.join(names)}: {reason}") for reason, names in unknown.items())
 
 
 def _links(run: RunRecord) -> dict[str, str]:
@@ -160,8 +166,8 @@ def _counted(texts: Sequence[str]) -> str:
 
 def _name(key: str) -> str:
     """Return a key in words; names of packages and variables stay as they are."""
-    part, _, rest = key.partition(".")
-    return rest if part in ("framework", "variables") else key.replace(".", " ").replace("_", " ")
+    part, _, rest = key.removesuffix("_bytes").partition(".")
+    return rest if part in ("framework", "variables") else f"{part} {rest}".strip().replace(".", " ").replace("_", " ")
 
 
 def _text(key: str, value: Any) -> str:
@@ -176,26 +182,24 @@ def _text(key: str, value: Any) -> str:
 
 
 def frameworks(summaries: Iterable[Summary]) -> Table | None:
-    """Return a row for each framework, workload and version: environment, source of its models, features."""
+    """Return a row for each framework, workload and version: its environment, and the source of its models."""
     rows = {}
     for summary in summaries:
         folder = workloads.folder(summary.model)
         for name, environment in summary.environment.items():
             if folder and base(name) in every_framework.NAMES:
                 stated = (environment.get("framework") if isinstance(environment, Mapping) else None) or {}
-                packages = {key: value for key, value in stated.items() if key not in (*BUILT_FOR, *NO_PACKAGES)}
+                packages = stated.keys() - {*BUILT_FOR, *NO_PACKAGES, "driver"}
                 built = [f"{words} {stated[key]}" for key, words in BUILT_FOR.items() if stated.get(key)]
                 built = [words for words in built if not words.endswith("not built")]
                 source = reference.source(folder, every_framework.of(name).library)
-                has = every_framework.features(name, summary.model)
                 row = {
                     "framework": name,
-                    "version": ", ".join(f"{key} {value}" for key, value in packages.items() if value) or "n/a",
+                    "version": ", ".join(f"{key} {value}" for key, value in stated.items() if value and key in packages)
+                    or "n/a",
                     "built for": ", ".join(built) or ("CPUs" if stated else "n/a"),
-                    "environment": _pins(name),
-                    "container": environment.get("container") or "none",
+                    "environment": ", ".join(filter(None, [_pins(name), environment.get("container")])),
                     "source of its models": source or f"see docs/reference/workloads.md#{folder}",
-                    "features": ", ".join(key for key in FEATURES if key in has),
                 }
                 rows[tuple(row.values())] = row
     return tables.texts(list(rows.values()), style="words")

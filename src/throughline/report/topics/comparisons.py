@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from throughline import ratios
 from throughline.numbers import percent, reading
 from throughline.report.analysis.comparison import places, too_few, would_tell
 from throughline.report.render.tables import CSV, NOT_KNOWN, PAGE, Column, Entry, Table, in_csv, interval
@@ -58,14 +57,8 @@ def _notes(scope: Scope) -> Iterator[str]:
     tested = [pair for pair in scope.pairs if pair.tested]
     if tested:
         design = "all repeats ran in complete rounds" if tested[0].in_rounds else "the repeats are no complete rounds"
-        yield (
-            f"All pairs have the same test, a {TESTS[tested[0].in_rounds]} on logarithms, because {design}. The "
-            "intervals of a family of questions hold all of their true ratios together with "
-            f"{percent(1 - ratios.SURE)} (Bonferroni). A difference is conclusive if p, after Holm's correction (1979) "
-            f"for its family, is below {percent(ratios.SURE)}. There is no difference if the "
-            f"{percent(ratios.INTERVAL)} interval of a pair alone lies within "
-            f"{percent(max(pair.margin for pair in tested), 1)} (margin), or that of the A/A runs if it is wider."
-        )
+        margin = percent(max(pair.margin for pair in tested), 1)
+        yield f"Test: {TESTS[tested[0].in_rounds]} on logarithms, because {design}. Margin: {margin}."
     if few := too_few(scope.pairs):
         yield few
     elif more := would_tell(scope.pairs):

@@ -70,7 +70,7 @@ def _no_gpu(cell: Cell, path: list[str]) -> str | None:
 def _text(name: str, value: float) -> str:
     """Return a figure as text, in the unit that its name says, but without the unit."""
     if name.endswith("_bytes_per_s"):
-        return reading(value / 1e6) if value else "0"
+        return f"{value / 1e6:,.1f}"
     if name.endswith("_bytes"):
         return f"{value / MIB:,.0f}"
     if name.endswith(("_share", "_active", "mfu", "mfu_causal")):
@@ -110,9 +110,9 @@ def _used_share(cell: Cell) -> Entry:
 MEMORY_COLUMNS = (
     figure("peak_memory_bytes", "rank's peak", "MiB", otherwise="the framework does not tell"),
     figure("memory.needed_bytes", "needed", "MiB, framework"),
-    figure("memory.reserved_bytes", "reserved", "MiB, framework"),
+    figure("memory.reserved_bytes"),
     figure("memory.device_used_bytes", "used", "MiB, device"),
-    figure("memory.device_total_bytes", "total", "MiB, device"),
+    figure("memory.device_total_bytes"),
     Column("device_used_share", "used", "share of total", _used_share),
     figure("memory.predicted_bytes", "predicted", "MiB, of a rank", optional=True),
 )
@@ -177,8 +177,9 @@ def work(scope: Scope) -> Table:
     """Return FLOPs, shares of the peaks and real tokens. Every convention is explained below the table."""
     every = [cell.record.work for cell in scope.cells if cell.record.work]
     conventions: dict[str, dict[str, None]] = {}
-    for name, text in (item for one in every for item in one.convention.items()):
-        conventions.setdefault(name, {})[text] = None
+    for cell in scope.cells:
+        for name, text in cell.record.work.convention.items() if cell.record.work else ():
+            conventions.setdefault(name, {})[text.replace(f"at {cell.group.precision}", "at its precision")] = None
     facts = [(NAMES.get(name, name), "; or ".join(texts)) for name, texts in conventions.items()]
     beyond = any(one.computed_matmul_share is not None for one in every)
     columns = [column for column in WORK_COLUMNS if beyond or column.key != "computed_matmul_share"]
@@ -188,8 +189,8 @@ def work(scope: Scope) -> Table:
 def use(scope: Scope) -> Table:
     """Return means over the window for devices, processes and the machine, with the extremes as titles."""
     note = (
-        "means over the timed window, the nodes, the devices and the repeats; on the page, the tooltip of a figure has "
-        "its lowest and its highest value"
+        "means over the timed window, the nodes, the devices and the repeats; in report.html, the tooltip of a figure "
+        "has its lowest and its highest value"
     )
     return Table.of_groups(scope.groups, USE_COLUMNS, notes=[note])
 

@@ -1,5 +1,6 @@
 """Show what the numerical equivalence checks cover and which updates they compare, and plot their losses."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,9 @@ def table(scope: Scope) -> Table | None:
         for framework, proof in (group.summary.equivalence or {}).items()
         if proof.updates
     }
-    return texts([_row(*place, *proof) for place, proof in found.items()])
+    shown = texts([_row(*place, *proof) for place, proof in found.items()])
+    covers = dict.fromkeys(f"{note.where}: {note.text}" for group in scope.groups for note in proofs(group))
+    return shown and replace(shown, notes=[*covers])
 
 
 def _row(framework: str, precision: str, proof: EquivalenceVerdict, updates: WorstUpdate) -> dict[str, str | None]:
@@ -80,5 +83,6 @@ INTRO = (
     "tolerated. equivalence.json has all tensors, and why some are left out."
 )
 TOPIC = Topic(
-    "equivalence", "Numerical equivalence", INTRO, order=50, table=table, notes=lambda scope, group: proofs(group)
-)
+    "equivalence", "Numerical equivalence", INTRO, order=50, table=table,
+    notes=lambda scope, group: [] if table(scope) else proofs(group),
+)  # fmt: skip

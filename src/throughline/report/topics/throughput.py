@@ -23,7 +23,7 @@ from throughline.report.analysis.titles import title
 from throughline.report.render import cell_columns, plots, tables
 from throughline.report.render.cell_columns import Link
 from throughline.report.render.plots import MEASURED, Point, Series, Theme
-from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Line, Table, in_csv
+from throughline.report.render.tables import CSV, PAGE, TEXT, Column, Entry, Table, in_csv
 from throughline.report.topic import Drawing, Scope, Topic
 from throughline.report.topics import numerical_equivalence
 from throughline.spec import Topology, job
@@ -46,12 +46,12 @@ def results(group: Group, link: Link) -> Table:
         cell_columns.MEMORY,
         cell_columns.logs(link),
     ]
-    lines, before = [], ""
-    for cell in group.cells:
+    shown, lines, before = Table.of(group.cells, columns, style="results", forms=(PAGE,)), [], ""
+    for line, cell in zip(shown.lines, group.cells, strict=True):
         style = f"{cell.status} {tables.series(cell)}{'' if cell.framework == before else ' first'}"
-        lines.append(Line([column.entry(cell) for column in columns], cell, str(cell.topology), style))
+        lines.append(replace(line, name=str(cell.topology), style=style))
         before = cell.framework
-    return Table(columns, lines, style="results", forms=(PAGE,))
+    return replace(shown, lines=lines)
 
 
 def _where_told(group: Group, heading: str, small: str = "") -> list[Column]:
@@ -298,6 +298,10 @@ ONE_BATCH = (
 GLOBAL_BATCH = Topic("global_batch", "One global batch", ONE_BATCH, order=15, table=by_batch)
 
 
+TOO_FEW = "the runs have too few steps for it"
+"""Why a percentile of the steps' times is not known."""
+
+
 def _key(figure: Figure) -> tuple[str, object, str]:
     """Return the name, the size and the unit of a figure."""
     return figure.name, figure.at, figure.unit
@@ -319,14 +323,15 @@ def other_figures(scope: Scope) -> Table | None:
     for unit in dict.fromkeys(unit for cell in scope.cells for unit in cell.record.other_units):
         name = unit.replace("/", "_per_")
         columns += [
-            Column(name, unit, "median", partial(_speed, unit, False), reading),
+            Column(name, unit, "median", partial(_speed, unit, False), reading, forms=(TEXT, CSV)),
             Column(f"{name}_per_device", unit, "per device", partial(_speed, unit, True), reading),
         ]
     for key, figure in declared.items():
         parts = [str(part) for part in (figure.name, figure.at, figure.unit) if part is not None]
         size = [] if figure.at is None else [f"at {figure.at}"]
         small = ", ".join([*size, figure.unit, f"{figure.better} is better"])
-        columns.append(Column("_".join(parts), figure.name, small, partial(_value, key), reading))
+        why = TOO_FEW if figure.unit == "ms" else "not recorded"
+        columns.append(Column("_".join(parts), figure.name, small, partial(_value, key), reading, why))
     return Table.of_groups(scope.groups, columns) if columns else None
 
 
