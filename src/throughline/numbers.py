@@ -17,6 +17,11 @@ def percent(share: float | None, places: int = 0) -> str:
     return "" if share is None else f"{100 * share:.{places}f} %"
 
 
+def signed(share: float) -> str:
+    """Return a share with its sign, such as `+2.5 %`."""
+    return f"{100 * share:+.1f} %"
+
+
 def mebibytes(count: int | None) -> str:
     return "" if count is None else f"{count / MIB:.0f}"
 

@@ -53,7 +53,7 @@ def compare(
         there = [*compared[0].only_there[:3], *compared[0].unreadable[:1]]
         raise UserError(
             f"no cell of {', '.join(map(str, against))} is also in the present results",
-            why=f"present: {', '.join(map(_name, list(ours.cells)[:3])) or 'nothing'}; "
+            why=f"present: {', '.join(map(str, list(ours.cells)[:3])) or 'nothing'}; "
             f"there: {', '.join(there) or 'nothing'}",
             next_step="measure a benchmark of the same name, batch, precision, framework and topology",
         )
@@ -81,10 +81,10 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
             _cell(key, pair, [fact for fact in differs[key] if fact not in everywhere])
             for key, pair in zip(both, pairs, strict=True)
         ],
-        only_here=[_name(key) for key in ours.cells if key not in theirs.cells],
-        only_there=[_name(key) for key in lacking],
+        only_here=[str(key) for key in ours.cells if key not in theirs.cells],
+        only_there=list(map(str, lacking)),
         **_apart([(ours.cells[key], theirs.cells[key]) for key in both]),
-        failed={_name(key): why for key in lacking if (why := ours.failed.get(key))},
+        failed={str(key): why for key in lacking if (why := ours.failed.get(key))},
         unreadable=list(theirs.unreadable),
         acceptance=acceptance,
     )
@@ -93,7 +93,7 @@ def _beside(ours: Results, theirs: Results) -> ComparedArchive:
 def _pair(ours: Results, theirs: Results, key: Key) -> Pair:
     """Return the comparison of one cell, without a test."""
     what = f"here over {theirs.name}"
-    pair = untested(theirs.cells[key], ours.cells[key], "archives", what, _name(key), theirs.name)
+    pair = untested(theirs.cells[key], ours.cells[key], "archives", what, str(key), theirs.name)
     return replace(pair, unlike=tuple(_barred(ours, theirs, key)))
 
 
@@ -126,13 +126,8 @@ def _facts(cell: Cell) -> dict[str, Any]:
 
 
 def _cell(key: Key, pair: Pair, differs: list[Difference]) -> ComparedCell:
-    benchmark, batch, precision, framework, topology = key
     return ComparedCell(
-        benchmark=benchmark,
-        batch=batch,
-        precision=precision,
-        framework=framework,
-        topology=topology,
+        **key._asdict(),
         unit=pair.other.group.unit,
         ours=list(pair.other.repeats),
         theirs=list(pair.base.repeats),
@@ -141,16 +136,12 @@ def _cell(key: Key, pair: Pair, differs: list[Difference]) -> ComparedCell:
     )
 
 
-def _name(key: Key) -> str:
-    benchmark, batch, precision, framework, topology = key
-    return f"{benchmark} bz{batch} {precision} {framework} {topology}"
-
-
 def _apart(pairs: Sequence[tuple[Cell, Cell]]) -> dict[str, Any]:
     """Return `days_apart` and `together` of `ComparedArchive`: one after the other, at the same time, or in turn."""
-    if pairs and all(_starts(one) and _starts(one) == _starts(other) for one, other in pairs):
+    starts = [(one.record.starts, other.record.starts) for one, other in pairs]
+    if pairs and all(here and here == there for here, there in starts):
         return {"days_apart": 0.0, "together": "the same runs"}
-    if pairs and all(len(_starts(pair[0])) > 1 and in_rounds(pair) for pair in pairs):
+    if pairs and all(len(here) > 1 and in_rounds(pair) for (here, _), pair in zip(starts, pairs, strict=True)):
         return {"days_apart": 0.0, "together": "in turn"}
     times = [sorted(time for pair in pairs for time in _times(pair[number])) for number in (0, 1)]
     if not all(times):
@@ -158,10 +149,6 @@ def _apart(pairs: Sequence[tuple[Cell, Cell]]) -> dict[str, Any]:
     older, newer = sorted((side[0], side[-1]) for side in times)
     gap = (newer[0] - older[1]).total_seconds()
     return {"days_apart": 0.0, "together": "at the same time"} if gap < 0 else {"days_apart": gap / DAY_S}
-
-
-def _starts(cell: Cell) -> list[str | None]:
-    return list(cell.record.starts)
 
 
 def _times(cell: Cell) -> Iterator[datetime]:

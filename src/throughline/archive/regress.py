@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from throughline.files import UserError
-from throughline.numbers import percent
+from throughline.numbers import percent, signed
 from throughline.records import Compared
 from throughline.records.compared import ComparedArchive, ComparedCell, ComparedKind
 
@@ -53,7 +53,7 @@ def _of_archive(archive: ComparedArchive, limit: float) -> Iterator[Judged]:
         why = f"{cell.words}, {cell.because}"
         if cell.tested_ratio and cell.tested_at_least and cell.tested_at_most:  # the interval that decides
             change, low, high = (end - 1 for end in (cell.tested_ratio, cell.tested_at_least, cell.tested_at_most))
-            why = f"{100 * change:+.1f} % ({100 * low:+.1f} to {100 * high:+.1f} %, 90 % interval), {why}"
+            why = f"{signed(change)} ({100 * low:+.1f} to {signed(high)}, 90 % interval), {why}"
         yield Judged(archive.name, cell.name, _decision(cell, limit), why)
     for name in (*archive.only_there, *(accepted.only_there if accepted else ())):
         why = ": ".join(filter(None, [GONE, archive.failed.get(name)]))

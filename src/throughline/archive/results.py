@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple, Self
 
 from throughline import files, records
 from throughline.archive import compare_acceptance
@@ -21,12 +22,28 @@ from throughline.report.analysis.comparison import Pair
 from throughline.spec import Batch
 from throughline.study import acceptance as study
 
-Key = tuple[str, Batch, str, str, str]
-"""Benchmark, batch, precision, framework and topology of a cell."""
 NEXT = (
     "copy the folder results/ of a finished workflow of that machine again, or make the file again on that machine; "
     "this workflow only reads the folder"
 )
+
+
+class Key(NamedTuple):
+    """What a cell is called on both sides. Simulated nodes have the topology of real ones, and are refused later."""
+
+    benchmark: str
+    batch: Batch
+    precision: str
+    framework: str
+    topology: str
+
+    @classmethod
+    def of(cls, cell: Cell) -> Self:
+        topology = str(replace(cell.topology, simulated=False))
+        return cls(cell.group.benchmark, cell.group.batch, cell.group.precision, cell.framework, topology)
+
+    def __str__(self) -> str:
+        return f"{self.benchmark} bz{self.batch} {self.precision} {self.framework} {self.topology}"
 
 
 @dataclass(frozen=True)
@@ -49,13 +66,13 @@ class Results:
     def cells(self) -> dict[Key, Cell]:
         """Map the keys of measured cells to them, without A/A runs."""
         groups = [group for group in self.groups if not group.benchmark.endswith(judged_pairs.AA)]
-        return {_key(cell): cell for group in groups for cell in group.measured}
+        return {Key.of(cell): cell for group in groups for cell in group.measured}
 
     @cached_property
     def failed(self) -> dict[Key, str]:
         """Map the cells without a figure to the reason."""
         every = [cell for group in self.groups for cell in group.cells]
-        return {_key(cell): why for cell in every if (why := cells.STATUS_MEANINGS.get(cell.status))}
+        return {Key.of(cell): why for cell in every if (why := cells.STATUS_MEANINGS.get(cell.status))}
 
     @cached_property
     def again(self) -> list[Pair]:
@@ -80,11 +97,6 @@ class Results:
         except (UserError, LookupError, TypeError):
             return None
         return protocol if isinstance(protocol, int) else None
-
-
-def _key(cell: Cell) -> Key:
-    topology = str(replace(cell.topology, simulated=False))  # simulated nodes are compared, and refused with a reason
-    return cell.group.benchmark, cell.group.batch, cell.group.precision, cell.framework, topology
 
 
 def present(summaries: Sequence[Path], acceptance: Path | None) -> Results:

@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 
 from throughline import statistics
 from throughline.acceptance import verdict
-from throughline.numbers import percent, reading
+from throughline.numbers import percent, reading, signed
 from throughline.records.acceptance import (
     Acceptance,
     ExpectedFigure,
@@ -53,12 +53,8 @@ Line = tuple[FleetFigure, Standing]
 """A figure, and a place in it."""
 
 
-def _distance(share: float) -> str:
-    return f"{100 * share:+.1f} %"
-
-
 def _others(low: float | None, high: float | None) -> str:
-    return NOT_KNOWN if low is None or high is None else f"{_distance(low)} to {_distance(high)}"
+    return NOT_KNOWN if low is None or high is None else f"{signed(low)} to {signed(high)}"
 
 
 def _verdict(line: Line) -> Entry:
@@ -77,7 +73,7 @@ COLUMNS = (
     in_csv("lowest_repeat", lambda line: line[1].low),
     in_csv("highest_repeat", lambda line: line[1].high),
     Column("repeats", "repeats", read=lambda line: len(line[1].repeats)),
-    Column("distance_from_others", "distance from the others", "", lambda line: line[1].distance, _distance,
+    Column("distance_from_others", "distance from the others", "", lambda line: line[1].distance, signed,
            "it has no peers"),
     in_csv("others_lowest", lambda line: line[1].others_low),
     in_csv("others_highest", lambda line: line[1].others_high),
@@ -122,7 +118,7 @@ def _finding(finding: Finding) -> dict[str, str | Entry | None]:
     for figure in finding.slow:
         where = "" if figure.place == finding.place else f" ({figure.place})"
         others = _others(figure.others_low, figure.others_high)
-        slow.append(f"{figure.words}{where}: {_distance(figure.distance)} (the others: {others})")
+        slow.append(f"{figure.words}{where}: {signed(figure.distance)} (the others: {others})")
     facts = [f"{fact.fact}: {fact.here} here, {fact.others} in the others" for fact in finding.facts]
     nothing = "nothing that was observed" if finding.slow else ""  # what was refused has no peers
     return {

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure as Plot
 from matplotlib.ticker import FuncFormatter
 
 from throughline import __version__, ratios, statistics
-from throughline.numbers import percent, reading, span
+from throughline.numbers import percent, reading, signed, span
 from throughline.records import read_compared
 from throughline.records.acceptance import name_of
 from throughline.records.compared import (
@@ -81,7 +81,7 @@ KINDS = (
     Column("unit", "unit", read=_field("unit")),
     *TESTED,
     Column("lost_most", "lost most", read=lambda line: "; ".join(
-        f"{place.place} {100 * (place.ratio - 1):+.1f} %" for place in line[1].worst)),
+        f"{place.place} {signed(place.ratio - 1)}" for place in line[1].worst)),
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure as Plot
 
-from throughline.numbers import milliseconds, percent, scaled
+from throughline.numbers import milliseconds, percent, scaled, signed
 from throughline.outliers import LEAST_PARTS
 from throughline.report.analysis import slow_ranks
 from throughline.report.analysis.cells import Cell, Group
@@ -50,7 +50,7 @@ def _figure(name: str, key: str, unit: str, heading: str, show: Callable[[Any], 
         share, ends = own.standing.distance, own.distances
         if share is None:
             return None
-        return Entry(_signed(share) + (f" ({_signed(ends[0])} to {_signed(ends[1])})" if ends else ""), share)
+        return Entry(signed(share) + (f" ({signed(ends[0])} to {signed(ends[1])})" if ends else ""), share)
 
     yield Column(f"{key}_{unit}", heading, "", of_own(lambda own: own.standing.median), show, reason, forms=(PAGE, CSV))
     yield Column(f"{key}_distance", "from the others", "", of_own(distance), reason=reason, forms=(PAGE, CSV))
@@ -58,10 +58,6 @@ def _figure(name: str, key: str, unit: str, heading: str, show: Callable[[Any], 
     yield in_csv(f"{key}_distance_max", of_own(lambda own: own.distances and own.distances[1]))
     yield in_csv(f"{key}_coverage", of_own(lambda own: own.coverage))
     yield in_csv(f"{key}_p", of_own(lambda own: own.standing.p_holm))
-
-
-def _signed(share: float) -> str:
-    return f"{100 * share:+.1f} %"
 
 
 def _verdict(standing: RankStanding) -> Entry:
